@@ -1,0 +1,1 @@
+//! How dangerous a command is, and why.

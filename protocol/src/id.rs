@@ -1,0 +1,161 @@
+//! Identifiers: opaque strings that were checked once and are cheap to copy around.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Longest identifier anyone may use, in characters.
+pub const MAX_ID_LENGTH: usize = 128;
+
+/// Why a string is not an identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Nothing between the quotes.
+    #[error("an id is empty; use 1 to {MAX_ID_LENGTH} characters of A-Z a-z 0-9 _ . : -")]
+    Empty,
+    /// More than [`MAX_ID_LENGTH`] characters.
+    #[error("an id has {0} characters; at most {MAX_ID_LENGTH} are allowed")]
+    TooLong(usize),
+    /// A character outside the allowed set, or a first character that is not a letter or digit.
+    #[error(
+        "an id has {0:?} at position {1}; use A-Z a-z 0-9 _ . : - and begin with a letter or digit"
+    )]
+    BadCharacter(char, usize),
+}
+
+fn check(text: &str) -> Result<(), IdError> {
+    let Some(first) = text.chars().next() else {
+        return Err(IdError::Empty);
+    };
+    if text.len() > MAX_ID_LENGTH {
+        return Err(IdError::TooLong(text.chars().count()));
+    }
+    if !first.is_ascii_alphanumeric() {
+        return Err(IdError::BadCharacter(first, 0));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
+    match text.chars().enumerate().find(|&(_, c)| !allowed(c)) {
+        Some((at, c)) => Err(IdError::BadCharacter(c, at)),
+        None => Ok(()),
+    }
+}
+
+macro_rules! identifiers {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "generate", derive(ts_rs::TS))]
+        #[cfg_attr(feature = "generate", ts(type = "string"))]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The only way in: 1 to 128 characters of `[A-Za-z0-9_.:-]`, the first alphanumeric.
+            pub fn parse(text: &str) -> Result<Self, IdError> {
+                check(text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The identifier as it stands on the wire.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::parse(&text).map_err(serde::de::Error::custom)
+            }
+        }
+
+        #[cfg(feature = "generate")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    "type": "string",
+                    "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$"
+                })
+            }
+        }
+    )*};
+}
+
+identifiers! {
+    /// One session: one ordered log.
+    SessionId
+    /// One person or agent, on however many devices.
+    ParticipantId
+    /// One message; proposals, gates and prompts are named by the message that made them.
+    MessageId
+    /// A line of history beside the main one.
+    ForkId
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_plain_words_that_can_never_be_paths() {
+        for good in [
+            "a",
+            "A9",
+            "01JABC",
+            "blue-owl",
+            "a_b.c:d-e",
+            "0190a5b0-7c1e-7000-8000-000000000000",
+        ] {
+            assert_eq!(MessageId::parse(good).unwrap().as_str(), good);
+        }
+        for bad in [
+            "..",
+            ".a",
+            "-a",
+            "_a",
+            ":a",
+            "a/b",
+            "a\\b",
+            "a b",
+            "a\0",
+            "é",
+            "a\n",
+            "../../etc/passwd",
+        ] {
+            assert!(
+                matches!(MessageId::parse(bad), Err(IdError::BadCharacter(..))),
+                "{bad:?}"
+            );
+        }
+        assert_eq!(MessageId::parse(""), Err(IdError::Empty));
+        assert!(MessageId::parse(&"x".repeat(128)).is_ok());
+        assert_eq!(
+            MessageId::parse(&"x".repeat(129)),
+            Err(IdError::TooLong(129))
+        );
+    }
+
+    #[test]
+    fn json_goes_through_the_same_check() {
+        assert!(serde_json::from_str::<SessionId>("\"ok\"").is_ok());
+        assert!(serde_json::from_str::<SessionId>("\"a\\u002fb\"").is_err());
+        assert!(serde_json::from_str::<SessionId>("7").is_err());
+    }
+}
