@@ -47,7 +47,6 @@ macro_rules! identifiers {
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[cfg_attr(feature = "generate", derive(ts_rs::TS))]
         #[cfg_attr(feature = "generate", ts(type = "string"))]
-        #[serde(transparent)]
         pub struct $name(Arc<str>);
 
         impl $name {

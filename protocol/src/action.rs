@@ -1,0 +1,372 @@
+//! What exactly would be done: a proposal's arguments, read once into one meaning.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{JsonObject, ParticipantId};
+
+words! {
+    /// How a command is run.
+    #[derive(Default)]
+    pub enum Mode {
+        /// With the limits of its category.
+        #[default]
+        Normal,
+        /// With a longer time limit, for builds and installs.
+        Slow,
+        /// Without a time limit; returns at once.
+        Background,
+        /// Under a pseudo-terminal, with a person at the keys.
+        Pty,
+    }
+}
+
+/// The command itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(tag = "form", rename_all = "snake_case")]
+pub enum Command {
+    /// Run by bash, byte for byte as shown.
+    Shell { line: String },
+    /// Run directly, without any shell.
+    Argv { command: String, args: Vec<String> },
+    /// A person's own command, run by the account's login shell.
+    LoginShell { line: String },
+    /// A tool other than the shell; never run automatically.
+    Tool {
+        name: String,
+        #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
+        arguments: JsonObject,
+    },
+}
+
+impl Command {
+    /// One line that names the command; for people, never for running.
+    pub fn summary(&self) -> String {
+        match self {
+            Command::Shell { line } | Command::LoginShell { line } => line.clone(),
+            Command::Argv { command, args } => {
+                let words: Vec<_> = std::iter::once(command)
+                    .chain(args)
+                    .map(|word| quoted(word))
+                    .collect();
+                words.join(" ")
+            }
+            Command::Tool { name, arguments } => {
+                format!("{name} {}", Value::Object(arguments.clone()))
+            }
+        }
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+objects! {
+    /// Everything that decides what happens when a proposal is granted.
+    pub struct Action {
+        pub command: Command,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cwd: Option<String>,
+        /// Additions to the environment.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub env: BTreeMap<String, String>,
+        #[serde(default)]
+        pub mode: Mode,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub timeout_seconds: Option<u32>,
+        /// Who may type, in `pty` mode.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub driver: Option<ParticipantId>,
+    }
+}
+
+/// Why a proposal's arguments do not say what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    #[error("shell arguments need `full_command`, or `command` and `args`")]
+    NoCommand,
+    #[error("`arguments.{field}` must be {expected}")]
+    BadField {
+        field: &'static str,
+        expected: &'static str,
+    },
+}
+
+impl Action {
+    /// Reads `tool.propose` arguments. If `full_command` is there, it alone is what runs.
+    pub fn read(tool_name: &str, arguments: &JsonObject) -> Result<Self, ActionError> {
+        if tool_name != "shell" {
+            let command = Command::Tool {
+                name: tool_name.to_owned(),
+                arguments: arguments.clone(),
+            };
+            return Ok(Self::plain(command));
+        }
+        let command = match text(arguments, "full_command")? {
+            Some(line) => Command::Shell { line },
+            None => Command::Argv {
+                command: text(arguments, "command")?.ok_or(ActionError::NoCommand)?,
+                args: field(arguments, "args", "a list of strings")?.unwrap_or_default(),
+            },
+        };
+        let mode = "`normal`, `slow`, `background` or `pty`";
+        Ok(Self {
+            command,
+            cwd: text(arguments, "cwd")?,
+            env: field(arguments, "env", "an object of strings")?.unwrap_or_default(),
+            mode: field(arguments, "mode", mode)?.unwrap_or_default(),
+            timeout_seconds: field(arguments, "timeout", "a whole number of seconds")?,
+            driver: field(arguments, "driver", "a participant id")?,
+        })
+    }
+
+    /// A command and nothing else.
+    pub fn plain(command: Command) -> Self {
+        Self {
+            command,
+            cwd: None,
+            env: BTreeMap::new(),
+            mode: Mode::Normal,
+            timeout_seconds: None,
+            driver: None,
+        }
+    }
+
+    /// The fingerprint of exactly this action; the order of JSON keys does not matter.
+    pub fn digest(&self) -> Digest {
+        let bytes = serde_json::to_vec(self).expect("an action is plain data");
+        let mut hasher = Sha256::new();
+        hasher.update(b"pvp.action.v1\0");
+        hasher.update(&bytes);
+        Digest::new(hasher.finalize().into())
+    }
+}
+
+fn field<T: serde::de::DeserializeOwned>(
+    arguments: &JsonObject,
+    name: &'static str,
+    expected: &'static str,
+) -> Result<Option<T>, ActionError> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => T::deserialize(value)
+            .map(Some)
+            .map_err(|_| ActionError::BadField {
+                field: name,
+                expected,
+            }),
+    }
+}
+
+fn text(arguments: &JsonObject, name: &'static str) -> Result<Option<String>, ActionError> {
+    field(arguments, name, "a string")
+}
+
+/// A SHA-256, 64 hexadecimal digits on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a digest is 64 hexadecimal digits")]
+pub struct DigestError;
+
+impl Digest {
+    /// Wraps a SHA-256.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Result<Self, DigestError> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(DigestError);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| DigestError)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| DigestError)?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(feature = "generate")]
+impl schemars::JsonSchema for Digest {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
+    }
+}
+
+#[cfg(feature = "generate")]
+impl ts_rs::TS for Digest {
+    type WithoutGenerics = Self;
+    type OptionInnerType = Self;
+
+    fn name(_: &ts_rs::Config) -> String {
+        "string".to_owned()
+    }
+
+    fn inline(_: &ts_rs::Config) -> String {
+        "string".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(value: Value) -> JsonObject {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn full_command_alone_is_what_runs() {
+        let arguments =
+            object(json!({"command": "ls", "args": ["-la"], "full_command": "rm -rf x"}));
+        let action = Action::read("shell", &arguments).unwrap();
+        assert_eq!(
+            action.command,
+            Command::Shell {
+                line: "rm -rf x".to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn without_it_the_words_run_without_a_shell() {
+        let arguments = object(json!({"command": "echo", "args": ["a b", "$(x)", ""]}));
+        let action = Action::read("shell", &arguments).unwrap();
+        assert_eq!(action.command.summary(), "echo 'a b' '$(x)' ''");
+    }
+
+    #[test]
+    fn arguments_that_say_nothing_clear_are_refused() {
+        for (arguments, error) in [
+            (json!({}), ActionError::NoCommand),
+            (
+                json!({"full_command": 7}),
+                ActionError::BadField {
+                    field: "full_command",
+                    expected: "a string",
+                },
+            ),
+            (
+                json!({"command": "ls", "args": "-la"}),
+                ActionError::BadField {
+                    field: "args",
+                    expected: "a list of strings",
+                },
+            ),
+            (
+                json!({"command": "ls", "env": {"A": 1}}),
+                ActionError::BadField {
+                    field: "env",
+                    expected: "an object of strings",
+                },
+            ),
+            (
+                json!({"command": "ls", "timeout": -1}),
+                ActionError::BadField {
+                    field: "timeout",
+                    expected: "a whole number of seconds",
+                },
+            ),
+        ] {
+            assert_eq!(Action::read("shell", &object(arguments)), Err(error));
+        }
+    }
+
+    #[test]
+    fn anything_that_changes_what_happens_changes_the_digest() {
+        let base = Action::plain(Command::Shell {
+            line: "ls".to_owned(),
+        });
+        let mut others = vec![
+            Action::plain(Command::Shell {
+                line: "ls ".to_owned(),
+            }),
+            Action::plain(Command::LoginShell {
+                line: "ls".to_owned(),
+            }),
+            Action::plain(Command::Argv {
+                command: "ls".to_owned(),
+                args: vec![],
+            }),
+            Action {
+                cwd: Some("/".to_owned()),
+                ..base.clone()
+            },
+            Action {
+                env: [("A".to_owned(), "b".to_owned())].into(),
+                ..base.clone()
+            },
+            Action {
+                mode: Mode::Slow,
+                ..base.clone()
+            },
+            Action {
+                timeout_seconds: Some(1),
+                ..base.clone()
+            },
+            Action {
+                driver: Some(ParticipantId::parse("ann").unwrap()),
+                ..base.clone()
+            },
+            base.clone(),
+        ];
+        let mut digests: Vec<_> = others.drain(..).map(|action| action.digest()).collect();
+        assert_eq!(digests.pop(), Some(base.digest()));
+        digests.push(base.digest());
+        digests.sort();
+        digests.dedup();
+        assert_eq!(digests.len(), 9);
+        assert_eq!(Digest::parse(&base.digest().to_string()), Ok(base.digest()));
+    }
+}

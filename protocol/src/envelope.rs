@@ -1,0 +1,313 @@
+//! The envelope around every message, read from text and written to it.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::{
+    ClientMessage, ForkId, Limits, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
+    Timestamp, VERSION, Vocabulary, depth,
+};
+
+/// Who a message is from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sender {
+    /// The server; on the wire, `system`.
+    System,
+    Participant(ParticipantId),
+}
+
+impl Sender {
+    /// The word that stands for the server.
+    pub const SYSTEM: &'static str = "system";
+
+    /// The word on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Sender::System => Self::SYSTEM,
+            Sender::Participant(id) => id.as_str(),
+        }
+    }
+}
+
+impl std::fmt::Display for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Sender {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Sender {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let id = ParticipantId::deserialize(deserializer)?;
+        let system = id.as_str() == Self::SYSTEM;
+        Ok(if system {
+            Sender::System
+        } else {
+            Sender::Participant(id)
+        })
+    }
+}
+
+/// Everything in an envelope but the message itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heading {
+    pub id: MessageId,
+    pub session: SessionId,
+    pub sender: Sender,
+    pub reference: Option<MessageId>,
+    pub causal_refs: Vec<MessageId>,
+    pub fork: Option<ForkId>,
+}
+
+/// A message with its envelope.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Envelope<M = ServerMessage> {
+    pub heading: Heading,
+    pub at: Timestamp,
+    /// The place in the session's order; messages that are not kept have none.
+    pub seq: Option<u64>,
+    pub message: M,
+}
+
+/// Why a text is not a message, and which message it was if that much could be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadError {
+    pub refusal: Refusal,
+    pub related_to: Option<MessageId>,
+}
+
+/// An envelope as it stands on the wire, its payload not yet read.
+#[derive(Deserialize)]
+struct Wire<'a> {
+    v: u64,
+    id: MessageId,
+    #[serde(default)]
+    ts: Option<Timestamp>,
+    session: SessionId,
+    sender: Sender,
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+    #[serde(rename = "ref", default)]
+    reference: Option<MessageId>,
+    #[serde(default)]
+    seq: Option<u64>,
+    #[serde(default)]
+    causal_refs: Option<Vec<MessageId>>,
+    #[serde(default)]
+    fork: Option<ForkId>,
+}
+
+/// Most earlier messages that one message may name as its causes.
+const MAX_CAUSAL_REFS: usize = 64;
+
+impl Wire<'_> {
+    fn heading(self) -> Heading {
+        Heading {
+            id: self.id,
+            session: self.session,
+            sender: self.sender,
+            reference: self.reference,
+            causal_refs: self.causal_refs.unwrap_or_default(),
+            fork: self.fork,
+        }
+    }
+}
+
+/// Reads what a client said. Size is the transport's business; depth and form are checked here.
+pub fn read_client(text: &str, limits: &Limits) -> Result<(Heading, ClientMessage), ReadError> {
+    let wire = read_wire(text, limits)?;
+    let kind = wire.kind.clone();
+    let message = match ClientMessage::read(&kind, wire.payload.get()) {
+        Some(Ok(message)) => message,
+        Some(Err(error)) => {
+            let problem = format!("`{kind}`: {}", tidy(&error));
+            return Err(ReadError {
+                refusal: Refusal::Malformed(problem),
+                related_to: Some(wire.id),
+            });
+        }
+        None => {
+            let kind = kind.chars().take(64).collect();
+            return Err(ReadError {
+                refusal: Refusal::NotForClients(kind),
+                related_to: Some(wire.id),
+            });
+        }
+    };
+    if wire
+        .causal_refs
+        .as_ref()
+        .is_some_and(|refs| refs.len() > MAX_CAUSAL_REFS)
+    {
+        let problem = format!("`causal_refs` has more than {MAX_CAUSAL_REFS} ids");
+        return Err(ReadError {
+            refusal: Refusal::Malformed(problem),
+            related_to: Some(wire.id),
+        });
+    }
+    Ok((wire.heading(), message))
+}
+
+/// Reads what a server said; `None` if it is of a type that this version does not know.
+pub fn read_server(text: &str, limits: &Limits) -> Result<Option<Envelope>, ReadError> {
+    let wire = read_wire(text, limits)?;
+    let Some(message) = ServerMessage::read(&wire.kind, wire.payload.get()) else {
+        return Ok(None);
+    };
+    let related_to = Some(wire.id.clone());
+    let message = message.map_err(|error| ReadError {
+        refusal: Refusal::Malformed(format!("`{}`: {}", wire.kind, tidy(&error))),
+        related_to,
+    })?;
+    let (at, seq) = (wire.ts.unwrap_or_default(), wire.seq);
+    Ok(Some(Envelope {
+        heading: wire.heading(),
+        at,
+        seq,
+        message,
+    }))
+}
+
+fn read_wire<'a>(text: &'a str, limits: &Limits) -> Result<Wire<'a>, ReadError> {
+    let malformed = |problem: String| ReadError {
+        refusal: Refusal::Malformed(problem),
+        related_to: None,
+    };
+    if depth::nesting(text, limits.json_depth) > limits.json_depth {
+        return Err(malformed(format!(
+            "JSON is nested deeper than {} levels",
+            limits.json_depth
+        )));
+    }
+    if !text.trim_start().starts_with('{') {
+        return Err(malformed("a message is one JSON object".to_owned()));
+    }
+    let wire: Wire<'a> = serde_json::from_str(text).map_err(|error| ReadError {
+        refusal: Refusal::Malformed(format!("not a PVP message: {}", tidy(&error))),
+        related_to: salvage_id(text),
+    })?;
+    if wire.v != u64::from(VERSION) {
+        return Err(ReadError {
+            refusal: Refusal::Malformed(format!("`v` is {}; this server speaks version 1", wire.v)),
+            related_to: Some(wire.id),
+        });
+    }
+    Ok(wire)
+}
+
+/// The id of a message whose envelope could not be read, so that its sender knows which it was.
+fn salvage_id(text: &str) -> Option<MessageId> {
+    #[derive(Deserialize)]
+    struct OnlyId {
+        id: MessageId,
+    }
+    serde_json::from_str::<OnlyId>(text)
+        .ok()
+        .map(|only| only.id)
+}
+
+/// A parser's complaint without its position, which means nothing to someone who sent one line.
+fn tidy(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+impl<M: Vocabulary> Serialize for Envelope<M> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("v", &VERSION)?;
+        map.serialize_entry("id", &self.heading.id)?;
+        map.serialize_entry("ts", &self.at)?;
+        map.serialize_entry("session", &self.heading.session)?;
+        map.serialize_entry("sender", &self.heading.sender)?;
+        map.serialize_entry("type", self.message.kind())?;
+        map.serialize_entry("payload", &self.message)?;
+        if let Some(reference) = &self.heading.reference {
+            map.serialize_entry("ref", reference)?;
+        }
+        if let Some(seq) = self.seq {
+            map.serialize_entry("seq", &seq)?;
+        }
+        if !self.heading.causal_refs.is_empty() {
+            map.serialize_entry("causal_refs", &self.heading.causal_refs)?;
+        }
+        if let Some(fork) = &self.heading.fork {
+            map.serialize_entry("fork", fork)?;
+        }
+        map.end()
+    }
+}
+
+impl<M: Vocabulary> Envelope<M> {
+    /// The text that is stored, hashed and told: one serialisation for all three.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("an envelope is plain data")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        read_client(text, &Limits::default())
+            .unwrap_err()
+            .refusal
+            .to_string()
+    }
+
+    #[test]
+    fn what_is_not_a_message_is_refused_with_a_sentence() {
+        for (text, part) in [
+            ("null", "one JSON object"),
+            ("[]", "one JSON object"),
+            ("", "one JSON object"),
+            ("{}", "missing field"),
+            (&"[".repeat(10_000), "nested deeper than 64"),
+            (
+                r#"{"v":2,"id":"a","session":"s","sender":"x","type":"heartbeat.ping","payload":{}}"#,
+                "version 1",
+            ),
+            (
+                r#"{"v":1,"id":"a","session":"s","sender":"x","type":"heartbeat.ping","payload":null}"#,
+                "must be an object",
+            ),
+            (
+                r#"{"v":1,"id":"a","session":"s","sender":"x","type":"heartbeat.ping","payload":[]}"#,
+                "must be an object",
+            ),
+            (
+                r#"{"v":1,"id":"../a","session":"s","sender":"x","type":"heartbeat.ping","payload":{}}"#,
+                "'.'",
+            ),
+            (
+                r#"{"v":1,"id":"a","session":"s","sender":"x","type":"tool.execute","payload":{}}"#,
+                "not something a client may say",
+            ),
+            (
+                r#"{"v":1,"id":"a","session":"s","sender":"x","type":"gate.approve","payload":{"gate":"g"}}"#,
+                "missing field `approver`",
+            ),
+        ] {
+            assert!(problem(text).contains(part), "{text}: {}", problem(text));
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_bad_message_is_found_where_it_can_be() {
+        let bad = r#"{"v":1,"id":"m7","session":"s"}"#;
+        let error = read_client(bad, &Limits::default()).unwrap_err();
+        assert_eq!(error.related_to, Some(MessageId::parse("m7").unwrap()));
+    }
+}

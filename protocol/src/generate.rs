@@ -1,0 +1,110 @@
+//! JSON Schema and TypeScript for every message, made from the types themselves.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::{ClientMessage, ServerMessage, is_published};
+
+/// One schema document: `#/$defs/client` and `#/$defs/server` are the two vocabularies.
+pub fn json_schema() -> Value {
+    let mut generator = schemars::generate::SchemaSettings::draft2020_12().into_generator();
+    let client = ClientMessage::schemas(&mut generator);
+    let server = ServerMessage::schemas(&mut generator);
+    let mut definitions = generator.take_definitions(true);
+    let mut vocabulary = |who: &str, kinds: Vec<(&'static str, schemars::Schema)>| {
+        let mut names = Vec::new();
+        for (kind, payload) in kinds {
+            let name = format!("{who}:{kind}");
+            definitions.insert(name.clone(), envelope(kind, payload.to_value()));
+            names.push(json!({ "$ref": format!("#/$defs/{name}") }));
+        }
+        definitions.insert(who.to_owned(), json!({ "oneOf": names }));
+    };
+    vocabulary("client", client);
+    vocabulary("server", server);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "PVP v1",
+        "description": "Every message of the protocol. Generated from the `protocol` crate.",
+        "anyOf": [{ "$ref": "#/$defs/client" }, { "$ref": "#/$defs/server" }],
+        "$defs": definitions,
+    })
+}
+
+fn envelope(kind: &str, payload: Value) -> Value {
+    let id = json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$" });
+    json!({
+        "type": "object",
+        "description": if is_published(kind) { "published" } else { "extension" },
+        "required": ["v", "id", "session", "sender", "type", "payload"],
+        "properties": {
+            "v": { "const": 1 },
+            "id": id,
+            "ts": { "type": "string", "format": "date-time" },
+            "session": id,
+            "sender": id,
+            "type": { "const": kind },
+            "payload": payload,
+            "ref": id,
+            "seq": { "type": "integer", "minimum": 1 },
+            "causal_refs": { "type": "array", "items": id },
+            "fork": id,
+        },
+    })
+}
+
+/// Collects the declaration of every type that a vocabulary uses, by name.
+struct Declarations {
+    config: ts_rs::Config,
+    found: BTreeMap<String, String>,
+}
+
+impl ts_rs::TypeVisitor for Declarations {
+    fn visit<T: ts_rs::TS + 'static + ?Sized>(&mut self) {
+        if T::output_path().is_none() {
+            T::visit_dependencies(self);
+            T::visit_generics(self);
+            return;
+        }
+        let name = T::ident(&self.config);
+        if !self.found.contains_key(&name) {
+            self.found.insert(name, T::decl(&self.config));
+            T::visit_dependencies(self);
+            T::visit_generics(self);
+        }
+    }
+}
+
+/// TypeScript types of every message; `ClientMessage` and `ServerMessage` are unions by `type`.
+pub fn typescript() -> String {
+    let config = ts_rs::Config::default().with_large_int("number");
+    let mut declarations = Declarations {
+        config,
+        found: BTreeMap::new(),
+    };
+    ClientMessage::visit(&mut declarations);
+    ServerMessage::visit(&mut declarations);
+    let mut text = String::from(
+        "// Generated from the `protocol` crate by `make generate`. Do not edit.\n\n\
+         export interface Envelope<Type extends string, Payload> {\n  v: 1;\n  id: string;\n  ts?: string;\n  \
+         session: string;\n  sender: string;\n  type: Type;\n  payload: Payload;\n  ref?: string;\n  \
+         seq?: number;\n  causal_refs?: string[];\n  fork?: string;\n}\n",
+    );
+    for declaration in declarations.found.values() {
+        write!(text, "\nexport {declaration}\n").expect("writing to a string");
+    }
+    let config = &declarations.config;
+    for (name, kinds) in [
+        ("ClientMessage", ClientMessage::typescript_names(config)),
+        ("ServerMessage", ServerMessage::typescript_names(config)),
+    ] {
+        write!(text, "\nexport type {name} =").expect("writing to a string");
+        for (kind, payload) in kinds {
+            write!(text, "\n  | Envelope<\"{kind}\", {payload}>").expect("writing to a string");
+        }
+        text.push_str(";\n");
+    }
+    text
+}

@@ -1,0 +1,233 @@
+//! The two vocabularies: what a client may say, and what the server says.
+
+use serde::Serialize;
+use serde::de::Error as _;
+
+use crate::payload::*;
+
+/// Either vocabulary: messages that know the word for their type.
+pub trait Vocabulary: Serialize {
+    /// The word in the envelope's `type`.
+    fn kind(&self) -> &'static str;
+}
+
+/// One vocabulary: an enum with a variant for each type of message.
+macro_rules! vocabulary {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident($payload:ty) = $kind:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum $name {
+            $($variant($payload),)*
+        }
+
+        impl $name {
+            /// Every type of message in this vocabulary.
+            pub const KINDS: &'static [&'static str] = &[$($kind),*];
+
+            /// Reads a payload; `None` if the type is not in this vocabulary.
+            pub fn read(kind: &str, payload: &str) -> Option<Result<Self, serde_json::Error>> {
+                match kind {
+                    $($kind => Some(object(payload).map($name::$variant)),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl Vocabulary for $name {
+            fn kind(&self) -> &'static str {
+                match self { $($name::$variant(_) => $kind,)* }
+            }
+        }
+
+        /// Written as the payload alone; the envelope says the type.
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self { $($name::$variant(payload) => payload.serialize(serializer),)* }
+            }
+        }
+
+        $(impl From<$payload> for $name {
+            fn from(payload: $payload) -> Self {
+                $name::$variant(payload)
+            }
+        })*
+
+        #[cfg(feature = "generate")]
+        impl $name {
+            /// Each type of message with the generator of its payload's schema.
+            pub fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![$(($kind, generator.subschema_for::<$payload>())),*]
+            }
+
+            /// Each type of message with the TypeScript name of its payload.
+            pub fn typescript_names(config: &ts_rs::Config) -> Vec<(&'static str, String)> {
+                vec![$(($kind, <$payload as ts_rs::TS>::name(config))),*]
+            }
+
+            /// Visits every payload type, for generating TypeScript.
+            pub fn visit(visitor: &mut impl ts_rs::TypeVisitor) {
+                $(visitor.visit::<$payload>();)*
+            }
+        }
+    };
+}
+
+/// A payload is a JSON object; serde's derived types would also take a list of values.
+fn object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, serde_json::Error> {
+    if !payload.trim_start().starts_with('{') {
+        return Err(serde_json::Error::custom("`payload` must be an object"));
+    }
+    serde_json::from_str(payload)
+}
+
+vocabulary! {
+    /// What a client may say. There is no word here for `tool.execute`.
+    ClientMessage {
+        SessionCreate(SessionCreate) = "session.create",
+        SessionJoin(SessionJoin) = "session.join",
+        SessionLeave(SessionLeave) = "session.leave",
+        SessionEnd(SessionEnd) = "session.end",
+        SessionConfigUpdate(SessionConfigUpdate) = "session.config_update",
+        Announce(Announce) = "participant.announce",
+        RoleChange(RoleChange) = "participant.role_change",
+        HeartbeatPing(HeartbeatPing) = "heartbeat.ping",
+        HeartbeatPong(HeartbeatPong) = "heartbeat.pong",
+        PresenceUpdate(PresenceUpdate) = "presence.update",
+        ContextAdd(ContextAdd) = "context.add",
+        ContextUpdate(ContextUpdate) = "context.update",
+        ContextRemove(ContextRemove) = "context.remove",
+        SecretShare(SecretShare) = "secret.share",
+        SecretRevoke(SecretRevoke) = "secret.revoke",
+        PromptDraft(PromptDraft) = "prompt.draft",
+        PromptSubmit(PromptSubmit) = "prompt.submit",
+        PromptAmend(PromptAmend) = "prompt.amend",
+        ThinkingStart(ThinkingStart) = "thinking.start",
+        ThinkingChunk(ThinkingChunk) = "thinking.chunk",
+        ThinkingEnd(ThinkingEnd) = "thinking.end",
+        ResponseStart(ResponseStart) = "response.start",
+        ResponseChunk(ResponseChunk) = "response.chunk",
+        ResponseEnd(ResponseEnd) = "response.end",
+        ToolPropose(ToolPropose) = "tool.propose",
+        ToolApprove(ToolApprove) = "tool.approve",
+        ToolReject(ToolReject) = "tool.reject",
+        ToolOutput(ToolOutput) = "tool.output",
+        ToolResult(ToolResult) = "tool.result",
+        GateApprove(GateApprove) = "gate.approve",
+        GateReject(GateReject) = "gate.reject",
+        InterruptRaise(InterruptRaise) = "interrupt.raise",
+        InterruptAcknowledge(InterruptAcknowledge) = "interrupt.acknowledge",
+        ForkCreate(ForkCreate) = "fork.create",
+        ForkSwitch(ForkSwitch) = "fork.switch",
+        MergePropose(MergePropose) = "merge.propose",
+        MergeExecute(MergeExecute) = "merge.execute",
+        Error(ErrorReport) = "error",
+        GateAmend(GateAmend) = "gate.amend",
+        ToolCancel(ToolCancel) = "tool.cancel",
+        ToolInput(ToolInput) = "tool.input",
+        ShellExec(ShellExec) = "shell.exec",
+        PolicyAllow(PolicyAllow) = "policy.allow",
+        PolicyRevoke(PolicyRevoke) = "policy.revoke",
+        OutputRead(OutputRead) = "output.read",
+    }
+}
+
+vocabulary! {
+    /// What the server says: what it relays, and what only it may say.
+    ServerMessage {
+        SessionCreate(SessionCreate) = "session.create",
+        SessionLeave(SessionLeave) = "session.leave",
+        SessionEnd(SessionEnd) = "session.end",
+        SessionConfigUpdate(SessionConfigUpdate) = "session.config_update",
+        SessionWelcome(SessionWelcome) = "session.welcome",
+        SessionAck(SessionAck) = "session.ack",
+        Announce(Announce) = "participant.announce",
+        RoleChange(RoleChange) = "participant.role_change",
+        HeartbeatPing(HeartbeatPing) = "heartbeat.ping",
+        HeartbeatPong(HeartbeatPong) = "heartbeat.pong",
+        PresenceUpdate(PresenceUpdate) = "presence.update",
+        ContextAdd(ContextAdd) = "context.add",
+        ContextUpdate(ContextUpdate) = "context.update",
+        ContextRemove(ContextRemove) = "context.remove",
+        SecretShare(SecretShare) = "secret.share",
+        SecretRevoke(SecretRevoke) = "secret.revoke",
+        PromptDraft(PromptDraft) = "prompt.draft",
+        PromptSubmit(PromptSubmit) = "prompt.submit",
+        PromptAmend(PromptAmend) = "prompt.amend",
+        ThinkingStart(ThinkingStart) = "thinking.start",
+        ThinkingChunk(ThinkingChunk) = "thinking.chunk",
+        ThinkingEnd(ThinkingEnd) = "thinking.end",
+        ResponseStart(ResponseStart) = "response.start",
+        ResponseChunk(ResponseChunk) = "response.chunk",
+        ResponseEnd(ResponseEnd) = "response.end",
+        ToolPropose(ToolPropose) = "tool.propose",
+        ToolApprove(ToolApprove) = "tool.approve",
+        ToolReject(ToolReject) = "tool.reject",
+        ToolExecute(ToolExecute) = "tool.execute",
+        ToolOutput(ToolOutput) = "tool.output",
+        ToolResult(ToolResult) = "tool.result",
+        GateRequest(GateRequest) = "gate.request",
+        GateApprove(GateApprove) = "gate.approve",
+        GateReject(GateReject) = "gate.reject",
+        GateTimeout(GateTimeout) = "gate.timeout",
+        GateResolve(GateResolve) = "gate.resolve",
+        GateAmend(GateAmend) = "gate.amend",
+        InterruptRaise(InterruptRaise) = "interrupt.raise",
+        InterruptAcknowledge(InterruptAcknowledge) = "interrupt.acknowledge",
+        ToolCancel(ToolCancel) = "tool.cancel",
+        ToolInput(ToolInput) = "tool.input",
+        ShellExec(ShellExec) = "shell.exec",
+        PolicyAllow(PolicyAllow) = "policy.allow",
+        PolicyRevoke(PolicyRevoke) = "policy.revoke",
+        OutputPage(OutputPage) = "output.page",
+        Error(ErrorReport) = "error",
+    }
+}
+
+/// Whether a type of message is one of the 41 of the published protocol.
+pub fn is_published(kind: &str) -> bool {
+    const EXTENSIONS: [&str; 11] = [
+        "session.welcome",
+        "session.ack",
+        "gate.resolve",
+        "gate.amend",
+        "tool.cancel",
+        "tool.input",
+        "shell.exec",
+        "policy.allow",
+        "policy.revoke",
+        "output.read",
+        "output.page",
+    ];
+    let known = ClientMessage::KINDS.contains(&kind) || ServerMessage::KINDS.contains(&kind);
+    known && !EXTENSIONS.contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn all_41_published_types_can_be_said_by_someone() {
+        let all: BTreeSet<_> = ClientMessage::KINDS
+            .iter()
+            .chain(ServerMessage::KINDS)
+            .collect();
+        assert_eq!(all.iter().filter(|kind| is_published(kind)).count(), 41);
+        assert_eq!(all.len(), 52);
+    }
+
+    #[test]
+    fn a_client_has_no_word_for_what_only_the_server_may_say() {
+        for kind in [
+            "tool.execute",
+            "gate.request",
+            "gate.resolve",
+            "gate.timeout",
+            "session.welcome",
+            "session.ack",
+        ] {
+            assert!(ClientMessage::read(kind, "{}").is_none(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What each message carries.
+
+mod agent;
+mod context;
+mod gate;
+mod people;
+mod server;
+mod session;
+mod tool;
+
+pub use agent::*;
+pub use context::*;
+pub use gate::*;
+pub use people::*;
+pub use server::*;
+pub use session::*;
+pub use tool::*;

@@ -1,0 +1,165 @@
+//! Refusals: answers to the one who asked, each with what to do about it.
+
+use crate::{Capability, Category, MessageId, ParticipantId, Role, SessionId};
+
+/// The published error codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    InvalidMessage,
+    Unauthorized,
+    SessionNotFound,
+    ParticipantNotFound,
+    GateFailed,
+    Timeout,
+    RateLimited,
+    ContextTooLarge,
+    InvalidState,
+    TransportError,
+    AgentError,
+    InternalError,
+}
+
+/// Why something was not done. Goes to the sender and to nobody else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0}")]
+    Malformed(String),
+    #[error("`{0}` is not something a client may say")]
+    NotForClients(String),
+    #[error("the id `{0}` was used for another message; give every message its own id")]
+    IdReused(MessageId),
+    #[error("{0}")]
+    BadConfig(String),
+
+    #[error("join the session first: send `session.join`")]
+    NotJoined,
+    #[error("you are `{actual}` here; `{field}` may not say `{claimed}`")]
+    NotYou {
+        field: &'static str,
+        claimed: String,
+        actual: ParticipantId,
+    },
+    #[error("you need the capability `{}`; ask an admin for a role that has it", capability_word(.0))]
+    Lacks(Capability),
+    #[error("roles {0:?} are more than your token allows")]
+    RolesBeyondToken(Vec<Role>),
+    #[error("{0}")]
+    Unauthorized(String),
+    #[error("agents do not vote; a person has to decide")]
+    AgentsDoNotVote,
+    #[error("a proposer does not vote on its own proposal")]
+    OwnProposal,
+    #[error("with four eyes, who edited a command does not vote on it")]
+    OwnAmendment,
+    #[error("only `{0}` runs this command and may speak of it")]
+    NotTheExecutor(ParticipantId),
+
+    #[error("there is no session `{0}`")]
+    NoSuchSession(SessionId),
+    #[error("session `{0}` exists already; join it, or create one with another id")]
+    SessionExists(SessionId),
+    #[error("session `{0}` has ended; nothing more can happen in it")]
+    SessionEnded(SessionId),
+    #[error("the session is paused until {0} is back")]
+    SessionPaused(String),
+    #[error("session `{session}` is full ({limit} participants)")]
+    SessionFull { session: SessionId, limit: u32 },
+    #[error("there is no participant `{0}` in this session")]
+    NoSuchParticipant(ParticipantId),
+
+    #[error("there is no gate and no proposal `{0}`")]
+    NoSuchGate(MessageId),
+    #[error("there is no proposal `{0}`")]
+    NoSuchProposal(MessageId),
+    #[error("the gate is closed: {0}")]
+    GateClosed(String),
+    #[error("the command was edited since you saw it; look again and vote with its digest")]
+    CommandChanged,
+    #[error("blocked by rule `{rule}`: {reason}")]
+    Blocked { rule: String, reason: String },
+    #[error("proposal `{0}` was made before and is {1}; propose again with a fresh id")]
+    ProposedBefore(MessageId, String),
+
+    #[error("`{0}` is not running")]
+    NotRunning(MessageId),
+    #[error("`{0}` is finished; its record is closed")]
+    AlreadyFinished(MessageId),
+    #[error("the output budget of {0} bytes is spent")]
+    OutputBudgetSpent(u64),
+
+    #[error("too many {what}: at most {limit}")]
+    TooMany { what: &'static str, limit: u64 },
+    #[error("context would be {would_be} bytes; this session holds at most {limit}")]
+    ContextTooLarge { would_be: usize, limit: usize },
+    #[error("slower: at most {per_second} messages a second")]
+    TooFast { per_second: u32 },
+
+    #[error("{0}")]
+    InvalidState(String),
+    #[error("{category} commands need a person's vote here: {reason}")]
+    NeedsVote { category: Category, reason: String },
+    #[error("it could not be written down, so it did not happen ({0}); try again")]
+    Unwritable(String),
+}
+
+fn capability_word(capability: &Capability) -> String {
+    serde_json::to_value(capability)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+impl Refusal {
+    /// The published code that tells a program what kind of refusal this is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Refusal::Malformed(_)
+            | Refusal::NotForClients(_)
+            | Refusal::IdReused(_)
+            | Refusal::BadConfig(_) => ErrorCode::InvalidMessage,
+            Refusal::NotJoined
+            | Refusal::NotYou { .. }
+            | Refusal::Lacks(_)
+            | Refusal::RolesBeyondToken(_)
+            | Refusal::Unauthorized(_)
+            | Refusal::AgentsDoNotVote
+            | Refusal::OwnProposal
+            | Refusal::OwnAmendment
+            | Refusal::NotTheExecutor(_) => ErrorCode::Unauthorized,
+            Refusal::NoSuchSession(_) => ErrorCode::SessionNotFound,
+            Refusal::NoSuchParticipant(_) => ErrorCode::ParticipantNotFound,
+            Refusal::Blocked { .. } | Refusal::NeedsVote { .. } => ErrorCode::GateFailed,
+            Refusal::ContextTooLarge { .. } => ErrorCode::ContextTooLarge,
+            Refusal::TooFast { .. } | Refusal::TooMany { .. } => ErrorCode::RateLimited,
+            Refusal::SessionExists(_)
+            | Refusal::SessionEnded(_)
+            | Refusal::SessionPaused(_)
+            | Refusal::SessionFull { .. }
+            | Refusal::NoSuchGate(_)
+            | Refusal::NoSuchProposal(_)
+            | Refusal::GateClosed(_)
+            | Refusal::CommandChanged
+            | Refusal::ProposedBefore(..)
+            | Refusal::NotRunning(_)
+            | Refusal::AlreadyFinished(_)
+            | Refusal::OutputBudgetSpent(_)
+            | Refusal::InvalidState(_) => ErrorCode::InvalidState,
+            Refusal::Unwritable(_) => ErrorCode::InternalError,
+        }
+    }
+
+    /// Whether the same message may succeed if it is sent again later, unchanged.
+    pub fn recoverable(&self) -> bool {
+        matches!(
+            self,
+            Refusal::Unwritable(_)
+                | Refusal::TooFast { .. }
+                | Refusal::TooMany { .. }
+                | Refusal::SessionPaused(_)
+                | Refusal::SessionFull { .. }
+                | Refusal::NotJoined
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! Who may do what: roles as published, and the capabilities that follow from them.
+
+use std::collections::BTreeSet;
+
+words! {
+    /// What a participant is in this session; one may hold several.
+    pub enum Role {
+        Driver,
+        Navigator,
+        Adversary,
+        Observer,
+        Approver,
+        Admin,
+    }
+
+    /// One thing a participant may do.
+    pub enum Capability {
+        Prompt,
+        Approve,
+        Interrupt,
+        Fork,
+        AddContext,
+        ManageParticipants,
+        EndSession,
+        /// Run one's own commands with `shell.exec` (an extension).
+        Exec,
+    }
+
+    /// A person or a program.
+    pub enum ParticipantKind {
+        Human,
+        Agent,
+    }
+
+    /// How a participant is connected.
+    pub enum Transport {
+        Websocket,
+        Mcp,
+        Http,
+        Stdio,
+    }
+}
+
+impl Role {
+    /// Every role, in the order of the published table.
+    pub const ALL: [Role; 6] = [
+        Role::Driver,
+        Role::Navigator,
+        Role::Adversary,
+        Role::Observer,
+        Role::Approver,
+        Role::Admin,
+    ];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Driver => "driver",
+            Role::Navigator => "navigator",
+            Role::Adversary => "adversary",
+            Role::Observer => "observer",
+            Role::Approver => "approver",
+            Role::Admin => "admin",
+        }
+    }
+
+    /// What this role may do (the published table, and `exec` for driver and admin).
+    pub fn capabilities(self) -> &'static [Capability] {
+        use Capability::{
+            AddContext, Approve, EndSession, Exec, Fork, Interrupt, ManageParticipants, Prompt,
+        };
+        match self {
+            Role::Driver => &[Prompt, Interrupt, Fork, AddContext, Exec],
+            Role::Navigator => &[Approve, Interrupt, Fork, AddContext],
+            Role::Adversary => &[Prompt, Approve, Interrupt, Fork, AddContext],
+            Role::Observer => &[],
+            Role::Approver => &[Approve, Interrupt],
+            Role::Admin => &[
+                Prompt,
+                Approve,
+                Interrupt,
+                Fork,
+                AddContext,
+                ManageParticipants,
+                EndSession,
+                Exec,
+            ],
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Role::ALL
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| {
+                let allowed: Vec<_> = Role::ALL.iter().map(|role| role.as_str()).collect();
+                format!("`{text}` is not a role; use one of {}", allowed.join(", "))
+            })
+    }
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the holder of these roles may do. Agents never approve, whatever they hold.
+pub fn capabilities_of<'a>(
+    kind: ParticipantKind,
+    roles: impl IntoIterator<Item = &'a Role>,
+    explicit: impl IntoIterator<Item = &'a Capability>,
+) -> BTreeSet<Capability> {
+    let mut capabilities: BTreeSet<_> = roles
+        .into_iter()
+        .flat_map(|role| role.capabilities())
+        .chain(explicit)
+        .copied()
+        .collect();
+    if kind == ParticipantKind::Agent {
+        capabilities.remove(&Capability::Approve);
+    }
+    capabilities
+}
