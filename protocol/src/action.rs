@@ -80,6 +80,7 @@ objects! {
         pub cwd: Option<String>,
         /// Additions to the environment.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub env: BTreeMap<String, String>,
         #[serde(default)]
         pub mode: Mode,
@@ -146,10 +147,7 @@ impl Action {
     /// The fingerprint of exactly this action; the order of JSON keys does not matter.
     pub fn digest(&self) -> Digest {
         let bytes = serde_json::to_vec(self).expect("an action is plain data");
-        let mut hasher = Sha256::new();
-        hasher.update(b"pvp.action.v1\0");
-        hasher.update(&bytes);
-        Digest::new(hasher.finalize().into())
+        Digest::of(&[b"pvp.action.v1", &bytes])
     }
 }
 
@@ -186,6 +184,16 @@ impl Digest {
     /// Wraps a SHA-256.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// The SHA-256 of the parts, each after its length, so that no two lists of parts collide.
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let mut hasher = Sha256::new();
+        for part in parts {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
     }
 
     /// Reads 64 hexadecimal digits.

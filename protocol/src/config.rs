@@ -34,7 +34,7 @@ words! {
         Direct,
         /// Everything but blocked commands at once.
         DirectAll,
-        /// Everything but reads at a gate.
+        /// Everything at a gate.
         Gated,
         Off,
     }

@@ -108,6 +108,14 @@ identifiers! {
     ForkId
 }
 
+impl MessageId {
+    /// A UUIDv7 of this moment; the entropy comes from the caller.
+    pub fn fresh(at: crate::Timestamp, entropy: [u8; 10]) -> Self {
+        let uuid = uuid::Builder::from_unix_timestamp_millis(at.as_millis(), &entropy).into_uuid();
+        Self(uuid.hyphenated().to_string().into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,9 +80,11 @@ objects! {
         pub reason: String,
         /// Verdicts of the parts of a compound command, in the order they stand.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub parts: Vec<PartVerdict>,
         /// What kept it from a milder category, or what the agent's own claim raised.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub notes: Vec<String>,
         /// The sandbox an automatic run needs.
         pub profile: Profile,

@@ -67,7 +67,7 @@ objects! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
+        #[cfg_attr(feature = "generate", ts(optional, type = "Record<string, unknown>"))]
         pub provider_params: Option<JsonObject>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]

@@ -125,6 +125,7 @@ objects! {
         pub how: ResolvedHow,
         pub at: Timestamp,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub approvals: Vec<Approval>,
         /// Who rejected or cancelled it.
         #[serde(skip_serializing_if = "Option::is_none")]

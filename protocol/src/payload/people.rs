@@ -30,6 +30,7 @@ objects! {
         pub working_directory: Option<String>,
         /// A prefix that every approved command runs behind, such as a container.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub runner: Vec<String>,
         /// The account's login shell.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +48,7 @@ objects! {
         pub capabilities: Option<Vec<Capability>>,
         pub transport: Transport,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
+        #[cfg_attr(feature = "generate", ts(optional, type = "Record<string, unknown>"))]
         pub metadata: Option<JsonObject>,
         /// Set by agents that run commands.
         #[serde(skip_serializing_if = "Option::is_none")]

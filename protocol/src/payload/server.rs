@@ -75,6 +75,7 @@ objects! {
         pub seq: Option<u64>,
         /// It had been applied before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub duplicate: bool,
     }
 
@@ -84,7 +85,7 @@ objects! {
         pub message: String,
         pub recoverable: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
+        #[cfg_attr(feature = "generate", ts(optional, type = "Record<string, unknown>"))]
         pub details: Option<JsonObject>,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub related_to: Option<MessageId>,

@@ -122,7 +122,7 @@ objects! {
         pub conflict_id: String,
         pub resolution: Resolution,
         #[serde(skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "generate", ts(type = "unknown"))]
+        #[cfg_attr(feature = "generate", ts(optional, type = "unknown"))]
         pub custom_value: Option<Value>,
     }
 

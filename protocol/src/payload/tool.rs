@@ -100,6 +100,7 @@ objects! {
         pub expires_at: Timestamp,
         pub cleared_by: ClearedBy,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub approvals: Vec<Approval>,
         /// The allow rule that cleared it.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,7 +141,9 @@ objects! {
 
     /// What a command printed and how it exited, as published, with ours beside it.
     pub struct ResultBody {
+        /// Absent or null when a signal ended the command.
         #[serde(rename = "exitCode")]
+        #[cfg_attr(feature = "generate", ts(type = "number | null"))]
         pub exit_code: Option<i64>,
         #[serde(default)]
         pub stdout: String,

@@ -1,0 +1,185 @@
+//! Shared context and secrets: what is known, and who may see it.
+
+use pvp_protocol::payload::{
+    Content, ContextAdd, ContextRemove, ContextUpdate, SecretRevoke, SecretShare,
+};
+use pvp_protocol::{Capability, ParticipantId, Refusal};
+
+use super::{Decided, Decision};
+use crate::authority;
+use crate::entry::Audience;
+use crate::input::Said;
+use crate::state::ContextItem;
+
+/// Longest key of a piece of context, in bytes.
+const MAX_KEY: usize = 256;
+
+/// Most secrets that a session knows at a time.
+const MAX_SECRETS: usize = 200;
+
+/// Keys that begin so are the server's.
+const RESERVED: &str = "session:";
+
+impl Decision<'_> {
+    pub(super) fn context_add(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        add: ContextAdd,
+    ) -> Decided {
+        good_key(&add.key)?;
+        if add.content.is_none() && add.content_ref.is_none() {
+            let problem = "`context.add` needs `content` or `content_ref`";
+            return Err(Refusal::Malformed(problem.to_owned()));
+        }
+        if self
+            .session
+            .context
+            .get(&add.key)
+            .is_some_and(|item| item.by.as_ref() != Some(by))
+        {
+            let problem = format!(
+                "the key `{}` is taken; use another, or `context.update`",
+                add.key
+            );
+            return Err(Refusal::InvalidState(problem));
+        }
+        self.fits(&add.key, add.content.as_ref())?;
+        let audience = match &add.visible_to {
+            None => Audience::everyone(),
+            Some(people) => Audience::only(people.iter().chain([by]).cloned()),
+        };
+        Ok(self.relay_to(by, said, add, audience))
+    }
+
+    pub(super) fn context_update(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        update: ContextUpdate,
+    ) -> Decided {
+        good_key(&update.key)?;
+        if update.diff.is_none() && update.new_content.is_none() && update.new_content_ref.is_none()
+        {
+            let problem = "`context.update` needs `diff`, `new_content` or `new_content_ref`";
+            return Err(Refusal::Malformed(problem.to_owned()));
+        }
+        let audience = self.visible_item(by, &update.key)?.audience.clone();
+        let diff = update.diff.clone().map(Content::Text);
+        self.fits(&update.key, update.new_content.as_ref().or(diff.as_ref()))?;
+        Ok(self.relay_to(by, said, update, audience))
+    }
+
+    pub(super) fn context_remove(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        remove: ContextRemove,
+    ) -> Decided {
+        good_key(&remove.key)?;
+        let audience = self.visible_item(by, &remove.key)?.audience.clone();
+        Ok(self.relay_to(by, said, remove, audience))
+    }
+
+    /// What is not visible to someone is not there for them.
+    fn visible_item(&self, by: &ParticipantId, key: &str) -> Result<&ContextItem, Refusal> {
+        let may_approve = self.session.people[by].may_vote();
+        self.session
+            .context
+            .get(key)
+            .filter(|item| item.audience.includes(by, may_approve))
+            .ok_or_else(|| Refusal::InvalidState(format!("there is no context `{key}`")))
+    }
+
+    /// A diff adds to what is held; new content takes its place.
+    fn fits(&self, key: &str, content: Option<&Content>) -> Result<(), Refusal> {
+        let limit = self.terms.settings.limits.context_bytes;
+        let held = self.session.context.get(key).map_or(0, |item| item.bytes);
+        let would_be =
+            self.session.context_bytes() - held + key.len() + content.map_or(0, Content::size);
+        if would_be > limit {
+            return Err(Refusal::ContextTooLarge { would_be, limit });
+        }
+        Ok(())
+    }
+
+    pub(super) fn secret_share(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        mut share: SecretShare,
+    ) -> Decided {
+        if !is_variable_name(&share.key) {
+            let problem = "a secret's `key` is a variable name: letters, digits and _, at most 128";
+            return Err(Refusal::Malformed(problem.to_owned()));
+        }
+        if share.value_ref.len() > MAX_KEY {
+            let problem = "`value_ref` says where the value is; it is at most 256 bytes";
+            return Err(Refusal::Malformed(problem.to_owned()));
+        }
+        if share.expires_at.is_some_and(|expires| expires <= self.at) {
+            return Err(Refusal::Malformed("`expires_at` is in the past".to_owned()));
+        }
+        for person in &share.scope {
+            if !self.session.people.contains_key(person) {
+                return Err(Refusal::NoSuchParticipant(person.clone()));
+            }
+        }
+        match self.session.secrets.get(&share.key) {
+            Some(secret) if secret.by != *by => {
+                return Err(Refusal::InvalidState(format!(
+                    "the key `{}` is taken",
+                    share.key
+                )));
+            }
+            None if self.session.secrets.len() >= MAX_SECRETS => {
+                return Err(Refusal::TooMany {
+                    what: "secrets",
+                    limit: MAX_SECRETS as u64,
+                });
+            }
+            Some(_) | None => {}
+        }
+        share.value = None;
+        let audience = Audience::only(share.scope.iter().chain([by]).cloned());
+        Ok(self.relay_to(by, said, share, audience))
+    }
+
+    pub(super) fn secret_revoke(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        revoke: SecretRevoke,
+    ) -> Decided {
+        let unknown = || Refusal::InvalidState(format!("there is no secret `{}`", revoke.key));
+        let secret = self.session.secrets.get(&revoke.key).ok_or_else(unknown)?;
+        if secret.by != *by {
+            authority::holds(&self.session.people[by], Capability::ManageParticipants)
+                .map_err(|_| unknown())?;
+        }
+        let audience = Audience::only(secret.scope.iter().chain([by, &secret.by]).cloned());
+        Ok(self.relay_to(by, said, revoke, audience))
+    }
+}
+
+fn good_key(key: &str) -> Result<(), Refusal> {
+    if key.is_empty() || key.len() > MAX_KEY || key.chars().any(char::is_control) {
+        let problem = format!("a context key has 1 to {MAX_KEY} bytes and no control characters");
+        return Err(Refusal::Malformed(problem));
+    }
+    if key.starts_with(RESERVED) {
+        return Err(Refusal::Unauthorized(format!(
+            "keys that begin `{RESERVED}` are the server's"
+        )));
+    }
+    Ok(())
+}
+
+fn is_variable_name(key: &str) -> bool {
+    let mut characters = key.chars();
+    characters
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && key.len() <= 128
+}

@@ -1,0 +1,372 @@
+//! Proposals: judged, then refused, run at once, or put to the people.
+
+use std::collections::BTreeSet;
+
+use pvp_policy::Place;
+use pvp_protocol::payload::{GateActionType, GateRequest, ToolPropose};
+use pvp_protocol::{
+    Action, Assessment, Category, Command, ExecutionLimits, Extra, MessageId, Mode, ParticipantId,
+    Profile, QuorumRule, Refusal, Risk, Role, Timestamp, ToolCategory,
+};
+
+use super::{Answer, Decided, Decision};
+use crate::entry::Audience;
+use crate::gate::Clearance;
+use crate::grant::{Grant, GrantDetails};
+use crate::input::Said;
+use crate::proposal::Proposal;
+
+/// How long a grant may wait for its executor to begin.
+const GRANT_LIFE_SECONDS: u64 = 60;
+
+/// Most additions to the environment.
+const MAX_ENV: usize = 100;
+
+/// Longest explicit time limit in seconds, and in `slow` mode.
+const MAX_TIMEOUT: u32 = 300;
+const MAX_SLOW_TIMEOUT: u32 = 900;
+
+/// Why a proposal that could run at once is put to the people all the same.
+enum Asked {
+    No,
+    Because(String),
+}
+
+impl Decision<'_> {
+    pub(super) fn propose(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        mut propose: ToolPropose,
+    ) -> Decided {
+        self.not_paused()?;
+        let action = Action::read(&propose.tool_name, &propose.arguments)
+            .map_err(|error| Refusal::Malformed(error.to_string()))?;
+        self.check_action(&action)?;
+        self.check_room(by)?;
+        let mut assessment = self.assess(&action, by);
+        raise_to_claim(&mut assessment, propose.risk_level);
+        let asked = self.asked_anyway(&propose, &assessment, by);
+        if let Asked::Because(note) = &asked {
+            assessment.notes.push(note.clone());
+        }
+        propose.assessment = Some(assessment.clone());
+        let answer = self.relay(by, said, propose);
+        if assessment.category == Category::Blocked {
+            let (rule, reason) = (assessment.rule, assessment.reason);
+            return Ok(Answer::Refused(Refusal::Blocked { rule, reason }));
+        }
+        let proposal = self.session.proposals[&said.id].clone();
+        let clearance = match asked {
+            Asked::Because(_) => None,
+            Asked::No => Clearance::read(&proposal).or_else(|| {
+                let rule = self.covering_rule(&proposal)?;
+                Clearance::allow_rule(&proposal, rule)
+            }),
+        };
+        match clearance {
+            Some(clearance) => self.grant(clearance),
+            None => self.open_gate(&proposal),
+        }
+        Ok(answer)
+    }
+
+    /// The verdict on an action that this executor would run.
+    pub(super) fn assess(&self, action: &Action, executor: &ParticipantId) -> Assessment {
+        let ability = self
+            .session
+            .people
+            .get(executor)
+            .and_then(|member| member.announce.executor.as_ref());
+        let workspace = ability.and_then(|ability| ability.working_directory.clone());
+        self.terms.policy.assess(action, &Place { workspace })
+    }
+
+    /// Whether something other than the verdict calls for a vote.
+    fn asked_anyway(
+        &self,
+        propose: &ToolPropose,
+        assessment: &Assessment,
+        executor: &ParticipantId,
+    ) -> Asked {
+        let listed = &self.session.config.require_approval_for;
+        if listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
+            return Asked::Because("this session asks for every tool of this kind".to_owned());
+        }
+        if propose.requires_approval && assessment.category == Category::Read {
+            return Asked::Because("the agent itself asks for approval".to_owned());
+        }
+        if assessment.category == Category::Read && !self.can_hold(executor, assessment.profile) {
+            return Asked::Because("the executor cannot hold a read to reading".to_owned());
+        }
+        Asked::No
+    }
+
+    /// Whether a read may run at once on this executor.
+    fn can_hold(&self, executor: &ParticipantId, profile: Profile) -> bool {
+        let ability = self
+            .session
+            .people
+            .get(executor)
+            .and_then(|member| member.announce.executor.as_ref());
+        self.session.config.trust_reads
+            || self.terms.settings.open
+            || ability.is_some_and(|ability| ability.profiles.contains(&profile))
+    }
+
+    /// What no executor should be asked to do, whoever approves.
+    pub(super) fn check_action(&self, action: &Action) -> Result<(), Refusal> {
+        let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
+        let empty = match &action.command {
+            Command::Shell { line } | Command::LoginShell { line } => line.trim().is_empty(),
+            Command::Argv { command, .. } => command.is_empty(),
+            Command::Tool { name, .. } => name.is_empty(),
+        };
+        if empty {
+            return malformed("the command is empty");
+        }
+        let words: Vec<&str> = match &action.command {
+            Command::Shell { line } | Command::LoginShell { line } => vec![line],
+            Command::Argv { command, args } => std::iter::once(command)
+                .chain(args)
+                .map(String::as_str)
+                .collect(),
+            Command::Tool { .. } => Vec::new(),
+        };
+        if words.iter().any(|word| word.contains('\0')) {
+            return malformed("a command has no NUL characters");
+        }
+        let directory = action.cwd.as_deref().unwrap_or(".");
+        if directory.is_empty() || directory.len() > 4096 || directory.contains('\0') {
+            return malformed("`cwd` is a path of 1 to 4096 bytes");
+        }
+        let bad_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+        let bad_value = |value: &String| value.contains('\0');
+        if action.env.len() > MAX_ENV
+            || action.env.keys().any(bad_name)
+            || action.env.values().any(bad_value)
+        {
+            return malformed(
+                "`env` has at most 100 additions, with names and values that can be set",
+            );
+        }
+        let most = if action.mode == Mode::Slow {
+            MAX_SLOW_TIMEOUT
+        } else {
+            MAX_TIMEOUT
+        };
+        if action
+            .timeout_seconds
+            .is_some_and(|timeout| timeout == 0 || timeout > most)
+        {
+            return Err(Refusal::Malformed(format!(
+                "`timeout` is 1 to {most} seconds in this mode"
+            )));
+        }
+        match &action.driver {
+            Some(driver)
+                if !self
+                    .session
+                    .people
+                    .get(driver)
+                    .is_some_and(crate::Member::is_human) =>
+            {
+                Err(Refusal::NoSuchParticipant(driver.clone()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Room for one more proposal of this participant.
+    pub(super) fn check_room(&self, by: &ParticipantId) -> Result<(), Refusal> {
+        let limits = &self.terms.settings.limits;
+        let too_many = |what, limit: u32| {
+            Err(Refusal::TooMany {
+                what,
+                limit: u64::from(limit),
+            })
+        };
+        let mine = self
+            .session
+            .proposals()
+            .filter(|proposal| proposal.proposer == *by)
+            .count();
+        if mine >= limits.open_proposals as usize {
+            return too_many(
+                "open proposals; wait for some to be decided",
+                limits.open_proposals,
+            );
+        }
+        if self.session.open_gates().len() >= limits.open_gates as usize {
+            return too_many("open gates; wait for some to be decided", limits.open_gates);
+        }
+        if self.session.closed.len() + self.session.proposals.len() >= limits.proposals as usize {
+            return too_many(
+                "proposals in one session; start another session",
+                limits.proposals,
+            );
+        }
+        Ok(())
+    }
+
+    /// The quorum for a category, as configured.
+    pub(super) fn quorum(&self, category: Category) -> QuorumRule {
+        let config = &self.session.config;
+        let own = match category {
+            Category::Write => config.quorum_by_category.write.clone(),
+            Category::Destructive => config.quorum_by_category.destructive.clone(),
+            Category::Read | Category::Blocked => None,
+        };
+        own.unwrap_or_else(|| config.default_gate_quorum.clone())
+    }
+
+    /// When a gate that opens at this moment acts by itself.
+    pub(super) fn gate_deadline(&self) -> Option<Timestamp> {
+        let seconds = u64::from(self.session.config.gate_timeout_seconds);
+        (seconds > 0).then(|| self.at.plus_seconds(seconds))
+    }
+
+    /// Who could approve something of this proposer's at this moment.
+    pub(super) fn electorate(&self, proposer: &ParticipantId) -> Vec<ParticipantId> {
+        self.session
+            .people
+            .iter()
+            .filter(|(id, member)| *id != proposer && member.may_vote())
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    pub(super) fn open_gate(&mut self, proposal: &Proposal) {
+        let quorum = self.quorum(proposal.assessment.category);
+        let voters = self.electorate(&proposal.proposer);
+        let request = GateRequest {
+            action_type: GateActionType::Tool,
+            action_ref: proposal.id.clone(),
+            message: gate_message(proposal, &quorum, &voters),
+            quorum,
+            timeout_seconds: self.session.config.gate_timeout_seconds,
+            category: proposal.assessment.category,
+            digest: proposal.assessment.digest,
+            deadline: self.gate_deadline(),
+            on_timeout: self.session.config.on_gate_timeout,
+            voters,
+            extra: Extra::new(),
+        };
+        self.tell(request, Some(proposal.id.clone()));
+    }
+
+    /// Spends a clearance: from here on the command may run, once.
+    pub(super) fn grant(&mut self, clearance: Clearance) {
+        let proposal = self.session.proposals[&clearance.proposal].clone();
+        let details = GrantDetails {
+            id: self.fresh.id(),
+            nonce: self.fresh.nonce(),
+            limits: self.execution_limits(&proposal),
+            profile: self.grant_profile(&clearance, &proposal),
+            expires_at: self.at.plus_seconds(GRANT_LIFE_SECONDS),
+        };
+        let (execute, private) = Grant::spend(clearance, &proposal, details).into_entry();
+        self.tell_to(
+            execute,
+            Some(proposal.id),
+            Audience::everyone(),
+            Some(private),
+        );
+    }
+
+    fn grant_profile(&self, clearance: &Clearance, proposal: &Proposal) -> Profile {
+        use pvp_protocol::payload::ClearedBy;
+        let ability = self.session.people.get(&proposal.executor);
+        let holds = |profile: Profile| {
+            ability
+                .and_then(|member| member.announce.executor.as_ref())
+                .is_some_and(|ability| ability.profiles.contains(&profile))
+        };
+        match clearance.by {
+            ClearedBy::Read if holds(proposal.assessment.profile) => proposal.assessment.profile,
+            ClearedBy::Read => Profile::None,
+            ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
+                self.session.config.profile
+            }
+        }
+    }
+
+    fn execution_limits(&self, proposal: &Proposal) -> ExecutionLimits {
+        let settings = self.terms.settings;
+        let by_category = match proposal.assessment.category {
+            Category::Read => settings.read,
+            Category::Write => settings.write,
+            Category::Destructive | Category::Blocked => settings.destructive,
+        };
+        let explicit = proposal
+            .action
+            .timeout_seconds
+            .map(|seconds| u64::from(seconds) * 1000);
+        match proposal.action.mode {
+            Mode::Normal => ExecutionLimits {
+                timeout_ms: explicit.unwrap_or(by_category.timeout_ms),
+                ..by_category
+            },
+            Mode::Slow => ExecutionLimits {
+                timeout_ms: explicit.unwrap_or(settings.slow_timeout_ms),
+                ..by_category
+            },
+            Mode::Background | Mode::Pty => ExecutionLimits {
+                timeout_ms: 0,
+                output_bytes: settings.background_output_bytes,
+            },
+        }
+    }
+}
+
+/// An agent's own claim can raise a verdict, never lower it.
+fn raise_to_claim(assessment: &mut Assessment, claim: Risk) {
+    if claim <= assessment.risk {
+        return;
+    }
+    let at_least = match claim {
+        Risk::Safe => Category::Read,
+        Risk::Low | Risk::Medium => Category::Write,
+        Risk::High | Risk::Critical => Category::Destructive,
+    };
+    let claim_word = format!("{claim:?}").to_lowercase();
+    assessment
+        .notes
+        .push(format!("raised: the agent itself calls this {claim_word}"));
+    assessment.risk = claim;
+    assessment.category = assessment.category.max(at_least);
+    if assessment.category > Category::Read {
+        assessment.profile = Profile::None;
+    }
+}
+
+fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantId]) -> String {
+    let Assessment {
+        category, reason, ..
+    } = &proposal.assessment;
+    let summary = proposal.action.command.summary();
+    let short: String = summary.chars().take(200).collect();
+    let waiting = if voters.is_empty() {
+        format!("nobody here can approve yet; it waits for {quorum}")
+    } else {
+        format!("it waits for {quorum}")
+    };
+    format!("{category}: {short} ({reason}); {waiting}")
+}
+
+/// Admins among those who could approve, for an escalated gate.
+pub(super) fn admins(decision: &Decision<'_>, proposer: &ParticipantId) -> BTreeSet<ParticipantId> {
+    decision
+        .electorate(proposer)
+        .into_iter()
+        .filter(|id| decision.session.people[id].holds(Role::Admin))
+        .collect()
+}
+
+/// The proposal that a gate id or a proposal id names.
+pub(super) fn named(decision: &Decision<'_>, id: &MessageId) -> Option<MessageId> {
+    let session = &decision.session;
+    let proposal = session.gates.get(id).unwrap_or(id);
+    let known = session.proposals.contains_key(proposal) || session.closed.contains_key(proposal);
+    known.then(|| proposal.clone())
+}

@@ -1,0 +1,130 @@
+//! Session allow rules: a prefix that runs without asking, until a set time.
+
+use std::collections::BTreeSet;
+
+use pvp_protocol::payload::{PolicyAllow, PolicyRevoke};
+use pvp_protocol::{Category, MessageId, Mode, ParticipantId, Refusal};
+
+use super::{Decided, Decision};
+use crate::gate::{Approvers, tally};
+use crate::input::Said;
+use crate::member::Member;
+use crate::proposal::Proposal;
+
+/// Most rules at a time.
+const MAX_RULES: usize = 200;
+
+/// Most words of a prefix.
+const MAX_WORDS: usize = 32;
+
+/// Longest life of a rule: a week.
+const MAX_LIFE_MS: u64 = 7 * 86_400_000;
+
+impl Decision<'_> {
+    pub(super) fn policy_allow(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        allow: PolicyAllow,
+    ) -> Decided {
+        good_prefix(&allow.prefix)?;
+        if allow.expires_at <= self.at || allow.expires_at > self.at.plus_millis(MAX_LIFE_MS) {
+            let problem = "`expires_at` must be in the future, a week ahead at most";
+            return Err(Refusal::Malformed(problem.to_owned()));
+        }
+        if self.session.rules.len() >= MAX_RULES {
+            return Err(Refusal::TooMany {
+                what: "allow rules",
+                limit: MAX_RULES as u64,
+            });
+        }
+        if !self.could_approve_alone(by) {
+            let quorum = self.quorum(Category::Write);
+            let problem = format!("writes need {quorum} here, so one person cannot allow them");
+            return Err(Refusal::Unauthorized(problem));
+        }
+        Ok(self.relay(by, said, allow))
+    }
+
+    pub(super) fn policy_revoke(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        revoke: PolicyRevoke,
+    ) -> Decided {
+        if !self.session.rules.contains_key(&revoke.rule) {
+            return Err(Refusal::InvalidState(format!(
+                "there is no rule `{}`",
+                revoke.rule
+            )));
+        }
+        Ok(self.relay(by, said, revoke))
+    }
+
+    /// The rule, if any, that lets a proposal run. Its author must still be able to approve alone:
+    /// a rule is a vote given in advance, and weighs no more than one.
+    pub(super) fn covering_rule(&self, proposal: &Proposal) -> Option<MessageId> {
+        let gated_always = proposal.action.mode == Mode::Pty || !proposal.action.env.is_empty();
+        if gated_always || proposal.assessment.category > Category::Write {
+            return None;
+        }
+        let words = pvp_policy::words(&proposal.action)?;
+        self.session
+            .rules
+            .iter()
+            .filter(|(_, rule)| rule.expires_at > self.at && words.starts_with(&rule.prefix))
+            .find(|(_, rule)| self.could_approve_alone(&rule.by))
+            .map(|(id, _)| id.clone())
+    }
+
+    fn could_approve_alone(&self, by: &ParticipantId) -> bool {
+        let voters = || {
+            self.session
+                .people
+                .iter()
+                .filter(|(_, member)| member.may_vote())
+        };
+        let ids: BTreeSet<_> = voters().map(|(id, _)| id.clone()).collect();
+        let roles = |member: &Member| member.announce.roles.iter().copied().collect();
+        let approvers = Approvers {
+            eligible: ids.clone(),
+            electorate: ids,
+            roles: voters()
+                .map(|(id, member)| (id.clone(), roles(member)))
+                .collect(),
+        };
+        tally(
+            &self.quorum(Category::Write),
+            &approvers,
+            &BTreeSet::from([by.clone()]),
+        )
+        .passed
+    }
+}
+
+/// Words, never a chain: the first is a bare command name, and none holds what a shell would act on.
+fn good_prefix(prefix: &[String]) -> Result<(), Refusal> {
+    let problem = |what: &str| Err(Refusal::Malformed(format!("`prefix` {what}")));
+    let Some(command) = prefix.first() else {
+        return problem("is empty; give the words that commands begin with");
+    };
+    if prefix.len() > MAX_WORDS
+        || prefix
+            .iter()
+            .any(|word| word.len() > 256 || word.is_empty())
+    {
+        return problem("has at most 32 words of 1 to 256 bytes");
+    }
+    if !command
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "_-.+".contains(c))
+    {
+        return problem("begins with a bare command name, such as `npm`");
+    }
+    let active =
+        |c: char| c.is_control() || c.is_whitespace() || ";&|<>()$`\"'\\*?[]{}~#!".contains(c);
+    if prefix.iter().any(|word| word.chars().any(active)) {
+        return problem("is a list of plain words, without spaces, quotes or shell signs");
+    }
+    Ok(())
+}

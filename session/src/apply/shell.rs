@@ -1,0 +1,103 @@
+//! A person's own commands.
+
+use pvp_protocol::payload::ShellExec;
+use pvp_protocol::{Action, Category, Command, ParticipantId, Refusal, ShellExecMode};
+
+use super::{Answer, Decided, Decision};
+use crate::gate::Clearance;
+use crate::input::Said;
+
+/// Time limits of a person's command, in seconds.
+const DEFAULT_TIMEOUT: u32 = 120;
+
+/// How the record marks such commands.
+const ORIGIN: &str = "ui_bang";
+
+impl Decision<'_> {
+    pub(super) fn shell_exec(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        mut exec: ShellExec,
+    ) -> Decided {
+        self.not_paused()?;
+        let mode = self.session.config.shell_exec;
+        if mode == ShellExecMode::Off {
+            return Err(Refusal::InvalidState(
+                "`shell_exec` is off in this session".to_owned(),
+            ));
+        }
+        let executor = self.shell_executor(exec.executor.as_ref())?;
+        let action = Action {
+            cwd: exec.cwd.clone(),
+            timeout_seconds: Some(exec.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT)),
+            ..Action::plain(Command::LoginShell {
+                line: exec.command.clone(),
+            })
+        };
+        self.check_action(&action)?;
+        self.check_room(by)?;
+        let assessment = self.assess(&action, &executor);
+        exec.executor = Some(executor);
+        exec.timeout_seconds = action.timeout_seconds;
+        exec.origin = Some(ORIGIN.to_owned());
+        exec.assessment = Some(assessment.clone());
+        let answer = self.relay(by, said, exec);
+        if assessment.category == Category::Blocked {
+            let (rule, reason) = (assessment.rule, assessment.reason);
+            return Ok(Answer::Refused(Refusal::Blocked { rule, reason }));
+        }
+        let direct = match mode {
+            ShellExecMode::Direct => assessment.category <= Category::Write,
+            ShellExecMode::DirectAll => true,
+            ShellExecMode::Gated | ShellExecMode::Off => false,
+        };
+        let proposal = self.session.proposals[&said.id].clone();
+        match direct.then(|| Clearance::direct(&proposal)).flatten() {
+            Some(clearance) => self.grant(clearance),
+            None => self.open_gate(&proposal),
+        }
+        Ok(answer)
+    }
+
+    /// The executor that was named, else the only one there.
+    fn shell_executor(&self, named: Option<&ParticipantId>) -> Result<ParticipantId, Refusal> {
+        let able: Vec<_> = self
+            .session
+            .members()
+            .filter(|(_, member)| member.is_present_agent())
+            .filter(|(_, member)| {
+                member
+                    .announce
+                    .executor
+                    .as_ref()
+                    .is_some_and(|e| e.shell_exec)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        let list = || {
+            able.iter()
+                .map(ParticipantId::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match (named, able.as_slice()) {
+            (Some(named), _) if able.contains(named) => Ok(named.clone()),
+            (Some(named), []) => Err(Refusal::InvalidState(format!(
+                "`{named}` does not run people's commands, and nobody here does"
+            ))),
+            (Some(named), _) => Err(Refusal::InvalidState(format!(
+                "`{named}` does not run people's commands; these do: {}",
+                list()
+            ))),
+            (None, [only]) => Ok(only.clone()),
+            (None, []) => Err(Refusal::InvalidState(
+                "nobody here runs people's commands".to_owned(),
+            )),
+            (None, _) => Err(Refusal::InvalidState(format!(
+                "say which `executor` should run it: {}",
+                list()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Votes: one person, one vote, on exactly what was shown.
+
+use pvp_protocol::payload::{
+    GateAmend, GateApprove, GateOutcome, GateReject, GateResolve, ResolvedHow, ToolApprove,
+    ToolReject,
+};
+use pvp_protocol::{
+    Action, Category, Command, Digest, MessageId, ParticipantId, Refusal, Role, ServerMessage,
+};
+
+use super::proposals::named;
+use super::{Decided, Decision};
+use crate::gate::Gate;
+use crate::input::Said;
+use crate::proposal::{Proposal, Stage};
+
+/// A vote in either of its spellings.
+pub(super) struct Ballot {
+    gate: MessageId,
+    digest: Option<Digest>,
+    reason: Option<String>,
+    suggestion: Option<String>,
+    message: ServerMessage,
+}
+
+impl From<ToolApprove> for Ballot {
+    fn from(vote: ToolApprove) -> Self {
+        let (gate, digest) = (vote.tool_proposal.clone(), vote.digest);
+        Self {
+            gate,
+            digest,
+            reason: None,
+            suggestion: None,
+            message: vote.into(),
+        }
+    }
+}
+
+impl From<GateApprove> for Ballot {
+    fn from(vote: GateApprove) -> Self {
+        let (gate, digest) = (vote.gate.clone(), vote.digest);
+        Self {
+            gate,
+            digest,
+            reason: None,
+            suggestion: None,
+            message: vote.into(),
+        }
+    }
+}
+
+impl From<ToolReject> for Ballot {
+    fn from(vote: ToolReject) -> Self {
+        Self {
+            gate: vote.tool_proposal.clone(),
+            digest: vote.digest,
+            reason: Some(vote.reason.clone()),
+            suggestion: vote.suggestion.clone(),
+            message: vote.into(),
+        }
+    }
+}
+
+impl From<GateReject> for Ballot {
+    fn from(vote: GateReject) -> Self {
+        Self {
+            gate: vote.gate.clone(),
+            digest: vote.digest,
+            reason: Some(vote.reason.clone()),
+            suggestion: None,
+            message: vote.into(),
+        }
+    }
+}
+
+impl Decision<'_> {
+    pub(super) fn approve(&mut self, by: &ParticipantId, said: &Said, ballot: Ballot) -> Decided {
+        self.may_decide(by, &ballot)?;
+        let answer = self.relay(by, said, ballot.message);
+        self.settle_gates();
+        Ok(answer)
+    }
+
+    pub(super) fn reject(&mut self, by: &ParticipantId, said: &Said, ballot: Ballot) -> Decided {
+        let proposal = self.may_decide(by, &ballot)?;
+        let answer = self.relay(by, said, ballot.message);
+        let resolve = GateResolve {
+            reason: ballot.reason,
+            suggestion: ballot.suggestion,
+            ..self.resolution(
+                &proposal,
+                GateOutcome::Rejected,
+                ResolvedHow::Rejection,
+                Some(by),
+            )
+        };
+        self.tell(resolve, Some(proposal));
+        Ok(answer)
+    }
+
+    /// The proposal a ballot is about, if this voter may decide on it.
+    fn may_decide(&self, by: &ParticipantId, ballot: &Ballot) -> Result<MessageId, Refusal> {
+        let (proposal, gate) = self.open_gate_named(&ballot.gate)?;
+        if proposal.proposer == *by {
+            return Err(Refusal::OwnProposal);
+        }
+        if self.session.config.four_eyes && gate.amended_by.as_ref() == Some(by) {
+            return Err(Refusal::OwnAmendment);
+        }
+        if gate.escalated && !self.session.people[by].holds(Role::Admin) {
+            let problem = "the deadline has passed and the gate went to the admins";
+            return Err(Refusal::Unauthorized(problem.to_owned()));
+        }
+        let shown = match ballot.digest {
+            Some(digest) => digest == proposal.assessment.digest,
+            // A client that does not know of edits has seen the first version only.
+            None => gate.amended_by.is_none(),
+        };
+        if !shown {
+            return Err(Refusal::CommandChanged);
+        }
+        Ok(proposal.id.clone())
+    }
+
+    fn open_gate_named(&self, id: &MessageId) -> Result<(&Proposal, &Gate), Refusal> {
+        let name = named(self, id).ok_or_else(|| Refusal::NoSuchGate(id.clone()))?;
+        if let Some(closed) = self.session.closed.get(&name) {
+            return Err(Refusal::GateClosed(format!(
+                "the proposal is {}",
+                closed.ending
+            )));
+        }
+        let proposal = &self.session.proposals[&name];
+        match &proposal.stage {
+            Stage::Gated(gate) => Ok((proposal, gate)),
+            Stage::Judged | Stage::Cleared { .. } | Stage::Running(_) => {
+                Err(Refusal::GateClosed("the command was granted".to_owned()))
+            }
+        }
+    }
+
+    pub(super) fn amend(
+        &mut self,
+        by: &ParticipantId,
+        said: &Said,
+        mut amend: GateAmend,
+    ) -> Decided {
+        let (proposal, gate) = self.open_gate_named(&amend.gate)?;
+        let (proposal, gate_id) = (proposal.clone(), gate.id.clone());
+        if amend.digest != proposal.assessment.digest {
+            return Err(Refusal::CommandChanged);
+        }
+        if gate.escalated && !self.session.people[by].holds(Role::Admin) {
+            let problem = "the deadline has passed and the gate went to the admins";
+            return Err(Refusal::Unauthorized(problem.to_owned()));
+        }
+        let tool = match &proposal.action.command {
+            Command::Shell { .. } | Command::Argv { .. } => "shell".to_owned(),
+            Command::Tool { name, .. } => name.clone(),
+            Command::LoginShell { .. } => {
+                let problem = "a person's own command is not edited by others; reject it instead";
+                return Err(Refusal::InvalidState(problem.to_owned()));
+            }
+        };
+        let action = Action::read(&tool, &amend.arguments)
+            .map_err(|error| Refusal::Malformed(error.to_string()))?;
+        self.check_action(&action)?;
+        if action == proposal.action {
+            return Err(Refusal::InvalidState("the edit changes nothing".to_owned()));
+        }
+        let assessment = self.assess(&action, &proposal.executor);
+        if assessment.category == Category::Blocked {
+            let (rule, reason) = (assessment.rule, assessment.reason);
+            return Err(Refusal::Blocked { rule, reason });
+        }
+        amend.gate = gate_id;
+        amend.quorum = Some(self.quorum(assessment.category));
+        amend.deadline = self.gate_deadline();
+        amend.voters = Some(self.electorate(&proposal.proposer));
+        amend.assessment = Some(assessment);
+        Ok(self.relay(by, said, amend))
+    }
+
+    /// Grants whatever has passed: after a vote, or after someone left, came back or lost a right.
+    pub(super) fn settle_gates(&mut self) {
+        if self.session.paused().is_some() || self.session.has_ended() {
+            return;
+        }
+        let passed: Vec<_> = self
+            .session
+            .open_gates()
+            .into_iter()
+            .filter_map(|(proposal, gate)| {
+                let approvers = self.session.approvers(gate, &proposal.proposer);
+                gate.clear(proposal, &approvers)
+            })
+            .collect();
+        for clearance in passed {
+            let proposal = clearance.proposal.clone();
+            let resolve = GateResolve {
+                approvals: clearance.approvals.clone(),
+                ..self.resolution(&proposal, GateOutcome::Approved, ResolvedHow::Quorum, None)
+            };
+            self.tell(resolve, Some(proposal));
+            self.grant(clearance);
+        }
+    }
+
+    /// Closes a gate that nobody decided.
+    pub(super) fn resolve(
+        &mut self,
+        proposal: &MessageId,
+        outcome: GateOutcome,
+        how: ResolvedHow,
+        by: Option<&ParticipantId>,
+    ) {
+        let resolve = self.resolution(proposal, outcome, how, by);
+        self.tell(resolve, Some(proposal.clone()));
+    }
+
+    pub(super) fn resolution(
+        &self,
+        proposal: &MessageId,
+        outcome: GateOutcome,
+        how: ResolvedHow,
+        by: Option<&ParticipantId>,
+    ) -> GateResolve {
+        let (_, gate) = self
+            .open_gate_named(proposal)
+            .expect("only open gates are resolved");
+        GateResolve {
+            gate: gate.id.clone(),
+            tool_proposal: proposal.clone(),
+            outcome,
+            how,
+            at: self.at,
+            approvals: gate.approvals.values().cloned().collect(),
+            by: by.cloned(),
+            reason: None,
+            suggestion: None,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+#![allow(clippy::wildcard_enum_match_arm)]
+//! Who may say what: every role and capability is enforced here and nowhere else.
+
+use pvp_protocol::{Capability, ClientMessage, ErrorCode, ParticipantId, Refusal};
+
+use crate::member::Member;
+
+/// What a message needs of its sender.
+enum Need {
+    /// To be in the session.
+    Presence,
+    Capability(Capability),
+    /// To be an agent.
+    Agent,
+    /// To be a person with this capability.
+    Person(Capability),
+    /// Something that only the state can tell: the executor, the driver, the proposer.
+    ByState,
+}
+
+fn need(message: &ClientMessage) -> Need {
+    use ClientMessage as M;
+    match message {
+        M::SessionLeave(_)
+        | M::Announce(_)
+        | M::PresenceUpdate(_)
+        | M::HeartbeatPing(_)
+        | M::HeartbeatPong(_)
+        | M::OutputRead(_)
+        | M::SessionCreate(_)
+        | M::SessionJoin(_) => Need::Presence,
+        M::SessionEnd(_) => Need::Capability(Capability::EndSession),
+        M::SessionConfigUpdate(_) | M::RoleChange(_) => {
+            Need::Capability(Capability::ManageParticipants)
+        }
+        M::ContextAdd(_) | M::ContextUpdate(_) | M::ContextRemove(_) | M::SecretShare(_) => {
+            Need::Capability(Capability::AddContext)
+        }
+        M::PromptDraft(_) | M::PromptSubmit(_) | M::PromptAmend(_) => {
+            Need::Capability(Capability::Prompt)
+        }
+        M::ThinkingStart(_)
+        | M::ThinkingChunk(_)
+        | M::ThinkingEnd(_)
+        | M::ResponseStart(_)
+        | M::ResponseChunk(_)
+        | M::ResponseEnd(_)
+        | M::ToolPropose(_)
+        | M::InterruptAcknowledge(_)
+        | M::Error(_) => Need::Agent,
+        M::ToolApprove(_)
+        | M::ToolReject(_)
+        | M::GateApprove(_)
+        | M::GateReject(_)
+        | M::GateAmend(_)
+        | M::PolicyAllow(_)
+        | M::PolicyRevoke(_) => Need::Person(Capability::Approve),
+        M::InterruptRaise(_) => Need::Capability(Capability::Interrupt),
+        M::ForkCreate(_) | M::ForkSwitch(_) | M::MergePropose(_) | M::MergeExecute(_) => {
+            Need::Capability(Capability::Fork)
+        }
+        M::ShellExec(_) => Need::Person(Capability::Exec),
+        M::ToolOutput(_)
+        | M::ToolResult(_)
+        | M::ToolCancel(_)
+        | M::ToolInput(_)
+        | M::SecretRevoke(_) => Need::ByState,
+    }
+}
+
+/// Whether this member may say this at all. What depends on the state is checked where it is known.
+pub(crate) fn check(
+    by: &ParticipantId,
+    member: &Member,
+    message: &ClientMessage,
+) -> Result<(), Refusal> {
+    match need(message) {
+        Need::Presence | Need::ByState => {}
+        Need::Capability(capability) => holds(member, capability)?,
+        Need::Agent if member.is_human() => {
+            return Err(Refusal::Unauthorized(
+                "only an agent may say this".to_owned(),
+            ));
+        }
+        Need::Agent => {}
+        Need::Person(Capability::Approve) if !member.is_human() => {
+            return Err(Refusal::AgentsDoNotVote);
+        }
+        Need::Person(_) if !member.is_human() => {
+            return Err(Refusal::Unauthorized(
+                "only a person may say this".to_owned(),
+            ));
+        }
+        Need::Person(capability) => holds(member, capability)?,
+    }
+    speaks_for_itself(by, message)?;
+    match message {
+        ClientMessage::Error(report) if report.code != ErrorCode::AgentError => Err(
+            Refusal::Malformed("a client's `error` has the code AGENT_ERROR".to_owned()),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this member has the capability.
+pub(crate) fn holds(member: &Member, capability: Capability) -> Result<(), Refusal> {
+    if member.may(capability) {
+        Ok(())
+    } else {
+        Err(Refusal::Lacks(capability))
+    }
+}
+
+/// A field that names the one who acts must name the sender.
+fn speaks_for_itself(by: &ParticipantId, message: &ClientMessage) -> Result<(), Refusal> {
+    use ClientMessage as M;
+    let (field, claimed) = match message {
+        M::ToolApprove(vote) => ("approver", &vote.approver),
+        M::GateApprove(vote) => ("approver", &vote.approver),
+        M::ToolReject(vote) => ("rejector", &vote.rejector),
+        M::GateReject(vote) => ("rejector", &vote.rejector),
+        M::RoleChange(change) => ("changed_by", &change.changed_by),
+        M::ToolPropose(proposal) => ("agent", &proposal.agent),
+        M::ThinkingStart(start) => ("agent", &start.agent),
+        M::ResponseStart(start) => ("agent", &start.agent),
+        M::InterruptAcknowledge(acknowledgement) => ("by", &acknowledgement.by),
+        M::Announce(announce) => ("id", &announce.id),
+        M::PresenceUpdate(presence) => ("participant", &presence.participant),
+        _ => return Ok(()),
+    };
+    if claimed == by {
+        return Ok(());
+    }
+    Err(Refusal::NotYou {
+        field,
+        claimed: claimed.to_string(),
+        actual: by.clone(),
+    })
+}

@@ -1,0 +1,169 @@
+//! One entry of the log: what is told, to whom, and the little that only the server needs.
+
+use std::collections::BTreeSet;
+
+use pvp_protocol::{Digest, Envelope, ForkId, Limits, MessageId, ParticipantId, read_server};
+use serde::{Deserialize, Serialize};
+
+/// Who may see an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    Everyone,
+    /// Those who may approve when they look, and these.
+    Approvers {
+        and: BTreeSet<ParticipantId>,
+    },
+    Only(BTreeSet<ParticipantId>),
+}
+
+/// Who may see an entry, and on which line of history it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audience {
+    pub who: Who,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<ForkId>,
+}
+
+impl Audience {
+    /// Everyone, on the main line.
+    pub fn everyone() -> Self {
+        Self {
+            who: Who::Everyone,
+            fork: None,
+        }
+    }
+
+    /// These and nobody else.
+    pub fn only(people: impl IntoIterator<Item = ParticipantId>) -> Self {
+        Self {
+            who: Who::Only(people.into_iter().collect()),
+            fork: None,
+        }
+    }
+
+    /// Whether a viewer may see the entry.
+    pub fn includes(&self, viewer: &ParticipantId, may_approve: bool) -> bool {
+        match &self.who {
+            Who::Everyone => true,
+            Who::Approvers { and } => may_approve || and.contains(viewer),
+            Who::Only(people) => people.contains(viewer),
+        }
+    }
+
+    fn is_everyone(&self) -> bool {
+        self.who == Who::Everyone && self.fork.is_none()
+    }
+}
+
+/// What only the executor's copy of `tool.execute` carries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Private {
+    pub to: ParticipantId,
+    pub nonce: String,
+}
+
+/// One entry of a session's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub envelope: Envelope,
+    pub audience: Audience,
+    pub private: Option<Private>,
+    /// Fingerprint of the client's message that this entry relays.
+    pub origin: Option<Digest>,
+}
+
+/// A stored entry that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    #[error("the entry's body is not a message of this version: {0}")]
+    Body(String),
+    #[error("the entry's meta is not readable: {0}")]
+    Meta(String),
+    #[error("the entry has no seq")]
+    NoSeq,
+    #[error("entry {found} follows entry {head}")]
+    OutOfOrder { head: u64, found: u64 },
+}
+
+/// What is stored beside the told envelope.
+#[derive(Default, Serialize, Deserialize)]
+struct Meta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audience: Option<Audience>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    private: Option<Private>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Digest>,
+}
+
+impl Entry {
+    /// The place in the session's order.
+    pub fn seq(&self) -> u64 {
+        self.envelope.seq.unwrap_or_default()
+    }
+
+    /// The message's id.
+    pub fn id(&self) -> &MessageId {
+        &self.envelope.heading.id
+    }
+
+    /// The told envelope, byte for byte as it is stored, hashed and sent.
+    pub fn body(&self) -> Vec<u8> {
+        self.envelope.to_json()
+    }
+
+    /// What is stored beside it; empty when there is nothing to say.
+    pub fn meta(&self) -> Vec<u8> {
+        let meta = Meta {
+            audience: (!self.audience.is_everyone()).then(|| self.audience.clone()),
+            private: self.private.clone(),
+            origin: self.origin,
+        };
+        if meta.audience.is_none() && meta.private.is_none() && meta.origin.is_none() {
+            return Vec::new();
+        }
+        serde_json::to_vec(&meta).expect("meta is plain data")
+    }
+
+    /// Reads a stored entry.
+    pub fn read(meta: &[u8], body: &[u8]) -> Result<Self, EntryError> {
+        let (audience, private, origin) = Self::read_meta(meta)?;
+        let text =
+            std::str::from_utf8(body).map_err(|error| EntryError::Body(error.to_string()))?;
+        // What was stored was within the limits of its day, which may have been wider.
+        let limits = Limits {
+            json_depth: usize::MAX - 1,
+            ..Limits::default()
+        };
+        let envelope = read_server(text, &limits)
+            .map_err(|error| EntryError::Body(error.refusal.to_string()))?
+            .ok_or_else(|| EntryError::Body("unknown type".to_owned()))?;
+        if envelope.seq.is_none() {
+            return Err(EntryError::NoSeq);
+        }
+        Ok(Self {
+            envelope,
+            audience,
+            private,
+            origin,
+        })
+    }
+
+    /// Reads only what says who may see an entry, without looking into its body.
+    #[allow(clippy::type_complexity)]
+    pub fn read_meta(
+        meta: &[u8],
+    ) -> Result<(Audience, Option<Private>, Option<Digest>), EntryError> {
+        if meta.is_empty() {
+            return Ok((Audience::everyone(), None, None));
+        }
+        let meta: Meta =
+            serde_json::from_slice(meta).map_err(|error| EntryError::Meta(error.to_string()))?;
+        Ok((
+            meta.audience.unwrap_or_else(Audience::everyone),
+            meta.private,
+            meta.origin,
+        ))
+    }
+}

@@ -1,0 +1,195 @@
+//! Gates: who has to approve, who has, and whether that is enough.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pvp_protocol::payload::{Approval, ClearedBy, GateRequest};
+use pvp_protocol::{Category, Digest, MessageId, ParticipantId, QuorumRule, Role, Timestamp};
+
+use crate::proposal::Proposal;
+
+/// An open question to the people of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    pub id: MessageId,
+    /// As asked, with what an amendment or an escalation changed since.
+    pub request: GateRequest,
+    /// Who could approve when the gate opened.
+    pub electorate: BTreeSet<ParticipantId>,
+    pub approvals: BTreeMap<ParticipantId, Approval>,
+    /// Only admins decide.
+    pub escalated: bool,
+    /// Who edited the command last; votes must then carry its digest.
+    pub amended_by: Option<ParticipantId>,
+    pub opened_seq: u64,
+}
+
+/// The people a gate is decided by, as they are at this moment.
+#[derive(Debug, Default)]
+pub struct Approvers {
+    /// Everyone whose approval counts: may approve, is a person, is not the proposer.
+    pub eligible: BTreeSet<ParticipantId>,
+    /// Of those who could approve when the gate opened, the ones it still waits for.
+    pub electorate: BTreeSet<ParticipantId>,
+    /// Roles of the eligible.
+    pub roles: BTreeMap<ParticipantId, BTreeSet<Role>>,
+}
+
+/// How a vote stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    pub received: u32,
+    pub required: u32,
+    pub passed: bool,
+    /// Named people whose approval is still needed; empty if anyone's will do.
+    pub awaited: BTreeSet<ParticipantId>,
+}
+
+/// Counts approvals against a rule. Only the eligible count; newcomers count but never raise the bar.
+pub fn tally(
+    rule: &QuorumRule,
+    approvers: &Approvers,
+    approved: &BTreeSet<ParticipantId>,
+) -> Tally {
+    let counted: BTreeSet<_> = approved
+        .intersection(&approvers.eligible)
+        .cloned()
+        .collect();
+    let at_least = |received: usize, required: u32| Tally {
+        received: u32::try_from(received).unwrap_or(u32::MAX),
+        required,
+        passed: received > 0 && received >= required as usize,
+        awaited: BTreeSet::new(),
+    };
+    let each_of = |people: BTreeSet<ParticipantId>| {
+        let awaited: BTreeSet<_> = people.difference(&counted).cloned().collect();
+        let required = people.len().max(1);
+        let received = if people.is_empty() {
+            counted.len()
+        } else {
+            people.len() - awaited.len()
+        };
+        Tally {
+            awaited,
+            ..at_least(received, u32::try_from(required).unwrap_or(u32::MAX))
+        }
+    };
+    match rule {
+        QuorumRule::Any { count } => at_least(counted.len(), (*count).max(1)),
+        QuorumRule::All => each_of(approvers.electorate.clone()),
+        QuorumRule::Role { role, count } => {
+            let holds = |id: &&ParticipantId| {
+                approvers
+                    .roles
+                    .get(*id)
+                    .is_some_and(|roles| roles.contains(role))
+            };
+            at_least(counted.iter().filter(holds).count(), (*count).max(1))
+        }
+        QuorumRule::Specific { participants } => each_of(participants.iter().cloned().collect()),
+        QuorumRule::Majority => {
+            let required = approvers.electorate.len() / 2 + 1;
+            at_least(counted.len(), u32::try_from(required).unwrap_or(u32::MAX))
+        }
+    }
+}
+
+/// The rule that admins decide by once a deadline has passed: as many of them as were asked for.
+pub(crate) fn escalated(rule: &QuorumRule) -> QuorumRule {
+    let admins = |count: u32| QuorumRule::Role {
+        role: Role::Admin,
+        count: count.max(1),
+    };
+    match rule {
+        QuorumRule::Any { count } | QuorumRule::Role { count, .. } => admins(*count),
+        QuorumRule::Specific { participants } => {
+            admins(u32::try_from(participants.len()).unwrap_or(u32::MAX))
+        }
+        QuorumRule::All => QuorumRule::All,
+        QuorumRule::Majority => QuorumRule::Majority,
+    }
+}
+
+impl Gate {
+    /// How the vote stands.
+    pub fn tally(&self, approvers: &Approvers) -> Tally {
+        let approved = self.approvals.keys().cloned().collect();
+        tally(&self.request.quorum, approvers, &approved)
+    }
+
+    /// The moment at which the deadline acts.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.request.deadline
+    }
+
+    /// A passed vote becomes a clearance; an open one does not.
+    pub(crate) fn clear(&self, proposal: &Proposal, approvers: &Approvers) -> Option<Clearance> {
+        self.tally(approvers).passed.then(|| Clearance {
+            proposal: proposal.id.clone(),
+            digest: proposal.assessment.digest,
+            by: ClearedBy::Quorum,
+            approvals: self
+                .approvals
+                .values()
+                .filter(|approval| approvers.eligible.contains(&approval.participant))
+                .cloned()
+                .collect(),
+            rule: None,
+        })
+    }
+
+    /// The clock approves a write, where the session is configured so; never anything else.
+    pub(crate) fn clear_by_clock(&self, proposal: &Proposal) -> Option<Clearance> {
+        (proposal.assessment.category <= Category::Write).then(|| Clearance {
+            proposal: proposal.id.clone(),
+            digest: proposal.assessment.digest,
+            by: ClearedBy::Clock,
+            approvals: self.approvals.values().cloned().collect(),
+            rule: None,
+        })
+    }
+}
+
+/// Leave to run one proposal, as judged. Only a passed gate, a read verdict, an allow rule or a
+/// person's own command makes one, and it is spent into one [`Grant`](crate::Grant).
+///
+/// ```compile_fail
+/// let forged = pvp_session::Clearance { approvals: vec![] };
+/// ```
+#[derive(Debug)]
+pub struct Clearance {
+    pub(crate) proposal: MessageId,
+    pub(crate) digest: Digest,
+    pub(crate) by: ClearedBy,
+    pub(crate) approvals: Vec<Approval>,
+    pub(crate) rule: Option<MessageId>,
+}
+
+impl Clearance {
+    /// A read needs nobody's vote.
+    pub(crate) fn read(proposal: &Proposal) -> Option<Self> {
+        (proposal.assessment.category == Category::Read)
+            .then(|| Self::unvoted(proposal, ClearedBy::Read, None))
+    }
+
+    /// A session rule covers a write, and nothing above it.
+    pub(crate) fn allow_rule(proposal: &Proposal, rule: MessageId) -> Option<Self> {
+        (proposal.assessment.category <= Category::Write)
+            .then(|| Self::unvoted(proposal, ClearedBy::AllowRule, Some(rule)))
+    }
+
+    /// A person's own command, where the session lets it run directly.
+    pub(crate) fn direct(proposal: &Proposal) -> Option<Self> {
+        (proposal.assessment.category < Category::Blocked)
+            .then(|| Self::unvoted(proposal, ClearedBy::Direct, None))
+    }
+
+    fn unvoted(proposal: &Proposal, by: ClearedBy, rule: Option<MessageId>) -> Self {
+        Self {
+            proposal: proposal.id.clone(),
+            digest: proposal.assessment.digest,
+            by,
+            approvals: Vec::new(),
+            rule,
+        }
+    }
+}

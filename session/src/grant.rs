@@ -1,0 +1,105 @@
+//! Grants: permission to run one command, once.
+
+use pvp_protocol::payload::{GrantTerms, ToolExecute};
+use pvp_protocol::{ExecutionLimits, Extra, MessageId, Mode, ParticipantId, Profile, Timestamp};
+
+use crate::entry::Private;
+use crate::gate::Clearance;
+use crate::proposal::Proposal;
+
+/// Permission to run one command, once. Only a clearance makes one, and only its entry uses it.
+///
+/// ```compile_fail
+/// let forged = pvp_session::Grant { .. };
+/// ```
+///
+/// It cannot be copied:
+///
+/// ```compile_fail
+/// fn twice(grant: pvp_session::Grant) { let again = grant.clone(); }
+/// ```
+///
+/// or read from a message:
+///
+/// ```compile_fail
+/// let forged: pvp_session::Grant = serde_json::from_str("{}").unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Grant {
+    proposal: MessageId,
+    approved_by: Vec<ParticipantId>,
+    terms: GrantTerms,
+    nonce: String,
+}
+
+/// What the session adds to a clearance.
+pub(crate) struct GrantDetails {
+    pub(crate) id: MessageId,
+    pub(crate) nonce: String,
+    pub(crate) limits: ExecutionLimits,
+    pub(crate) profile: Profile,
+    pub(crate) expires_at: Timestamp,
+}
+
+impl Grant {
+    /// Spends a clearance on the proposal it was given for.
+    pub(crate) fn spend(clearance: Clearance, proposal: &Proposal, details: GrantDetails) -> Self {
+        assert_eq!(
+            clearance.proposal, proposal.id,
+            "a clearance is for one proposal"
+        );
+        assert_eq!(
+            clearance.digest, proposal.assessment.digest,
+            "and for exactly what was shown"
+        );
+        let approved_by: Vec<_> = clearance
+            .approvals
+            .iter()
+            .map(|approval| approval.participant.clone())
+            .collect();
+        let driver = match proposal.action.mode {
+            Mode::Pty => proposal
+                .action
+                .driver
+                .clone()
+                .or_else(|| approved_by.first().cloned()),
+            Mode::Normal | Mode::Slow | Mode::Background => None,
+        };
+        let terms = GrantTerms {
+            id: details.id,
+            executor: proposal.executor.clone(),
+            action: proposal.action.clone(),
+            digest: clearance.digest,
+            limits: details.limits,
+            profile: details.profile,
+            expires_at: details.expires_at,
+            cleared_by: clearance.by,
+            approvals: clearance.approvals,
+            rule: clearance.rule,
+            driver,
+            nonce: None,
+            secret_env: None,
+        };
+        Self {
+            proposal: clearance.proposal,
+            approved_by,
+            terms,
+            nonce: details.nonce,
+        }
+    }
+
+    /// What everybody is told, and what only the executor is.
+    pub(crate) fn into_entry(self) -> (ToolExecute, Private) {
+        let private = Private {
+            to: self.terms.executor.clone(),
+            nonce: self.nonce,
+        };
+        let execute = ToolExecute {
+            tool_proposal: self.proposal,
+            approved_by: self.approved_by,
+            grant: self.terms,
+            extra: Extra::new(),
+        };
+        (execute, private)
+    }
+}

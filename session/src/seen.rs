@@ -1,0 +1,49 @@
+//! Which messages were applied lately, so that a repeated one is acknowledged and not applied again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pvp_protocol::{Digest, MessageId};
+
+/// How many of a session's latest messages are remembered.
+pub(crate) const REMEMBERED: usize = 8192;
+
+/// Ids of recent entries with what they stood for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    order: VecDeque<MessageId>,
+    by_id: BTreeMap<MessageId, (Option<Digest>, u64)>,
+}
+
+/// What is known about a message id.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sighting {
+    New,
+    /// The same message was applied as this seq.
+    Same(u64),
+    /// Another message has this id.
+    Other,
+}
+
+impl Seen {
+    pub(crate) fn look(&self, id: &MessageId, digest: &Digest) -> Sighting {
+        match self.by_id.get(id) {
+            None => Sighting::New,
+            Some((Some(known), seq)) if known == digest => Sighting::Same(*seq),
+            Some(_) => Sighting::Other,
+        }
+    }
+
+    pub(crate) fn knows(&self, id: &MessageId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(crate) fn remember(&mut self, id: MessageId, origin: Option<Digest>, seq: u64) {
+        self.by_id.insert(id.clone(), (origin, seq));
+        self.order.push_back(id);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a newcomer is told of the session as it is.
+
+use pvp_protocol::payload::{
+    Announce, ContextAdd, Extensions, OpenGate, Person, PresenceStatus, Running, SessionWelcome,
+};
+use pvp_protocol::{Limits, ParticipantId, ShellExecMode};
+
+use crate::apply::WORKING_DIRECTORY;
+use crate::state::Session;
+
+impl Session {
+    /// Everyone who is in the session, as last announced.
+    pub fn announcements(&self) -> impl Iterator<Item = &Announce> {
+        self.members().map(|(_, member)| &member.announce)
+    }
+
+    /// Where commands run, as the server tells it.
+    pub fn working_directory(&self) -> Option<&ContextAdd> {
+        self.context.get(WORKING_DIRECTORY)?.shown.as_ref()
+    }
+
+    /// What someone who has just joined needs to know.
+    pub fn welcome(
+        &self,
+        participant: &ParticipantId,
+        limits: &Limits,
+        presence: impl Fn(&ParticipantId) -> PresenceStatus,
+        server: String,
+    ) -> Option<SessionWelcome> {
+        let member = self.people.get(participant)?;
+        let people = self.members().map(|(id, member)| Person {
+            announce: member.announce.clone(),
+            presence: presence(id),
+        });
+        let gates = self
+            .open_gates()
+            .into_iter()
+            .map(|(proposal, gate)| OpenGate {
+                gate: gate.id.clone(),
+                request: gate.request.clone(),
+                action: proposal.action.clone(),
+                assessment: proposal.assessment.clone(),
+                proposer: proposal.proposer.clone(),
+                description: proposal.description.clone(),
+                approvals: gate.approvals.values().cloned().collect(),
+                escalated: gate.escalated,
+            });
+        let running = self.running().map(|(proposal, execution)| Running {
+            tool_proposal: proposal.id.clone(),
+            executor: proposal.executor.clone(),
+            command: proposal.action.command.summary(),
+            mode: execution.mode,
+            since: execution.since,
+        });
+        Some(SessionWelcome {
+            participant: participant.clone(),
+            roles: member.announce.roles.clone(),
+            capabilities: member.capabilities().into_iter().collect(),
+            name: self.name.clone(),
+            config: self.config.clone(),
+            head: self.head,
+            people: people.collect(),
+            gates: gates.collect(),
+            running: running.collect(),
+            limits: limits.clone(),
+            extensions: Extensions {
+                supports_shell_exec: self.config.shell_exec != ShellExecMode::Off,
+                supports_amend: true,
+                supports_allow_rules: true,
+                supports_resume: true,
+                supports_output_read: true,
+                supports_forks: false,
+            },
+            paused: self.paused(),
+            server,
+        })
+    }
+}
