@@ -1,1 +1,4 @@
 //! The PVP server.
+
+pub mod socket;
+pub mod store;

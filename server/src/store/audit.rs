@@ -1,0 +1,254 @@
+//! Proof, offline, that logs are as the server wrote them; names the first entry that is not.
+
+use std::path::Path;
+
+use pvp_protocol::SessionId;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::check::Check;
+use super::reader::record;
+use super::schema::{self, get_seq};
+use super::{CHECKPOINT_EVERY, Checkpoint, Hash, Head, OpenError, PublicKey, Record, keys};
+
+pub use super::export::{export, verify_export};
+
+/// What was found about every session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The key that every checkpoint had to be signed with.
+    pub key: PublicKey,
+    pub key_source: KeySource,
+    pub sessions: Vec<SessionReport>,
+}
+
+impl Report {
+    /// The first finding, if any session has one.
+    pub fn first_finding(&self) -> Option<&Finding> {
+        self.sessions.iter().find_map(|one| one.finding.as_ref())
+    }
+}
+
+/// Where the key came from; one that travels with the logs proves less than one kept elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySource {
+    Pinned,
+    DataDirectory,
+    ExportHeader,
+}
+
+/// What was found about one session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SessionReport {
+    pub session: SessionId,
+    pub entries: u64,
+    /// The hash of the last good entry.
+    pub head: Hash,
+    pub checkpoints: u64,
+    /// The last entry under a good checkpoint; later ones are chained but not yet signed for.
+    pub sealed_seq: u64,
+    pub finding: Option<Finding>,
+}
+
+/// The first entry of a session that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("session `{session}`, entry {seq}: {what}")]
+pub struct Finding {
+    pub session: SessionId,
+    pub seq: u64,
+    pub what: Fault,
+}
+
+/// What is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("it is missing; the next one there is {next}")]
+    Missing { next: u64 },
+    #[error("it is missing, although the log once reached {sealed}: a checkpoint was signed there")]
+    Truncated { sealed: u64 },
+    #[error("it is missing or too much: the session's row says that the log ends at {says}")]
+    Head { says: u64 },
+    #[error("its hash does not follow from the entry before it and its own bytes")]
+    Hash,
+    #[error("its text is not an entry: {0}")]
+    NotAnEntry(String),
+    #[error("its text says seq {0}")]
+    OtherSeq(u64),
+    #[error("its text says session `{0}`")]
+    OtherSession(String),
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    #[error("its checkpoint was signed for another hash")]
+    SealedHash,
+    #[error("its checkpoint has a false signature")]
+    SealedSignature,
+    #[error("its checkpoint was signed with another key, {0}")]
+    SealedKey(String),
+    #[error("a checkpoint for entry {0} stands here")]
+    SealMisplaced(u64),
+    #[error("no checkpoint follows it, although {CHECKPOINT_EVERY} or more entries do")]
+    Unsealed,
+}
+
+/// Why logs could not be examined.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the store cannot be read: {0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    #[error("there is no session `{0}`")]
+    NoSession(SessionId),
+    #[error("line {line}: {why}")]
+    Line { line: u64, why: String },
+    #[error("the export cannot be read or written: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// One thing of a log: checkpoints come right after the entry they seal.
+#[derive(Debug)]
+pub enum Item {
+    Record(Record),
+    Checkpoint(Checkpoint),
+}
+
+/// Shows the logs of one session, or all, as they stand in a data directory; unverified.
+pub fn visit(
+    dir: &Path,
+    only: Option<&SessionId>,
+    each: &mut dyn FnMut(&SessionId, Item) -> Result<(), AuditError>,
+) -> Result<(), AuditError> {
+    let connection = schema::open_to_read(dir)?;
+    let mut found = false;
+    for_each_session(&connection, |log| {
+        if only.is_some_and(|only| *only != log.session) {
+            return Ok(());
+        }
+        found = true;
+        for_each_item(&connection, log.no, |item| each(&log.session, item))
+    })?;
+    match only {
+        Some(only) if !found => Err(AuditError::NoSession(only.clone())),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Verifies every log of a data directory; a server may be running in it.
+pub fn verify_store(dir: &Path, pinned: Option<&PublicKey>) -> Result<Report, AuditError> {
+    let connection = schema::open_to_read(dir)?;
+    let (key, key_source) = match pinned {
+        Some(key) => (*key, KeySource::Pinned),
+        None => (keys::read_public(dir)?, KeySource::DataDirectory),
+    };
+    let mut sessions = Vec::new();
+    for_each_session(&connection, |log| {
+        let mut check = Check::new(log.session.clone(), key);
+        match for_each_item(&connection, log.no, |item| {
+            check.item(&item);
+            Ok(())
+        }) {
+            Err(AuditError::Database(error)) => check.unreadable(&error),
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+        sessions.push(check.finish(Some(log.head)));
+        Ok(())
+    })?;
+    no_strays(&connection)?;
+    Ok(Report {
+        key,
+        key_source,
+        sessions,
+    })
+}
+
+struct Log {
+    no: i64,
+    session: SessionId,
+    head: Head,
+}
+
+/// Each session is read in a transaction of its own: its rows agree, and the WAL is not held long.
+fn for_each_session(
+    connection: &Connection,
+    mut each: impl FnMut(&Log) -> Result<(), AuditError>,
+) -> Result<(), AuditError> {
+    let mut last = i64::MIN;
+    loop {
+        let snapshot = connection.unchecked_transaction()?;
+        let next = snapshot
+            .prepare_cached(
+                "SELECT no, id, head_seq, head_hash FROM sessions WHERE no > ?1 ORDER BY no LIMIT 1",
+            )?
+            .query_row([last], |row| Ok((row.get(0)?, log(row))))
+            .optional()?;
+        let Some((no, log)) = next else { return Ok(()) };
+        let log = log.map_err(|error| AuditError::Damaged(format!("session row {no}: {error}")))?;
+        each(&log)?;
+        last = no;
+    }
+}
+
+fn log(row: &Row<'_>) -> anyhow::Result<Log> {
+    Ok(Log {
+        no: row.get(0)?,
+        session: SessionId::parse(row.get_ref(1)?.as_str()?)?,
+        head: Head {
+            seq: get_seq(row, 2)?,
+            hash: row.get(3)?,
+        },
+    })
+}
+
+fn for_each_item(
+    connection: &Connection,
+    session: i64,
+    mut each: impl FnMut(Item) -> Result<(), AuditError>,
+) -> Result<(), AuditError> {
+    let mut records = connection.prepare_cached(
+        "SELECT seq, meta, body, hash FROM entries WHERE session = ?1 ORDER BY seq",
+    )?;
+    let mut checkpoints = connection.prepare_cached(
+        "SELECT seq, hash, at, key, signature FROM checkpoints WHERE session = ?1 ORDER BY seq",
+    )?;
+    let mut records = records.query_map([session], record)?;
+    let mut checkpoints = checkpoints
+        .query_map([session], Checkpoint::from_row)?
+        .peekable();
+    loop {
+        let record = records.next().transpose()?;
+        let before = record.as_ref().map_or(u64::MAX, |record| record.seq);
+        while let Some(checkpoint) =
+            checkpoints.next_if(|next| next.as_ref().map_or(true, |next| next.seq < before))
+        {
+            each(Item::Checkpoint(checkpoint?))?;
+        }
+        match record {
+            Some(record) => each(Item::Record(record))?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Rows that belong to no session would otherwise go unread.
+fn no_strays(connection: &Connection) -> Result<(), AuditError> {
+    for table in ["entries", "checkpoints"] {
+        let stray = connection
+            .query_row(
+                &format!(
+                    "SELECT session, min(seq) FROM {table}
+                     WHERE session NOT IN (SELECT no FROM sessions) GROUP BY session LIMIT 1"
+                ),
+                [],
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+            )
+            .optional()?;
+        if let Some((no, seq)) = stray {
+            return Err(AuditError::Damaged(format!(
+                "entry {seq} in `{table}` belongs to session row {no}, which is gone"
+            )));
+        }
+    }
+    Ok(())
+}

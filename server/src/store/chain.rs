@@ -1,0 +1,88 @@
+//! The hash chain that makes every change to a written log show.
+
+use pvp_protocol::SessionId;
+use sha2::{Digest, Sha256};
+
+use super::{Append, AppendError, Head};
+
+/// A SHA-256.
+pub type Hash = [u8; 32];
+
+const GENESIS: &[u8] = b"pvp.genesis.v1\0";
+const ENTRY: &[u8] = b"pvp.entry.v1\0";
+
+/// Meta and body of one record, in bytes; an export line (32 MiB) must hold them in JSON.
+pub const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
+
+/// What the first record of a session is chained to.
+pub fn genesis(session: &SessionId) -> Hash {
+    let mut hasher = Sha256::new();
+    hasher.update(GENESIS);
+    hasher.update(session.as_str());
+    hasher.finalize().into()
+}
+
+/// The hash of a record that follows `prev`.
+pub fn link(prev: &Hash, meta: &[u8], body: &[u8]) -> Hash {
+    let mut hasher = Sha256::new();
+    hasher.update(ENTRY);
+    hasher.update(prev);
+    hasher.update((meta.len() as u64).to_le_bytes());
+    hasher.update(meta);
+    hasher.update(body);
+    hasher.finalize().into()
+}
+
+/// The head after these records, if each follows from the one before.
+pub(super) fn follow(append: &Append) -> Result<Head, AppendError> {
+    let mut head = append.prev;
+    for record in &append.records {
+        let bad = |why| AppendError::BadChain {
+            seq: record.seq,
+            why,
+        };
+        if Some(record.seq) != head.seq.checked_add(1) {
+            return Err(bad("its seq does not follow the one before"));
+        }
+        if record.meta.len().saturating_add(record.body.len()) > MAX_RECORD_BYTES {
+            return Err(bad("it is larger than 16 MiB"));
+        }
+        // An export writes empty meta as null, so null itself would not survive one.
+        if record.meta.as_ref() == b"null" {
+            return Err(bad("its meta is null; leave it empty"));
+        }
+        if record.hash != link(&head.hash, &record.meta, &record.body) {
+            return Err(bad("its hash does not follow from the one before"));
+        }
+        head = record.head();
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::hex;
+    use super::*;
+
+    /// Computed with `printf ... | sha256sum`; a different value would orphan every written log.
+    #[test]
+    fn the_chain_is_what_the_documents_say() {
+        let session = SessionId::parse("blue-owl").unwrap();
+        assert_eq!(hex(&genesis(&session)), GENESIS_OF_BLUE_OWL);
+        assert_eq!(
+            hex(&link(&genesis(&session), b"{}", b"{\"seq\":1}")),
+            FIRST_OF_BLUE_OWL
+        );
+    }
+
+    #[test]
+    fn a_byte_moved_from_meta_to_body_changes_the_hash() {
+        let prev = [7; 32];
+        assert_ne!(link(&prev, b"12", b"3"), link(&prev, b"1", b"23"));
+    }
+
+    const GENESIS_OF_BLUE_OWL: &str =
+        "363ca4d52f6470aa1bd74df79272447fe5fe5ec2e55524d9299b57b1db2b61b3";
+    const FIRST_OF_BLUE_OWL: &str =
+        "0e39e740de595f3c4e85e52132a11ab40f78f3a3213852affd3b1e2d7fabd4f7";
+}

@@ -1,0 +1,121 @@
+//! Checkpoints: the server's signature under everything up to one entry of a session.
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use pvp_protocol::{SessionId, Timestamp};
+use rusqlite::{Connection, Row, params};
+
+use super::keys::PublicKey;
+use super::schema::{get_millis, get_seq, millis, seq_column};
+use super::{Hash, Head};
+
+const CONTEXT: &[u8] = b"pvp.checkpoint.v1\0";
+
+/// Entries of a session that may follow its last checkpoint before another is made.
+pub const CHECKPOINT_EVERY: u64 = 256;
+
+/// The server's word that a session's log up to `seq` had this hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub seq: u64,
+    pub hash: Hash,
+    pub at: Timestamp,
+    pub key: PublicKey,
+    pub signature: [u8; 64],
+}
+
+impl Checkpoint {
+    pub(super) fn sign(key: &SigningKey, session: &SessionId, head: Head, at: Timestamp) -> Self {
+        let signature = key.sign(&message(session, head.seq, &head.hash, at));
+        Self {
+            seq: head.seq,
+            hash: head.hash,
+            at,
+            key: key.verifying_key().to_bytes(),
+            signature: signature.to_bytes(),
+        }
+    }
+
+    /// Whether the holder of `self.key` signed this about `session`.
+    pub fn is_signed(&self, session: &SessionId) -> bool {
+        let message = message(session, self.seq, &self.hash, self.at);
+        let signature = Signature::from_bytes(&self.signature);
+        VerifyingKey::from_bytes(&self.key)
+            .is_ok_and(|key| key.verify_strict(&message, &signature).is_ok())
+    }
+
+    pub(super) fn insert(&self, connection: &Connection, session: i64) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(
+                "INSERT INTO checkpoints (session, seq, hash, at, key, signature)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                session,
+                seq_column(self.seq)?,
+                self.hash,
+                millis(self.at),
+                self.key,
+                self.signature
+            ])?;
+        Ok(())
+    }
+
+    /// Reads the columns seq, hash, at, key, signature.
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: get_seq(row, 0)?,
+            hash: row.get(1)?,
+            at: get_millis(row, 2)?,
+            key: row.get(3)?,
+            signature: row.get(4)?,
+        })
+    }
+}
+
+fn message(session: &SessionId, seq: u64, hash: &Hash, at: Timestamp) -> Vec<u8> {
+    let session = session.as_str().as_bytes();
+    [
+        CONTEXT,
+        &(session.len() as u64).to_le_bytes(),
+        session,
+        &seq.to_le_bytes(),
+        hash,
+        &at.as_millis().to_le_bytes(),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_covers_every_field() {
+        let key = SigningKey::from_bytes(&[3; 32]);
+        let session = SessionId::parse("blue-owl").unwrap();
+        let head = Head {
+            seq: 9,
+            hash: [1; 32],
+        };
+        let good = Checkpoint::sign(&key, &session, head, Timestamp::from_millis(5));
+        assert!(good.is_signed(&session));
+        assert!(!good.is_signed(&SessionId::parse("red-owl").unwrap()));
+        let stranger = SigningKey::from_bytes(&[4; 32]).verifying_key().to_bytes();
+        let edits: [fn(&mut Checkpoint); 4] = [
+            |checkpoint| checkpoint.seq = 8,
+            |checkpoint| checkpoint.hash[0] ^= 1,
+            |checkpoint| checkpoint.at = Timestamp::from_millis(6),
+            |checkpoint| checkpoint.signature[63] ^= 1,
+        ];
+        for (number, edit) in edits.iter().enumerate() {
+            let mut bad = good.clone();
+            edit(&mut bad);
+            assert!(!bad.is_signed(&session), "edit {number}");
+        }
+        let bad = Checkpoint {
+            key: stranger,
+            ..good
+        };
+        assert!(!bad.is_signed(&session));
+    }
+}

@@ -1,0 +1,180 @@
+//! The Ed25519 key that signs checkpoints, kept as hex in the data directory.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ed25519_dalek::SigningKey;
+
+use super::OpenError;
+
+const SECRET: &str = "server.key";
+const PUBLIC: &str = "server.pub";
+
+/// An Ed25519 public key.
+pub type PublicKey = [u8; 32];
+
+/// Loads the signing key, or makes one if this directory never had any.
+pub(super) fn load_or_make(dir: &Path) -> Result<SigningKey, OpenError> {
+    let secret = dir.join(SECRET);
+    let public = dir.join(PUBLIC);
+    let key = match read_hex(&secret)? {
+        Some(seed) => SigningKey::from_bytes(&seed),
+        None if public.exists() => {
+            return Err(bad(
+                &secret,
+                "it is missing although server.pub is there; restore it from a backup, or remove server.pub \
+                 to begin with another key, which older checkpoints will not match",
+            ));
+        }
+        None => make(&secret)?,
+    };
+    let own: PublicKey = key.verifying_key().to_bytes();
+    match read_hex(&public)? {
+        Some(found) if found == own => {}
+        Some(_) => return Err(bad(&public, "it does not belong to server.key")),
+        None => write_whole(&public, &own, 0o644)?,
+    }
+    Ok(key)
+}
+
+/// The public key of a data directory, without needing the secret one.
+pub(super) fn read_public(dir: &Path) -> Result<PublicKey, OpenError> {
+    let public = dir.join(PUBLIC);
+    read_hex(&public)?.ok_or_else(|| bad(&public, "there is no such file"))
+}
+
+/// Lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads hex of exactly `N` bytes.
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != N * 2 {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let [high, low] = [pair[0], pair[1]].map(|digit| char::from(digit).to_digit(16));
+        *byte = u8::try_from(high? * 16 + low?).ok()?;
+    }
+    Some(bytes)
+}
+
+fn make(path: &Path) -> Result<SigningKey, OpenError> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| bad(path, &format!("no randomness to make it from: {error}")))?;
+    write_whole(path, &seed, 0o600)?;
+    Ok(SigningKey::from_bytes(&seed))
+}
+
+fn read_hex(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
+    match fs::read_to_string(path) {
+        Ok(text) => unhex(text.trim_end())
+            .map(Some)
+            .ok_or_else(|| bad(path, "it is not 64 hex digits; it was left as it is")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(bad(path, &format!("it cannot be read: {error}"))),
+    }
+}
+
+/// Writes beside the file and links it into place, so that it is whole or absent and never replaced.
+fn write_whole(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenError> {
+    let unfinished = path.with_extension("unfinished");
+    let written = (|| {
+        remove_if_there(&unfinished)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&unfinished)?;
+        writeln!(file, "{}", hex(bytes))?;
+        file.sync_all()?;
+        fs::hard_link(&unfinished, path)?;
+        fs::remove_file(&unfinished)?;
+        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    })();
+    written.map_err(|error| bad(path, &format!("it cannot be written: {error}")))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn bad(path: &Path, why: &str) -> OpenError {
+    OpenError::Key {
+        path: PathBuf::from(path),
+        why: why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_only_its_owner_may_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = load_or_make(dir.path()).unwrap();
+        let mode = fs::metadata(dir.path().join(SECRET)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert_eq!(load_or_make(dir.path()).unwrap(), made);
+        assert_eq!(
+            read_public(dir.path()).unwrap(),
+            made.verifying_key().to_bytes()
+        );
+    }
+
+    #[test]
+    fn a_spoilt_key_is_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(SECRET);
+        fs::write(&path, "not a key").unwrap();
+        let error = load_or_make(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("server.key"), "{error}");
+        assert!(error.contains("not 64 hex digits"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "not a key");
+    }
+
+    #[test]
+    fn a_lost_key_is_not_replaced_behind_the_owners_back() {
+        let dir = tempfile::tempdir().unwrap();
+        load_or_make(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(SECRET)).unwrap();
+        let error = load_or_make(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("restore it"), "{error}");
+        assert!(!dir.path().join(SECRET).exists());
+    }
+
+    #[test]
+    fn a_public_key_of_someone_else_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        load_or_make(dir.path()).unwrap();
+        fs::write(dir.path().join(PUBLIC), hex(&[9; 32])).unwrap();
+        let error = load_or_make(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("does not belong"), "{error}");
+    }
+
+    #[test]
+    fn hex_goes_there_and_back_and_refuses_the_rest() {
+        assert_eq!(hex(&[0, 0xaf, 9]), "00af09");
+        assert_eq!(unhex::<3>("00aF09"), Some([0, 0xaf, 9]));
+        for bad in ["", "00af0", "00af0g", "00af0900", "+1+1+1", "é0af0"] {
+            assert_eq!(unhex::<3>(bad), None, "{bad}");
+        }
+    }
+}

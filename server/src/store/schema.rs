@@ -1,0 +1,318 @@
+//! The shape of the database file, from opening it to bringing it up to date.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pvp_protocol::Timestamp;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, TransactionBehavior};
+
+use super::OpenError;
+
+const FILE: &str = "pvp.sqlite3";
+
+/// "PVP1", so that a database of another program is never taken for ours.
+const APPLICATION_ID: i64 = 0x5056_5031;
+
+/// The longest wait for `pvp invite` or a backup that holds the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Migration `n` brings version `n` to `n + 1`. Written ones are never edited; add another below.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE sessions (
+        no INTEGER PRIMARY KEY,
+        id TEXT UNIQUE NOT NULL,
+        head_seq INTEGER NOT NULL,
+        head_hash BLOB NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        ended INTEGER NOT NULL,
+        next_deadline INTEGER,
+        sealed_seq INTEGER NOT NULL
+    );
+    CREATE INDEX sessions_by_deadline ON sessions (next_deadline) WHERE next_deadline IS NOT NULL;
+    CREATE TABLE entries (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        meta BLOB NOT NULL,
+        body BLOB NOT NULL,
+        hash BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX entries_by_seq ON entries (session, seq);
+    CREATE TABLE checkpoints (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        hash BLOB NOT NULL,
+        at INTEGER NOT NULL,
+        key BLOB NOT NULL,
+        signature BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX checkpoints_by_seq ON checkpoints (session, seq);
+    CREATE TABLE tokens (
+        id TEXT PRIMARY KEY NOT NULL,
+        hash BLOB NOT NULL,
+        data TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER
+    );
+"];
+
+/// The version this program writes.
+const KNOWN: i64 = MIGRATIONS.len() as i64;
+
+/// Which databases may be brought up to date.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Migrate {
+    /// Any older one: nobody else is using the directory.
+    Older,
+    /// Only one that is still empty: a server of an older version may be running.
+    Empty,
+}
+
+/// Opens the database for writing, making it if there is none.
+pub(super) fn create(dir: &Path, migrate: Migrate) -> Result<Connection, OpenError> {
+    let path = dir.join(FILE);
+    // SQLite gives its side files the mode of the database, which holds what people typed.
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|source| OpenError::Directory {
+            path: path.clone(),
+            source,
+        })?;
+    let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let version = version(&connection, &path)?;
+    if migrate == Migrate::Empty && version != 0 && version != KNOWN {
+        return Err(OpenError::Older { path });
+    }
+    prepare_for_writing(&connection).map_err(sqlite(&path))?;
+    bring_up_to_date(&mut connection).map_err(sqlite(&path))?;
+    Ok(connection)
+}
+
+/// Opens a database that must be there, for writing.
+pub(super) fn reopen(dir: &Path) -> Result<Connection, OpenError> {
+    let path = dir.join(FILE);
+    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    is_current(&connection, &path)?;
+    prepare_for_writing(&connection).map_err(sqlite(&path))?;
+    Ok(connection)
+}
+
+/// Opens a database that must be there, for reading.
+pub(super) fn open_to_read(dir: &Path) -> Result<Connection, OpenError> {
+    let path = dir.join(FILE);
+    let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    is_current(&connection, &path)?;
+    Ok(connection)
+}
+
+/// Writes one page, so that whatever a failed commit left at the end of the WAL is overwritten.
+pub(super) fn fence(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.pragma_update(None, "user_version", KNOWN)?;
+    transaction.commit()
+}
+
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
+    let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(sqlite(path))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(sqlite(path))?;
+    Ok(connection)
+}
+
+fn prepare_for_writing(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 1000)
+}
+
+fn is_current(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    match version(connection, path)? {
+        KNOWN => Ok(()),
+        _ => Err(OpenError::Older {
+            path: PathBuf::from(path),
+        }),
+    }
+}
+
+/// The version of a database that is ours or empty; any other is refused.
+fn version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
+    let ask = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let application = ask("PRAGMA application_id").map_err(sqlite(path))?;
+    let version = ask("PRAGMA user_version").map_err(sqlite(path))?;
+    let tables = ask("SELECT count(*) FROM sqlite_schema").map_err(sqlite(path))?;
+    let path = PathBuf::from(path);
+    match application {
+        0 if version == 0 && tables == 0 => Ok(0),
+        APPLICATION_ID if version > KNOWN => Err(OpenError::Newer {
+            path,
+            found: version,
+            known: KNOWN,
+        }),
+        APPLICATION_ID if version >= 0 => Ok(version),
+        _ => Err(OpenError::Foreign { path }),
+    }
+}
+
+fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<()> {
+    loop {
+        let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Asked inside the transaction, because two programs may be making the same database.
+        let version: i64 = step.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let migration = usize::try_from(version)
+            .ok()
+            .and_then(|at| MIGRATIONS.get(at));
+        let Some(migration) = migration else {
+            return Ok(());
+        };
+        step.execute_batch(migration)?;
+        step.pragma_update(None, "application_id", APPLICATION_ID)?;
+        step.pragma_update(None, "user_version", version + 1)?;
+        step.commit()?;
+    }
+}
+
+fn sqlite(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
+    move |error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::Foreign {
+            path: PathBuf::from(path),
+        },
+        _ => OpenError::Database {
+            path: PathBuf::from(path),
+            source: error,
+        },
+    }
+}
+
+/// SQLite counts with a sign; a seq beyond it cannot be reached by appending.
+pub(super) fn seq_column(seq: u64) -> rusqlite::Result<i64> {
+    i64::try_from(seq).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+/// A moment as its column; the year 9999 fits.
+pub(super) fn millis(at: Timestamp) -> i64 {
+    i64::try_from(at.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn get_seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}
+
+pub(super) fn get_millis(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    get_seq(row, column).map(Timestamp::from_millis)
+}
+
+pub(super) fn get_optional_millis(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<Timestamp>> {
+    let number: Option<i64> = row.get(column)?;
+    number.map(|_| get_millis(row, column)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(dir: &Path) -> String {
+        create(dir, Migrate::Older).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_database_from_a_later_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = create(dir.path(), Migrate::Older).unwrap();
+        connection
+            .pragma_update(None, "user_version", KNOWN + 1)
+            .unwrap();
+        drop(connection);
+        let error = refusal(dir.path());
+        assert!(error.contains("upgrade this program"), "{error}");
+        let error = open_to_read(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("upgrade this program"), "{error}");
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("CREATE TABLE cats (name)").unwrap();
+        drop(other);
+        let before = std::fs::read(&path).unwrap();
+        let error = refusal(dir.path());
+        assert!(error.contains("not a PVP store"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        std::fs::write(&path, "dear diary, ".repeat(400)).unwrap();
+        let error = refusal(dir.path());
+        assert!(error.contains("not a PVP store"), "{error}");
+        assert!(std::fs::read(&path).unwrap().starts_with(b"dear diary"));
+    }
+
+    #[test]
+    fn migrating_twice_changes_nothing_and_reopening_needs_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(reopen(dir.path()).is_err());
+        assert!(!dir.path().join(FILE).exists());
+        let count = |connection: &Connection| -> i64 {
+            connection
+                .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+                .unwrap()
+        };
+        let first = count(&create(dir.path(), Migrate::Older).unwrap());
+        assert_eq!(count(&create(dir.path(), Migrate::Empty).unwrap()), first);
+        assert_eq!(count(&reopen(dir.path()).unwrap()), first);
+    }
+
+    #[test]
+    fn every_writing_connection_waits_for_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(create(dir.path(), Migrate::Older).unwrap());
+        let connection = reopen(dir.path()).unwrap();
+        let ask = |pragma| -> String {
+            connection
+                .query_row(pragma, [], |row| {
+                    row.get_ref(0)?
+                        .as_str()
+                        .map(str::to_owned)
+                        .or_else(|_| row.get::<_, i64>(0).map(|n| n.to_string()))
+                })
+                .unwrap()
+        };
+        assert_eq!(ask("PRAGMA journal_mode"), "wal");
+        assert_eq!(ask("PRAGMA synchronous"), "2");
+    }
+
+    #[test]
+    fn due_sessions_are_found_through_the_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = create(dir.path(), Migrate::Older).unwrap();
+        for query in [
+            super::super::reader::DUE,
+            super::super::reader::NEXT_DEADLINE,
+        ] {
+            let plan: String = connection
+                .query_row(
+                    &format!("EXPLAIN QUERY PLAN {query}"),
+                    rusqlite::params_from_iter(vec![1; query.matches('?').count()]),
+                    |row| row.get(3),
+                )
+                .unwrap();
+            assert!(plan.contains("sessions_by_deadline"), "{plan}");
+        }
+    }
+}

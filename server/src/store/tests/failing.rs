@@ -1,0 +1,180 @@
+//! Disks that fail: nothing of what was refused is ever seen, and work goes on afterwards.
+
+use std::process::Command;
+
+use rusqlite::Connection;
+
+use super::*;
+
+fn assert_unwritable(result: Result<(), AppendError>) -> String {
+    match result {
+        Err(AppendError::Unwritable(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two sessions try to grow in one group, which must fail; returns why.
+async fn fail_together(store: &Store, logs: [&Log; 2], count: usize) -> String {
+    let held = hold(store).await;
+    let (first, first_told) = logs[0].append(1);
+    let (second, second_told) = logs[1].append(count);
+    store.append(first).await;
+    store.append(second).await;
+    drop(held);
+    let why = assert_unwritable(first_told.await.unwrap());
+    assert_eq!(assert_unwritable(second_told.await.unwrap()), why);
+    logs[0].assert_is_in(store);
+    logs[1].assert_is_in(store);
+    why
+}
+
+async fn two_logs(store: &Store) -> [Log; 2] {
+    let mut logs = [Log::new("one"), Log::new("two")];
+    for log in &mut logs {
+        log.grow(store, 2).await;
+    }
+    logs
+}
+
+async fn grow_again(dir: &Path, store: &Store, mut logs: [Log; 2]) {
+    for log in &mut logs {
+        log.grow(store, 3).await;
+        log.assert_is_in(store);
+    }
+    assert_eq!(verify_store(dir, None).unwrap().first_finding(), None);
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_the_whole_group_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let logs = two_logs(&store).await;
+    let limit = |pages: u32| {
+        move |own: &Connection| own.pragma_update(None, "max_page_count", pages).unwrap()
+    };
+    spoil(&store, limit(1)).await;
+    for _ in 0..3 {
+        let why = fail_together(&store, [&logs[0], &logs[1]], 500).await;
+        assert!(why.contains("full"), "{why}");
+    }
+    spoil(&store, limit(1_000_000)).await;
+    grow_again(dir.path(), &store, logs).await;
+}
+
+#[tokio::test]
+async fn a_failed_commit_leaves_nothing_visible() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let logs = two_logs(&store).await;
+    // A deferred constraint is checked by COMMIT itself, after every insert went well.
+    spoil(&store, |own| {
+        own.execute_batch(
+            "PRAGMA foreign_keys = ON;
+             CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY);
+             CREATE TEMP TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+             CREATE TEMP TRIGGER spoil AFTER INSERT ON main.entries
+             BEGIN INSERT INTO child VALUES (7); END;",
+        )
+        .unwrap();
+    })
+    .await;
+    let why = fail_together(&store, [&logs[0], &logs[1]], 3).await;
+    assert!(why.contains("FOREIGN KEY"), "{why}");
+    spoil(&store, |own| {
+        own.execute_batch("DROP TRIGGER spoil").unwrap()
+    })
+    .await;
+    grow_again(dir.path(), &store, logs).await;
+}
+
+#[tokio::test]
+async fn a_database_held_by_someone_else_is_waited_for_and_then_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let logs = two_logs(&store).await;
+    spoil(&store, |own| {
+        own.busy_timeout(std::time::Duration::ZERO).unwrap()
+    })
+    .await;
+    let other = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let why = fail_together(&store, [&logs[0], &logs[1]], 3).await;
+    assert!(why.contains("locked"), "{why}");
+    other.execute_batch("ROLLBACK").unwrap();
+    grow_again(dir.path(), &store, logs).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_became_read_only_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let logs = two_logs(&store).await;
+    spoil(&store, |own| {
+        own.pragma_update(None, "query_only", true).unwrap()
+    })
+    .await;
+    let why = fail_together(&store, [&logs[0], &logs[1]], 3).await;
+    assert!(why.contains("readonly"), "{why}");
+    grow_again(dir.path(), &store, logs).await;
+}
+
+/// Runs itself again with SIGXFSZ ignored, where a file-size limit makes writes fail for real.
+#[test]
+fn a_failing_disk_is_survived() {
+    const NAME: &str = "store::tests::failing::a_failing_disk_is_survived";
+    if std::env::var_os("PVP_TEST_LIMITED").is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        return runtime.block_on(grow_under_a_limit());
+    }
+    let child = Command::new("bash")
+        .args(["-c", r#"trap '' XFSZ; exec "$0" --exact "$1" --nocapture"#])
+        .arg(std::env::current_exe().unwrap())
+        .arg(NAME)
+        .env("PVP_TEST_LIMITED", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout).into_owned()
+        + &String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+async fn grow_under_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let logs = two_logs(&store).await;
+    // From nothing more to a few pages more: the writes before the commit and the commit itself.
+    for pages in 0..4 {
+        let wal = fs::metadata(dir.path().join("pvp.sqlite3-wal"))
+            .unwrap()
+            .len();
+        limit_file_size(&(wal + pages * 4120).to_string());
+        let why = fail_together(&store, [&logs[0], &logs[1]], 500).await;
+        assert!(why.contains("I/O error"), "{why}");
+        limit_file_size("unlimited");
+        let report = verify_store(dir.path(), None).unwrap();
+        assert_eq!(report.first_finding(), None);
+    }
+    grow_again(dir.path(), &store, logs).await;
+}
+
+fn limit_file_size(soft: &str) {
+    let limited = Command::new("prlimit")
+        .arg(format!("--pid={}", std::process::id()))
+        .arg(format!("--fsize={soft}:unlimited"))
+        .status()
+        .unwrap();
+    assert!(limited.success());
+}
+
+#[test]
+fn the_fence_overwrites_the_end_of_the_wal() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut connection = schema::create(dir.path(), schema::Migrate::Older).unwrap();
+    let wal = dir.path().join("pvp.sqlite3-wal");
+    let before = fs::metadata(&wal).unwrap().len();
+    schema::fence(&mut connection).unwrap();
+    assert!(fs::metadata(&wal).unwrap().len() > before);
+}

@@ -1,0 +1,382 @@
+//! Logs that were meddled with, in the store and in an export, and who notices what.
+
+use rusqlite::Connection;
+
+use super::super::audit::*;
+use super::*;
+
+/// 12 sealed entries and 8 more in `blue-owl`; 3 in `red-owl`.
+async fn written(dir: &Path) {
+    let store = Store::open(dir).unwrap();
+    let mut blue = Log::new("blue-owl");
+    blue.grow_with(&store, 12, |append| append.seal = Seal::Now)
+        .await;
+    blue.grow(&store, 8).await;
+    Log::new("red-owl").grow(&store, 3).await;
+}
+
+fn tampered(sql: &str) -> Result<Report, AuditError> {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(written(dir.path()));
+    let connection = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
+    connection.execute_batch(sql).unwrap();
+    drop(connection);
+    verify_store(dir.path(), None)
+}
+
+/// What is found in `blue-owl`; `red-owl` must be found sound all the same.
+fn finding(report: &Report) -> (u64, Fault) {
+    assert_eq!(report.sessions[1].finding, None);
+    let finding = report.sessions[0].finding.clone().unwrap();
+    assert_eq!(finding.session.as_str(), "blue-owl");
+    (finding.seq, finding.what)
+}
+
+#[test]
+fn meddling_with_the_store_names_the_first_bad_entry() {
+    let cases = [
+        ("UPDATE entries SET body = replace(body, 'word', 'ward') WHERE session = 1 AND seq = 5", 5, Fault::Hash),
+        ("UPDATE entries SET meta = replace(meta, 'ann', 'eve') WHERE session = 1 AND seq = 7", 7, Fault::Hash),
+        ("UPDATE entries SET meta = '{}' WHERE session = 1 AND seq = 6", 6, Fault::Hash),
+        ("UPDATE entries SET hash = zeroblob(32) WHERE session = 1 AND seq = 20", 20, Fault::Hash),
+        ("DELETE FROM entries WHERE session = 1 AND seq = 5", 5, Fault::Missing { next: 6 }),
+        ("DELETE FROM entries WHERE session = 1 AND seq = 1", 1, Fault::Missing { next: 2 }),
+        ("DELETE FROM entries WHERE session = 1 AND seq > 15", 16, Fault::Head { says: 20 }),
+        ("DELETE FROM entries WHERE session = 1 AND seq > 10;
+          UPDATE sessions SET head_seq = 10, head_hash = (SELECT hash FROM entries WHERE session = 1 AND seq = 10) WHERE no = 1",
+         11, Fault::Truncated { sealed: 12 }),
+        ("DELETE FROM entries WHERE session = 1", 1, Fault::Truncated { sealed: 12 }),
+        ("UPDATE entries SET seq = -5 WHERE session = 1 AND seq = 5;
+          UPDATE entries SET seq = 5 WHERE session = 1 AND seq = 6;
+          UPDATE entries SET seq = 6 WHERE session = 1 AND seq = -5", 5, Fault::Hash),
+        ("INSERT INTO entries SELECT session, 21, meta, body, hash FROM entries WHERE session = 1 AND seq = 3", 21, Fault::Hash),
+        ("UPDATE checkpoints SET signature = zeroblob(64)", 12, Fault::SealedSignature),
+        ("UPDATE checkpoints SET at = at + 1", 12, Fault::SealedSignature),
+        ("UPDATE checkpoints SET hash = zeroblob(32)", 12, Fault::SealedHash),
+        ("UPDATE checkpoints SET key = zeroblob(32)", 12, Fault::SealedKey("0".repeat(64))),
+        ("UPDATE checkpoints SET seq = 13", 13, Fault::SealedHash),
+        ("UPDATE sessions SET head_hash = zeroblob(32) WHERE no = 1", 20, Fault::Head { says: 20 }),
+        ("UPDATE sessions SET head_seq = 19 WHERE no = 1", 20, Fault::Head { says: 19 }),
+    ];
+    for (sql, seq, what) in cases {
+        assert_eq!(finding(&tampered(sql).unwrap()), (seq, what), "{sql}");
+    }
+    let unreadable = tampered("UPDATE entries SET hash = x'00' WHERE session = 1 AND seq = 4");
+    let (seq, what) = finding(&unreadable.unwrap());
+    assert!(
+        matches!((seq, &what), (4, Fault::Unreadable(_))),
+        "{seq} {what}"
+    );
+}
+
+#[test]
+fn a_renamed_or_removed_session_is_noticed() {
+    let report = tampered("UPDATE sessions SET id = 'grey-owl' WHERE no = 1").unwrap();
+    let found = report.first_finding().unwrap();
+    assert_eq!((found.seq, &found.what), (1, &Fault::Hash));
+    let error = tampered("DELETE FROM sessions WHERE no = 1").unwrap_err();
+    assert!(
+        error.to_string().contains("session row 1, which is gone"),
+        "{error}"
+    );
+    let error = tampered("UPDATE sessions SET id = '../owl' WHERE no = 1").unwrap_err();
+    assert!(error.to_string().contains("session row 1"), "{error}");
+}
+
+/// Someone who can write the file can recompute hashes, but not the signature over them.
+#[tokio::test]
+async fn a_rewritten_chain_is_found_at_its_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    let connection = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
+    let mut head = Head::empty(&SessionId::parse("blue-owl").unwrap());
+    for record in Log::new("blue-owl").records(20) {
+        let body = match record.seq {
+            5 => String::from_utf8_lossy(&record.body)
+                .replace("word", "ward")
+                .into(),
+            _ => record.body,
+        };
+        let forged = Record::after(&head, record.meta, body);
+        head = forged.head();
+        connection
+            .execute(
+                "UPDATE entries SET body = ?2, hash = ?3 WHERE session = 1 AND seq = ?1",
+                rusqlite::params![head.seq as i64, forged.body.as_ref(), head.hash],
+            )
+            .unwrap();
+    }
+    connection
+        .execute(
+            "UPDATE sessions SET head_hash = ?1 WHERE no = 1",
+            [head.hash],
+        )
+        .unwrap();
+    let report = verify_store(dir.path(), None).unwrap();
+    assert_eq!(finding(&report), (12, Fault::SealedHash));
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_must_have_been_there_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    Log::new("owl").grow(&store, 300).await;
+    let connection = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
+    connection.execute_batch("DELETE FROM checkpoints").unwrap();
+    let report = verify_store(dir.path(), None).unwrap();
+    let found = report.first_finding().unwrap();
+    assert_eq!((found.seq, &found.what), (1, &Fault::Unsealed));
+}
+
+#[tokio::test]
+async fn an_entry_whose_text_claims_another_place_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for (id, body) in [
+        ("a", r#"{"session":"a","seq":2}"#),
+        ("b", r#"{"session":"a","seq":1}"#),
+        ("c", r#"{"session":"c"}"#),
+    ] {
+        let log = Log::new(id);
+        let (mut append, told) = log.append(0);
+        append.records = vec![Record::after(&log.head, "".into(), body.into())];
+        store.append(append).await;
+        told.await.unwrap().unwrap();
+    }
+    let report = verify_store(dir.path(), None).unwrap();
+    let faults: Vec<_> = report
+        .sessions
+        .into_iter()
+        .map(|one| one.finding.unwrap().what)
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            Fault::OtherSeq(2),
+            Fault::OtherSession("a".into()),
+            Fault::NotAnEntry("missing field `seq` at line 1 column 15".into()),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_pinned_key_is_believed_before_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    let own = verify_store(dir.path(), None).unwrap();
+    assert_eq!(own.key_source, KeySource::DataDirectory);
+    let pinned = verify_store(dir.path(), Some(&own.key)).unwrap();
+    assert_eq!(
+        (pinned.key_source, pinned.sessions),
+        (KeySource::Pinned, own.sessions)
+    );
+    let other = verify_store(dir.path(), Some(&[9; 32])).unwrap();
+    assert_eq!(finding(&other), (12, Fault::SealedKey(hex(&own.key))));
+    let mut lines = Vec::new();
+    export(dir.path(), None, &mut lines).unwrap();
+    let other = verify_export(&mut &lines[..], Some(&[9; 32])).unwrap();
+    assert_eq!(finding(&other), (12, Fault::SealedKey(hex(&own.key))));
+}
+
+fn exported() -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(written(dir.path()));
+    let mut out = Vec::new();
+    export(dir.path(), None, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn verify_lines(lines: &[String]) -> Result<Report, AuditError> {
+    verify_export(&mut lines.join("\n").as_bytes(), None)
+}
+
+#[tokio::test]
+async fn an_export_says_what_the_store_says() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    let mut out = Vec::new();
+    export(dir.path(), None, &mut out).unwrap();
+    let report = verify_export(&mut &out[..], None).unwrap();
+    assert_eq!(report.key_source, KeySource::ExportHeader);
+    assert_eq!(report.first_finding(), None);
+    assert_eq!(
+        report.sessions,
+        verify_store(dir.path(), None).unwrap().sessions
+    );
+    assert_eq!(report.sessions[0].sealed_seq, 12);
+
+    let red = SessionId::parse("red-owl").unwrap();
+    let mut out = Vec::new();
+    export(dir.path(), Some(&red), &mut out).unwrap();
+    let report = verify_export(&mut &out[..], None).unwrap();
+    assert_eq!((report.sessions.len(), report.sessions[0].entries), (1, 3));
+    let grey = SessionId::parse("grey-owl").unwrap();
+    let error = export(dir.path(), Some(&grey), &mut out).unwrap_err();
+    assert_eq!(error.to_string(), "there is no session `grey-owl`");
+}
+
+/// Line 0 is the header, 1 to 12 are entries, 13 the checkpoint, 14 to 21 the rest.
+#[test]
+fn meddling_with_an_export_names_the_first_bad_entry() {
+    let whole = exported();
+    type Edit = fn(&mut Vec<String>);
+    let cases: [(Edit, u64, Fault); 8] = [
+        (
+            |lines| lines[5] = lines[5].replace("word", "ward"),
+            5,
+            Fault::Hash,
+        ),
+        (
+            |lines| lines[7] = lines[7].replace("ann", "eve"),
+            7,
+            Fault::Hash,
+        ),
+        (
+            |lines| lines[7] = lines[7].replace(r#""by": "#, r#""by":"#),
+            7,
+            Fault::Hash,
+        ),
+        (
+            |lines| lines[6] = lines[6].replace(r#""meta":null"#, r#""meta":{}"#),
+            6,
+            Fault::Hash,
+        ),
+        (|lines| drop(lines.remove(5)), 5, Fault::Missing { next: 6 }),
+        (
+            |lines| {
+                lines.drain(14..22);
+                lines.drain(10..13);
+            },
+            10,
+            Fault::Truncated { sealed: 12 },
+        ),
+        (|lines| lines.swap(5, 6), 5, Fault::Missing { next: 6 }),
+        (|lines| lines.swap(13, 14), 13, Fault::SealMisplaced(12)),
+    ];
+    for (number, (edit, seq, what)) in cases.into_iter().enumerate() {
+        let mut lines = whole.clone();
+        edit(&mut lines);
+        assert_eq!(
+            finding(&verify_lines(&lines).unwrap()),
+            (seq, what),
+            "edit {number}"
+        );
+    }
+    for (field, digits, what) in [
+        ("signature", 128, Fault::SealedSignature),
+        ("hash", 64, Fault::SealedHash),
+        ("key", 64, Fault::SealedKey("0".repeat(64))),
+    ] {
+        let mut lines = whole.clone();
+        let start = lines[13].find(&format!("\"{field}\":\"")).unwrap() + field.len() + 4;
+        lines[13].replace_range(start..start + digits, &"0".repeat(digits));
+        assert_eq!(
+            finding(&verify_lines(&lines).unwrap()),
+            (12, what),
+            "{field}"
+        );
+    }
+}
+
+#[test]
+fn a_malformed_line_is_named_by_its_number() {
+    let whole = exported();
+    let say = |edit: fn(&mut Vec<String>)| {
+        let mut lines = whole.clone();
+        edit(&mut lines);
+        verify_lines(&lines).unwrap_err().to_string()
+    };
+    assert!(say(|lines| lines[4] = "{".into()).starts_with("line 5: "));
+    assert!(say(|lines| lines[4] = "{}".into()).contains("line 5: it is neither"));
+    assert!(say(|lines| lines[4].insert_str(1, r#""seq":4,"#)).contains("line 5: duplicate field"));
+    assert!(say(|lines| lines.clear()).contains("line 1: this is not a PVP export"));
+    assert!(say(|lines| drop(lines.remove(0))).contains("line 1: this is not a PVP export"));
+    assert!(
+        say(|lines| lines.push(lines[1].clone()))
+            .contains("line 26: session `blue-owl` begins a second time")
+    );
+    let endless = std::io::Read::chain(whole[0].as_bytes(), std::io::repeat(b'x'));
+    let error = verify_export(&mut std::io::BufReader::new(endless), None).unwrap_err();
+    assert_eq!(error.to_string(), "line 1: it is longer than 32 MiB");
+}
+
+#[tokio::test]
+async fn an_export_keeps_every_byte_or_refuses() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let log = Log::new("owl");
+    let odd = r#"{ "seq" : 1,"session":"\u006fwl", "n":1.0e+2 ,"t":"é\/" }"#;
+    let (mut append, told) = log.append(0);
+    append.records = vec![Record::after(&log.head, "[ 1 ]".into(), odd.into())];
+    let head = append.records[0].head();
+    store.append(append).await;
+    told.await.unwrap().unwrap();
+    let mut out = Vec::new();
+    export(dir.path(), None, &mut out).unwrap();
+    let report = verify_export(&mut &out[..], None).unwrap();
+    assert_eq!(
+        (report.first_finding(), report.sessions[0].head),
+        (None, head.hash)
+    );
+
+    let (mut append, told) = log.append(0);
+    append.prev = head;
+    append.records = vec![Record::after(&head, "".into(), "{\n}".into())];
+    store.append(append).await;
+    told.await.unwrap().unwrap();
+    let error = export(dir.path(), None, &mut out).unwrap_err().to_string();
+    assert!(
+        error.contains("session `owl`, entry 2: its text is not one line"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_spoilt_file_is_an_error_and_never_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    let path = dir.path().join("pvp.sqlite3");
+    let whole = fs::read(&path).unwrap();
+    let mut noticed = 0;
+    for offset in (0..whole.len()).step_by(509) {
+        let mut spoilt = whole.clone();
+        let end = whole.len().min(offset + 300);
+        spoilt[offset..end].fill(0xa5);
+        fs::write(&path, &spoilt).unwrap();
+        noticed += match verify_store(dir.path(), None) {
+            Ok(report) => usize::from(report.first_finding().is_some()),
+            Err(_) => 1,
+        };
+        let _ = export(dir.path(), None, &mut Vec::new());
+    }
+    assert!(noticed > 10, "{noticed}");
+    fs::write(&path, "dear diary, ".repeat(400)).unwrap();
+    let error = verify_store(dir.path(), None).unwrap_err().to_string();
+    assert!(error.contains("is not a PVP store"), "{error}");
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let error = verify_store(dir.path(), None).map(|report| report.first_finding().cloned());
+    assert!(!matches!(error, Ok(None)), "{error:?}");
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(garbage in any::<Vec<u8>>(), at in 0..26usize, cut in any::<prop::sample::Index>()) {
+        let _ = verify_export(&mut &garbage[..], None);
+        let mut whole = WHOLE.with(Clone::clone).into_iter().collect::<Vec<_>>();
+        if let Some(line) = whole.get_mut(at) {
+            line.truncate(cut.index(line.len() + 1));
+        }
+        let _ = verify_lines(&whole);
+    }
+}
+
+thread_local! {
+    static WHOLE: Vec<String> = exported();
+}

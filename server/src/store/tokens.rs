@@ -1,0 +1,118 @@
+//! Login tokens: who was invited, until when; what a token allows is opaque here.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pvp_protocol::Timestamp;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+
+use super::schema::{self, Migrate, get_millis, get_optional_millis, get_seq, millis};
+use super::{Hash, OpenError, StoreError};
+
+/// One invitation. Only the hash of its secret is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRow {
+    pub id: String,
+    pub hash: Hash,
+    /// JSON, opaque to the store.
+    pub data: String,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// The tokens of a data directory; may be open in several processes, also while a server runs.
+pub struct TokenTable {
+    connection: Mutex<Connection>,
+}
+
+const COLUMNS: &str = "id, hash, data, created_at, expires_at, revoked_at";
+
+impl TokenTable {
+    /// Opens the tokens without taking the directory's lock; a directory never used is made ready.
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        super::make_directory(dir)?;
+        Ok(Self {
+            connection: Mutex::new(schema::create(dir, Migrate::Empty)?),
+        })
+    }
+
+    /// Adds a token under an id that is not taken.
+    pub fn insert(&self, token: &TokenRow) -> Result<(), StoreError> {
+        let inserted = self
+            .connection()
+            .prepare_cached(&format!(
+                "INSERT INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+            ))?
+            .execute(params![
+                token.id,
+                token.hash,
+                token.data,
+                millis(token.created_at),
+                token.expires_at.map(millis),
+                token.revoked_at.map(millis),
+            ]);
+        match inserted {
+            Ok(_) => Ok(()),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                Err(StoreError::TokenTaken(token.id.clone()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The token with this id, revoked or not.
+    pub fn find(&self, id: &str) -> Result<Option<TokenRow>, StoreError> {
+        Ok(self
+            .connection()
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM tokens WHERE id = ?1"))?
+            .query_row([id], token)
+            .optional()?)
+    }
+
+    /// Every token, oldest first.
+    pub fn list(&self) -> Result<Vec<TokenRow>, StoreError> {
+        Ok(self
+            .connection()
+            .prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM tokens ORDER BY created_at, id"
+            ))?
+            .query_map([], token)?
+            .collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Revokes a token; false if there is none, or it was revoked before.
+    pub fn revoke(&self, id: &str, at: Timestamp) -> Result<bool, StoreError> {
+        let changed = self
+            .connection()
+            .prepare_cached(
+                "UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
+            )?
+            .execute(params![id, millis(at)])?;
+        Ok(changed == 1)
+    }
+
+    /// How many tokens there are, revoked and expired ones too.
+    pub fn count(&self) -> Result<u64, StoreError> {
+        Ok(self
+            .connection()
+            .query_row("SELECT count(*) FROM tokens", [], |row| get_seq(row, 0))?)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn token(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
+    Ok(TokenRow {
+        id: row.get(0)?,
+        hash: row.get(1)?,
+        data: row.get(2)?,
+        created_at: get_millis(row, 3)?,
+        expires_at: get_optional_millis(row, 4)?,
+        revoked_at: get_optional_millis(row, 5)?,
+    })
+}
