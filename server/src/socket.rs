@@ -1,0 +1,204 @@
+//! One WebSocket connection: shared pre-encoded frames out, small-buffer messages in.
+
+mod frame;
+mod meter;
+mod reader;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod upgrade;
+mod writer;
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tungstenite::Message;
+
+pub use frame::{append_text_frame, text_frame};
+pub use stream::Stream;
+pub use tungstenite::Utf8Bytes;
+pub use upgrade::{Pending, SUBPROTOCOL, UpgradeRefusal, upgrade};
+
+use reader::{Input, Reader};
+use writer::Writer;
+
+/// What a peer may make us hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketLimits {
+    /// Bytes of one message, all fragments together; more closes with 1009.
+    pub max_message: usize,
+}
+
+/// What a peer said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    Text(Utf8Bytes),
+    /// No binary message means anything in PVP, so the caller can say so without closing.
+    Binary(Bytes),
+    /// The peer closed, giving this code; the answer is queued.
+    Closed {
+        code: Option<u16>,
+    },
+}
+
+/// Why nothing more can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("message is larger than {limit} bytes")]
+    TooBig { limit: usize },
+    #[error("text is not UTF-8")]
+    BadUtf8,
+    #[error("not WebSocket: {0}")]
+    Protocol(tungstenite::error::ProtocolError),
+    #[error("peer left without closing")]
+    Gone,
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl SocketError {
+    /// The code a peer is told; none when there is nobody left to tell.
+    pub fn close_code(&self) -> Option<u16> {
+        match self {
+            SocketError::TooBig { .. } => Some(1009),
+            SocketError::BadUtf8 => Some(1007),
+            SocketError::Protocol(_) => Some(1002),
+            SocketError::Gone | SocketError::Io(_) => None,
+        }
+    }
+}
+
+/// A connection after its upgrade. It has no task and no timer: the owner polls it.
+#[derive(Debug)]
+pub struct Socket<IO> {
+    io: IO,
+    reader: Reader,
+    writer: Writer,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
+    /// `leftover` is what arrived behind the handshake and was read with it.
+    pub fn new(io: IO, leftover: Bytes, limits: SocketLimits) -> Self {
+        let reader = Reader::new(leftover, limits.max_message);
+        let writer = Writer::default();
+        Self { io, reader, writer }
+    }
+
+    /// Applies from the next frame on.
+    pub fn set_max_message(&mut self, bytes: usize) {
+        self.reader.set_max_message(bytes);
+    }
+
+    /// The next message. Pings are answered here, pongs are swallowed; both count in
+    /// [`bytes_read`](Self::bytes_read).
+    ///
+    /// Work is bounded: after 64 KiB or 16 messages in a row this wakes the task and is pending once.
+    /// An error comes with its close frame queued; after it, or after `Closed`, only
+    /// [`poll_closed`](Self::poll_closed) makes sense.
+    pub fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
+        loop {
+            if self.writer.replies_pile_up() {
+                ready!(self.poll_write(cx))?;
+            }
+            let Poll::Ready(message) = self.reader.poll_message(&mut self.io, cx) else {
+                return self.poll_replies(cx);
+            };
+            if let Some(incoming) = self.receive(message) {
+                return Poll::Ready(incoming);
+            }
+        }
+    }
+
+    /// Nothing is left to write, so the next batch may be pushed.
+    pub fn wants_frames(&self) -> bool {
+        self.writer.is_idle() && !self.writer.is_closing()
+    }
+
+    /// Queues one buffer of whole encoded frames; a batch of up to 64 leaves in one vectored write.
+    /// Ignored once a close is queued.
+    pub fn push(&mut self, frames: Bytes) {
+        self.writer.push(frames);
+    }
+
+    /// Ready when everything queued is written and flushed. Bounded: after 1 MiB this wakes the task
+    /// and is pending once.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer.poll_write(&mut self.io, cx)
+    }
+
+    /// Grows while the peer reads; a queue with a still counter is a stalled reader.
+    pub fn bytes_written(&self) -> u64 {
+        self.writer.bytes_written()
+    }
+
+    /// Grows while the peer says anything at all, control frames and half messages included.
+    pub fn bytes_read(&self) -> u64 {
+        self.reader.bytes_read()
+    }
+
+    /// Queues a close behind the frames already queued; the first close wins.
+    /// The reason is cut to the 123 bytes a close frame has room for.
+    pub fn close(&mut self, code: u16, reason: &str) {
+        self.writer.close(Some(code), reason);
+    }
+
+    /// After a close in either direction: ready when what was queued is written and the peer has closed
+    /// or left. Input is drained meanwhile, because closing over unread input resets the connection, and
+    /// a reset can eat the close frame. The caller bounds the time and then drops the socket.
+    pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let written = self.writer.poll_write(&mut self.io, cx);
+        if let Poll::Ready(Err(_)) = written {
+            return Poll::Ready(()); // Nobody is left to read the close frame.
+        }
+        let input = ready!(self.reader.poll_last(&mut self.io, cx));
+        let drained = self.reader.poll_discard(&mut self.io, cx);
+        // Everything is flushed by the time of the shutdown, so its failing leaves nothing undone.
+        if written.is_pending() || Pin::new(&mut self.io).poll_shutdown(cx).is_pending() {
+            return Poll::Pending;
+        }
+        match input {
+            // The peer's close cannot be recognised, only that it leaves once it has seen ours.
+            Input::Broken => drained,
+            Input::Open | Input::Closed | Input::Gone => Poll::Ready(()),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        message: Result<Message, SocketError>,
+    ) -> Option<Result<Incoming, SocketError>> {
+        match message {
+            Ok(Message::Text(text)) => Some(Ok(Incoming::Text(text))),
+            Ok(Message::Binary(bytes)) => Some(Ok(Incoming::Binary(bytes))),
+            Ok(Message::Ping(payload)) => {
+                self.writer.pong(&payload);
+                None
+            }
+            Ok(Message::Pong(_) | Message::Frame(_)) => None,
+            Ok(Message::Close(frame)) => {
+                let code = frame.map(|frame| u16::from(frame.code));
+                self.writer.close(code, "");
+                Some(Ok(Incoming::Closed { code }))
+            }
+            Err(error) => {
+                if let Some(code) = error.close_code() {
+                    self.writer.close(Some(code), &error.to_string());
+                }
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Pongs leave even if the owner polled writing before reading.
+    fn poll_replies(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
+        if self.writer.has_replies()
+            && let Poll::Ready(Err(error)) = self.poll_write(cx)
+        {
+            return Poll::Ready(Err(error.into()));
+        }
+        Poll::Pending
+    }
+}

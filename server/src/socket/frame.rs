@@ -1,0 +1,105 @@
+//! The bytes of a server's WebSocket frames: final and never masked.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+const TEXT: u8 = 0x81;
+const CLOSE: u8 = 0x88;
+const PONG: u8 = 0x8a;
+
+/// Two bytes and the longest length.
+const LONGEST_HEADER: usize = 10;
+
+/// What is left of a control frame's 125 bytes after the close code.
+const LONGEST_REASON: usize = 123;
+
+/// Encodes one text message, which must be UTF-8, to be shared by all who receive it.
+pub fn text_frame(text: &[u8]) -> Bytes {
+    let mut buffer = BytesMut::with_capacity(LONGEST_HEADER + text.len());
+    append_text_frame(&mut buffer, text);
+    buffer.freeze()
+}
+
+/// Appends one encoded text message, so that several can travel as one buffer.
+pub fn append_text_frame(buffer: &mut BytesMut, text: &[u8]) {
+    append(buffer, TEXT, text);
+}
+
+/// `payload` comes from a ping, so it has at most 125 bytes.
+pub(super) fn append_pong(buffer: &mut BytesMut, payload: &[u8]) {
+    append(buffer, PONG, payload);
+}
+
+/// Without a code there is no room for a reason either.
+pub(super) fn close_frame(code: Option<u16>, reason: &str) -> Bytes {
+    let mut payload = BytesMut::new();
+    if let Some(code) = code {
+        payload.put_u16(code);
+        payload.put_slice(fitting(reason).as_bytes());
+    }
+    let mut buffer = BytesMut::with_capacity(2 + payload.len());
+    append(&mut buffer, CLOSE, &payload);
+    buffer.freeze()
+}
+
+fn append(buffer: &mut BytesMut, first: u8, payload: &[u8]) {
+    buffer.reserve(LONGEST_HEADER + payload.len());
+    buffer.put_u8(first);
+    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+        (Ok(short @ ..=125), _) => buffer.put_u8(short),
+        (_, Ok(medium)) => {
+            buffer.put_u8(126);
+            buffer.put_u16(medium);
+        }
+        (_, Err(_)) => {
+            buffer.put_u8(127);
+            buffer.put_u64(payload.len() as u64);
+        }
+    }
+    buffer.put_slice(payload);
+}
+
+fn fitting(reason: &str) -> &str {
+    let mut end = reason.len().min(LONGEST_REASON);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    &reason[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_use_the_shortest_length() {
+        let header = |length: usize| {
+            let frame = text_frame(&vec![b'x'; length]);
+            frame[..frame.len() - length].to_vec()
+        };
+        assert_eq!(header(0), [0x81, 0]);
+        assert_eq!(header(125), [0x81, 125]);
+        assert_eq!(header(126), [0x81, 126, 0, 126]);
+        assert_eq!(header(65_535), [0x81, 126, 0xff, 0xff]);
+        assert_eq!(header(65_536), [0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn merged_frames_are_the_frames_one_after_the_other() {
+        let mut merged = BytesMut::new();
+        append_text_frame(&mut merged, b"one");
+        append_text_frame(&mut merged, b"two");
+        assert_eq!(merged, [text_frame(b"one"), text_frame(b"two")].concat());
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let frame = close_frame(Some(1008), &"é".repeat(100));
+        assert_eq!(frame[..4], [0x88, 124, 0x03, 0xf0]);
+        assert_eq!(frame[4..], *"é".repeat(61).as_bytes());
+    }
+
+    #[test]
+    fn a_close_without_code_is_empty() {
+        assert_eq!(close_frame(None, "unsaid"), [0x88, 0].as_slice());
+    }
+}

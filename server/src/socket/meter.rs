@@ -1,0 +1,94 @@
+//! Where frames end in a stream of bytes.
+
+const TWO_BYTE_LENGTH: u8 = 126;
+const EIGHT_BYTE_LENGTH: u8 = 127;
+const LONGEST_HEADER: usize = 2 + 8 + 4;
+
+/// Follows frame headers, so that a parser can be handed one frame and nothing beyond it.
+/// It judges nothing: that is the parser's work.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    header: [u8; LONGEST_HEADER],
+    header_seen: usize,
+    payload_left: u64,
+}
+
+impl Meter {
+    /// How many of these bytes are in the same part (header or payload) of the same frame, counting
+    /// them as handed over. Never 0 for some input.
+    pub(super) fn take(&mut self, input: &[u8]) -> usize {
+        if self.payload_left > 0 {
+            let taken = self.payload_left.min(input.len() as u64);
+            self.payload_left -= taken;
+            return taken as usize;
+        }
+        let taken = input.len().min(self.header_length() - self.header_seen);
+        let seen = self.header_seen + taken;
+        self.header[self.header_seen..seen].copy_from_slice(&input[..taken]);
+        self.header_seen = seen;
+        if seen >= 2 && seen == self.header_length() {
+            self.payload_left = self.payload_length();
+            self.header_seen = 0;
+        }
+        taken
+    }
+
+    /// As far as the bytes seen can tell.
+    fn header_length(&self) -> usize {
+        if self.header_seen < 2 {
+            return 2;
+        }
+        let mask = if self.header[1] & 0x80 == 0 { 0 } else { 4 };
+        match self.header[1] & 0x7f {
+            TWO_BYTE_LENGTH => 4 + mask,
+            EIGHT_BYTE_LENGTH => 10 + mask,
+            _ => 2 + mask,
+        }
+    }
+
+    fn payload_length(&self) -> u64 {
+        let long = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        match self.header[1] & 0x7f {
+            TWO_BYTE_LENGTH => long(&self.header[2..4]),
+            EIGHT_BYTE_LENGTH => long(&self.header[2..10]),
+            short => u64::from(short),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(mut input: &[u8]) -> Vec<usize> {
+        let mut meter = Meter::default();
+        let mut parts = Vec::new();
+        while !input.is_empty() {
+            let taken = meter.take(input);
+            input = &input[taken..];
+            parts.push(taken);
+        }
+        parts
+    }
+
+    #[test]
+    fn a_part_never_crosses_into_the_next_frame() {
+        let short = [&[0x81, 0x83, 1, 2, 3, 4][..], b"abc"].concat();
+        let empty = [0x89, 0x00];
+        let medium = [&[0x81, 126, 0, 200][..], &[0; 200]].concat();
+        let long = [
+            &[0x81, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 9, 9, 9, 9][..],
+            &[0; 65_536],
+        ]
+        .concat();
+        let stream = [&short[..], &empty, &medium, &long, &short].concat();
+        assert_eq!(
+            parts(&stream),
+            [2, 4, 3, 2, 2, 2, 200, 2, 12, 65_536, 2, 4, 3]
+        );
+    }
+}

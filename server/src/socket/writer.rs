@@ -1,0 +1,164 @@
+//! Frames into bytes, in few writes and in an order a peer can parse.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncWrite;
+
+use super::frame;
+
+/// A batch of 64 frames and the replies before it.
+const SLICES: usize = 64 + 1;
+
+/// Bytes written by one poll before other tasks get a turn.
+const WRITE_BUDGET: usize = 1024 * 1024;
+
+/// Bytes of unwritten pongs at which reading waits, or pings alone could fill the memory.
+const MOST_REPLIES: usize = 4 * 1024;
+
+/// Frames of queue kept for the next batch; a longer one is given back when it is empty.
+const KEPT_QUEUE: usize = 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    frames: VecDeque<Bytes>,
+    /// The first of `frames` has been written in part, so nothing may come before its rest.
+    mid_frame: bool,
+    /// Whole pongs, except that the first may have been written in part.
+    replies: BytesMut,
+    closing: bool,
+    unflushed: bool,
+    bytes_written: u64,
+}
+
+impl Writer {
+    pub(super) fn is_idle(&self) -> bool {
+        self.frames.is_empty() && self.replies.is_empty()
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    pub(super) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    pub(super) fn replies_pile_up(&self) -> bool {
+        self.replies.len() >= MOST_REPLIES
+    }
+
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.bytes_written
+    }
+
+    pub(super) fn push(&mut self, frames: Bytes) {
+        if !self.closing && !frames.is_empty() {
+            self.frames.push_back(frames);
+        }
+    }
+
+    pub(super) fn pong(&mut self, payload: &[u8]) {
+        if !self.closing {
+            frame::append_pong(&mut self.replies, payload);
+        }
+    }
+
+    /// Nothing may follow a close, so it goes behind the frames and shuts the queue.
+    pub(super) fn close(&mut self, code: Option<u16>, reason: &str) {
+        self.push(frame::close_frame(code, reason));
+        self.closing = true;
+    }
+
+    pub(super) fn poll_write<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut budget = WRITE_BUDGET;
+        while !self.is_idle() {
+            if budget == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let written = ready!(self.poll_write_once(io, cx))?;
+            self.advance(written);
+            budget = budget.saturating_sub(written);
+        }
+        if self.unflushed {
+            ready!(Pin::new(io).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_once<IO: AsyncWrite + Unpin>(
+        &self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut count = 0;
+        for (slice, part) in slices.iter_mut().zip(self.order()) {
+            *slice = IoSlice::new(part);
+            count += 1;
+        }
+        let written = ready!(Pin::new(io).poll_write_vectored(cx, &slices[..count]))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    /// The rest of a begun frame, the replies, the other frames; none of them empty.
+    fn order(&self) -> impl Iterator<Item = &[u8]> {
+        let begun = usize::from(self.mid_frame);
+        let replies = Some(&self.replies[..]).filter(|replies| !replies.is_empty());
+        let frames = || self.frames.iter().map(|frame| &frame[..]);
+        frames()
+            .take(begun)
+            .chain(replies)
+            .chain(frames().skip(begun))
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        self.unflushed = true;
+        self.bytes_written += written as u64;
+        if self.mid_frame {
+            self.advance_frame(&mut written);
+        }
+        let replied = written.min(self.replies.len());
+        self.replies.advance(replied);
+        written -= replied;
+        while written > 0 {
+            self.advance_frame(&mut written);
+        }
+        self.give_memory_back();
+    }
+
+    fn advance_frame(&mut self, written: &mut usize) {
+        let Some(frame) = self.frames.front_mut() else {
+            *written = 0; // Only a stream that claims more than it was given gets here.
+            return;
+        };
+        let part = (*written).min(frame.len());
+        *written -= part;
+        frame.advance(part);
+        self.mid_frame = !frame.is_empty();
+        if frame.is_empty() {
+            self.frames.pop_front();
+        }
+    }
+
+    fn give_memory_back(&mut self) {
+        if self.replies.is_empty() && self.replies.capacity() > 0 {
+            self.replies = BytesMut::new();
+        }
+        if self.frames.is_empty() && self.frames.capacity() > KEPT_QUEUE {
+            self.frames = VecDeque::new();
+        }
+    }
+}
