@@ -1,1 +1,26 @@
-fn main() {}
+//! The `pvp` command line: reads arguments and calls what does the work.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Supervise an AI agent together: propose, gate, run, watch, prove.
+#[derive(Parser)]
+#[command(name = "pvp", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: cli::Command,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match cli::run(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            cli::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -247,7 +247,7 @@ impl schemars::JsonSchema for Digest {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" })
     }
 }
 

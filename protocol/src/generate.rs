@@ -93,7 +93,12 @@ pub fn typescript() -> String {
          seq?: number;\n  causal_refs?: string[];\n  fork?: string;\n}\n",
     );
     for declaration in declarations.found.values() {
-        write!(text, "\nexport {declaration}\n").expect("writing to a string");
+        // A payload without fields of its own may hold anything.
+        let declaration = declaration.replace("{  }", "Record<string, unknown>");
+        text.push_str("\nexport ");
+        for line in declaration.lines() {
+            writeln!(text, "{}", line.trim_end()).expect("writing to a string");
+        }
     }
     let config = &declarations.config;
     for (name, kinds) in [

@@ -1,0 +1,250 @@
+//! The generated schema and TypeScript are those of the types, and say what the reader does.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use pvp_protocol::{ClientMessage, generate, is_published};
+use serde_json::Value;
+
+#[path = "golden/examples.rs"]
+mod examples;
+#[path = "generated/schema.rs"]
+mod schema;
+
+use examples::{Who, all, with_a_wrong_value, without_a_key};
+use schema::Schema;
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the crate touches no files; what is generated from it are files"
+)]
+fn the_generated_files_are_up_to_date() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("generated");
+    let schema = serde_json::to_string_pretty(&generate::json_schema()).expect("a schema is JSON");
+    for (name, text) in [
+        ("pvp.schema.json", schema + "\n"),
+        ("pvp.ts", generate::typescript()),
+    ] {
+        let path = directory.join(name);
+        if std::env::var("PVP_BLESS").is_ok_and(|bless| bless == "1") {
+            std::fs::write(&path, text).expect("writing a generated file");
+            continue;
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == text,
+            "protocol/generated/{name} is not what the types say; run `make generate`"
+        );
+    }
+}
+
+#[test]
+fn every_example_is_valid() {
+    let schema = Schema::new(generate::json_schema());
+    for example in all() {
+        let found = schema.check(example.who.word(), &example.envelope);
+        assert_eq!(found, Ok(()), "{}", example.file());
+    }
+}
+
+#[test]
+fn the_schema_accepts_what_the_reader_accepts_and_nothing_else() {
+    let schema = Schema::new(generate::json_schema());
+    for example in all() {
+        let payload = &example.envelope["payload"];
+        for spoiled in without_a_key(payload)
+            .into_iter()
+            .chain(with_a_wrong_value(payload))
+        {
+            let envelope = example.with_payload(spoiled.payload);
+            let read = example.who.reread(&envelope).map(drop);
+            let checked = schema.check(example.who.word(), &envelope);
+            assert_eq!(
+                read.is_ok(),
+                checked.is_ok(),
+                "{}: {} ({}): reader {read:?}, schema {checked:?}",
+                example.file(),
+                spoiled.how,
+                spoiled.field,
+            );
+        }
+    }
+}
+
+#[test]
+fn the_examples_show_every_field() {
+    let schema = Schema::new(generate::json_schema());
+    for who in [Who::Client, Who::Server] {
+        for kind in who.kinds() {
+            let shown: BTreeSet<String> = all()
+                .iter()
+                .filter(|example| example.kind() == *kind)
+                .filter_map(|example| example.envelope["payload"].as_object())
+                .flat_map(|payload| payload.keys().cloned())
+                .collect();
+            let missing: Vec<_> = schema
+                .payload(who.word(), kind)
+                .fields
+                .into_iter()
+                .filter(|field| !shown.contains(field))
+                .collect();
+            assert_eq!(missing, Vec::<String>::new(), "{kind}");
+        }
+    }
+}
+
+/// The published payloads: every field, `?` after the optional ones.
+const PUBLISHED: [(&str, &str); 41] = [
+    ("session.create", "name? config"),
+    ("session.join", "participant token? supported_versions"),
+    ("session.leave", "reason?"),
+    ("session.end", "reason final_state"),
+    ("session.config_update", "changes reason"),
+    (
+        "participant.announce",
+        "id name type roles capabilities? transport metadata?",
+    ),
+    (
+        "participant.role_change",
+        "participant old_roles new_roles changed_by reason?",
+    ),
+    ("heartbeat.ping", ""),
+    ("heartbeat.pong", ""),
+    ("presence.update", "participant status last_active"),
+    (
+        "context.add",
+        "key content_type content? content_ref? visible_to? source? tags?",
+    ),
+    (
+        "context.update",
+        "key diff? new_content? new_content_ref? reason",
+    ),
+    ("context.remove", "key reason"),
+    (
+        "secret.share",
+        "key scope expires_at? value_ref secret_type?",
+    ),
+    ("secret.revoke", "key reason"),
+    ("prompt.draft", "content target_agent? contributors"),
+    (
+        "prompt.submit",
+        "content target_agent contributors context_keys config?",
+    ),
+    ("prompt.amend", "original_prompt amendment reason"),
+    ("thinking.start", "agent prompt_ref visible_to"),
+    ("thinking.chunk", "text"),
+    ("thinking.end", "summary? duration_ms?"),
+    ("response.start", "agent prompt_ref"),
+    ("response.chunk", "text"),
+    ("response.end", "finish_reason usage?"),
+    (
+        "tool.propose",
+        "tool_name arguments agent risk_level description requires_approval suggested_approvers? category",
+    ),
+    ("tool.approve", "tool_proposal approver comment?"),
+    ("tool.reject", "tool_proposal rejector reason suggestion?"),
+    ("tool.execute", "tool_proposal approved_by"),
+    ("tool.output", "tool_proposal stream text complete"),
+    (
+        "tool.result",
+        "tool_proposal success result? error? duration_ms",
+    ),
+    (
+        "gate.request",
+        "action_type action_ref quorum timeout_seconds message",
+    ),
+    ("gate.approve", "gate approver comment?"),
+    ("gate.reject", "gate rejector reason"),
+    (
+        "gate.timeout",
+        "gate approvals_received approvals_required resolution",
+    ),
+    (
+        "interrupt.raise",
+        "target? urgency message inject_context? inject_context_ref?",
+    ),
+    (
+        "interrupt.acknowledge",
+        "interrupt by action_taken ignore_reason?",
+    ),
+    (
+        "fork.create",
+        "name from_point reason participants copy_context",
+    ),
+    ("fork.switch", "target_fork"),
+    ("merge.propose", "source_fork target_fork strategy summary"),
+    ("merge.execute", "merge_proposal resolved_conflicts?"),
+    ("error", "code message recoverable details? related_to?"),
+];
+
+#[test]
+fn published_payloads_have_their_fields_and_clients_need_no_others() {
+    let schema = Schema::new(generate::json_schema());
+    for (kind, fields) in PUBLISHED {
+        assert!(is_published(kind), "{kind}");
+        let required: BTreeSet<_> = fields
+            .split_whitespace()
+            .filter(|field| !field.ends_with('?'))
+            // The whole configuration has defaults, which is more lenient than published.
+            .filter(|field| (kind, *field) != ("session.create", "config"))
+            .map(str::to_owned)
+            .collect();
+        for who in [Who::Client, Who::Server] {
+            if !who.kinds().contains(&kind) {
+                continue;
+            }
+            let payload = schema.payload(who.word(), kind);
+            for field in fields.split_whitespace() {
+                let field = field.trim_end_matches('?');
+                assert!(payload.fields.contains(field), "{kind} lacks `{field}`");
+            }
+            if ClientMessage::KINDS.contains(&kind) {
+                assert_eq!(payload.required, required, "{kind}");
+            } else {
+                assert!(payload.required.is_superset(&required), "{kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn typescript_names_only_types_that_it_declares() {
+    let text = generate::typescript();
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with(['*', '/']))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let declared: BTreeSet<_> = code
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("export type ")
+                .or_else(|| line.strip_prefix("export interface "))
+        })
+        .filter_map(|rest| rest.split([' ', '<']).next())
+        .chain(["Array", "Record", "Type", "Payload"])
+        .collect();
+    // What stands in quotes are values; every second piece between quotes is outside of them.
+    for outside in code.split('"').step_by(2) {
+        for word in outside.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            if word.starts_with(|c: char| c.is_ascii_uppercase()) {
+                assert!(declared.contains(word), "`{word}` is not declared");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_reference_in_the_schema_leads_somewhere() {
+    let document = generate::json_schema();
+    let mut places = vec![&document];
+    while let Some(place) = places.pop() {
+        if let Some(Value::String(target)) = place.get("$ref") {
+            let target = target.strip_prefix('#').expect("a local reference");
+            assert!(document.pointer(target).is_some(), "{target}");
+        }
+        places.extend(place.as_array().into_iter().flatten());
+        places.extend(place.as_object().into_iter().flat_map(|o| o.values()));
+    }
+}

@@ -1,0 +1,164 @@
+//! The part of JSON Schema that the generated document uses; any other keyword is a failure here.
+#![expect(
+    clippy::panic,
+    reason = "a schema that this cannot check fails the test"
+)]
+
+use std::collections::BTreeSet;
+
+use pvp_protocol::Timestamp;
+use serde_json::Value;
+
+/// The generated document.
+pub(crate) struct Schema(Value);
+
+/// The fields of one payload.
+pub(crate) struct Fields {
+    pub(crate) fields: BTreeSet<String>,
+    pub(crate) required: BTreeSet<String>,
+}
+
+impl Schema {
+    pub(crate) fn new(document: Value) -> Self {
+        Self(document)
+    }
+
+    /// Says where a message departs from its vocabulary, `client` or `server`.
+    pub(crate) fn check(&self, vocabulary: &str, message: &Value) -> Result<(), String> {
+        self.fits(&self.0["$defs"][vocabulary], message)
+    }
+
+    /// The fields that a payload of this type has and needs.
+    pub(crate) fn payload(&self, vocabulary: &str, kind: &str) -> Fields {
+        let envelope = &self.0["$defs"][format!("{vocabulary}:{kind}")];
+        let mut payload = &envelope["properties"]["payload"];
+        while let Some(target) = payload["$ref"].as_str() {
+            payload = self.target(target);
+        }
+        let properties = payload["properties"].as_object();
+        let required = payload["required"].as_array();
+        Fields {
+            fields: properties
+                .map(|p| p.keys().cloned().collect())
+                .unwrap_or_default(),
+            required: required
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect(),
+        }
+    }
+
+    fn target(&self, reference: &str) -> &Value {
+        let pointer = reference.strip_prefix('#').expect("a local reference");
+        self.0.pointer(pointer).expect("a reference that leads on")
+    }
+
+    fn fits(&self, schema: &Value, value: &Value) -> Result<(), String> {
+        if schema == &Value::Bool(true) {
+            return Ok(());
+        }
+        let keywords = schema.as_object().expect("a schema");
+        for (keyword, rule) in keywords {
+            let ok = match keyword.as_str() {
+                "description" | "default" | "title" | "required" => true,
+                "$ref" => {
+                    self.fits(self.target(rule.as_str().expect("a reference")), value)?;
+                    true
+                }
+                "type" => has_type(rule, value),
+                "const" => rule == value,
+                "enum" => rule.as_array().expect("a list").contains(value),
+                "anyOf" => self.fitting(rule, value) > 0,
+                "oneOf" => self.fitting(rule, value) == 1,
+                "minimum" => value.as_f64() >= rule.as_f64() || !value.is_number(),
+                "maximum" => value.as_f64() <= rule.as_f64() || !value.is_number(),
+                "format" => has_format(rule, value),
+                "pattern" => value.as_str().is_none_or(|text| matches(rule, text)),
+                "items" => {
+                    for item in value.as_array().into_iter().flatten() {
+                        self.fits(rule, item)?;
+                    }
+                    true
+                }
+                "properties" => {
+                    for (name, property) in rule.as_object().expect("properties") {
+                        if let Some(inner) = value.get(name) {
+                            self.fits(property, inner)
+                                .map_err(|problem| format!("{name}: {problem}"))?;
+                        }
+                    }
+                    true
+                }
+                "additionalProperties" => {
+                    let known = keywords.get("properties").and_then(Value::as_object);
+                    for (name, inner) in value.as_object().into_iter().flatten() {
+                        if !known.is_some_and(|known| known.contains_key(name)) {
+                            self.fits(rule, inner)?;
+                        }
+                    }
+                    true
+                }
+                other => panic!("teach this test the keyword `{other}`"),
+            };
+            if !ok {
+                return Err(format!("{value} against `{keyword}`: {rule}"));
+            }
+        }
+        let required = keywords.get("required").and_then(Value::as_array);
+        for name in required.into_iter().flatten().filter_map(Value::as_str) {
+            if value.is_object() && value.get(name).is_none() {
+                return Err(format!("`{name}` is missing"));
+            }
+        }
+        Ok(())
+    }
+
+    fn fitting(&self, schemas: &Value, value: &Value) -> usize {
+        let schemas = schemas.as_array().expect("a list of schemas");
+        let fitting = schemas
+            .iter()
+            .filter(|schema| self.fits(schema, value).is_ok());
+        fitting.count()
+    }
+}
+
+fn has_type(rule: &Value, value: &Value) -> bool {
+    let is = |name: &Value| match name.as_str().expect("the name of a type") {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        other => panic!("teach this test the type `{other}`"),
+    };
+    match rule.as_array() {
+        Some(names) => names.iter().any(is),
+        None => is(rule),
+    }
+}
+
+fn has_format(rule: &Value, value: &Value) -> bool {
+    match rule.as_str().expect("the name of a format") {
+        "date-time" => value
+            .as_str()
+            .is_none_or(|text| Timestamp::parse(text).is_ok()),
+        "double" | "int64" | "uint" | "uint16" | "uint32" | "uint64" => true,
+        other => panic!("teach this test the format `{other}`"),
+    }
+}
+
+fn matches(rule: &Value, text: &str) -> bool {
+    match rule.as_str().expect("a pattern") {
+        "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$" => {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+            (1..=128).contains(&text.len())
+                && text.chars().all(allowed)
+                && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        }
+        "^[0-9a-fA-F]{64}$" => text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()),
+        other => panic!("teach this test the pattern `{other}`"),
+    }
+}

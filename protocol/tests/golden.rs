@@ -1,0 +1,271 @@
+//! One example of every message, read and written; and what becomes of spoiled ones.
+
+use std::collections::BTreeSet;
+
+use pvp_protocol::{Action, ClientMessage, ErrorCode, JsonObject, ServerMessage, SessionConfig};
+use serde_json::{Value, json};
+
+#[path = "golden/examples.rs"]
+mod examples;
+
+use examples::{Example, Who, all, with_a_wrong_value, without_a_key};
+
+#[test]
+fn every_type_has_its_example_and_no_example_is_orphaned() {
+    for who in [Who::Client, Who::Server] {
+        let plain: BTreeSet<_> = all()
+            .into_iter()
+            .filter(|example| example.who == who && example.name == example.kind())
+            .map(|example| example.name)
+            .collect();
+        let kinds: BTreeSet<_> = who.kinds().iter().map(|&kind| kind.to_owned()).collect();
+        assert_eq!(plain, kinds, "{who:?}");
+    }
+    for example in all() {
+        let variant = example.name.strip_prefix(example.kind());
+        assert!(
+            variant.is_some_and(|variant| variant.is_empty() || variant.starts_with('.')),
+            "{} is of type `{}`",
+            example.file(),
+            example.kind()
+        );
+    }
+}
+
+#[test]
+fn an_example_is_written_as_it_was_read() {
+    for example in all() {
+        assert_eq!(
+            example.who.reread(&example.envelope).as_ref(),
+            Ok(&written(&example)),
+            "{}",
+            example.file()
+        );
+    }
+}
+
+/// What an example should be written as: a configuration has all its fields then.
+fn written(example: &Example) -> Value {
+    let mut envelope = example.envelope.clone();
+    if example.kind() == "session.create" {
+        let mut config = json!(SessionConfig::default());
+        let given = envelope["payload"]["config"].as_object().cloned();
+        let all = config.as_object_mut().expect("an object");
+        all.extend(given.expect("an object"));
+        envelope["payload"]["config"] = config;
+    }
+    envelope
+}
+
+#[test]
+fn a_place_in_the_order_that_a_client_claims_is_dropped() {
+    for example in all() {
+        if example.who != Who::Client {
+            continue;
+        }
+        let mut claimed = example.envelope.clone();
+        claimed["seq"] = json!(7);
+        assert_eq!(
+            Who::Client.reread(&claimed).as_ref(),
+            Ok(&written(&example)),
+            "{}",
+            example.file()
+        );
+    }
+}
+
+#[test]
+fn a_field_from_the_future_survives_in_every_payload_that_a_client_may_send() {
+    for example in all() {
+        if !ClientMessage::KINDS.contains(&example.kind()) {
+            continue;
+        }
+        let newer = with_unknown_field(&example);
+        assert_eq!(
+            example.who.reread(&newer).as_ref(),
+            Ok(&newer),
+            "{}",
+            example.file()
+        );
+    }
+}
+
+#[test]
+fn a_field_from_the_future_is_no_reason_to_refuse_what_only_the_server_says() {
+    for example in all() {
+        if ClientMessage::KINDS.contains(&example.kind()) {
+            continue;
+        }
+        let written = example
+            .who
+            .reread(&with_unknown_field(&example))
+            .unwrap_or_else(|error| panic!("{}: {error:?}", example.file()));
+        let mut payload = written["payload"].clone();
+        payload
+            .as_object_mut()
+            .expect("an object")
+            .remove("from_the_future");
+        assert_eq!(payload, example.envelope["payload"], "{}", example.file());
+    }
+}
+
+fn with_unknown_field(example: &Example) -> Value {
+    let mut envelope = written(example);
+    envelope["payload"]["from_the_future"] = json!({ "deep": [1, null, "x"] });
+    envelope
+}
+
+#[test]
+fn an_unknown_field_in_the_envelope_is_ignored() {
+    for example in all() {
+        let mut newer = example.envelope.clone();
+        newer["from_the_future"] = json!([{ "payload": {} }]);
+        assert_eq!(
+            example.who.reread(&newer).as_ref(),
+            Ok(&written(&example)),
+            "{}",
+            example.file()
+        );
+    }
+}
+
+#[test]
+fn optional_fields_of_the_envelope_may_be_null() {
+    for example in all() {
+        let mut nulls = example.envelope.clone();
+        for field in ["ref", "seq", "causal_refs", "fork"] {
+            if nulls.get(field).is_none() {
+                nulls[field] = Value::Null;
+            }
+        }
+        assert_eq!(
+            example.who.reread(&nulls).as_ref(),
+            Ok(&written(&example)),
+            "{}",
+            example.file()
+        );
+    }
+}
+
+#[test]
+fn a_missing_field_is_either_optional_or_named_in_the_refusal() {
+    for example in all() {
+        for spoiled in without_a_key(&example.envelope["payload"]) {
+            let Err(error) = example.who.reread(&example.with_payload(spoiled.payload)) else {
+                continue;
+            };
+            let place = format!("{}: {}: {error:?}", example.file(), spoiled.how);
+            assert_eq!(error.refusal.code(), ErrorCode::InvalidMessage, "{place}");
+            assert_eq!(
+                error.related_to.as_ref().map(|id| id.as_str()),
+                example.envelope["id"].as_str(),
+                "{place}"
+            );
+            let named = format!("missing field `{}`", spoiled.field);
+            assert!(error.refusal.to_string().contains(&named), "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_minimal_example_has_nothing_that_could_be_left_out() {
+    for example in all() {
+        if !example.name.ends_with(".minimal") {
+            continue;
+        }
+        for field in example.envelope["payload"]
+            .as_object()
+            .expect("an object")
+            .keys()
+        {
+            let mut shorter = example.envelope["payload"].clone();
+            shorter.as_object_mut().expect("an object").remove(field);
+            let read = example.who.reread(&example.with_payload(shorter));
+            assert!(
+                read.is_err(),
+                "{}: `{field}` could be left out",
+                example.file()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_missing_field_of_the_envelope_is_named_too() {
+    for example in all() {
+        for field in ["v", "id", "session", "sender", "type", "payload"] {
+            let mut envelope = example.envelope.clone();
+            envelope.as_object_mut().expect("an object").remove(field);
+            let error = example.who.reread(&envelope).expect_err(field);
+            assert_eq!(error.refusal.code(), ErrorCode::InvalidMessage);
+            let named = format!("missing field `{field}`");
+            assert!(error.refusal.to_string().contains(&named), "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_value_is_refused_or_read_as_something_that_can_be_written() {
+    for example in all() {
+        for spoiled in with_a_wrong_value(&example.envelope["payload"]) {
+            let place = format!("{}: {}", example.file(), spoiled.how);
+            match example.who.reread(&example.with_payload(spoiled.payload)) {
+                Ok(written) => assert_eq!(
+                    example.who.reread(&written).as_ref(),
+                    Ok(&written),
+                    "{place}"
+                ),
+                Err(error) => {
+                    assert_eq!(error.refusal.code(), ErrorCode::InvalidMessage, "{place}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_digests_in_the_examples_are_those_of_their_commands() {
+    for example in all().iter().filter(|example| example.who == Who::Server) {
+        let payload = &example.envelope["payload"];
+        match example.kind() {
+            "tool.propose" | "gate.amend" => {
+                let arguments = payload["arguments"].as_object().expect("an object");
+                let action = Action::read("shell", arguments).expect("a command");
+                assert_eq!(payload["assessment"]["digest"], json!(action.digest()));
+            }
+            "tool.execute" => {
+                let action: Action =
+                    serde_json::from_value(payload["grant"]["action"].clone()).expect("an action");
+                assert_eq!(payload["grant"]["digest"], json!(action.digest()));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_order_of_keys_does_not_change_a_digest() {
+    let digest = |arguments: &str| {
+        let arguments: JsonObject = serde_json::from_str(arguments).expect("an object");
+        let action = Action::read("browser", &arguments).expect("an action");
+        action.digest()
+    };
+    assert_eq!(
+        digest(r#"{"url":"https://a.example","wait":{"ms":5,"for":"load"}}"#),
+        digest(r#"{"wait":{"for":"load","ms":5},"url":"https://a.example"}"#)
+    );
+}
+
+#[test]
+fn what_the_server_relays_reads_the_same_in_both_vocabularies() {
+    for example in all().iter().filter(|example| example.who == Who::Client) {
+        if ServerMessage::KINDS.contains(&example.kind()) {
+            assert_eq!(
+                Who::Server.reread(&example.envelope),
+                Who::Client.reread(&example.envelope),
+                "{}",
+                example.file()
+            );
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The golden examples on disk, and the ways in which a peer may spoil one.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::panic,
+    reason = "the crate touches no files; its examples are files, and a bad one fails the test"
+)]
+
+use std::path::{Path, PathBuf};
+
+use pvp_protocol::{
+    ClientMessage, Envelope, Limits, ReadError, ServerMessage, Timestamp, Vocabulary, read_client,
+    read_server,
+};
+use serde_json::{Value, json};
+
+/// Which of the two vocabularies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    Client,
+    Server,
+}
+
+impl Who {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Who::Client => "client",
+            Who::Server => "server",
+        }
+    }
+
+    pub(crate) fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Who::Client => ClientMessage::KINDS,
+            Who::Server => ServerMessage::KINDS,
+        }
+    }
+
+    /// Reads an envelope and writes it again.
+    pub(crate) fn reread(self, envelope: &Value) -> Result<Value, ReadError> {
+        let text = envelope.to_string();
+        match self {
+            Who::Client => {
+                let (heading, message) = read_client(&text, &Limits::default())?;
+                let at = envelope["ts"].as_str().unwrap_or_default();
+                Ok(written(&Envelope {
+                    heading,
+                    at: Timestamp::parse(at).unwrap_or_default(),
+                    seq: None,
+                    message,
+                }))
+            }
+            Who::Server => {
+                let read = read_server(&text, &Limits::default())?;
+                Ok(written(&read.expect("a known type")))
+            }
+        }
+    }
+}
+
+fn written<M: Vocabulary>(envelope: &Envelope<M>) -> Value {
+    serde_json::from_slice(&envelope.to_json()).expect("an envelope is JSON")
+}
+
+/// One file: `<type>.json`, or `<type>.<variant>.json` beside it.
+#[derive(Debug)]
+pub(crate) struct Example {
+    pub(crate) who: Who,
+    pub(crate) name: String,
+    pub(crate) envelope: Value,
+}
+
+impl Example {
+    pub(crate) fn kind(&self) -> &str {
+        self.envelope["type"].as_str().expect("`type` is a string")
+    }
+
+    /// The example with another payload.
+    pub(crate) fn with_payload(&self, payload: Value) -> Value {
+        let mut envelope = self.envelope.clone();
+        envelope["payload"] = payload;
+        envelope
+    }
+
+    /// The file it came from, for messages.
+    pub(crate) fn file(&self) -> String {
+        format!("golden/{}/{}.json", self.who.word(), self.name)
+    }
+}
+
+pub(crate) fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// Every example, in the order of the file names.
+pub(crate) fn all() -> Vec<Example> {
+    let mut examples: Vec<_> = [Who::Client, Who::Server]
+        .into_iter()
+        .flat_map(of)
+        .collect();
+    examples.sort_by_key(Example::file);
+    examples
+}
+
+fn of(who: Who) -> Vec<Example> {
+    let directory = directory().join(who.word());
+    let files = std::fs::read_dir(directory).expect("the directory of examples");
+    files
+        .map(|file| {
+            let path = file.expect("an entry").path();
+            let text = std::fs::read_to_string(&path).expect("a readable example");
+            let name = path.file_stem().and_then(|stem| stem.to_str());
+            Example {
+                who,
+                name: name.expect("a plain name").to_owned(),
+                envelope: serde_json::from_str(&text)
+                    .unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+            }
+        })
+        .collect()
+}
+
+/// One thing done to a payload, at any depth.
+#[derive(Debug)]
+pub(crate) struct Spoiled {
+    pub(crate) payload: Value,
+    /// The name of the field that was touched.
+    pub(crate) field: String,
+    pub(crate) how: String,
+}
+
+/// The payload without one of its keys, for every key.
+pub(crate) fn without_a_key(payload: &Value) -> Vec<Spoiled> {
+    let mut spoiled = Vec::new();
+    for (at, field) in keys(payload) {
+        let mut payload = payload.clone();
+        let object = payload.pointer_mut(&at).and_then(Value::as_object_mut);
+        object.expect("an object").remove(&field);
+        let how = format!("{at}/{field} removed");
+        spoiled.push(Spoiled {
+            payload,
+            field,
+            how,
+        });
+    }
+    spoiled
+}
+
+/// The payload with another kind of value at one of its keys, for every key and five values.
+pub(crate) fn with_a_wrong_value(payload: &Value) -> Vec<Spoiled> {
+    let wrong = [json!(null), json!(7), json!("x"), json!([]), json!({})];
+    let mut spoiled = Vec::new();
+    for (at, field) in keys(payload) {
+        for value in &wrong {
+            let mut payload = payload.clone();
+            let object = payload.pointer_mut(&at).and_then(Value::as_object_mut);
+            object
+                .expect("an object")
+                .insert(field.clone(), value.clone());
+            let how = format!("{at}/{field} set to {value}");
+            let field = field.clone();
+            spoiled.push(Spoiled {
+                payload,
+                field,
+                how,
+            });
+        }
+    }
+    spoiled
+}
+
+/// Every key of every object inside, with the pointer to its object.
+fn keys(value: &Value) -> Vec<(String, String)> {
+    fn collect(at: &str, value: &Value, found: &mut Vec<(String, String)>) {
+        if let Value::Object(object) = value {
+            for (key, inner) in object {
+                found.push((at.to_owned(), key.clone()));
+                let key = key.replace('~', "~0").replace('/', "~1");
+                collect(&format!("{at}/{key}"), inner, found);
+            }
+        }
+        for (index, inner) in value.as_array().into_iter().flatten().enumerate() {
+            collect(&format!("{at}/{index}"), inner, found);
+        }
+    }
+    let mut found = Vec::new();
+    collect("", value, &mut found);
+    found
+}

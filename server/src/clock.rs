@@ -1,0 +1,35 @@
+//! The one place that reads the time and the random source.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pvp_protocol::{MessageId, Timestamp};
+use pvp_session::Stamped;
+
+/// This moment.
+pub fn now() -> Timestamp {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Bytes that nobody can guess.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the kernel's random source always answers");
+    bytes
+}
+
+/// A fresh message id.
+pub fn fresh_id() -> MessageId {
+    MessageId::fresh(now(), random())
+}
+
+/// An input with the time and a seed.
+pub(crate) fn stamp<T>(input: T) -> Stamped<T> {
+    Stamped {
+        at: now(),
+        seed: random(),
+        input,
+    }
+}

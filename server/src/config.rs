@@ -1,0 +1,390 @@
+//! The owner's settings: from a TOML file, then `PVP_*` variables, then flags.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use pvp_protocol::{ExecutionLimits, Limits};
+use pvp_session::Settings;
+use toml::{Spanned, Value};
+
+/// A setting that was not understood: where it stands, what it says, and what it may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{place}: `{key}` is {found}; use {allowed}")]
+    Bad {
+        place: String,
+        key: String,
+        found: String,
+        allowed: String,
+    },
+    #[error("{place}: there is no setting `{key}`; the settings are {known}")]
+    Unknown {
+        place: String,
+        key: String,
+        known: String,
+    },
+    #[error("{place}: {problem}")]
+    Syntax { place: String, problem: String },
+    #[error("{0}")]
+    Unsafe(String),
+}
+
+/// How one kind of setting is read.
+trait Read: Sized {
+    fn read(value: &Value) -> Option<Self>;
+}
+
+impl Read for bool {
+    fn read(value: &Value) -> Option<Self> {
+        match value {
+            Value::Boolean(value) => Some(*value),
+            Value::String(text) => match text.as_str() {
+                "true" | "1" | "yes" => Some(true),
+                "false" | "0" | "no" => Some(false),
+                _ => None,
+            },
+            Value::Integer(_)
+            | Value::Float(_)
+            | Value::Datetime(_)
+            | Value::Array(_)
+            | Value::Table(_) => None,
+        }
+    }
+}
+
+impl Read for u64 {
+    fn read(value: &Value) -> Option<Self> {
+        match value {
+            Value::Integer(value) => u64::try_from(*value).ok(),
+            Value::String(text) => text.parse().ok(),
+            Value::Boolean(_)
+            | Value::Float(_)
+            | Value::Datetime(_)
+            | Value::Array(_)
+            | Value::Table(_) => None,
+        }
+    }
+}
+
+impl Read for String {
+    fn read(value: &Value) -> Option<Self> {
+        value
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    }
+}
+
+impl Read for PathBuf {
+    fn read(value: &Value) -> Option<Self> {
+        String::read(value).map(PathBuf::from)
+    }
+}
+
+impl Read for SocketAddr {
+    fn read(value: &Value) -> Option<Self> {
+        let text = value.as_str()?;
+        let text = text
+            .strip_prefix("localhost:")
+            .map(|port| format!("127.0.0.1:{port}"));
+        text.as_deref().or(value.as_str())?.parse().ok()
+    }
+}
+
+impl<T: Read> Read for Option<T> {
+    fn read(value: &Value) -> Option<Self> {
+        T::read(value).map(Some)
+    }
+}
+
+/// One setting as documentation wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingDoc {
+    pub key: &'static str,
+    pub default: String,
+    pub allowed: &'static str,
+    pub meaning: &'static str,
+}
+
+macro_rules! settings {
+    ($($(#[doc = $meaning:literal])* $key:ident: $type:ty = $default:expr, $allowed:literal, $check:expr;)*) => {
+        /// Every setting of the server.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config {
+            $($(#[doc = $meaning])* pub $key: $type,)*
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($key: $default,)* }
+            }
+        }
+
+        impl Config {
+            const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
+
+            /// Every setting with its default, what it may be and what it means.
+            pub fn reference() -> Vec<SettingDoc> {
+                let default = Self::default();
+                vec![$(SettingDoc {
+                    key: stringify!($key),
+                    default: format!("{:?}", default.$key),
+                    allowed: $allowed,
+                    meaning: concat!($($meaning,)*).trim_ascii(),
+                }),*]
+            }
+
+            fn set(&mut self, place: &str, key: &str, value: &Value) -> Result<(), ConfigError> {
+                match key {
+                    $(stringify!($key) => {
+                        let check: fn(&$type) -> bool = $check;
+                        let bad = || ConfigError::Bad {
+                            place: place.to_owned(),
+                            key: key.to_owned(),
+                            found: value.to_string(),
+                            allowed: $allowed.to_owned(),
+                        };
+                        self.$key = <$type as Read>::read(value).filter(check).ok_or_else(bad)?;
+                        Ok(())
+                    })*
+                    _ => Err(ConfigError::Unknown {
+                        place: place.to_owned(),
+                        key: key.to_owned(),
+                        known: Self::KEYS.join(", "),
+                    }),
+                }
+            }
+        }
+    };
+}
+
+const MIB: u64 = 1024 * 1024;
+
+settings! {
+    /// Where the server listens.
+    listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3000)), "an address and port, such as 127.0.0.1:3000", |_| true;
+    /// Where the log, the tokens and the key are kept.
+    data: PathBuf = PathBuf::from("pvp-data"), "a directory", |_| true;
+    /// No login: anyone who can connect may claim any role. For trusted loopback use.
+    open: bool = false, "true or false", |_| true;
+    /// The address that people reach the server by, if it is not the one it listens on.
+    public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
+    /// Told to newcomers as `session:working_directory` until an executor says otherwise.
+    working_directory: Option<String> = None, "a path", |_| true;
+    /// Largest message, in bytes.
+    message_bytes: u64 = MIB, "1024 to 16777216", |n| (1024..=16 * MIB).contains(n);
+    /// Deepest JSON.
+    json_depth: u64 = 64, "8 to 120", |n| (8..=120).contains(n);
+    /// Messages a second of one participant.
+    messages_per_second: u64 = 200, "1 to 1000000", |n| (1..=1_000_000).contains(n);
+    /// Messages of one participant that may come at once.
+    message_burst: u64 = 1000, "1 to 1000000", |n| (1..=1_000_000).contains(n);
+    /// Participants of one session.
+    participants: u64 = 200, "1 to 100000", |n| (1..=100_000).contains(n);
+    /// Open proposals of one agent.
+    open_proposals: u64 = 32, "1 to 10000", |n| (1..=10_000).contains(n);
+    /// Open gates of one session.
+    open_gates: u64 = 100, "1 to 10000", |n| (1..=10_000).contains(n);
+    /// Context of one session, in bytes.
+    context_bytes: u64 = 8 * MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
+    /// Proposals over the life of one session.
+    proposals: u64 = 100_000, "1 to 10000000", |n| (1..=10_000_000).contains(n);
+    /// Sessions that the store holds.
+    sessions: u64 = 10_000, "1 to 10000000", |n| (1..=10_000_000).contains(n);
+    /// Connections at a time.
+    connections: u64 = 10_000, "1 to 1000000", |n| (1..=1_000_000).contains(n);
+    /// Connections at a time of one token.
+    connections_per_token: u64 = 16, "1 to 100000", |n| (1..=100_000).contains(n);
+    /// Seconds until a connection that has not joined is closed.
+    join_seconds: u64 = 5, "1 to 300", |n| (1..=300).contains(n);
+    /// Seconds until a connection that does not read is closed.
+    stall_seconds: u64 = 30, "1 to 3600", |n| (1..=3600).contains(n);
+    /// Seconds that a read may run.
+    read_timeout_seconds: u64 = 30, "1 to 86400", |n| (1..=86_400).contains(n);
+    /// Bytes that a read may print.
+    read_output_bytes: u64 = 10 * MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
+    /// Seconds that a write may run.
+    write_timeout_seconds: u64 = 60, "1 to 86400", |n| (1..=86_400).contains(n);
+    /// Bytes that a write may print.
+    write_output_bytes: u64 = 5 * MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
+    /// Seconds that a destructive command may run.
+    destructive_timeout_seconds: u64 = 120, "1 to 86400", |n| (1..=86_400).contains(n);
+    /// Bytes that a destructive command may print.
+    destructive_output_bytes: u64 = MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
+    /// Seconds that a command in `slow` mode may run.
+    slow_timeout_seconds: u64 = 900, "1 to 86400", |n| (1..=86_400).contains(n);
+    /// Bytes of a background or interactive command's output that are recorded.
+    background_output_bytes: u64 = 64 * MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
+}
+
+/// A setting from the command line.
+#[derive(Debug, Clone)]
+pub struct Flag {
+    pub key: &'static str,
+    pub text: String,
+}
+
+impl Config {
+    /// Reads the file (its name and text), then the environment, then the flags.
+    pub fn load(
+        file: Option<(&str, &str)>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: &[Flag],
+    ) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        if let Some((name, text)) = file {
+            config.read_file(name, text)?;
+        }
+        let environment: BTreeMap<_, _> = environment.into_iter().collect();
+        for key in Self::KEYS {
+            let variable = format!("PVP_{}", key.to_uppercase());
+            if let Some(text) = environment.get(&variable) {
+                config.set(&variable, key, &Value::String(text.clone()))?;
+            }
+        }
+        for flag in flags {
+            let place = format!("--{}", flag.key.replace('_', "-"));
+            config.set(&place, flag.key, &Value::String(flag.text.clone()))?;
+        }
+        Ok(config)
+    }
+
+    fn read_file(&mut self, name: &str, text: &str) -> Result<(), ConfigError> {
+        let line = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
+        let settings: BTreeMap<String, Spanned<Value>> =
+            toml::from_str(text).map_err(|error| ConfigError::Syntax {
+                place: format!("{name}:{}", error.span().map_or(1, |span| line(span.start))),
+                problem: error.message().to_owned(),
+            })?;
+        for (key, value) in settings {
+            let place = format!("{name}:{}", line(value.span().start));
+            self.set(&place, &key, value.get_ref())?;
+        }
+        Ok(())
+    }
+
+    /// `--open` on an address that others can reach must be meant.
+    pub fn check_exposure(&self, known_to_be_open: bool) -> Result<(), ConfigError> {
+        if !self.open || self.listen.ip().is_loopback() || known_to_be_open {
+            return Ok(());
+        }
+        Err(ConfigError::Unsafe(format!(
+            "--open lets anyone who reaches {} do anything; listen on 127.0.0.1, or add --i-know-this-is-open",
+            self.listen
+        )))
+    }
+
+    /// What the session core needs of it.
+    pub fn settings(&self) -> Settings {
+        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let run = |seconds: u64, output_bytes: u64| ExecutionLimits {
+            timeout_ms: seconds * 1000,
+            output_bytes,
+        };
+        Settings {
+            limits: Limits {
+                message_bytes: size(self.message_bytes),
+                json_depth: size(self.json_depth),
+                messages_per_second: count(self.messages_per_second),
+                message_burst: count(self.message_burst),
+                participants: count(self.participants),
+                open_proposals: count(self.open_proposals),
+                open_gates: count(self.open_gates),
+                context_bytes: size(self.context_bytes),
+                proposals: count(self.proposals),
+            },
+            open: self.open,
+            working_directory: self.working_directory.clone(),
+            read: run(self.read_timeout_seconds, self.read_output_bytes),
+            write: run(self.write_timeout_seconds, self.write_output_bytes),
+            destructive: run(
+                self.destructive_timeout_seconds,
+                self.destructive_output_bytes,
+            ),
+            slow_timeout_ms: self.slow_timeout_seconds * 1000,
+            background_output_bytes: self.background_output_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(
+        file: &str,
+        env: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> Result<Config, ConfigError> {
+        let env = env
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let flags: Vec<_> = flags
+            .iter()
+            .map(|(key, text)| Flag {
+                key,
+                text: (*text).to_owned(),
+            })
+            .collect();
+        Config::load(Some(("pvp.toml", file)), env, &flags)
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let file = "listen = \"127.0.0.1:1\"\nopen_gates = 5\nparticipants = 7\n";
+        let env = [
+            ("PVP_LISTEN", "127.0.0.1:2"),
+            ("PVP_OPEN_GATES", "6"),
+            ("HOME", "x"),
+        ];
+        let config = load(file, &env, &[("listen", "127.0.0.1:3")]).unwrap();
+        assert_eq!(config.listen.port(), 3);
+        assert_eq!(config.open_gates, 6);
+        assert_eq!(config.participants, 7);
+        assert_eq!(config.data, PathBuf::from("pvp-data"));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_where_it_stands_and_what_is_allowed() {
+        let error = |result: Result<Config, ConfigError>| result.unwrap_err().to_string();
+        assert_eq!(
+            error(load("\nopen_gates = 0\n", &[], &[])),
+            "pvp.toml:2: `open_gates` is 0; use 1 to 10000"
+        );
+        assert_eq!(
+            error(load("", &[("PVP_LISTEN", "here")], &[])),
+            "PVP_LISTEN: `listen` is \"here\"; use an address and port, such as 127.0.0.1:3000"
+        );
+        assert_eq!(
+            error(load("", &[], &[("public_url", "ftp://x")])),
+            "--public-url: `public_url` is \"ftp://x\"; use an address that begins with http:// or https://"
+        );
+        assert!(error(load("a = 1\nb = \n", &[], &[])).starts_with("pvp.toml:2: "));
+        assert!(
+            error(load("open_gate = 1", &[], &[]))
+                .starts_with("pvp.toml:1: there is no setting `open_gate`")
+        );
+        assert!(error(load("open = \"perhaps\"", &[], &[])).contains("true or false"));
+    }
+
+    #[test]
+    fn open_on_a_reachable_address_must_be_meant() {
+        let open = |listen: &str| load("open = true", &[], &[("listen", listen)]).unwrap();
+        assert!(open("127.0.0.1:3000").check_exposure(false).is_ok());
+        assert!(open("[::1]:3000").check_exposure(false).is_ok());
+        assert!(open("0.0.0.0:3000").check_exposure(false).is_err());
+        assert!(open("0.0.0.0:3000").check_exposure(true).is_ok());
+    }
+
+    #[test]
+    fn the_defaults_are_the_documented_limits() {
+        assert_eq!(Config::default().settings(), Settings::default());
+        assert!(
+            Config::reference()
+                .iter()
+                .all(|setting| !setting.meaning.is_empty())
+        );
+    }
+}

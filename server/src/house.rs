@@ -1,0 +1,331 @@
+//! The house: the directory of sessions that are in memory, and what they all share.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use parking_lot::{Mutex, RwLock};
+use pvp_policy::Policy;
+use pvp_protocol::payload::{Announce, SessionCreate};
+use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
+use pvp_session::{Answer, Identity, Said, Session, Settings};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
+
+use crate::clock;
+use crate::config::Config;
+use crate::outbox::Outbox;
+use crate::store::{Store, StoreError};
+use crate::task::{self, Handle, Joined, Order, ReplyTo, Wish};
+
+/// Readers of the store at a time; more wait their turn.
+const READERS: usize = 8;
+
+/// How often sessions that are not in memory are looked up for deadlines.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Due sessions that are woken at a time.
+const WAKE_AT_ONCE: usize = 64;
+
+/// What every session shares.
+pub(crate) struct House {
+    pub(crate) store: Store,
+    pub(crate) config: Config,
+    pub(crate) settings: Settings,
+    policy: RwLock<Arc<Policy>>,
+    sessions: DashMap<SessionId, Handle>,
+    stored_sessions: AtomicU64,
+    devices_of_token: Mutex<HashMap<String, u64>>,
+    connections: AtomicU64,
+    /// Rings when the last connection has gone.
+    disconnected: Notify,
+    pub(crate) readers: Arc<Semaphore>,
+    stopping: watch::Sender<bool>,
+}
+
+/// A place among the connections of one token, given back when dropped.
+pub(crate) struct Place {
+    house: Arc<House>,
+    token: Option<String>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.house.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.house.disconnected.notify_waiters();
+        }
+        let house = self.house.clone();
+        house.unseat_token(self);
+    }
+}
+
+impl House {
+    pub(crate) fn new(store: Store, config: Config) -> Result<Arc<Self>, StoreError> {
+        let stored = store.count_sessions()?;
+        Ok(Arc::new(Self {
+            store,
+            settings: config.settings(),
+            config,
+            policy: RwLock::new(Arc::new(Policy::built_in())),
+            sessions: DashMap::new(),
+            stored_sessions: AtomicU64::new(stored),
+            devices_of_token: Mutex::default(),
+            connections: AtomicU64::new(0),
+            disconnected: Notify::new(),
+            readers: Arc::new(Semaphore::new(READERS)),
+            stopping: watch::channel(false).0,
+        }))
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policy.read().clone()
+    }
+
+    pub(crate) fn version(&self) -> String {
+        format!("pvp {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Becomes true when the server shuts down.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Room for one more connection.
+    pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
+        let taken = self.connections.fetch_add(1, Ordering::Relaxed);
+        let place = Place {
+            house: self.clone(),
+            token: None,
+        };
+        (taken < self.config.connections).then_some(place)
+    }
+
+    /// Counts a connection towards its token.
+    pub(crate) fn seat_token(&self, place: &mut Place, token: &str) -> Result<(), Refusal> {
+        let limit = self.config.connections_per_token;
+        let mut devices = self.devices_of_token.lock();
+        let count = devices.entry(token.to_owned()).or_insert(0);
+        if *count >= limit {
+            return Err(Refusal::TooMany {
+                what: "connections with one token",
+                limit,
+            });
+        }
+        *count += 1;
+        place.token = Some(token.to_owned());
+        Ok(())
+    }
+
+    /// Takes that back, for a connection that did not get in.
+    pub(crate) fn unseat_token(&self, place: &mut Place) {
+        if let Some(token) = place.token.take() {
+            self.leave_token(&token);
+        }
+    }
+
+    fn leave_token(&self, token: &str) {
+        let mut devices = self.devices_of_token.lock();
+        if let Some(count) = devices.get_mut(token) {
+            *count -= 1;
+            if *count == 0 {
+                devices.remove(token);
+            }
+        }
+    }
+
+    /// Counts a session that is about to be made.
+    pub(crate) fn room_for_a_session(&self) -> Result<(), Refusal> {
+        let limit = self.config.sessions;
+        if self.stored_sessions.fetch_add(1, Ordering::Relaxed) < limit {
+            return Ok(());
+        }
+        self.stored_sessions.fetch_sub(1, Ordering::Relaxed);
+        Err(Refusal::TooMany {
+            what: "sessions on this server",
+            limit,
+        })
+    }
+
+    /// It was not made after all.
+    pub(crate) fn session_not_made(&self) {
+        self.stored_sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn forget(&self, session: &SessionId) {
+        self.sessions.remove(session);
+    }
+
+    /// Gives an order to a session's task, which is started if it is not there.
+    async fn order(self: &Arc<Self>, session: &SessionId, mut order: Order) {
+        loop {
+            let handle = self.handle(session);
+            match handle.orders.send(order).await {
+                Ok(()) => return,
+                Err(unsent) => order = unsent.0,
+            }
+            // The task is letting go of the session; the next one starts when it has.
+            let mut gone = handle.gone;
+            let _ = gone.wait_for(|gone| *gone).await;
+            if *self.stopping.borrow() {
+                return order.refuse(Refusal::Unwritable(
+                    "the server is shutting down".to_owned(),
+                ));
+            }
+        }
+    }
+
+    fn handle(self: &Arc<Self>, session: &SessionId) -> Handle {
+        let start = || task::spawn(self.clone(), session.clone());
+        self.sessions
+            .entry(session.clone())
+            .or_insert_with(start)
+            .clone()
+    }
+
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        session: &SessionId,
+        by: ParticipantId,
+        id: MessageId,
+        create: SessionCreate,
+    ) -> Result<Answer, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        let wish = Box::new(Wish::Create { by, id, create });
+        self.order(session, Order::Wish(wish, ReplyTo::Once(sender)))
+            .await;
+        answer.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    pub(crate) async fn join(
+        self: &Arc<Self>,
+        session: &SessionId,
+        identity: Identity,
+        announce: Announce,
+        id: MessageId,
+    ) -> Result<Box<Joined>, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        let found = self.config.open.then(|| {
+            Box::new(SessionCreate {
+                name: None,
+                config: Default::default(),
+                extra: Default::default(),
+            })
+        });
+        let wish = Box::new(Wish::Join {
+            identity,
+            announce,
+            id,
+            found,
+        });
+        self.order(session, Order::Wish(wish, ReplyTo::Seat(sender, None)))
+            .await;
+        answer.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    pub(crate) async fn say(
+        self: &Arc<Self>,
+        session: &SessionId,
+        by: ParticipantId,
+        said: Said,
+        outbox: Arc<Outbox>,
+    ) {
+        let reply = ReplyTo::Outbox(outbox, said.id.clone());
+        self.order(
+            session,
+            Order::Wish(Box::new(Wish::Say { by, said }), reply),
+        )
+        .await;
+    }
+
+    pub(crate) async fn heard(self: &Arc<Self>, session: &SessionId, participant: ParticipantId) {
+        self.order(session, Order::Heard(participant)).await;
+    }
+
+    pub(crate) async fn disconnected(self: &Arc<Self>, session: &SessionId) {
+        self.order(session, Order::Disconnected).await;
+    }
+
+    /// Looks something up in a session as it is; `None` if it cannot be read.
+    pub(crate) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        session: &SessionId,
+        question: impl FnOnce(&Session) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, answer) = oneshot::channel();
+        // Who asked may have gone.
+        let ask = Box::new(move |session: &Session| drop(sender.send(question(session))));
+        self.order(session, Order::Ask(ask)).await;
+        answer.await.ok()
+    }
+
+    /// Wakes sessions whose deadlines have come while they were not in memory.
+    pub(crate) async fn sweep(self: Arc<Self>) {
+        let mut stopping = self.stopping();
+        loop {
+            tokio::select! {
+                _ = stopping.wait_for(|stopping| *stopping) => return,
+                () = tokio::time::sleep(SWEEP) => {}
+            }
+            let store = self.store.clone();
+            let due = tokio::task::spawn_blocking(move || store.due(clock::now(), WAKE_AT_ONCE));
+            match due.await {
+                Ok(Ok(due)) => {
+                    for session in due {
+                        // Loading is enough: the task looks at the clock itself.
+                        self.handle(&session);
+                    }
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "could not look up deadlines"),
+                Err(error) => tracing::error!(%error, "looking up deadlines failed"),
+            }
+        }
+    }
+
+    /// The address that links begin with.
+    pub(crate) fn base_url(&self) -> String {
+        match &self.config.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", self.config.listen),
+        }
+    }
+
+    /// No new connections, no new sessions.
+    pub(crate) fn begin_to_stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Waits until the last connection has gone.
+    pub(crate) async fn all_disconnected(&self) {
+        loop {
+            let mut bell = pin!(self.disconnected.notified());
+            bell.as_mut().enable();
+            if self.connections.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            bell.await;
+        }
+    }
+
+    /// Tells everyone, lets every session write what it has, and waits for them.
+    pub(crate) async fn shut_down(self: &Arc<Self>) {
+        self.stopping.send_replace(true);
+        let handles: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|entry| entry.value().clone())
+            .collect();
+        for handle in &handles {
+            // A task that is gone has stopped already.
+            let _ = handle.orders.send(Order::Stop).await;
+        }
+        for mut handle in handles {
+            let _ = handle.gone.wait_for(|gone| *gone).await;
+        }
+    }
+}
+
+fn lost() -> Refusal {
+    Refusal::Unwritable("the session was put away in the middle; try again".to_owned())
+}

@@ -1,0 +1,154 @@
+//! The published transcript of a session, as far as the one who asks may see it.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Uri};
+use pvp_protocol::{Refusal, SessionId};
+use pvp_session::Entry;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Refused, caller};
+use crate::house::House;
+use crate::store::{ReadBound, Store};
+
+/// Messages of one answer; the rest with `after`.
+const MOST_MESSAGES: usize = 10_000;
+
+/// Bytes of one answer.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+const PAGE: ReadBound = ReadBound {
+    records: 1024,
+    bytes: 1024 * 1024,
+};
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    /// Only these, by id or by type, separated by commas.
+    messages: Option<String>,
+    /// Only what came after this seq.
+    after: Option<u64>,
+}
+
+impl Wanted {
+    fn takes(&self, text: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Name<'a> {
+            #[serde(borrow)]
+            id: std::borrow::Cow<'a, str>,
+            #[serde(rename = "type", borrow)]
+            kind: std::borrow::Cow<'a, str>,
+        }
+        let Some(names) = &self.messages else {
+            return true;
+        };
+        let Ok(name) = serde_json::from_str::<Name<'_>>(text) else {
+            return false;
+        };
+        names
+            .split(',')
+            .any(|wanted| wanted == name.id || wanted == name.kind)
+    }
+}
+
+pub(super) async fn read(
+    State(house): State<Arc<House>>,
+    Path(session): Path<String>,
+    Query(wanted): Query<Wanted>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Refused> {
+    let session =
+        SessionId::parse(&session).map_err(|error| Refusal::Malformed(error.to_string()))?;
+    let login = caller(&house, &headers, &uri).await?;
+    let viewer = login.map(|login| login.bearer);
+    if viewer
+        .as_ref()
+        .is_some_and(|bearer| !bearer.opens(&session))
+    {
+        return Err(Refusal::Unauthorized("this token is for another session".to_owned()).into());
+    }
+    let viewer = viewer.map(|bearer| bearer.participant);
+    let (exists, may_approve) = {
+        let viewer = viewer.clone();
+        house
+            .ask(&session, move |session| {
+                let member = viewer.and_then(|viewer| session.member(&viewer));
+                (
+                    session.exists(),
+                    member.is_some_and(pvp_session::Member::may_vote),
+                )
+            })
+            .await
+            .ok_or_else(|| Refusal::Unwritable("the session cannot be read".to_owned()))?
+    };
+    if !exists {
+        return Err(Refusal::NoSuchSession(session).into());
+    }
+    let permit = house.readers.clone().acquire_owned().await;
+    let store = house.store.clone();
+    let reading = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let sees = |entry: &pvp_session::Audience| match &viewer {
+            Some(viewer) => entry.includes(viewer, may_approve),
+            None => *entry == pvp_session::Audience::everyone(),
+        };
+        transcript(&store, &session, &wanted, sees)
+    });
+    let json = reading
+        .await
+        .unwrap_or_else(|panic| Err(Refusal::Unwritable(panic.to_string())))?;
+    Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+fn transcript(
+    store: &Store,
+    session: &SessionId,
+    wanted: &Wanted,
+    sees: impl Fn(&pvp_session::Audience) -> bool,
+) -> Result<String, Refusal> {
+    let unreadable = |why: String| Refusal::Unwritable(format!("the log cannot be read: {why}"));
+    let mut messages: Vec<Box<RawValue>> = Vec::new();
+    let mut bytes = 0;
+    let mut from = wanted.after.unwrap_or(0).saturating_add(1);
+    'reading: loop {
+        let records = store
+            .read(session, from, PAGE)
+            .map_err(|error| unreadable(error.to_string()))?;
+        for record in &records {
+            if messages.len() >= MOST_MESSAGES || bytes >= MOST_BYTES {
+                break 'reading;
+            }
+            let (audience, ..) =
+                Entry::read_meta(&record.meta).map_err(|error| unreadable(error.to_string()))?;
+            let text =
+                std::str::from_utf8(&record.body).map_err(|error| unreadable(error.to_string()))?;
+            if sees(&audience) && wanted.takes(text) {
+                bytes += text.len();
+                let raw = RawValue::from_string(text.to_owned());
+                messages.push(raw.map_err(|error| unreadable(error.to_string()))?);
+            }
+        }
+        match records.last() {
+            Some(last) => from = last.seq + 1,
+            None => break,
+        }
+    }
+    #[derive(serde::Serialize)]
+    struct Transcript<'a> {
+        #[serde(rename = "sessionId")]
+        session: &'a SessionId,
+        count: usize,
+        messages: Vec<Box<RawValue>>,
+    }
+    serde_json::to_string(&Transcript {
+        session,
+        count: messages.len(),
+        messages,
+    })
+    .map_err(|error| unreadable(error.to_string()))
+}

@@ -1,0 +1,106 @@
+//! Invitations: a token and the link that carries it.
+
+use std::collections::BTreeSet;
+
+use pvp_protocol::{
+    Capability, ParticipantId, ParticipantKind, Refusal, Role, SessionId, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::store::TokenTable;
+use crate::token::{self, Bearer};
+
+/// Longest life of a token with an expiry: ten years.
+const MOST_SECONDS: u64 = 315_360_000;
+
+/// Whom to invite.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invite {
+    pub name: String,
+    pub roles: BTreeSet<Role>,
+    #[serde(default = "human")]
+    pub kind: ParticipantKind,
+    #[serde(default)]
+    pub capabilities: BTreeSet<Capability>,
+    #[serde(default)]
+    pub session: Option<SessionId>,
+    /// How long the token lives; for ever if not said.
+    #[serde(default)]
+    pub expires_seconds: Option<u64>,
+    /// Another device or another token for someone who is known already.
+    #[serde(default)]
+    pub participant: Option<ParticipantId>,
+}
+
+fn human() -> ParticipantKind {
+    ParticipantKind::Human
+}
+
+/// What the invited gets. The token is shown once and cannot be shown again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Invitation {
+    pub token: String,
+    pub link: String,
+    pub participant: ParticipantId,
+    pub roles: BTreeSet<Role>,
+    pub expires: Option<Timestamp>,
+}
+
+/// Makes a token and its link.
+pub fn make(
+    table: &TokenTable,
+    invite: Invite,
+    base_url: &str,
+    now: Timestamp,
+) -> Result<Invitation, Refusal> {
+    let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
+    if invite.name.trim().is_empty()
+        || invite.name.chars().count() > 128
+        || invite.name.chars().any(char::is_control)
+    {
+        return malformed("`name` has 1 to 128 characters and no control characters");
+    }
+    if invite.roles.is_empty() {
+        return malformed("an invitation needs at least one role");
+    }
+    if invite
+        .expires_seconds
+        .is_some_and(|seconds| seconds == 0 || seconds > MOST_SECONDS)
+    {
+        return malformed("a token lives 1 second to 10 years");
+    }
+    if invite
+        .participant
+        .as_ref()
+        .is_some_and(|id| id.as_str() == "system")
+    {
+        return malformed("nobody but the server is `system`");
+    }
+    let expires = invite
+        .expires_seconds
+        .map(|seconds| now.plus_seconds(seconds));
+    let bearer = Bearer {
+        participant: invite
+            .participant
+            .unwrap_or_else(|| token::participant_id(&invite.name)),
+        name: invite.name,
+        kind: invite.kind,
+        roles: invite.roles,
+        capabilities: invite.capabilities,
+        session: invite.session,
+    };
+    let token = token::issue(table, &bearer, expires)
+        .map_err(|error| Refusal::Unwritable(error.to_string()))?;
+    let link = match &bearer.session {
+        Some(session) => format!("{base_url}/?token={token}&session={session}"),
+        None => format!("{base_url}/?token={token}"),
+    };
+    Ok(Invitation {
+        token,
+        link,
+        participant: bearer.participant,
+        roles: bearer.roles,
+        expires,
+    })
+}

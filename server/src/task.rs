@@ -1,0 +1,442 @@
+//! One task owns one session: it decides, has the entries written, and then tells.
+//!
+//! Deciding goes on while earlier entries are being written. Nothing is told, and no answer is
+//! given, before everything it rests on is durable. If a write fails, everyone who waits is
+//! refused and the session is folded again from what was written.
+
+mod attendance;
+mod load;
+mod order;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pvp_protocol::payload::PresenceStatus;
+use pvp_protocol::{ClientMessage, ParticipantId, Refusal, ServerMessage, SessionId, Timestamp};
+use pvp_session::{Answer, Entry, Input, Said, Session, Terms};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+pub(crate) use order::{Joined, Order, ReplyTo, Wish};
+
+use crate::clock;
+use crate::feed::Feed;
+use crate::house::House;
+use crate::store::{Append, AppendError, Done, Head, Record, Seal};
+use crate::told;
+use crate::vault::Vault;
+use crate::viewer::Viewer;
+
+/// Orders decided in one go, and so written in one append.
+const ORDERS_AT_ONCE: usize = 256;
+
+/// Entries that may wait for the disk before the task stops taking orders.
+const MOST_IN_FLIGHT: usize = 4096;
+
+/// How long a session with nobody in it stays in memory.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How long to wait before reading a log again that could not be read.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How the rest of the server reaches a session.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    pub(crate) orders: mpsc::Sender<Order>,
+    /// Becomes true when the task has let go of the session.
+    pub(crate) gone: watch::Receiver<bool>,
+}
+
+/// What to do once entries are durable, besides telling them.
+enum Aftermath {
+    KeepSecret {
+        key: String,
+        value: String,
+        scope: Vec<ParticipantId>,
+    },
+}
+
+/// One append and everyone who waits for it.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<(Entry, Bytes)>,
+    answers: Vec<(ReplyTo, Answer)>,
+    aftermath: Vec<Aftermath>,
+}
+
+/// Whether the session can be worked on.
+enum Health {
+    Fit,
+    /// A write failed; what is still in flight must be heard of before reading the log again.
+    Failing,
+    /// The log could not be read.
+    Unreadable(String),
+}
+
+pub(crate) struct Task {
+    id: SessionId,
+    house: Arc<House>,
+    session: Session,
+    head: Head,
+    feed: Arc<Feed>,
+    vault: Arc<Vault>,
+    viewers: BTreeMap<ParticipantId, Arc<Viewer>>,
+    presence: BTreeMap<ParticipantId, PresenceStatus>,
+    in_flight: VecDeque<Batch>,
+    entries_in_flight: usize,
+    health: Health,
+    reports: mpsc::UnboundedReceiver<Result<(), AppendError>>,
+    report: mpsc::UnboundedSender<Result<(), AppendError>>,
+    last_used: Instant,
+    next_ping: Instant,
+    next_look: Option<Timestamp>,
+    stopping: bool,
+}
+
+/// Starts the task of a session; it reads the log before it takes its first order.
+pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
+    let (orders, inbox) = mpsc::channel(ORDERS_AT_ONCE);
+    let (gone_sender, gone) = watch::channel(false);
+    let (report, reports) = mpsc::unbounded_channel();
+    let now = Instant::now();
+    let task = Task {
+        session: Session::new(id.clone()),
+        head: Head::empty(&id),
+        feed: Arc::default(),
+        vault: Arc::default(),
+        viewers: BTreeMap::new(),
+        presence: BTreeMap::new(),
+        in_flight: VecDeque::new(),
+        entries_in_flight: 0,
+        health: Health::Fit,
+        reports,
+        report,
+        last_used: now,
+        next_ping: now + Duration::from_secs(30),
+        next_look: None,
+        stopping: false,
+        house: house.clone(),
+        id: id.clone(),
+    };
+    tokio::spawn(async move {
+        task.run(inbox).await;
+        house.forget(&id);
+        // Whoever waits for it may find the session again from here on.
+        let _ = gone_sender.send(true);
+    });
+    Handle { orders, gone }
+}
+
+impl Task {
+    async fn run(mut self, mut inbox: mpsc::Receiver<Order>) {
+        self.load().await;
+        let mut orders = Vec::new();
+        loop {
+            let accepting =
+                matches!(self.health, Health::Fit) && self.entries_in_flight < MOST_IN_FLIGHT;
+            let quiet = self.in_flight.is_empty();
+            let unreadable = matches!(self.health, Health::Unreadable(_));
+            let alarm = self.next_alarm();
+            let rest = self.last_used + self.patience();
+            let may_rest = quiet && self.may_rest();
+            tokio::select! {
+                biased;
+                Some(report) = self.reports.recv() => self.hear(report).await,
+                count = inbox.recv_many(&mut orders, ORDERS_AT_ONCE), if accepting || unreadable => {
+                    if count == 0 {
+                        break;
+                    }
+                    self.last_used = Instant::now();
+                    self.take_orders(std::mem::take(&mut orders)).await;
+                }
+                () = sleep_until(alarm), if accepting => self.alarm().await,
+                () = sleep_until(rest), if may_rest => {
+                    inbox.close();
+                }
+                () = tokio::time::sleep(RETRY), if unreadable && quiet => self.load().await,
+            }
+            if self.stopping {
+                inbox.close();
+            }
+        }
+        self.put_away().await;
+    }
+
+    /// Nobody is here, so the session can leave memory; its deadlines are indexed in the store.
+    fn may_rest(&self) -> bool {
+        self.viewers.values().all(|viewer| viewer.devices() == 0)
+    }
+
+    fn patience(&self) -> Duration {
+        if self.session.exists() {
+            IDLE
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Waits for what is being written, seals the log, and lets go.
+    async fn put_away(mut self) {
+        while !self.in_flight.is_empty() {
+            let Some(report) = self.reports.recv().await else {
+                break;
+            };
+            self.hear(report).await;
+        }
+        if self.session.exists() && matches!(self.health, Health::Fit) {
+            let report = self.report.clone();
+            self.house
+                .store
+                .append(Append {
+                    session: self.id.clone(),
+                    prev: self.head,
+                    records: Vec::new(),
+                    next_deadline: self.session.next_deadline(),
+                    at: clock::now(),
+                    ended: self.session.has_ended(),
+                    seal: Seal::Now,
+                    // The receiver lives as long as this task, which waits for the report.
+                    done: Done::new(move |result| drop(report.send(result))),
+                })
+                .await;
+            if let Some(Err(error)) = self.reports.recv().await {
+                tracing::warn!(session = %self.id, %error, "could not seal the log");
+            }
+        }
+        self.feed.close();
+    }
+
+    /// The store has written an append, or could not.
+    async fn hear(&mut self, report: Result<(), AppendError>) {
+        let Some(batch) = self.in_flight.pop_front() else {
+            return;
+        };
+        self.entries_in_flight -= batch.entries.len();
+        match report {
+            Ok(()) if matches!(self.health, Health::Fit) => self.tell(batch),
+            Ok(()) => self.refuse(batch, "an earlier entry could not be written"),
+            Err(error) => {
+                tracing::error!(session = %self.id, %error, "could not write the log");
+                let why = error.to_string();
+                self.refuse(batch, &why);
+                self.health = Health::Failing;
+            }
+        }
+        if self.in_flight.is_empty() && matches!(self.health, Health::Failing) {
+            self.load().await;
+        }
+    }
+
+    fn refuse(&self, batch: Batch, why: &str) {
+        let made =
+            |entry: &Entry| matches!(entry.envelope.message, ServerMessage::SessionCreate(_));
+        if batch.entries.iter().any(|(entry, _)| made(entry)) {
+            self.house.session_not_made();
+        }
+        for (reply, _) in batch.answers {
+            reply.refuse(Refusal::Unwritable(why.to_owned()));
+        }
+    }
+
+    /// Everything in the batch is durable: everyone may hear of it.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "other entries change nothing outside the log"
+    )]
+    fn tell(&mut self, batch: Batch) {
+        for Aftermath::KeepSecret { key, value, scope } in batch.aftermath {
+            self.vault.keep(key, value, scope);
+        }
+        let mut people_changed = false;
+        for (entry, _) in &batch.entries {
+            match &entry.envelope.message {
+                ServerMessage::SecretRevoke(revoke) => self.vault.forget(&revoke.key),
+                ServerMessage::Announce(_)
+                | ServerMessage::RoleChange(_)
+                | ServerMessage::SessionLeave(_) => people_changed = true,
+                _ => {}
+            }
+        }
+        if people_changed {
+            self.refresh_viewers();
+        }
+        let told = batch
+            .entries
+            .iter()
+            .map(|(entry, body)| told::from_entry(entry, body.clone(), &self.vault))
+            .collect();
+        self.feed.publish(told);
+        for (reply, answer) in batch.answers {
+            reply.answer(answer);
+        }
+    }
+
+    fn refresh_viewers(&self) {
+        for (id, viewer) in &self.viewers {
+            let member = self.session.member(id);
+            viewer.set_may_approve(member.is_some_and(pvp_session::Member::may_vote));
+            viewer.set_left(member.is_none_or(|member| member.left));
+        }
+    }
+
+    async fn take_orders(&mut self, orders: Vec<Order>) {
+        let mut batch = Batch::default();
+        for order in orders {
+            self.take_order(order, &mut batch);
+        }
+        self.write(batch).await;
+    }
+
+    fn take_order(&mut self, order: Order, batch: &mut Batch) {
+        if let Health::Unreadable(why) = &self.health {
+            order.refuse(Refusal::Unwritable(why.clone()));
+            return;
+        }
+        match order {
+            Order::Wish(wish, reply) => self.grant_wish(*wish, reply, batch),
+            Order::Heard(participant) => self.heard(&participant, batch),
+            Order::Disconnected => self.look_around(batch),
+            Order::Ask(question) => question(&self.session),
+            Order::Stop => self.stopping = true,
+        }
+    }
+
+    fn grant_wish(&mut self, wish: Wish, mut reply: ReplyTo, batch: &mut Batch) {
+        match wish {
+            Wish::Create { by, id, create } => {
+                let answer = self.create(Input::Create { by, id, create }, batch);
+                batch.answers.push((reply, answer));
+            }
+            Wish::Join {
+                identity,
+                announce,
+                id,
+                found,
+            } => {
+                if let (false, Some(create)) = (self.session.exists(), found) {
+                    let by = identity.participant.clone();
+                    let create = Input::Create {
+                        by,
+                        id: clock::fresh_id(),
+                        create: *create,
+                    };
+                    if let Answer::Refused(refusal) = self.create(create, batch) {
+                        return reply.refuse(refusal);
+                    }
+                }
+                let participant = identity.participant.clone();
+                let answer = self.decide(
+                    Input::Join {
+                        identity,
+                        announce,
+                        id,
+                    },
+                    batch,
+                );
+                if let Answer::Accepted(seq) = answer {
+                    self.seat(&participant, seq, &mut reply, batch);
+                }
+                batch.answers.push((reply, answer));
+            }
+            Wish::Say { by, said } => {
+                let (said, value) = self.without_secrets(said);
+                let answer = self.decide(Input::Say { by, said }, batch);
+                if let (Answer::Accepted(_), Some(keep)) = (&answer, value) {
+                    batch.aftermath.push(keep);
+                }
+                batch.answers.push((reply, answer));
+            }
+        }
+    }
+
+    /// Makes the session, if the server has room for one more.
+    fn create(&mut self, create: Input, batch: &mut Batch) -> Answer {
+        if self.session.exists() {
+            return self.decide(create, batch);
+        }
+        if let Err(refusal) = self.house.room_for_a_session() {
+            return Answer::Refused(refusal);
+        }
+        let answer = self.decide(create, batch);
+        if matches!(answer, Answer::Refused(_)) {
+            self.house.session_not_made();
+        }
+        answer
+    }
+
+    /// Takes secret values out of a message before anything is made of it.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "no other message carries values or output"
+    )]
+    fn without_secrets(&self, mut said: Said) -> (Said, Option<Aftermath>) {
+        let mut keep = None;
+        match &mut said.message {
+            ClientMessage::SecretShare(share) => {
+                if let Some(value) = share.value.take() {
+                    let (key, scope) = (share.key.clone(), share.scope.clone());
+                    keep = Some(Aftermath::KeepSecret { key, value, scope });
+                }
+            }
+            ClientMessage::ToolOutput(output) => self.vault.mask_output(output),
+            ClientMessage::ToolResult(result) => self.vault.mask_result(result),
+            _ => {}
+        }
+        (said, keep)
+    }
+
+    /// Decides on the session as it is; what follows waits in the batch to be written.
+    fn decide(&mut self, input: Input, batch: &mut Batch) -> Answer {
+        let policy = self.house.policy();
+        let terms = Terms {
+            policy: &policy,
+            settings: &self.house.settings,
+        };
+        let outcome = self.session.apply(terms, clock::stamp(input));
+        for entry in outcome.entries {
+            let body = Bytes::from(entry.body());
+            batch.entries.push((entry, body));
+        }
+        if let Some(whisper) = outcome.whisper {
+            self.feed.whisper(&whisper.envelope.to_json());
+        }
+        outcome.answer
+    }
+
+    /// Sends a batch to the store. A batch without entries waits for what it rests on.
+    async fn write(&mut self, batch: Batch) {
+        if batch.entries.is_empty() {
+            match self.in_flight.back_mut() {
+                Some(last) => last.answers.extend(batch.answers),
+                None => self.tell(batch),
+            }
+            return;
+        }
+        let prev = self.head;
+        let mut records = Vec::with_capacity(batch.entries.len());
+        for (entry, body) in &batch.entries {
+            let record = Record::after(&self.head, entry.meta().into(), body.clone());
+            self.head = record.head();
+            records.push(record);
+        }
+        self.entries_in_flight += batch.entries.len();
+        self.in_flight.push_back(batch);
+        let report = self.report.clone();
+        self.house
+            .store
+            .append(Append {
+                session: self.id.clone(),
+                prev,
+                records,
+                next_deadline: self.session.next_deadline(),
+                at: clock::now(),
+                ended: self.session.has_ended(),
+                seal: Seal::WhenDue,
+                // The receiver is gone only when nobody waits for the answer any more.
+                done: Done::new(move |result| drop(report.send(result))),
+            })
+            .await;
+    }
+}

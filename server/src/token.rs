@@ -1,0 +1,226 @@
+//! Tokens: opaque, 256-bit, only their hash stored; they say who you are and the most you may be.
+
+use std::collections::BTreeSet;
+
+use pvp_protocol::{Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp};
+use pvp_session::Identity;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::clock;
+use crate::store::{StoreError, TokenRow, TokenTable, hex, unhex};
+
+const PREFIX: &str = "pvp";
+
+/// What a token vouches for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bearer {
+    pub participant: ParticipantId,
+    pub name: String,
+    pub kind: ParticipantKind,
+    pub roles: BTreeSet<Role>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub capabilities: BTreeSet<Capability>,
+    /// The one session it is for; `None` is all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
+impl Bearer {
+    /// The most that the holder may be in a session.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            participant: self.participant.clone(),
+            name: Some(self.name.clone()),
+            kind: self.kind,
+            roles: self.roles.clone(),
+            capabilities: self.capabilities.clone(),
+        }
+    }
+
+    /// Who may create a session: a token that is not bound to one and carries driver or admin.
+    pub fn may_create(&self) -> bool {
+        self.session.is_none()
+            && (self.roles.contains(&Role::Driver) || self.roles.contains(&Role::Admin))
+    }
+
+    /// Whether the token opens this session.
+    pub fn opens(&self, session: &SessionId) -> bool {
+        self.session.as_ref().is_none_or(|bound| bound == session)
+    }
+}
+
+/// A token that was checked.
+#[derive(Debug, Clone)]
+pub struct Login {
+    pub token_id: String,
+    pub bearer: Bearer,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Why a token opens nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("this is not a PVP token; ask for an invitation")]
+    Unknown,
+    #[error("the token has expired; ask for a new invitation")]
+    Expired,
+    #[error("the token was revoked; ask for a new invitation")]
+    Revoked,
+    #[error("tokens cannot be read at the moment ({0})")]
+    Store(#[from] StoreError),
+}
+
+/// A new participant's id: the name where it can be read, and enough that two are never the same.
+pub fn participant_id(name: &str) -> ParticipantId {
+    let slug: String = name
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    let slug = slug
+        .split('-')
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-");
+    let slug: String = if slug.is_empty() {
+        "guest".to_owned()
+    } else {
+        slug
+    };
+    let short: String = slug.chars().take(40).collect();
+    let suffix = hex(&clock::random::<4>());
+    ParticipantId::parse(&format!("{short}-{suffix}")).expect("made of letters, digits and dashes")
+}
+
+/// Makes a token and keeps its hash. The text returned is the only copy of it.
+pub fn issue(
+    table: &TokenTable,
+    bearer: &Bearer,
+    expires_at: Option<Timestamp>,
+) -> Result<String, StoreError> {
+    let id = hex(&clock::random::<8>());
+    let secret = clock::random::<32>();
+    table.insert(&TokenRow {
+        id: id.clone(),
+        hash: Sha256::digest(secret).into(),
+        data: serde_json::to_string(bearer).expect("a bearer is plain data"),
+        created_at: clock::now(),
+        expires_at,
+        revoked_at: None,
+    })?;
+    Ok(format!("{PREFIX}_{id}_{}", hex(&secret)))
+}
+
+/// Who the holder of this text is.
+pub fn check(table: &TokenTable, text: &str, now: Timestamp) -> Result<Login, TokenError> {
+    let (id, secret) = split(text).ok_or(TokenError::Unknown)?;
+    let row = table.find(id)?.ok_or(TokenError::Unknown)?;
+    let hash: [u8; 32] = Sha256::digest(secret).into();
+    if !bool::from(hash.ct_eq(&row.hash)) {
+        return Err(TokenError::Unknown);
+    }
+    in_force(&row, now)?;
+    let bearer = serde_json::from_str(&row.data).map_err(|_| TokenError::Unknown)?;
+    Ok(Login {
+        token_id: row.id,
+        bearer,
+        expires_at: row.expires_at,
+    })
+}
+
+/// Whether a token that was checked before still holds.
+pub fn recheck(table: &TokenTable, token_id: &str, now: Timestamp) -> Result<(), TokenError> {
+    in_force(&table.find(token_id)?.ok_or(TokenError::Unknown)?, now)
+}
+
+fn in_force(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
+    if row.revoked_at.is_some() {
+        return Err(TokenError::Revoked);
+    }
+    if row.expires_at.is_some_and(|expires| expires <= now) {
+        return Err(TokenError::Expired);
+    }
+    Ok(())
+}
+
+fn split(text: &str) -> Option<(&str, [u8; 32])> {
+    let mut parts = text.split('_');
+    let (prefix, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
+    if prefix != PREFIX || parts.next().is_some() {
+        return None;
+    }
+    Some((id, unhex(secret)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer() -> Bearer {
+        Bearer {
+            participant: participant_id("Ann O'Neil"),
+            name: "Ann O'Neil".to_owned(),
+            kind: ParticipantKind::Human,
+            roles: [Role::Driver].into(),
+            capabilities: BTreeSet::new(),
+            session: None,
+        }
+    }
+
+    #[test]
+    fn a_token_says_who_holds_it_until_it_expires_or_is_revoked() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = TokenTable::open(dir.path()).unwrap();
+        let now = clock::now();
+        let token = issue(&table, &bearer(), Some(now.plus_seconds(60))).unwrap();
+        let login = check(&table, &token, now).unwrap();
+        assert_eq!(login.bearer.name, "Ann O'Neil");
+        assert!(login.bearer.participant.as_str().starts_with("ann-o-neil-"));
+        assert!(matches!(
+            check(&table, &token, now.plus_seconds(60)),
+            Err(TokenError::Expired)
+        ));
+        assert!(table.revoke(&login.token_id, now).unwrap());
+        assert!(matches!(
+            check(&table, &token, now),
+            Err(TokenError::Revoked)
+        ));
+    }
+
+    #[test]
+    fn nothing_but_the_whole_token_opens() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = TokenTable::open(dir.path()).unwrap();
+        let token = issue(&table, &bearer(), None).unwrap();
+        let flipped = if token.ends_with('0') { "1" } else { "0" };
+        let mut other = token.clone();
+        other.replace_range(token.len() - 1.., flipped);
+        for wrong in [
+            "",
+            "pvp",
+            "pvp__",
+            &other,
+            &token[..token.len() - 1],
+            &format!("{token}_x"),
+            &token.to_uppercase(),
+        ] {
+            assert!(
+                matches!(check(&table, wrong, clock::now()), Err(TokenError::Unknown)),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_store_has_only_the_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let table = TokenTable::open(dir.path()).unwrap();
+        let token = issue(&table, &bearer(), None).unwrap();
+        let secret = token.rsplit('_').next().unwrap();
+        let row = &table.list().unwrap()[0];
+        assert!(!row.data.contains(secret));
+        assert_ne!(hex(&row.hash), secret);
+    }
+}

@@ -1,0 +1,138 @@
+//! One participant of one session as its connections know them, on however many devices.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use pvp_protocol::{Limits, ParticipantId, Timestamp};
+use pvp_session::Audience;
+
+/// Shared between the session's task and the participant's connections.
+#[derive(Debug)]
+pub(crate) struct Viewer {
+    pub(crate) participant: ParticipantId,
+    may_approve: AtomicBool,
+    left: AtomicBool,
+    /// Set by the task when it counts the participant as quiet, so that the next sign of life is
+    /// reported to it at once.
+    quiet: AtomicBool,
+    devices: AtomicU32,
+    last_heard: AtomicU64,
+    last_active: AtomicU64,
+    bucket: Mutex<Bucket>,
+}
+
+/// Messages that may still be sent at once.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    filled_at: Timestamp,
+}
+
+impl Viewer {
+    pub(crate) fn new(participant: ParticipantId, now: Timestamp, limits: &Limits) -> Self {
+        Self {
+            participant,
+            may_approve: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
+            devices: AtomicU32::new(0),
+            last_heard: AtomicU64::new(now.as_millis()),
+            last_active: AtomicU64::new(now.as_millis()),
+            bucket: Mutex::new(Bucket {
+                tokens: f64::from(limits.message_burst),
+                filled_at: now,
+            }),
+        }
+    }
+
+    pub(crate) fn may_see(&self, audience: &Audience) -> bool {
+        audience.includes(&self.participant, self.may_approve.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_may_approve(&self, may: bool) {
+        self.may_approve.store(may, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_left(&self, left: bool) {
+        self.left.store(left, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, Ordering::Relaxed);
+    }
+
+    /// Notes a sign of life; true if the task had given the participant up.
+    pub(crate) fn heard(&self, now: Timestamp) -> bool {
+        self.last_heard.store(now.as_millis(), Ordering::Relaxed);
+        self.quiet.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the participant did something, beyond being there.
+    pub(crate) fn acted(&self, now: Timestamp) -> bool {
+        self.last_active.store(now.as_millis(), Ordering::Relaxed);
+        self.heard(now)
+    }
+
+    pub(crate) fn last_heard(&self) -> Timestamp {
+        Timestamp::from_millis(self.last_heard.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn last_active(&self) -> Timestamp {
+        Timestamp::from_millis(self.last_active.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn connected(&self) {
+        self.devices.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.devices.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn devices(&self) -> u32 {
+        self.devices.load(Ordering::Relaxed)
+    }
+
+    /// Takes one message from the participant's allowance, on whichever device it came.
+    pub(crate) fn may_send(&self, now: Timestamp, limits: &Limits) -> bool {
+        let mut bucket = self.bucket.lock();
+        let elapsed = now.millis_since(bucket.filled_at) as f64 / 1000.0;
+        let refilled = bucket.tokens + elapsed * f64::from(limits.messages_per_second);
+        bucket.tokens = refilled.min(f64::from(limits.message_burst));
+        bucket.filled_at = now;
+        let enough = bucket.tokens >= 1.0;
+        if enough {
+            bucket.tokens -= 1.0;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_allowed_and_then_only_the_rate() {
+        let limits = Limits {
+            message_burst: 3,
+            messages_per_second: 2,
+            ..Limits::default()
+        };
+        let at = |ms: u64| Timestamp::from_millis(1_000_000 + ms);
+        let viewer = Viewer::new(ParticipantId::parse("ann").unwrap(), at(0), &limits);
+        let sent: Vec<_> = [0, 0, 0, 0, 400, 500, 500, 1500, 1500, 1500, 60_000]
+            .map(|ms| viewer.may_send(at(ms), &limits))
+            .into();
+        assert_eq!(
+            sent,
+            [
+                true, true, true, false, false, true, false, true, true, false, true
+            ]
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! `pvp invite`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{ArgGroup, Args};
+use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
+use pvp_server::clock;
+use pvp_server::invite::{Invitation, Invite, make};
+use pvp_server::store::TokenTable;
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("where").required(true).args(["data", "server"])))]
+pub(crate) struct InviteArguments {
+    /// The server's data directory, on this machine
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A running server: an admin's link, or an address with --token
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// An admin's token, for --server
+    #[arg(long, env = "PVP_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Where links point to, for --data
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:3000",
+        conflicts_with = "server"
+    )]
+    url: String,
+    /// Who is invited
+    #[arg(long)]
+    name: String,
+    /// The most they may be; may be given several times
+    #[arg(long = "role", required = true, value_name = "ROLE")]
+    roles: Vec<Role>,
+    /// human or agent
+    #[arg(long, default_value = "human", value_parser = kind)]
+    kind: ParticipantKind,
+    /// The one session it is for
+    #[arg(long, value_parser = session)]
+    session: Option<SessionId>,
+    /// How long it holds, such as 30m, 2h or 7d; for ever if not given
+    #[arg(long, value_parser = seconds, value_name = "TIME")]
+    expires: Option<u64>,
+    /// Another token for someone who is known already, by participant id
+    #[arg(long, value_parser = participant, value_name = "ID")]
+    participant: Option<ParticipantId>,
+    /// Print JSON: token, link, participant, roles, expires
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
+    let invite = Invite {
+        name: arguments.name.clone(),
+        roles: arguments.roles.iter().copied().collect(),
+        kind: arguments.kind,
+        capabilities: Default::default(),
+        session: arguments.session.clone(),
+        expires_seconds: arguments.expires,
+        participant: arguments.participant.clone(),
+    };
+    let invitation = match (&arguments.data, &arguments.server) {
+        (Some(data), _) => {
+            if !data.join("pvp.sqlite3").exists() {
+                bail!(
+                    "{} is not a data directory; start `pvp server --data` there first",
+                    data.display()
+                );
+            }
+            let table = TokenTable::open(data).context("opening the data directory")?;
+            let base = arguments.url.trim_end_matches('/');
+            make(&table, invite, base, clock::now())
+                .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
+        }
+        (None, Some(server)) => ask(server, arguments.token.as_deref(), &invite)?,
+        (None, None) => bail!("say --data DIR or --server URL"),
+    };
+    show(&invitation, arguments.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a running server for the invitation.
+fn ask(server: &str, token: Option<&str>, invite: &Invite) -> anyhow::Result<Invitation> {
+    let (base, query) = server.split_once('?').unwrap_or((server, ""));
+    let in_link = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("token="));
+    let token = token
+        .or(in_link)
+        .context("an admin's token is needed: give --token or an admin's link")?;
+    let url = format!("{}/api/invites", base.trim_end_matches('/'));
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .build()
+        .into();
+    let mut response = agent
+        .post(&url)
+        .header("Authorization", &format!("Bearer {token}"))
+        .send_json(invite)
+        .with_context(|| format!("asking {url}"))?;
+    if response.status() == 201 {
+        return response
+            .body_mut()
+            .read_json()
+            .context("reading the server's answer");
+    }
+    let answer: serde_json::Value = response.body_mut().read_json().unwrap_or_default();
+    let message = answer["message"]
+        .as_str()
+        .unwrap_or("no reason given")
+        .to_owned();
+    bail!("the server answered {}: {message}", response.status())
+}
+
+fn show(invitation: &Invitation, json: bool) -> anyhow::Result<()> {
+    if json {
+        return super::say(serde_json::to_string(invitation)?);
+    }
+    super::say(format!("participant  {}", invitation.participant))?;
+    let roles: Vec<_> = invitation.roles.iter().map(|role| role.as_str()).collect();
+    super::say(format!("roles        {}", roles.join(", ")))?;
+    match invitation.expires {
+        Some(expires) => super::say(format!("expires      {expires}"))?,
+        None => super::say("expires      never")?,
+    }
+    super::say(format!("link         {}", invitation.link))
+}
+
+fn kind(text: &str) -> Result<ParticipantKind, String> {
+    match text {
+        "human" => Ok(ParticipantKind::Human),
+        "agent" => Ok(ParticipantKind::Agent),
+        _ => Err(format!("`{text}` is neither human nor agent")),
+    }
+}
+
+fn session(text: &str) -> Result<SessionId, String> {
+    SessionId::parse(text).map_err(|error| error.to_string())
+}
+
+fn participant(text: &str) -> Result<ParticipantId, String> {
+    ParticipantId::parse(text).map_err(|error| error.to_string())
+}
+
+/// Seconds of `90s`, `30m`, `2h` or `7d`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let problem = || format!("`{text}` is not a time; write it as 90s, 30m, 2h or 7d");
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(problem()),
+    };
+    let number: u64 = number.parse().map_err(|_| problem())?;
+    number
+        .checked_mul(unit)
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        assert_eq!(seconds("2h"), Ok(7200));
+        assert_eq!(seconds("90s"), Ok(90));
+        for bad in [
+            "",
+            "h",
+            "2",
+            "-1h",
+            "0h",
+            "2w",
+            "99999999999999999999d",
+            "é",
+        ] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `pvp server`
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use pvp_server::Server;
+use pvp_server::config::{Config, Flag};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Args)]
+pub(crate) struct ServerArguments {
+    /// Where to listen [default: 127.0.0.1:3000]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where the log, the tokens and the key are kept [default: pvp-data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+    /// No login: anyone who can connect may claim any role
+    #[arg(long)]
+    open: bool,
+    /// With --open: listen on an address that others can reach all the same
+    #[arg(long)]
+    i_know_this_is_open: bool,
+    /// The address that people reach the server by
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Settings, as TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print one JSON line when it listens: listen, admin_link, data
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<ExitCode> {
+    let config = load(&arguments)?;
+    config.check_exposure(arguments.i_know_this_is_open)?;
+    start_log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    runtime.block_on(serve(config, arguments.json))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
+    let file = match &arguments.config {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("reading the settings in {}", path.display()))?;
+            Some((path.display().to_string(), text))
+        }
+    };
+    let mut flags = Vec::new();
+    let mut flag = |key: &'static str, text: Option<&String>| {
+        flags.extend(text.map(|text| Flag {
+            key,
+            text: text.clone(),
+        }));
+    };
+    flag("listen", arguments.listen.as_ref());
+    flag("data", arguments.data.as_ref());
+    flag("public_url", arguments.public_url.as_ref());
+    flag("open", arguments.open.then(|| "true".to_owned()).as_ref());
+    let file = file
+        .as_ref()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let mut config = Config::load(file, std::env::vars(), &flags)?;
+    if config.working_directory.is_none() {
+        let here = std::env::current_dir().context("finding the working directory")?;
+        config.working_directory = here.to_str().map(str::to_owned);
+    }
+    Ok(config)
+}
+
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,pvp_server=info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+async fn serve(config: Config, json: bool) -> anyhow::Result<()> {
+    // A file size limit shall make a write fail, not end the process.
+    let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("watching for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;
+    let (data, open) = (config.data.clone(), config.open);
+    let server = Server::start(config).await?;
+    announce(&server, &data, open, json)?;
+    server
+        .run(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+        .await
+}
+
+/// The signal of a write beyond the file size limit, the same number on every Linux.
+const SIGXFSZ: i32 = 25;
+
+fn announce(server: &Server, data: &std::path::Path, open: bool, json: bool) -> anyhow::Result<()> {
+    if open {
+        let mut stderr = std::io::stderr();
+        writeln!(
+            stderr,
+            "\n*** OPEN: there is no login. Anyone who can connect to {} may claim any role,\n\
+             *** and reads run without a sandbox. Use this on your own machine only.\n",
+            server.address()
+        )
+        .context("writing to standard error")?;
+    }
+    if json {
+        return super::say(json!({
+            "listen": server.address().to_string(),
+            "admin_link": server.admin_link(),
+            "data": data.display().to_string(),
+        }));
+    }
+    super::say(format!("PVP listens on http://{}", server.address()))?;
+    super::say(format!("data in {}", data.display()))?;
+    match server.admin_link() {
+        Some(link) => super::say(format!("admin link (shown once): {link}")),
+        None => super::say("invite people with: pvp invite --data DIR --name NAME --role ROLE"),
+    }
+}
