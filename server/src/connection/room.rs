@@ -279,10 +279,9 @@ impl<'a> Room<'a> {
                 self.fetch(feed.head() + 1);
                 Poll::Ready(Ok(()))
             }
-            Taken::UpToDate if self.viewer.has_left() => Poll::Ready(Err(Farewell::new(
-                code::NORMAL,
-                "you have left the session",
-            ))),
+            Taken::UpToDate if self.viewer.has_left() && self.unanswered == 0 => Poll::Ready(Err(
+                Farewell::new(code::NORMAL, "you have left the session"),
+            )),
             Taken::UpToDate => Poll::Pending,
             Taken::Closed => Poll::Ready(Err(Farewell::new(
                 code::GOING_AWAY,

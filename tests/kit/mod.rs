@@ -1,0 +1,519 @@
+//! Real servers and real sockets for the end-to-end tests. Waits for events, never for milliseconds.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program uses a part of it"
+)]
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// Only to end a test that would hang; no test passes because of it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `pvp server`, killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: String,
+    pub admin_token: Option<String>,
+    pub data: PathBuf,
+    _own_data: Option<tempfile::TempDir>,
+}
+
+impl Server {
+    /// A server with a data directory of its own.
+    pub async fn start(flags: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut server = Self::start_in(data.path(), flags).await;
+        server._own_data = Some(data);
+        server
+    }
+
+    /// A server on this data directory, on a free port.
+    pub async fn start_in(data: &Path, flags: &[&str]) -> Self {
+        Self::start_on(data, "127.0.0.1:0", flags).await
+    }
+
+    pub async fn start_on(data: &Path, listen: &str, flags: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pvp"))
+            .args(["server", "--listen", listen, "--json", "--data"])
+            .arg(data)
+            .args(flags)
+            .env(
+                "PVP_LOG",
+                std::env::var("PVP_LOG").unwrap_or_else(|_| "error".to_owned()),
+            )
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let line = line
+            .expect("the server says when it listens")
+            .unwrap()
+            .expect("a JSON line");
+        let said: Value = serde_json::from_str(&line).unwrap();
+        let token = said["admin_link"]
+            .as_str()
+            .map(|link| link.split("token=").nth(1).unwrap());
+        Self {
+            child,
+            address: said["listen"].as_str().unwrap().to_owned(),
+            admin_token: token.map(str::to_owned),
+            data: data.to_owned(),
+            _own_data: None,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("the server runs")
+    }
+
+    /// Ends the server without warning, and waits until it is gone.
+    pub async fn kill_9(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// Asks the server to stop, and waits for it.
+    pub async fn stop(mut self) -> std::process::ExitStatus {
+        self.ask_to_stop();
+        tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("it stops")
+            .unwrap()
+    }
+
+    pub fn ask_to_stop(&self) {
+        let pid = self.pid().to_string();
+        assert!(
+            std::process::Command::new("kill")
+                .arg(pid)
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits for a server that was asked to stop.
+    pub async fn stopped(&mut self) -> std::process::ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("it stops")
+            .unwrap()
+    }
+
+    /// Runs `pvp invite` on the data directory.
+    pub fn invite(&self, name: &str, roles: &[&str], more: &[&str]) -> Invited {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pvp"));
+        command
+            .args(["invite", "--json", "--name", name, "--data"])
+            .arg(&self.data);
+        for role in roles {
+            command.args(["--role", role]);
+        }
+        let output = command.args(more).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        Invited {
+            token: said["token"].as_str().unwrap().to_owned(),
+            participant: said["participant"].as_str().unwrap().to_owned(),
+            roles: roles.iter().map(|&role| role.to_owned()).collect(),
+            agent: more.contains(&"agent"),
+        }
+    }
+
+    pub fn admin(&self) -> Invited {
+        Invited {
+            token: self.admin_token.clone().expect("made at the first start"),
+            participant: "admin".to_owned(),
+            roles: vec!["admin".to_owned()],
+            agent: false,
+        }
+    }
+
+    /// A connection that has not joined anything.
+    pub async fn connect(&self, who: &Invited) -> Client {
+        Client::connect(&self.address, Some(&who.token), &who.participant).await
+    }
+
+    /// A connection that has joined a session and been welcomed.
+    pub async fn join(&self, session: &str, who: &Invited) -> Client {
+        let mut client = self.connect(who).await;
+        client.join(session, who, json!({})).await;
+        client
+    }
+
+    /// A session with this configuration, made by the admin.
+    pub async fn create(&self, session: &str, config: Value) {
+        let admin = self.admin();
+        let mut client = self.connect(&admin).await;
+        client.session = session.to_owned();
+        let id = client
+            .send("session.create", json!({ "config": config }))
+            .await;
+        client.acked(&id).await;
+    }
+}
+
+/// Someone with a token.
+#[derive(Debug, Clone)]
+pub struct Invited {
+    pub token: String,
+    pub participant: String,
+    pub roles: Vec<String>,
+    pub agent: bool,
+}
+
+impl Invited {
+    pub fn announce(&self) -> Value {
+        let mut announce = json!({
+            "id": self.participant,
+            "name": self.participant,
+            "type": if self.agent { "agent" } else { "human" },
+            "roles": self.roles,
+            "transport": "websocket",
+        });
+        if self.agent {
+            announce["executor"] =
+                json!({ "profiles": ["read", "read_net", "workspace"], "shell_exec": true });
+        }
+        announce
+    }
+}
+
+/// One WebSocket client.
+pub struct Client {
+    stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    pub participant: String,
+    pub session: String,
+    announce: Value,
+    /// Received and not yet asked for.
+    waiting: VecDeque<Value>,
+    /// Everything received, in order.
+    pub received: Vec<Value>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// An id that no other message of this test program has.
+pub fn fresh_id(kind: &str) -> String {
+    let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "{}-{}-{number}",
+        kind.replace('.', "-").replace('_', "-"),
+        std::process::id()
+    )
+}
+
+impl Client {
+    pub async fn connect(address: &str, token: Option<&str>, participant: &str) -> Self {
+        let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
+        if let Some(token) = token {
+            let value = format!("Bearer {token}").parse().unwrap();
+            request.headers_mut().insert("Authorization", value);
+        }
+        let config = WebSocketConfig::default()
+            .max_message_size(None)
+            .max_frame_size(None);
+        let connecting = tokio_tungstenite::connect_async_with_config(request, Some(config), true);
+        let (stream, _) = tokio::time::timeout(PATIENCE, connecting)
+            .await
+            .unwrap()
+            .unwrap();
+        Self {
+            stream,
+            participant: participant.to_owned(),
+            session: "none".to_owned(),
+            announce: Value::Null,
+            waiting: VecDeque::new(),
+            received: Vec::new(),
+        }
+    }
+
+    /// Joins, and waits for the welcome, which is returned.
+    pub async fn join(&mut self, session: &str, who: &Invited, more: Value) -> Value {
+        self.session = session.to_owned();
+        self.announce = who.announce();
+        let mut payload = json!({ "participant": who.announce(), "supported_versions": [1] });
+        for (key, value) in more.as_object().unwrap() {
+            payload[key] = value.clone();
+        }
+        let id = self.send("session.join", payload).await;
+        self.wait(|message| message["type"] == "session.welcome" && message["ref"] == id.as_str())
+            .await
+    }
+
+    /// The envelope that this client would send.
+    pub fn envelope(&self, kind: &str, payload: Value) -> Value {
+        json!({
+            "v": 1, "id": fresh_id(kind), "ts": "2026-01-01T00:00:00.000Z", "session": self.session,
+            "sender": self.participant, "type": kind, "payload": payload,
+        })
+    }
+
+    /// Sends a message and gives its id.
+    pub async fn send(&mut self, kind: &str, payload: Value) -> String {
+        let envelope = self.envelope(kind, payload);
+        self.send_raw(&envelope.to_string()).await;
+        envelope["id"].as_str().unwrap().to_owned()
+    }
+
+    pub async fn send_raw(&mut self, text: &str) {
+        self.send_frame(Message::text(text.to_owned())).await;
+    }
+
+    pub async fn send_frame(&mut self, frame: Message) {
+        tokio::time::timeout(PATIENCE, self.stream.send(frame))
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
+    /// As `send_frame`, for a server that may be gone.
+    pub async fn try_send(&mut self, kind: &str, payload: Value) -> Option<String> {
+        let envelope = self.envelope(kind, payload);
+        self.stream
+            .send(Message::text(envelope.to_string()))
+            .await
+            .ok()?;
+        Some(envelope["id"].as_str().unwrap().to_owned())
+    }
+
+    /// The next message; `None` when the connection has ended.
+    pub async fn next(&mut self) -> Option<Value> {
+        if let Some(message) = self.waiting.pop_front() {
+            return Some(message);
+        }
+        self.receive().await
+    }
+
+    async fn receive(&mut self) -> Option<Value> {
+        loop {
+            let frame = tokio::time::timeout(PATIENCE, self.stream.next()).await;
+            match frame.expect("something happens in time")? {
+                Ok(Message::Text(text)) => {
+                    let message: Value = serde_json::from_str(&text).unwrap();
+                    self.received.push(message.clone());
+                    return Some(message);
+                }
+                Ok(Message::Close(_)) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// The first message, received already or yet to come, that fits; others stay in line.
+    pub async fn wait(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.waiting.iter().position(&fits) {
+            return self.waiting.remove(at).unwrap();
+        }
+        loop {
+            let message = self.receive().await.unwrap_or_else(|| {
+                panic!(
+                    "the connection ended before it came; received {:#?}",
+                    self.received
+                )
+            });
+            if fits(&message) {
+                return message;
+            }
+            self.waiting.push_back(message);
+        }
+    }
+
+    /// The next message of a type.
+    pub async fn wait_for(&mut self, kind: &str) -> Value {
+        self.wait(|message| message["type"] == kind).await
+    }
+
+    /// The seq that a message was accepted as.
+    pub async fn acked(&mut self, id: &str) -> Option<u64> {
+        let answer = self.answer(id).await;
+        assert_eq!(answer["type"], "session.ack", "{answer}");
+        answer["payload"]["seq"].as_u64()
+    }
+
+    /// The refusal of a message.
+    pub async fn refused(&mut self, id: &str) -> Value {
+        let answer = self.answer(id).await;
+        assert_eq!(answer["type"], "error", "{answer}");
+        answer["payload"].clone()
+    }
+
+    pub async fn answer(&mut self, id: &str) -> Value {
+        self.wait(|message| {
+            (message["type"] == "session.ack" && message["payload"]["id"] == id)
+                || (message["type"] == "error" && message["payload"]["related_to"] == id)
+        })
+        .await
+    }
+
+    /// Sends a message and waits until it is durable.
+    pub async fn say(&mut self, kind: &str, payload: Value) -> u64 {
+        let id = self.send(kind, payload).await;
+        self.acked(&id).await.expect("it is kept")
+    }
+
+    /// Proposes a shell command and gives the proposal's id.
+    pub async fn propose(&mut self, command: &str) -> String {
+        let payload = self.proposal(command);
+        let id = self.send("tool.propose", payload).await;
+        self.acked(&id).await;
+        id
+    }
+
+    pub fn proposal(&self, command: &str) -> Value {
+        json!({
+            "tool_name": "shell",
+            "arguments": { "command": "sh", "args": [], "full_command": command },
+            "agent": self.participant, "risk_level": "low", "description": "a test",
+            "requires_approval": false, "category": "shell_execute",
+        })
+    }
+
+    pub async fn approve(&mut self, gate: &str) -> Value {
+        let payload = json!({ "gate": gate, "approver": self.participant });
+        let id = self.send("gate.approve", payload).await;
+        self.answer(&id).await
+    }
+
+    /// Everything received before an entry of one's own: the log is told in order, so nothing
+    /// that was durable by now is missing.
+    pub async fn settle(&mut self) -> Vec<Value> {
+        let announce = self.announce.clone();
+        let id = self.send("participant.announce", announce).await;
+        self.wait(|message| message["seq"].is_u64() && message["id"] == id.as_str())
+            .await;
+        self.acked(&id).await;
+        self.waiting.drain(..).collect()
+    }
+
+    /// Waits until the server closes the connection, and gives the close code.
+    pub async fn closed(&mut self) -> Option<u16> {
+        loop {
+            let frame = tokio::time::timeout(PATIENCE, self.stream.next()).await;
+            match frame.expect("it closes in time") {
+                Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.code.into()),
+                Some(Ok(Message::Text(text))) => {
+                    self.received.push(serde_json::from_str(&text).unwrap());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return None,
+            }
+        }
+    }
+
+    /// Every kept message received, by seq.
+    pub fn seqs(&self) -> Vec<u64> {
+        self.received
+            .iter()
+            .filter_map(|message| message["seq"].as_u64())
+            .collect()
+    }
+}
+
+/// A GET on a server; the status and the body.
+pub async fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    request(address, "GET", path, headers, "").await
+}
+
+/// One HTTP request over a connection of its own.
+pub async fn request(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+    {
+        text += &format!("Host: {address}\r\n");
+    }
+    for (name, value) in headers {
+        text += &format!("{name}: {value}\r\n");
+    }
+    if !body.is_empty() {
+        text += &format!(
+            "Content-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+    }
+    text += "\r\n";
+    text += body;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let chunked = head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked");
+    (
+        status,
+        if chunked {
+            dechunk(body)
+        } else {
+            body.to_owned()
+        },
+    )
+}
+
+fn dechunk(body: &str) -> String {
+    let mut rest = body;
+    let mut whole = String::new();
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 {
+            break;
+        }
+        whole += &after[..size];
+        rest = &after[size + 2..];
+    }
+    whole
+}
+
+/// Runs `pvp` with these arguments: success, standard output, standard error.
+pub fn pvp(arguments: &[&str]) -> (bool, String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_pvp"))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (
+        output.status.success(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
