@@ -1,0 +1,52 @@
+# `make run` starts the server, `make test` checks everything; both install what they need.
+
+CARGO ?= cargo
+DATA ?= pvp-data
+
+.PHONY: run build test format lint rust generated soak bench generate deny tools
+
+run: tools
+	$(CARGO) run --release -- server --data $(DATA)
+
+build: tools
+	$(CARGO) build --release
+
+test: tools format lint rust generated
+
+# A C compiler for the bundled SQLite, and util-linux for the fault tests.
+tools:
+	@command -v $(CARGO) >/dev/null || { echo "Rust (cargo) is needed"; exit 1; }
+	@missing=""; \
+	command -v cc >/dev/null || missing="$$missing build-essential"; \
+	command -v prlimit >/dev/null || missing="$$missing util-linux"; \
+	if [ -n "$$missing" ]; then \
+		echo "installing$$missing"; apt-get update -q && apt-get install -qy $$missing; \
+	fi
+
+format:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p pvp-protocol --all-targets --features generate -- -D warnings
+
+rust:
+	$(CARGO) test --workspace
+
+# The checked-in JSON Schema and TypeScript are what the types say.
+generated:
+	$(CARGO) test -p pvp-protocol --features generate --test generated
+
+generate:
+	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test generated
+
+# Long rounds of what `make test` does briefly.
+soak:
+	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test random
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery
+
+bench:
+	$(CARGO) bench
+
+deny:
+	cargo deny check
