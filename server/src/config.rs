@@ -173,7 +173,7 @@ settings! {
     /// Told to newcomers as `session:working_directory` until an executor says otherwise.
     working_directory: Option<String> = None, "a path", |_| true;
     /// Largest message, in bytes.
-    message_bytes: u64 = MIB, "1024 to 16777216", |n| (1024..=16 * MIB).contains(n);
+    message_bytes: u64 = MIB, "1024 to 8388608", |n| (1024..=8 * MIB).contains(n);
     /// Deepest JSON.
     json_depth: u64 = 64, "8 to 120", |n| (8..=120).contains(n);
     /// Messages a second of one participant.

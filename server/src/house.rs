@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
 use parking_lot::{Mutex, RwLock};
 use pvp_policy::Policy;
 use pvp_protocol::payload::{Announce, SessionCreate};
@@ -159,8 +160,7 @@ impl House {
 
     /// Gives an order to a session's task, which is started if it is not there.
     async fn order(self: &Arc<Self>, session: &SessionId, mut order: Order) {
-        loop {
-            let handle = self.handle(session);
+        while let Some(handle) = self.handle(session) {
             match handle.orders.send(order).await {
                 Ok(()) => return,
                 Err(unsent) => order = unsent.0,
@@ -168,20 +168,35 @@ impl House {
             // The task is letting go of the session; the next one starts when it has.
             let mut gone = handle.gone;
             let _ = gone.wait_for(|gone| *gone).await;
-            if *self.stopping.borrow() {
-                return order.refuse(Refusal::Unwritable(
-                    "the server is shutting down".to_owned(),
-                ));
-            }
+        }
+        order.refuse(Refusal::Unwritable(
+            "the server is shutting down".to_owned(),
+        ));
+    }
+
+    /// Gives an order that only matters to a session that is in memory.
+    async fn note(&self, session: &SessionId, order: Order) {
+        let orders = self
+            .sessions
+            .get(session)
+            .map(|handle| handle.orders.clone());
+        if let Some(orders) = orders {
+            // A task that is letting go has no use for it.
+            let _ = orders.send(order).await;
         }
     }
 
-    fn handle(self: &Arc<Self>, session: &SessionId) -> Handle {
-        let start = || task::spawn(self.clone(), session.clone());
-        self.sessions
-            .entry(session.clone())
-            .or_insert_with(start)
-            .clone()
+    /// The session's task; `None` when the server is stopping and no task is to be started.
+    fn handle(self: &Arc<Self>, session: &SessionId) -> Option<Handle> {
+        match self.sessions.entry(session.clone()) {
+            Entry::Occupied(entry) => Some(entry.get().clone()),
+            Entry::Vacant(_) if *self.stopping.borrow() => None,
+            Entry::Vacant(entry) => Some(
+                entry
+                    .insert(task::spawn(self.clone(), session.clone()))
+                    .clone(),
+            ),
+        }
     }
 
     pub(crate) async fn create(
@@ -239,12 +254,12 @@ impl House {
         .await;
     }
 
-    pub(crate) async fn heard(self: &Arc<Self>, session: &SessionId, participant: ParticipantId) {
-        self.order(session, Order::Heard(participant)).await;
+    pub(crate) async fn heard(&self, session: &SessionId, participant: ParticipantId) {
+        self.note(session, Order::Heard(participant)).await;
     }
 
-    pub(crate) async fn disconnected(self: &Arc<Self>, session: &SessionId) {
-        self.order(session, Order::Disconnected).await;
+    pub(crate) async fn disconnected(&self, session: &SessionId) {
+        self.note(session, Order::Disconnected).await;
     }
 
     /// Looks something up in a session as it is; `None` if it cannot be read.

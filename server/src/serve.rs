@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 
@@ -19,6 +23,9 @@ use crate::store::Store;
 
 /// How long connections may take to close when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long to wait when a connection could not be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub struct Server {
@@ -65,30 +72,22 @@ impl Server {
     }
 
     /// Serves until `stop` completes, then tells everyone, writes what is left and closes.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
-        let names = OwnNames::new(self.address, self.house.config.public_url.as_deref());
-        let router = http::router(self.house.clone(), names);
+    pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let sweep = tokio::spawn(self.house.clone().sweep());
-        let house = self.house.clone();
-        let serving = axum::serve(self.listener, router).with_graceful_shutdown(async move {
-            stop.await;
-            house.begin_to_stop();
-        });
-        let mut stopping = self.house.stopping();
+        let requests = GracefulShutdown::new();
         tokio::select! {
-            served = serving.into_future() => served.context("serving")?,
-            // Requests that are still being answered get no more time than the connections.
-            () = async {
-                let _ = stopping.wait_for(|stopping| *stopping).await;
-                tokio::time::sleep(DRAIN).await;
-            } => {}
+            () = accept(&self.house, &self.listener, &requests) => {}
+            () = stop => {}
         }
+        drop(self.listener);
+        self.house.begin_to_stop();
         sweep.await.context("the watch over deadlines failed")?;
         self.house.shut_down().await;
-        if tokio::time::timeout(DRAIN, self.house.all_disconnected())
-            .await
-            .is_err()
-        {
+        let drained = async {
+            requests.shutdown().await;
+            self.house.all_disconnected().await;
+        };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
             tracing::warn!("some connections did not close in time");
         }
         self.house
@@ -97,6 +96,41 @@ impl Server {
             .close(clock::now())
             .await
             .context("closing the store")
+    }
+}
+
+/// Takes connections for ever. A connection must make a request soon, or it is closed.
+async fn accept(house: &Arc<House>, listener: &TcpListener, requests: &GracefulShutdown) {
+    let names = OwnNames::new(house.config.listen, house.config.public_url.as_deref());
+    let service = TowerToHyperService::new(http::router(house.clone(), names));
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(house.config.join_seconds));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: some will come free.
+                tracing::warn!(%error, "could not take a connection");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+                continue;
+            }
+        };
+        let Some(place) = house.place() else {
+            tracing::warn!("too many connections; closed a new one");
+            continue;
+        };
+        let connection =
+            builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone());
+        let connection = requests.watch(connection.into_owned());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error, "a connection ended badly");
+            }
+            drop(place);
+        });
     }
 }
 

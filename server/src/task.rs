@@ -38,7 +38,7 @@ const MOST_IN_FLIGHT: usize = 4096;
 /// How long a session with nobody in it stays in memory.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How long to wait before reading a log again that could not be read.
+/// How long to wait before trying again by oneself what the disk refused.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How the rest of the server reaches a session.
@@ -92,6 +92,8 @@ pub(crate) struct Task {
     last_used: Instant,
     next_ping: Instant,
     next_look: Option<Timestamp>,
+    /// After a failed write, nothing happens by itself before this.
+    hold: Option<Instant>,
     stopping: bool,
 }
 
@@ -116,6 +118,7 @@ pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
         last_used: now,
         next_ping: now + Duration::from_secs(30),
         next_look: None,
+        hold: None,
         stopping: false,
         house: house.clone(),
         id: id.clone(),
@@ -222,6 +225,7 @@ impl Task {
                 let why = error.to_string();
                 self.refuse(batch, &why);
                 self.health = Health::Failing;
+                self.hold = Some(Instant::now() + RETRY);
             }
         }
         if self.in_flight.is_empty() && matches!(self.health, Health::Failing) {

@@ -1,5 +1,6 @@
 //! One participant of one session as its connections know them, on however many devices.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -85,12 +86,10 @@ impl Viewer {
         Timestamp::from_millis(self.last_active.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn connected(&self) {
+    /// Counts one more device, for as long as it is kept.
+    pub(crate) fn connect(self: &Arc<Self>) -> Device {
         self.devices.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn disconnected(&self) {
-        self.devices.fetch_sub(1, Ordering::Relaxed);
+        Device(self.clone())
     }
 
     pub(crate) fn devices(&self) -> u32 {
@@ -109,6 +108,23 @@ impl Viewer {
             bucket.tokens -= 1.0;
         }
         enough
+    }
+}
+
+/// One device of a participant's.
+pub(crate) struct Device(Arc<Viewer>);
+
+impl std::ops::Deref for Device {
+    type Target = Arc<Viewer>;
+
+    fn deref(&self) -> &Arc<Viewer> {
+        &self.0
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.0.devices.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -25,7 +25,7 @@ use crate::outbox::{Outbox, Reply, Verdict};
 use crate::socket::{Incoming, Socket, SocketError, Stream, Utf8Bytes, text_frame};
 use crate::token::{self, Login};
 use crate::vault::Vault;
-use crate::viewer::Viewer;
+use crate::viewer::Device;
 use crate::{clock, envelope, output};
 
 /// Messages of one connection that may wait for their answers; then it is not read.
@@ -58,7 +58,7 @@ struct Room<'a> {
     socket: &'a mut Socket<Stream>,
     house: Arc<House>,
     session: SessionId,
-    viewer: Arc<Viewer>,
+    viewer: Device,
     kind: ParticipantKind,
     vault: Arc<Vault>,
     outbox: Arc<Outbox>,
@@ -80,12 +80,12 @@ struct Room<'a> {
 /// Follows a session until the connection ends.
 pub(super) async fn follow(socket: &mut Socket<Stream>, house: Arc<House>, seat: Seat) -> Ended {
     let feed = seat.joined.feed.clone();
-    let (viewer, session) = (seat.joined.viewer.clone(), seat.session.clone());
+    let session = seat.session.clone();
     let ended = match Room::enter(socket, house.clone(), seat) {
         Ok(mut room) => room.run(&feed).await,
         Err(ended) => ended,
     };
-    viewer.disconnected();
+    // The device went with the room.
     house.disconnected(&session).await;
     ended
 }
@@ -145,7 +145,7 @@ impl<'a> Room<'a> {
         };
         Ok(Self {
             cursor: joined.feed.cursor_after(seen),
-            viewer: joined.viewer,
+            viewer: joined.device,
             vault: joined.vault,
             socket,
             house,
@@ -294,7 +294,7 @@ impl<'a> Room<'a> {
         self.fetching = Some(tokio::spawn(fetch::page(
             self.house.clone(),
             self.session.clone(),
-            self.viewer.clone(),
+            Arc::clone(&self.viewer),
             self.vault.clone(),
             self.cursor.next,
             until,

@@ -28,11 +28,12 @@ impl Task {
             instant + Duration::from_millis(due.millis_since(now))
         });
         let pinging = self.viewers.values().any(|viewer| viewer.devices() > 0);
-        if pinging {
+        let due = if pinging {
             due.min(self.next_ping)
         } else {
             due
-        }
+        };
+        self.hold.map_or(due, |hold| due.max(hold))
     }
 
     pub(super) async fn alarm(&mut self) {
@@ -62,7 +63,7 @@ impl Task {
             return;
         };
         let viewer = self.viewer(participant);
-        viewer.connected();
+        let device = viewer.connect();
         viewer.set_left(false);
         viewer.set_quiet(false);
         viewer.acted(clock::now());
@@ -94,7 +95,7 @@ impl Task {
             .cloned()
             .collect();
         *seat = Some(Box::new(Joined {
-            viewer,
+            device,
             feed: self.feed.clone(),
             vault: self.vault.clone(),
             others,

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::feed::Feed;
 use crate::outbox::{Outbox, Reply, Verdict};
 use crate::vault::Vault;
-use crate::viewer::Viewer;
+use crate::viewer::Device;
 
 /// Something that changes the session, if it may be.
 pub(crate) enum Wish {
@@ -46,7 +46,7 @@ pub(crate) enum Order {
 
 /// What a connection needs to follow a session.
 pub(crate) struct Joined {
-    pub(crate) viewer: Arc<Viewer>,
+    pub(crate) device: Device,
     pub(crate) feed: Arc<Feed>,
     pub(crate) vault: Arc<Vault>,
     pub(crate) welcome: SessionWelcome,
