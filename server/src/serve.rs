@@ -12,6 +12,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::clock;
 use crate::config::Config;
@@ -87,7 +88,7 @@ impl Server {
             requests.shutdown().await;
             self.house.all_disconnected().await;
         };
-        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        if timeout(DRAIN, drained).await.is_err() {
             tracing::warn!("some connections did not close in time");
         }
         self.house
@@ -103,11 +104,12 @@ impl Server {
 async fn accept(house: &Arc<House>, listener: &TcpListener, requests: &GracefulShutdown) {
     let names = OwnNames::new(house.config.listen, house.config.public_url.as_deref());
     let service = TowerToHyperService::new(http::router(house.clone(), names));
+    let patience = Duration::from_secs(house.config.join_seconds);
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(house.config.join_seconds));
+        .header_read_timeout(patience);
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -122,11 +124,14 @@ async fn accept(house: &Arc<House>, listener: &TcpListener, requests: &GracefulS
             tracing::warn!("too many connections; closed a new one");
             continue;
         };
-        let connection =
-            builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone());
-        let connection = requests.watch(connection.into_owned());
+        let (builder, service, watcher) = (builder.clone(), service.clone(), requests.watcher());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            // The timeout for headers begins with their first byte.
+            if !matches!(timeout(patience, stream.peek(&mut [0])).await, Ok(Ok(1))) {
+                return;
+            }
+            let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+            if let Err(error) = watcher.watch(connection.into_owned()).await {
                 tracing::debug!(error, "a connection ended badly");
             }
             drop(place);
