@@ -2,13 +2,13 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
@@ -75,20 +75,15 @@ impl Server {
     /// Serves until `stop` completes, then tells everyone, writes what is left and closes.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let sweep = tokio::spawn(self.house.clone().sweep());
-        let requests = GracefulShutdown::new();
         tokio::select! {
-            () = accept(&self.house, &self.listener, &requests) => {}
+            () = accept(&self.house, &self.listener) => {}
             () = stop => {}
         }
         drop(self.listener);
         self.house.begin_to_stop();
         sweep.await.context("the watch over deadlines failed")?;
         self.house.shut_down().await;
-        let drained = async {
-            requests.shutdown().await;
-            self.house.all_disconnected().await;
-        };
-        if timeout(DRAIN, drained).await.is_err() {
+        if timeout(DRAIN, self.house.all_disconnected()).await.is_err() {
             tracing::warn!("some connections did not close in time");
         }
         self.house
@@ -101,13 +96,12 @@ impl Server {
 }
 
 /// Takes connections for ever. A connection must make a request soon, or it is closed.
-async fn accept(house: &Arc<House>, listener: &TcpListener, requests: &GracefulShutdown) {
+async fn accept(house: &Arc<House>, listener: &TcpListener) {
     let names = OwnNames::new(house.config.listen, house.config.public_url.as_deref());
     let service = TowerToHyperService::new(http::router(house.clone(), names));
     let patience = Duration::from_secs(house.config.join_seconds);
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(patience);
     loop {
@@ -124,15 +118,24 @@ async fn accept(house: &Arc<House>, listener: &TcpListener, requests: &GracefulS
             tracing::warn!("too many connections; closed a new one");
             continue;
         };
-        let (builder, service, watcher) = (builder.clone(), service.clone(), requests.watcher());
+        let mut stopping = house.stopping();
+        let (builder, service) = (builder.clone(), service.clone());
         tokio::spawn(async move {
             // The timeout for headers begins with their first byte.
             if !matches!(timeout(patience, stream.peek(&mut [0])).await, Ok(Ok(1))) {
                 return;
             }
-            let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            if let Err(error) = watcher.watch(connection.into_owned()).await {
-                tracing::debug!(error, "a connection ended badly");
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let mut connection = pin!(connection.with_upgrades());
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended badly");
             }
             drop(place);
         });

@@ -62,20 +62,24 @@ impl Pending {
 }
 
 fn unwrap_tcp(upgraded: Upgraded) -> (Stream, Bytes) {
-    match downcast::<TokioIo<TcpStream>>(upgraded) {
-        Ok(parts) => {
-            let tcp = parts.io.into_inner();
-            if let Err(error) = tcp.set_nodelay(true) {
-                tracing::debug!(%error, "small frames may be delayed");
+    let (tcp, leftover) = match upgraded.downcast::<TokioIo<TcpStream>>() {
+        Ok(parts) => (parts.io.into_inner(), parts.read_buf),
+        // `axum::serve` wraps the connection once more.
+        Err(upgraded) => match downcast::<TokioIo<TcpStream>>(upgraded) {
+            Ok(parts) => (parts.io.into_inner(), parts.read_buf),
+            Err(upgraded) => {
+                // hyper feeds what it has read to whoever reads this.
+                return (
+                    Stream::Other(Box::new(TokioIo::new(upgraded))),
+                    Bytes::new(),
+                );
             }
-            (Stream::Tcp(tcp), parts.read_buf)
-        }
-        // hyper feeds what it has read to whoever reads this.
-        Err(upgraded) => (
-            Stream::Other(Box::new(TokioIo::new(upgraded))),
-            Bytes::new(),
-        ),
+        },
+    };
+    if let Err(error) = tcp.set_nodelay(true) {
+        tracing::debug!(%error, "small frames may be delayed");
     }
+    (Stream::Tcp(tcp), leftover)
 }
 
 fn check(request: &Request) -> Result<&HeaderValue, UpgradeRefusal> {
