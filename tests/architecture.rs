@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The crates that only think, and everything they may use.
 const THINKING: &[(&str, &[&str])] = &[
-    ("protocol", &["schemars", "serde", "serde_json", "sha2", "thiserror", "ts-rs", "uuid"]),
+    ("protocol", &["schemars", "serde", "serde_json", "serde_path_to_error", "sha2", "thiserror", "ts-rs", "uuid"]),
     (
         "policy",
         &[

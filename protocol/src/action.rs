@@ -1,13 +1,11 @@
 //! What exactly would be done: a proposal's arguments, read once into one meaning.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
-use crate::{JsonObject, ParticipantId};
+use crate::{Digest, JsonObject, ParticipantId};
 
 words! {
     /// How a command is run.
@@ -169,100 +167,6 @@ fn field<T: serde::de::DeserializeOwned>(
 
 fn text(arguments: &JsonObject, name: &'static str) -> Result<Option<String>, ActionError> {
     field(arguments, name, "a string")
-}
-
-/// A SHA-256, 64 hexadecimal digits on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest([u8; 32]);
-
-/// The text is not 64 hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a digest is 64 hexadecimal digits")]
-pub struct DigestError;
-
-impl Digest {
-    /// Wraps a SHA-256.
-    pub fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The SHA-256 of the parts, each after its length, so that no two lists of parts collide.
-    pub fn of(parts: &[&[u8]]) -> Self {
-        let mut hasher = Sha256::new();
-        for part in parts {
-            hasher.update((part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
-        Self(hasher.finalize().into())
-    }
-
-    /// Reads 64 hexadecimal digits.
-    pub fn parse(text: &str) -> Result<Self, DigestError> {
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(DigestError);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| DigestError)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| DigestError)?;
-        }
-        Ok(Self(bytes))
-    }
-
-    /// The 32 bytes.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for Digest {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Digest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "generate")]
-impl schemars::JsonSchema for Digest {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Digest".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" })
-    }
-}
-
-#[cfg(feature = "generate")]
-impl ts_rs::TS for Digest {
-    type WithoutGenerics = Self;
-    type OptionInnerType = Self;
-
-    fn name(_: &ts_rs::Config) -> String {
-        "string".to_owned()
-    }
-
-    fn inline(_: &ts_rs::Config) -> String {
-        "string".to_owned()
-    }
 }
 
 #[cfg(test)]

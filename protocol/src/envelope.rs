@@ -129,7 +129,7 @@ pub fn read_client(text: &str, limits: &Limits) -> Result<(Heading, ClientMessag
     let message = match ClientMessage::read(&kind, wire.payload.get()) {
         Some(Ok(message)) => message,
         Some(Err(error)) => {
-            let problem = format!("`{kind}`: {}", tidy(&error));
+            let problem = format!("`{kind}`: {error}");
             return Err(ReadError {
                 refusal: Refusal::Malformed(problem),
                 related_to: Some(wire.id),
@@ -165,7 +165,7 @@ pub fn read_server(text: &str, limits: &Limits) -> Result<Option<Envelope>, Read
     };
     let related_to = Some(wire.id.clone());
     let message = message.map_err(|error| ReadError {
-        refusal: Refusal::Malformed(format!("`{}`: {}", wire.kind, tidy(&error))),
+        refusal: Refusal::Malformed(format!("`{}`: {error}", wire.kind)),
         related_to,
     })?;
     let (at, seq) = (wire.ts.unwrap_or_default(), wire.seq);
@@ -216,7 +216,7 @@ fn salvage_id(text: &str) -> Option<MessageId> {
 }
 
 /// A parser's complaint without its position, which means nothing to someone who sent one line.
-fn tidy(error: &serde_json::Error) -> String {
+pub(crate) fn tidy(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
     text.chars().filter(|c| !c.is_control()).take(200).collect()
@@ -309,5 +309,15 @@ mod tests {
         let bad = r#"{"v":1,"id":"m7","session":"s"}"#;
         let error = read_client(bad, &Limits::default()).unwrap_err();
         assert_eq!(error.related_to, Some(MessageId::parse("m7").unwrap()));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_place() {
+        let text = r#"{"v":1,"id":"a","session":"s","sender":"x","type":"session.join",
+            "payload":{"participant":{"id":"x","name":7,"type":"human","roles":[],"transport":"websocket"},"supported_versions":[1]}}"#;
+        assert_eq!(
+            problem(text),
+            "`session.join`: `participant.name`: invalid type: integer `7`, expected a string"
+        );
     }
 }

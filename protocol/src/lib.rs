@@ -9,6 +9,7 @@ pub mod payload;
 mod action;
 mod config;
 mod depth;
+mod digest;
 mod envelope;
 #[cfg(feature = "generate")]
 pub mod generate;
@@ -21,12 +22,13 @@ mod role;
 mod time;
 mod verdict;
 
-pub use action::{Action, ActionError, Command, Digest, DigestError, Mode};
+pub use action::{Action, ActionError, Command, Mode};
 pub use config::{
     ConfigChanges, GateTimeoutAction, OrderingMode, ParticipantTimeoutAction, QuorumByCategory,
     SessionConfig, ShellExecMode,
 };
 pub use depth::nesting;
+pub use digest::{Digest, DigestError};
 pub use envelope::{Envelope, Heading, ReadError, Sender, read_client, read_server};
 pub use id::{ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId, SessionId};
 pub use limits::{ExecutionLimits, Limits};

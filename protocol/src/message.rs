@@ -1,8 +1,8 @@
 //! The two vocabularies: what a client may say, and what the server says.
 
 use serde::Serialize;
-use serde::de::Error as _;
 
+use crate::envelope::tidy;
 use crate::payload::*;
 
 /// Either vocabulary: messages that know the word for their type.
@@ -25,7 +25,7 @@ macro_rules! vocabulary {
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
             /// Reads a payload; `None` if the type is not in this vocabulary.
-            pub fn read(kind: &str, payload: &str) -> Option<Result<Self, serde_json::Error>> {
+            pub fn read(kind: &str, payload: &str) -> Option<Result<Self, String>> {
                 match kind {
                     $($kind => Some(object(payload).map($name::$variant)),)*
                     _ => None,
@@ -73,11 +73,20 @@ macro_rules! vocabulary {
 }
 
 /// A payload is a JSON object; serde's derived types would also take a list of values.
-fn object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, serde_json::Error> {
+fn object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, String> {
     if !payload.trim_start().starts_with('{') {
-        return Err(serde_json::Error::custom("`payload` must be an object"));
+        return Err("`payload` must be an object".to_owned());
     }
-    serde_json::from_str(payload)
+    serde_json::from_str(payload).map_err(|error| {
+        // Read once more, slowly, to find out where it went wrong.
+        let mut reader = serde_json::Deserializer::from_str(payload);
+        match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+            Err(error) if error.path().iter().len() > 0 => {
+                format!("`{}`: {}", error.path(), tidy(error.inner()))
+            }
+            Err(_) | Ok(_) => tidy(&error),
+        }
+    })
 }
 
 vocabulary! {

@@ -1,6 +1,6 @@
 //! Refusals: answers to the one who asked, each with what to do about it.
 
-use crate::{Capability, Category, MessageId, ParticipantId, Role, SessionId};
+use crate::{Capability, MessageId, ParticipantId, Role, SessionId};
 
 /// The published error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -98,8 +98,6 @@ pub enum Refusal {
 
     #[error("{0}")]
     InvalidState(String),
-    #[error("{category} commands need a person's vote here: {reason}")]
-    NeedsVote { category: Category, reason: String },
     #[error("it could not be written down, so it did not happen ({0}); try again")]
     Unwritable(String),
 }
@@ -130,7 +128,7 @@ impl Refusal {
             | Refusal::NotTheExecutor(_) => ErrorCode::Unauthorized,
             Refusal::NoSuchSession(_) => ErrorCode::SessionNotFound,
             Refusal::NoSuchParticipant(_) => ErrorCode::ParticipantNotFound,
-            Refusal::Blocked { .. } | Refusal::NeedsVote { .. } => ErrorCode::GateFailed,
+            Refusal::Blocked { .. } => ErrorCode::GateFailed,
             Refusal::ContextTooLarge { .. } => ErrorCode::ContextTooLarge,
             Refusal::TooFast { .. } | Refusal::TooMany { .. } => ErrorCode::RateLimited,
             Refusal::SessionExists(_)

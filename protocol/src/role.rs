@@ -41,6 +41,20 @@ words! {
     }
 }
 
+impl Capability {
+    /// Every capability.
+    pub const ALL: [Capability; 8] = [
+        Capability::Prompt,
+        Capability::Approve,
+        Capability::Interrupt,
+        Capability::Fork,
+        Capability::AddContext,
+        Capability::ManageParticipants,
+        Capability::EndSession,
+        Capability::Exec,
+    ];
+}
+
 impl Role {
     /// Every role, in the order of the published table.
     pub const ALL: [Role; 6] = [

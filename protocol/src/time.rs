@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 const MS_PER_DAY: u64 = 86_400_000;
 
 /// The last moment that has a four-digit year, 9999-12-31T23:59:59.999Z.
@@ -167,42 +165,8 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-impl Serialize for Timestamp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Timestamp {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(feature = "generate")]
-impl schemars::JsonSchema for Timestamp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
-
-#[cfg(feature = "generate")]
-impl ts_rs::TS for Timestamp {
-    type WithoutGenerics = Self;
-    type OptionInnerType = Self;
-
-    fn name(_: &ts_rs::Config) -> String {
-        "string".to_owned()
-    }
-
-    fn inline(_: &ts_rs::Config) -> String {
-        "string".to_owned()
-    }
+texts! {
+    Timestamp { "type": "string", "format": "date-time" }
 }
 
 #[cfg(test)]

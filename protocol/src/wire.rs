@@ -31,3 +31,46 @@ macro_rules! words {
         $item
     )*};
 }
+
+/// Texts: types that are one string on the wire, read by their own `parse`.
+macro_rules! texts {
+    ($($name:ident { $($schema:tt)* })*) => {$(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::parse(&text).map_err(serde::de::Error::custom)
+            }
+        }
+
+        #[cfg(feature = "generate")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ $($schema)* })
+            }
+        }
+
+        #[cfg(feature = "generate")]
+        impl ts_rs::TS for $name {
+            type WithoutGenerics = Self;
+            type OptionInnerType = Self;
+
+            fn name(_: &ts_rs::Config) -> String {
+                "string".to_owned()
+            }
+
+            fn inline(_: &ts_rs::Config) -> String {
+                "string".to_owned()
+            }
+        }
+    )*};
+}

@@ -243,19 +243,6 @@ impl Stranger<'_> {
 
 /// Without login, a connection is whoever it says, and may be anything but the server.
 fn anyone(join: &SessionJoin) -> Identity {
-    use Capability::{
-        AddContext, Approve, EndSession, Exec, Fork, Interrupt, ManageParticipants, Prompt,
-    };
-    let every = [
-        Prompt,
-        Approve,
-        Interrupt,
-        Fork,
-        AddContext,
-        ManageParticipants,
-        EndSession,
-        Exec,
-    ];
     let claimed: BTreeSet<_> = join
         .participant
         .capabilities
@@ -268,7 +255,7 @@ fn anyone(join: &SessionJoin) -> Identity {
         name: None,
         kind: join.participant.kind,
         roles: Role::ALL.into(),
-        capabilities: BTreeSet::from(every)
+        capabilities: BTreeSet::from(Capability::ALL)
             .intersection(&claimed)
             .copied()
             .collect(),
