@@ -180,7 +180,10 @@ impl Decision<'_> {
             Sighting::Other => return Err(Refusal::IdReused(said.id)),
             Sighting::New => {}
         }
-        if self.session.gates.contains_key(&said.id) {
+        // Proposals and gates outlive the memory of recent messages.
+        if self.session.gates.contains_key(&said.id)
+            || self.session.proposals.contains_key(&said.id)
+        {
             return Err(Refusal::IdReused(said.id));
         }
         if let Some(closed) = self.session.closed.get(&said.id) {
@@ -205,7 +208,7 @@ impl Decision<'_> {
             M::SessionLeave(leave) => Ok(self.leave(by, &said, leave)),
             M::SessionEnd(end) => Ok(self.end(by, &said, end)),
             M::SessionConfigUpdate(update) => self.config_update(by, &said, update),
-            M::Announce(announce) => Ok(self.announce_again(by, &said, announce)),
+            M::Announce(announce) => self.announce_again(by, &said, announce),
             M::RoleChange(change) => self.role_change(by, &said, change),
             M::PresenceUpdate(presence) => Ok(self.whisper(by, said, presence)),
             M::PromptDraft(draft) => Ok(self.whisper(by, said, draft)),

@@ -51,6 +51,16 @@ impl Audience {
         }
     }
 
+    /// Bytes it takes to remember who may see something.
+    pub(crate) fn cost(&self) -> usize {
+        match &self.who {
+            Who::Everyone => 0,
+            Who::Approvers { and: people } | Who::Only(people) => {
+                people.iter().map(|id| id.as_str().len()).sum()
+            }
+        }
+    }
+
     fn is_everyone(&self) -> bool {
         self.who == Who::Everyone && self.fork.is_none()
     }

@@ -1,9 +1,9 @@
 //! Folding: what one entry makes of the session. The only code that changes its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
-    Announce, Approval, Content, ContextAdd, ContextUpdate, GateAmend, GateOutcome, GateRequest,
+    Announce, Approval, ContextAdd, ContextUpdate, GateAmend, GateOutcome, GateRequest,
     GateResolve, GateTimeout, InterruptRaise, PresenceStatus, PresenceUpdate, RoleChange,
     SecretShare, ShellExec, ThinkingStart, TimeoutResolution, ToolExecute, ToolOutput, ToolPropose,
 };
@@ -112,6 +112,8 @@ impl Session {
             M::GateApprove(vote) => {
                 self.take_approval(&vote.gate, &vote.approver, at, vote.comment.as_ref());
             }
+            M::ToolReject(vote) => self.take_rejection(&vote.tool_proposal, &vote.rejector),
+            M::GateReject(vote) => self.take_rejection(&vote.gate, &vote.rejector),
             M::GateAmend(amend) => self.take_amendment(by, amend),
             M::GateTimeout(timeout) => self.take_timeout(timeout),
             M::GateResolve(resolve) => self.take_resolution(resolve),
@@ -149,8 +151,6 @@ impl Session {
             | M::PromptDraft(_)
             | M::ThinkingChunk(_)
             | M::ResponseChunk(_)
-            | M::ToolReject(_)
-            | M::GateReject(_)
             | M::ToolInput(_)
             | M::HeartbeatPing(_)
             | M::HeartbeatPong(_)
@@ -174,7 +174,11 @@ impl Session {
             left: false,
             timed_out: known.is_some_and(|member| member.timed_out),
         };
+        let may_vote = member.may_vote();
         self.people.insert(announce.id.clone(), member);
+        if !may_vote {
+            self.strike_from_votes(&announce.id);
+        }
     }
 
     fn take_leave(&mut self, by: Option<&ParticipantId>) {
@@ -188,10 +192,15 @@ impl Session {
             open.awaited.remove(by);
         }
         self.interrupts.retain(|_, open| !open.awaited.is_empty());
+        self.strike_from_votes(by);
+    }
+
+    /// Who left or lost the right is out of every open vote, even if the right comes back.
+    fn strike_from_votes(&mut self, who: &ParticipantId) {
         for proposal in self.proposals.values_mut() {
             if let Stage::Gated(gate) = &mut proposal.stage {
-                gate.electorate.remove(by);
-                gate.approvals.remove(by);
+                gate.electorate.remove(who);
+                gate.approvals.remove(who);
             }
         }
     }
@@ -206,15 +215,8 @@ impl Session {
             member.explicit = capabilities.iter().copied().collect();
             member.announce.capabilities = Some(capabilities.clone());
         }
-        if member.may_vote() {
-            return;
-        }
-        // Who lost the right is out of every open vote, even if the right comes back.
-        for proposal in self.proposals.values_mut() {
-            if let Stage::Gated(gate) = &mut proposal.stage {
-                gate.electorate.remove(&change.participant);
-                gate.approvals.remove(&change.participant);
-            }
+        if !member.may_vote() {
+            self.strike_from_votes(&change.participant);
         }
     }
 
@@ -231,7 +233,7 @@ impl Session {
         let item = ContextItem {
             by: by.cloned(),
             audience: audience.clone(),
-            bytes: add.key.len() + add.content.as_ref().map_or(0, Content::size),
+            bytes: ContextItem::cost(add, audience),
             shown: by.is_none().then(|| add.clone()),
         };
         self.context.insert(add.key.clone(), item);
@@ -241,11 +243,7 @@ impl Session {
         let Some(item) = self.context.get_mut(&update.key) else {
             return;
         };
-        if let Some(content) = &update.new_content {
-            item.bytes = update.key.len() + content.size();
-        } else if let Some(diff) = &update.diff {
-            item.bytes += diff.len();
-        }
+        item.bytes = item.cost_after(update);
     }
 
     fn take_secret(&mut self, by: Option<&ParticipantId>, share: &SecretShare) {
@@ -382,6 +380,13 @@ impl Session {
         gate.approvals.insert(approver.clone(), approval);
     }
 
+    /// The last vote of a person counts; the gate closes by the resolution that follows.
+    fn take_rejection(&mut self, gate: &MessageId, rejector: &ParticipantId) {
+        if let Some((gate, ..)) = self.gate_mut(gate) {
+            gate.approvals.remove(rejector);
+        }
+    }
+
     fn take_amendment(&mut self, by: Option<&ParticipantId>, amend: &GateAmend) {
         let Some((gate, action, assessment)) = self.gate_mut(&amend.gate) else {
             return;
@@ -462,7 +467,8 @@ impl Session {
             gate,
             limits: grant.limits,
             since: at,
-            deadline: limited.then(|| at.plus_millis(grant.limits.timeout_ms + RESULT_GRACE_MS)),
+            deadline: limited
+                .then(|| at.plus_millis(grant.limits.timeout_ms.saturating_add(RESULT_GRACE_MS))),
             driver: grant.driver.clone(),
             stdout: StreamState::default(),
             stderr: StreamState::default(),
@@ -494,7 +500,7 @@ impl Session {
     }
 
     fn take_interrupt(&mut self, id: &MessageId, interrupt: &InterruptRaise) {
-        let awaited = self
+        let awaited: BTreeSet<_> = self
             .members()
             .filter(|(_, member)| member.is_present_agent())
             .map(|(agent, _)| agent.clone())
@@ -505,15 +511,22 @@ impl Session {
                     .is_none_or(|target| target == agent)
             })
             .collect();
-        self.interrupts.insert(
-            id.clone(),
-            OpenInterrupt {
-                urgency: interrupt.urgency,
-                awaited,
-            },
-        );
+        if awaited.is_empty() {
+            return;
+        }
+        let open = OpenInterrupt {
+            urgency: interrupt.urgency,
+            awaited,
+            raised_seq: self.head,
+        };
+        self.interrupts.insert(id.clone(), open);
         if self.interrupts.len() > INTERRUPTS {
-            self.interrupts.pop_first();
+            let oldest = self
+                .interrupts
+                .iter()
+                .min_by_key(|(_, open)| open.raised_seq);
+            let oldest = oldest.map(|(id, _)| id.clone());
+            self.interrupts.retain(|id, _| Some(id) != oldest.as_ref());
         }
     }
 

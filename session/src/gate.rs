@@ -121,6 +121,11 @@ impl Gate {
         self.request.deadline
     }
 
+    /// Whether the deadline acts, now that it is this late.
+    pub(crate) fn is_due(&self, at: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= at)
+    }
+
     /// A passed vote becomes a clearance; an open one does not.
     pub(crate) fn clear(&self, proposal: &Proposal, approvers: &Approvers) -> Option<Clearance> {
         self.tally(approvers).passed.then(|| Clearance {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pvp_protocol::payload::{Announce, SessionCreate};
+use pvp_protocol::payload::{Announce, SecretShare, SessionCreate};
 use pvp_protocol::{
     Capability, ClientMessage, Digest, ForkId, MessageId, ParticipantId, ParticipantKind, Role,
     Timestamp,
@@ -55,7 +55,16 @@ impl Said {
     /// The fingerprint that tells a repeated message from another one under the same id.
     pub(crate) fn digest(&self, by: &ParticipantId) -> Digest {
         use pvp_protocol::Vocabulary;
-        let payload = serde_json::to_vec(&self.message).expect("a message is plain data");
+        let payload = if let ClientMessage::SecretShare(share) = &self.message {
+            // The fingerprint is stored, and a short secret could be guessed from it.
+            serde_json::to_vec(&SecretShare {
+                value: None,
+                ..share.clone()
+            })
+        } else {
+            serde_json::to_vec(&self.message)
+        };
+        let payload = payload.expect("a message is plain data");
         let reference = self.reference.as_ref().map_or("", MessageId::as_str);
         Digest::of(&[
             by.as_str().as_bytes(),

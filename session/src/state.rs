@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pvp_protocol::payload::{InterruptUrgency, SessionEnd};
+use pvp_protocol::payload::{Content, ContextAdd, ContextUpdate, InterruptUrgency, SessionEnd};
 use pvp_protocol::{
     MessageId, ParticipantId, ParticipantTimeoutAction, Role, SessionConfig, SessionId, Timestamp,
 };
@@ -46,7 +46,25 @@ pub(crate) struct ContextItem {
     pub(crate) audience: Audience,
     pub(crate) bytes: usize,
     /// Told to newcomers, for the server's own keys.
-    pub(crate) shown: Option<pvp_protocol::payload::ContextAdd>,
+    pub(crate) shown: Option<ContextAdd>,
+}
+
+impl ContextItem {
+    /// What a piece takes of the session's budget: its key, its content, and who may see it.
+    pub(crate) fn cost(add: &ContextAdd, audience: &Audience) -> usize {
+        add.key.len() + add.content.as_ref().map_or(0, Content::size) + audience.cost()
+    }
+
+    /// What it takes after an update: new content replaces what is held, a diff adds to it.
+    pub(crate) fn cost_after(&self, update: &ContextUpdate) -> usize {
+        let frame = update.key.len() + self.audience.cost();
+        match (&update.new_content, &update.new_content_ref, &update.diff) {
+            (Some(content), ..) => frame + content.size(),
+            (None, Some(_), _) => frame,
+            (None, None, Some(diff)) => self.bytes + diff.len(),
+            (None, None, None) => self.bytes,
+        }
+    }
 }
 
 /// A secret that is known by name.
@@ -86,6 +104,7 @@ pub(crate) struct AllowRule {
 pub(crate) struct OpenInterrupt {
     pub(crate) urgency: InterruptUrgency,
     pub(crate) awaited: BTreeSet<ParticipantId>,
+    pub(crate) raised_seq: u64,
 }
 
 impl Session {

@@ -56,6 +56,14 @@ impl Decision<'_> {
         start: ThinkingStart,
     ) -> Decided {
         self.may_begin(by)?;
+        let most = self.terms.settings.limits.participants;
+        if let Visibility::People(people) = &start.visible_to
+            && people.len() > most as usize
+        {
+            return Err(Refusal::Malformed(format!(
+                "`visible_to` names at most {most} people"
+            )));
+        }
         let who = match &start.visible_to {
             Visibility::Group(VisibilityWord::All) => Who::Everyone,
             Visibility::Group(VisibilityWord::ApproversOnly) => Who::Approvers {

@@ -1,8 +1,6 @@
 //! Shared context and secrets: what is known, and who may see it.
 
-use pvp_protocol::payload::{
-    Content, ContextAdd, ContextRemove, ContextUpdate, SecretRevoke, SecretShare,
-};
+use pvp_protocol::payload::{ContextAdd, ContextRemove, ContextUpdate, SecretRevoke, SecretShare};
 use pvp_protocol::{Capability, ParticipantId, Refusal};
 
 use super::{Decided, Decision};
@@ -44,11 +42,11 @@ impl Decision<'_> {
             );
             return Err(Refusal::InvalidState(problem));
         }
-        self.fits(&add.key, add.content.as_ref())?;
         let audience = match &add.visible_to {
             None => Audience::everyone(),
             Some(people) => Audience::only(people.iter().chain([by]).cloned()),
         };
+        self.fits(&add.key, ContextItem::cost(&add, &audience))?;
         Ok(self.relay_to(by, said, add, audience))
     }
 
@@ -64,9 +62,9 @@ impl Decision<'_> {
             let problem = "`context.update` needs `diff`, `new_content` or `new_content_ref`";
             return Err(Refusal::Malformed(problem.to_owned()));
         }
-        let audience = self.visible_item(by, &update.key)?.audience.clone();
-        let diff = update.diff.clone().map(Content::Text);
-        self.fits(&update.key, update.new_content.as_ref().or(diff.as_ref()))?;
+        let item = self.visible_item(by, &update.key)?;
+        let audience = item.audience.clone();
+        self.fits(&update.key, item.cost_after(&update))?;
         Ok(self.relay_to(by, said, update, audience))
     }
 
@@ -91,12 +89,11 @@ impl Decision<'_> {
             .ok_or_else(|| Refusal::InvalidState(format!("there is no context `{key}`")))
     }
 
-    /// A diff adds to what is held; new content takes its place.
-    fn fits(&self, key: &str, content: Option<&Content>) -> Result<(), Refusal> {
+    /// Whether the session's context has room if this key takes so many bytes.
+    fn fits(&self, key: &str, bytes: usize) -> Result<(), Refusal> {
         let limit = self.terms.settings.limits.context_bytes;
         let held = self.session.context.get(key).map_or(0, |item| item.bytes);
-        let would_be =
-            self.session.context_bytes() - held + key.len() + content.map_or(0, Content::size);
+        let would_be = self.session.context_bytes() - held + bytes;
         if would_be > limit {
             return Err(Refusal::ContextTooLarge { would_be, limit });
         }

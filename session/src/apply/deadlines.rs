@@ -18,7 +18,7 @@ impl Decision<'_> {
             .session
             .open_gates()
             .iter()
-            .filter(|(_, gate)| gate.deadline().is_some_and(|deadline| deadline <= self.at))
+            .filter(|(_, gate)| gate.is_due(self.at))
             .map(|(proposal, gate)| ((*proposal).clone(), (*gate).clone()))
             .collect();
         for (proposal, gate) in due {

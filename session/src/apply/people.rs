@@ -8,17 +8,25 @@ use pvp_protocol::payload::{
     ToolCancel,
 };
 use pvp_protocol::{
-    Extra, Heading, MessageId, ParticipantId, ParticipantKind, Refusal, Sender, Timestamp,
-    capabilities_of,
+    Extra, Heading, Limits, MessageId, ParticipantId, ParticipantKind, Refusal, Sender,
+    SessionConfig, Timestamp, capabilities_of,
 };
 
 use super::{Answer, Decided, Decision};
 use crate::entry::Audience;
 use crate::input::{Attendance, Identity, Said};
 use crate::member::Member;
+use crate::seen::Sighting;
 
 /// Longest name of a person or a session, in characters.
 const MAX_NAME: usize = 128;
+
+/// Largest announcement and largest configuration, in bytes of JSON.
+const MAX_ANNOUNCEMENT: usize = 16 * 1024;
+const MAX_CONFIG: usize = 64 * 1024;
+
+/// People and agents that a session remembers, those who left included.
+const MAX_KNOWN: usize = 10_000;
 
 /// The key under which newcomers are told where commands run.
 pub(crate) const WORKING_DIRECTORY: &str = "session:working_directory";
@@ -30,15 +38,17 @@ impl Decision<'_> {
         id: MessageId,
         create: SessionCreate,
     ) -> Decided {
-        if self.session.exists() {
-            return Err(Refusal::SessionExists(self.session.id.clone()));
-        }
-        create
-            .config
-            .check(&self.terms.settings.limits)
-            .map_err(Refusal::BadConfig)?;
-        create.name.as_deref().map_or(Ok(()), good_name)?;
         let said = Said::new(id, create.clone());
+        if self.session.exists() {
+            return match self.session.seen.look(&said.id, &said.digest(by)) {
+                Sighting::Same(seq) => Ok(Answer::Duplicate(seq)),
+                Sighting::Other | Sighting::New => {
+                    Err(Refusal::SessionExists(self.session.id.clone()))
+                }
+            };
+        }
+        good_config(&create.config, &self.terms.settings.limits)?;
+        create.name.as_deref().map_or(Ok(()), good_name)?;
         let answer = self.relay(by, &said, create);
         if let Some(directory) = self.terms.settings.working_directory.clone() {
             self.tell(working_directory(directory), None);
@@ -68,11 +78,12 @@ impl Decision<'_> {
         match returning {
             Some(member) if member.announce == announce => return Ok(Answer::Accepted(None)),
             Some(_) => {}
-            None => self.has_room()?,
+            None => self.has_room(&identity.participant)?,
         }
         let directory = announce
             .executor
             .as_ref()
+            .filter(|_| announce.kind == ParticipantKind::Agent)
             .and_then(|e| e.working_directory.clone());
         let heading = Heading {
             id: if self.session.seen.knows(&id) {
@@ -131,8 +142,16 @@ impl Decision<'_> {
         }
         if let Some(name) = &identity.name {
             announce.name.clone_from(name);
+        } else if known.is_some_and(|member| !member.left && member.announce.name != announce.name)
+        {
+            // Nobody vouches for the name, so whoever is here under this id keeps it.
+            return Err(Refusal::Unauthorized(format!(
+                "`{}` is someone else here",
+                announce.id
+            )));
         }
         good_name(&announce.name)?;
+        good_announcement(&announce)?;
         if let Some(member) = known.filter(|member| member.roles_set_by_admin) {
             announce.roles.clone_from(&member.announce.roles);
             announce
@@ -168,7 +187,14 @@ impl Decision<'_> {
         Ok(announce)
     }
 
-    fn has_room(&self) -> Result<(), Refusal> {
+    fn has_room(&self, newcomer: &ParticipantId) -> Result<(), Refusal> {
+        let people = &self.session.people;
+        if people.len() >= MAX_KNOWN && !people.contains_key(newcomer) {
+            return Err(Refusal::TooMany {
+                what: "people over the life of one session; start another session",
+                limit: MAX_KNOWN as u64,
+            });
+        }
         let limit = self
             .session
             .config
@@ -189,7 +215,8 @@ impl Decision<'_> {
         by: &ParticipantId,
         said: &Said,
         announce: Announce,
-    ) -> Answer {
+    ) -> Decided {
+        good_announcement(&announce)?;
         let current = &self.session.people[by].announce;
         let announce = Announce {
             name: current.name.clone(),
@@ -198,7 +225,7 @@ impl Decision<'_> {
             capabilities: current.capabilities.clone(),
             ..announce
         };
-        self.relay(by, said, announce)
+        Ok(self.relay(by, said, announce))
     }
 
     pub(super) fn leave(&mut self, by: &ParticipantId, said: &Said, leave: SessionLeave) -> Answer {
@@ -265,9 +292,7 @@ impl Decision<'_> {
         update: SessionConfigUpdate,
     ) -> Decided {
         let changed = self.session.config.clone().with(&update.changes);
-        changed
-            .check(&self.terms.settings.limits)
-            .map_err(Refusal::BadConfig)?;
+        good_config(&changed, &self.terms.settings.limits)?;
         let answer = self.relay(by, said, update);
         self.settle_gates();
         Ok(answer)
@@ -277,7 +302,7 @@ impl Decision<'_> {
         &mut self,
         by: &ParticipantId,
         said: &Said,
-        change: RoleChange,
+        mut change: RoleChange,
     ) -> Decided {
         let missing = || Refusal::NoSuchParticipant(change.participant.clone());
         let member = self
@@ -295,6 +320,8 @@ impl Decision<'_> {
                 roles.join(", ")
             )));
         }
+        let once: BTreeSet<_> = change.new_roles.into_iter().collect();
+        change.new_roles = once.into_iter().collect();
         let answer = self.relay(by, said, change);
         self.settle_gates();
         Ok(answer)
@@ -346,6 +373,29 @@ fn good_name(name: &str) -> Result<(), Refusal> {
         return Err(Refusal::Malformed(
             "a name has no control characters".to_owned(),
         ));
+    }
+    Ok(())
+}
+
+/// An announcement is kept for as long as the session, so it is a card and not a suitcase.
+fn good_announcement(announce: &Announce) -> Result<(), Refusal> {
+    let bytes = serde_json::to_vec(announce).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_ANNOUNCEMENT {
+        return Err(Refusal::Malformed(format!(
+            "an announcement has at most {MAX_ANNOUNCEMENT} bytes, not {bytes}"
+        )));
+    }
+    Ok(())
+}
+
+/// A configuration is kept, and told to every newcomer.
+fn good_config(config: &SessionConfig, limits: &Limits) -> Result<(), Refusal> {
+    config.check(limits).map_err(Refusal::BadConfig)?;
+    let bytes = serde_json::to_vec(config).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_CONFIG {
+        return Err(Refusal::BadConfig(format!(
+            "a configuration has at most {MAX_CONFIG} bytes, not {bytes}"
+        )));
     }
     Ok(())
 }

@@ -16,6 +16,9 @@ use crate::grant::{Grant, GrantDetails};
 use crate::input::Said;
 use crate::proposal::Proposal;
 
+/// The tool whose arguments are a command line.
+const SHELL: &str = "shell";
+
 /// How long a grant may wait for its executor to begin.
 const GRANT_LIFE_SECONDS: u64 = 60;
 
@@ -90,7 +93,9 @@ impl Decision<'_> {
         executor: &ParticipantId,
     ) -> Asked {
         let listed = &self.session.config.require_approval_for;
-        if listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
+        // The stated category is a claim; what the shell runs is the shell's whatever it says.
+        let shell = propose.tool_name == SHELL && listed.contains(&ToolCategory::ShellExecute);
+        if shell || listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
             return Asked::Because("this session asks for every tool of this kind".to_owned());
         }
         if propose.requires_approval && assessment.category == Category::Read {

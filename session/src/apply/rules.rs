@@ -10,6 +10,7 @@ use crate::gate::{Approvers, tally};
 use crate::input::Said;
 use crate::member::Member;
 use crate::proposal::Proposal;
+use crate::state::AllowRule;
 
 /// Most rules at a time.
 const MAX_RULES: usize = 200;
@@ -32,7 +33,8 @@ impl Decision<'_> {
             let problem = "`expires_at` must be in the future, a week ahead at most";
             return Err(Refusal::Malformed(problem.to_owned()));
         }
-        if self.session.rules.len() >= MAX_RULES {
+        let in_force = |rule: &&AllowRule| rule.expires_at > self.at;
+        if self.session.rules.values().filter(in_force).count() >= MAX_RULES {
             return Err(Refusal::TooMany {
                 what: "allow rules",
                 limit: MAX_RULES as u64,

@@ -9,7 +9,7 @@ use pvp_protocol::{Capability, Extra, MessageId, ParticipantId, Refusal};
 use super::{Answer, Decided, Decision};
 use crate::authority;
 use crate::input::Said;
-use crate::proposal::{Ending, Execution, Proposal, Stage};
+use crate::proposal::{Ending, Execution, Proposal, Stage, StreamState};
 
 /// Bytes of each stream that a result repeats; the rest is in the output entries.
 const EXCERPT: usize = 64 * 1024;
@@ -64,7 +64,7 @@ impl Decision<'_> {
             Some(offset) => (offset, offset.saturating_add(output.text.len() as u64)),
         };
         let news = end > stream.bytes || (output.complete && !stream.complete);
-        if offset < stream.bytes && end <= stream.bytes && !news {
+        if offset <= stream.bytes && !news {
             return Ok(Answer::Duplicate(self.session.head));
         }
         if stream.complete {
@@ -90,8 +90,7 @@ impl Decision<'_> {
         mut result: ToolResult,
     ) -> Decided {
         let (_, execution) = self.own_run(by, &result.tool_proposal)?;
-        let recorded =
-            [Stream::Stdout, Stream::Stderr].map(|stream| execution.stream(stream).bytes);
+        let recorded = [Stream::Stdout, Stream::Stderr].map(|stream| execution.stream(stream));
         result.outcome = Some(Outcome::Known);
         if let Some(mut body) = result.result.take() {
             let whole = [
@@ -120,23 +119,28 @@ impl Decision<'_> {
         by: &ParticipantId,
         proposal: &MessageId,
         whole: &[String; 2],
-        recorded: [u64; 2],
+        recorded: [StreamState; 2],
     ) {
-        let mut room = OPEN_RESULT.saturating_sub(recorded[0] + recorded[1]);
+        let mut room = OPEN_RESULT.saturating_sub(recorded[0].bytes + recorded[1].bytes);
         for (stream, (text, recorded)) in [Stream::Stdout, Stream::Stderr]
             .into_iter()
             .zip(whole.iter().zip(recorded))
+            .filter(|(_, (_, recorded))| !recorded.complete)
         {
-            let Ok(from) = usize::try_from(recorded) else {
+            let mut offset = recorded.bytes;
+            let Ok(from) = usize::try_from(offset) else {
                 continue;
             };
             let Some(mut rest) = text.get(from..) else {
                 continue;
             };
-            let mut offset = recorded;
-            while !rest.is_empty() && room > 0 {
+            while !rest.is_empty() {
                 let most = PIECE.min(usize::try_from(room).unwrap_or(usize::MAX));
-                let (piece, after) = rest.split_at(rest.floor_char_boundary(most).max(1));
+                let (piece, after) = rest.split_at(rest.floor_char_boundary(most));
+                if piece.is_empty() {
+                    // What room is left would cut a character in two.
+                    break;
+                }
                 rest = after;
                 room = room.saturating_sub(piece.len() as u64);
                 let output = ToolOutput {

@@ -14,10 +14,14 @@ use crate::gate::Gate;
 use crate::input::Said;
 use crate::proposal::{Proposal, Stage};
 
+/// Longest comment of an approval, in bytes; the record of a gate repeats them all, twice.
+const MAX_COMMENT: usize = 4096;
+
 /// A vote in either of its spellings.
 pub(super) struct Ballot {
     gate: MessageId,
     digest: Option<Digest>,
+    comment_bytes: usize,
     reason: Option<String>,
     suggestion: Option<String>,
     message: ServerMessage,
@@ -29,6 +33,7 @@ impl From<ToolApprove> for Ballot {
         Self {
             gate,
             digest,
+            comment_bytes: vote.comment.as_ref().map_or(0, String::len),
             reason: None,
             suggestion: None,
             message: vote.into(),
@@ -42,6 +47,7 @@ impl From<GateApprove> for Ballot {
         Self {
             gate,
             digest,
+            comment_bytes: vote.comment.as_ref().map_or(0, String::len),
             reason: None,
             suggestion: None,
             message: vote.into(),
@@ -54,6 +60,7 @@ impl From<ToolReject> for Ballot {
         Self {
             gate: vote.tool_proposal.clone(),
             digest: vote.digest,
+            comment_bytes: 0,
             reason: Some(vote.reason.clone()),
             suggestion: vote.suggestion.clone(),
             message: vote.into(),
@@ -66,6 +73,7 @@ impl From<GateReject> for Ballot {
         Self {
             gate: vote.gate.clone(),
             digest: vote.digest,
+            comment_bytes: 0,
             reason: Some(vote.reason.clone()),
             suggestion: None,
             message: vote.into(),
@@ -76,6 +84,11 @@ impl From<GateReject> for Ballot {
 impl Decision<'_> {
     pub(super) fn approve(&mut self, by: &ParticipantId, said: &Said, ballot: Ballot) -> Decided {
         self.may_decide(by, &ballot)?;
+        self.in_time(&ballot.gate)?;
+        if ballot.comment_bytes > MAX_COMMENT {
+            let problem = format!("`comment` is at most {MAX_COMMENT} bytes");
+            return Err(Refusal::Malformed(problem));
+        }
         let answer = self.relay(by, said, ballot.message);
         self.settle_gates();
         Ok(answer)
@@ -122,6 +135,15 @@ impl Decision<'_> {
         Ok(proposal.id.clone())
     }
 
+    /// A yes after the deadline is too late, even if the clock has not been looked at since.
+    fn in_time(&self, gate: &MessageId) -> Result<(), Refusal> {
+        let (_, gate) = self.open_gate_named(gate)?;
+        if gate.is_due(self.at) {
+            return Err(Refusal::GateClosed("its deadline has passed".to_owned()));
+        }
+        Ok(())
+    }
+
     fn open_gate_named(&self, id: &MessageId) -> Result<(&Proposal, &Gate), Refusal> {
         let name = named(self, id).ok_or_else(|| Refusal::NoSuchGate(id.clone()))?;
         if let Some(closed) = self.session.closed.get(&name) {
@@ -145,6 +167,7 @@ impl Decision<'_> {
         said: &Said,
         mut amend: GateAmend,
     ) -> Decided {
+        self.in_time(&amend.gate)?;
         let (proposal, gate) = self.open_gate_named(&amend.gate)?;
         let (proposal, gate_id) = (proposal.clone(), gate.id.clone());
         if amend.digest != proposal.assessment.digest {
@@ -190,6 +213,7 @@ impl Decision<'_> {
             .session
             .open_gates()
             .into_iter()
+            .filter(|(_, gate)| !gate.is_due(self.at))
             .filter_map(|(proposal, gate)| {
                 let approvers = self.session.approvers(gate, &proposal.proposer);
                 gate.clear(proposal, &approvers)

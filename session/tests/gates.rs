@@ -1,0 +1,654 @@
+//! Proposals and the gates they wait at.
+
+mod kit;
+use kit::*;
+use pvp_protocol::{ClientMessage, Limits};
+use pvp_session::{Ending, Entry, Input, Said, Session, Settings};
+use serde_json::{Value, json};
+
+fn with(line: &str, changes: Value) -> Value {
+    let mut propose = shell("bot", line);
+    for (key, value) in changes.as_object().expect("an object") {
+        propose[key] = value.clone();
+    }
+    propose
+}
+
+fn arguments(arguments: Value) -> Value {
+    with("", json!({"arguments": arguments}))
+}
+
+#[test]
+fn a_read_runs_at_once_where_the_executor_holds_it_to_reading() {
+    let mut room = Room::team(json!({}));
+    told(
+        room.proposes("p1", "ls -la"),
+        &[
+            "8 bot tool.propose `ls -la` read",
+            "9 system tool.execute p1 `ls -la` on bot cleared_by=read approved_by=[] profile=read 30000ms 10485760B until +60 | nonce for bot",
+            "= accepted 8",
+        ],
+    );
+}
+
+#[test]
+fn a_read_is_asked_for_where_nobody_can_hold_it() {
+    let mut room = Room::team(json!({}));
+    room.joins(executor("bee", json!({"profiles": ["workspace"]})));
+    room.joins(announcement("old", "agent", &[]));
+    told(
+        room.says_as("p1", "bee", "tool.propose", shell("bee", "ls")),
+        &[
+            "10 bee tool.propose `ls` read (the executor cannot hold a read to reading)",
+            "11 system gate.request action_ref=p1 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 10",
+        ],
+    );
+    told(
+        room.says_as("p2", "old", "tool.propose", shell("old", "ls")),
+        &[
+            "12 old tool.propose `ls` read (the executor cannot hold a read to reading)",
+            "13 system gate.request action_ref=p2 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 12",
+        ],
+    );
+    told(
+        room.configures(json!({"trust_reads": true})),
+        &[
+            "14 ann session.config_update {\"trust_reads\":true}",
+            "= accepted 14",
+        ],
+    );
+    told(
+        room.says_as("p3", "bee", "tool.propose", shell("bee", "ls")),
+        &[
+            "15 bee tool.propose `ls` read",
+            "16 system tool.execute p3 `ls` on bee cleared_by=read approved_by=[] profile=none 30000ms 10485760B until +60 | nonce for bee",
+            "= accepted 15",
+        ],
+    );
+}
+
+#[test]
+fn with_open_settings_reads_run_unconfined() {
+    let mut room = Room::team_under(
+        Settings {
+            open: true,
+            ..Settings::default()
+        },
+        json!({}),
+    );
+    room.joins(announcement("old", "agent", &[]));
+    told(
+        room.says_as("p1", "old", "tool.propose", shell("old", "ls")),
+        &[
+            "9 old tool.propose `ls` read",
+            "10 system tool.execute p1 `ls` on old cleared_by=read approved_by=[] profile=none 30000ms 10485760B until +60 | nonce for old",
+            "= accepted 9",
+        ],
+    );
+    told(
+        room.proposes("p2", "ls"),
+        &[
+            "11 bot tool.propose `ls` read",
+            "12 system tool.execute p2 `ls` on bot cleared_by=read approved_by=[] profile=read 30000ms 10485760B until +60 | nonce for bot",
+            "= accepted 11",
+        ],
+    );
+    told(
+        room.proposes("p3", "make"),
+        &[
+            "13 bot tool.propose `make` write",
+            "14 system gate.request action_ref=p3 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 13",
+        ],
+    );
+}
+
+#[test]
+fn a_claim_raises_a_verdict_and_never_lowers_it() {
+    let mut room =
+        Room::team(json!({"quorum_by_category": {"destructive": {"type": "any", "count": 2}}}));
+    told(
+        room.says_as(
+            "p1",
+            "bot",
+            "tool.propose",
+            with("ls", json!({"risk_level": "low"})),
+        ),
+        &[
+            "8 bot tool.propose `ls` write (raised: the agent itself calls this low)",
+            "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 8",
+        ],
+    );
+    told(
+        room.says_as(
+            "p2",
+            "bot",
+            "tool.propose",
+            with("ls", json!({"risk_level": "high"})),
+        ),
+        &[
+            "10 bot tool.propose `ls` destructive (raised: the agent itself calls this high)",
+            "11 system gate.request action_ref=p2 destructive quorum=any:2 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 10",
+        ],
+    );
+    told(
+        room.says_as(
+            "p3",
+            "bot",
+            "tool.propose",
+            with("make", json!({"risk_level": "critical"})),
+        ),
+        &[
+            "12 bot tool.propose `make` destructive (raised: the agent itself calls this critical)",
+            "13 system gate.request action_ref=p3 destructive quorum=any:2 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 12",
+        ],
+    );
+    told(
+        room.says_as(
+            "p4",
+            "bot",
+            "tool.propose",
+            with("rm -rf build", json!({"risk_level": "safe"})),
+        ),
+        &[
+            "14 bot tool.propose `rm -rf build` destructive",
+            "15 system gate.request action_ref=p4 destructive quorum=any:2 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 14",
+        ],
+    );
+    told(
+        room.says_as(
+            "p5",
+            "bot",
+            "tool.propose",
+            with("ls", json!({"requires_approval": true})),
+        ),
+        &[
+            "16 bot tool.propose `ls` read (the agent itself asks for approval)",
+            "17 system gate.request action_ref=p5 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 16",
+        ],
+    );
+    let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
+    told(
+        room.says_as(
+            "p6",
+            "bot",
+            "tool.propose",
+            with("make", json!({"assessment": verdict})),
+        ),
+        &[
+            "18 bot tool.propose `make` write",
+            "19 system gate.request action_ref=p6 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 18",
+        ],
+    );
+}
+
+#[test]
+fn a_session_may_ask_for_every_tool_of_a_kind() {
+    let mut room = Room::team(json!({"require_approval_for": ["shell_execute"]}));
+    told(
+        room.proposes("p1", "ls"),
+        &[
+            "8 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "9 system gate.request action_ref=p1 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 8",
+        ],
+    );
+    told(
+        room.says_as(
+            "p2",
+            "bot",
+            "tool.propose",
+            with("ls", json!({"category": "file_read"})),
+        ),
+        &[
+            "10 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "11 system gate.request action_ref=p2 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 10",
+        ],
+    );
+    room.configures(json!({"require_approval_for": ["all"]}));
+    told(
+        room.proposes("p3", "ls"),
+        &[
+            "13 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "14 system gate.request action_ref=p3 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 13",
+        ],
+    );
+    room.configures(json!({"require_approval_for": ["file_read"]}));
+    told(
+        room.says_as(
+            "p4",
+            "bot",
+            "tool.propose",
+            with("ls", json!({"category": "file_read"})),
+        ),
+        &[
+            "16 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "17 system gate.request action_ref=p4 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 16",
+        ],
+    );
+    told(
+        room.proposes("p5", "ls"),
+        &[
+            "18 bot tool.propose `ls` read",
+            "19 system tool.execute p5 `ls` on bot cleared_by=read approved_by=[] profile=read 30000ms 10485760B until +60 | nonce for bot",
+            "= accepted 18",
+        ],
+    );
+}
+
+#[test]
+fn a_blocked_command_is_recorded_and_refused_and_asks_nobody() {
+    let mut room = Room::team(json!({}));
+    told(
+        room.proposes("p1", "rm -rf /"),
+        &[
+            "8 bot tool.propose `rm -rf /` blocked",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
+        ],
+    );
+    assert_eq!(
+        room.session.closed(&id("p1")).map(|closed| closed.ending),
+        Some(Ending::Blocked)
+    );
+    let again = room.proposes("p1", "rm -rf /");
+    told(
+        again,
+        &[
+            "= refused InvalidState: proposal `p1` was made before and is blocked; propose again with a fresh id",
+        ],
+    );
+    says_no(
+        room.refused_as("p1", "bot", "tool.propose", shell("bot", "ls")),
+        "InvalidMessage: the id `p1` was used for another message; give every message its own id",
+    );
+    says_no(
+        room.refused(
+            "bob",
+            "gate.approve",
+            json!({"gate": "p1", "approver": "bob"}),
+        ),
+        "InvalidState: the gate is closed: the proposal is blocked",
+    );
+    says_no(
+        room.refused(
+            "bot",
+            "tool.output",
+            json!({"tool_proposal": "p1", "stream": "stdout", "text": "", "complete": true}),
+        ),
+        "InvalidState: `p1` is not running",
+    );
+}
+
+#[test]
+fn a_proposal_is_made_once() {
+    let mut room = Room::team(json!({}));
+    room.proposes("p1", "make");
+    told(room.proposes("p1", "make"), &["= duplicate 8"]);
+    says_no(
+        room.refused_as("p1", "bot", "tool.propose", shell("bot", "make test")),
+        "InvalidMessage: the id `p1` was used for another message; give every message its own id",
+    );
+    room.rejects("bob", "p1");
+    told(room.proposes("p1", "make"), &["= duplicate 8"]);
+    says_no(
+        room.refused_as("p1", "bot", "tool.propose", shell("bot", "make test")),
+        "InvalidMessage: the id `p1` was used for another message; give every message its own id",
+    );
+}
+
+#[test]
+fn a_tool_other_than_the_shell_always_asks() {
+    let mut room = Room::team(json!({"trust_reads": true}));
+    let fetch = json!({"tool_name": "fetch", "arguments": {"url": "http://x"}, "agent": "bot", "risk_level": "safe", "description": "d", "requires_approval": false, "category": "network_request"});
+    told(
+        room.says_as("p1", "bot", "tool.propose", fetch),
+        &[
+            "8 bot tool.propose `fetch {\"url\":\"http://x\"}` write",
+            "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 8",
+        ],
+    );
+    told(
+        room.approves("bob", "p1"),
+        &[
+            "10 bob gate.approve p1",
+            "11 system gate.resolve p1 approved by quorum approvals=[bob]",
+            "12 system tool.execute p1 `fetch {\"url\":\"http://x\"}` on bot cleared_by=quorum approved_by=[bob] profile=none 60000ms 5242880B until +60 | nonce for bot",
+            "= accepted 10",
+        ],
+    );
+}
+
+#[test]
+fn what_no_executor_should_be_asked_is_refused() {
+    let mut room = Room::team(json!({}));
+    let many: serde_json::Map<_, _> = (0..101).map(|n| (format!("A{n}"), json!("x"))).collect();
+    for (bad, answer) in [
+        (
+            json!({"full_command": " "}),
+            "InvalidMessage: the command is empty",
+        ),
+        (
+            json!({}),
+            "InvalidMessage: shell arguments need `full_command`, or `command` and `args`",
+        ),
+        (
+            json!({"full_command": "ls\u{0}"}),
+            "InvalidMessage: a command has no NUL characters",
+        ),
+        (
+            json!({"command": "ls", "args": ["a\u{0}"]}),
+            "InvalidMessage: a command has no NUL characters",
+        ),
+        (
+            json!({"command": "", "args": []}),
+            "InvalidMessage: the command is empty",
+        ),
+        (
+            json!({"full_command": "ls", "cwd": ""}),
+            "InvalidMessage: `cwd` is a path of 1 to 4096 bytes",
+        ),
+        (
+            json!({"full_command": "ls", "env": {"A=B": "x"}}),
+            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+        ),
+        (
+            json!({"full_command": "ls", "env": {"": "x"}}),
+            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+        ),
+        (
+            json!({"full_command": "ls", "env": {"A": "\u{0}"}}),
+            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+        ),
+        (
+            json!({"full_command": "ls", "env": many}),
+            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+        ),
+        (
+            json!({"full_command": "ls", "timeout": 0}),
+            "InvalidMessage: `timeout` is 1 to 300 seconds in this mode",
+        ),
+        (
+            json!({"full_command": "ls", "timeout": 301}),
+            "InvalidMessage: `timeout` is 1 to 300 seconds in this mode",
+        ),
+        (
+            json!({"full_command": "ls", "timeout": 901, "mode": "slow"}),
+            "InvalidMessage: `timeout` is 1 to 900 seconds in this mode",
+        ),
+        (
+            json!({"full_command": "ls", "mode": "fast"}),
+            "InvalidMessage: `arguments.mode` must be `normal`, `slow`, `background` or `pty`",
+        ),
+        (
+            json!({"full_command": "top", "mode": "pty", "driver": "bot"}),
+            "ParticipantNotFound: there is no participant `bot` in this session",
+        ),
+        (
+            json!({"full_command": "top", "mode": "pty", "driver": "zoe"}),
+            "ParticipantNotFound: there is no participant `zoe` in this session",
+        ),
+    ] {
+        says_no(room.refused("bot", "tool.propose", arguments(bad)), answer);
+    }
+    says_no(
+        room.refused("dan", "tool.propose", shell("dan", "ls")),
+        "Unauthorized: only an agent may say this",
+    );
+    says_no(
+        room.refused("bot", "tool.propose", shell("bee", "ls")),
+        "Unauthorized: you are `bot` here; `agent` may not say `bee`",
+    );
+}
+
+#[test]
+fn modes_and_explicit_limits_are_granted_as_asked() {
+    let mut room = Room::team(json!({"profile": "workspace"}));
+    for (name, ask) in [
+        ("p1", json!({"full_command": "make", "mode": "slow"})),
+        (
+            "p2",
+            json!({"full_command": "make", "mode": "slow", "timeout": 900}),
+        ),
+        ("p3", json!({"full_command": "make", "mode": "background"})),
+        ("p4", json!({"full_command": "make", "timeout": 300})),
+        ("p5", json!({"full_command": "rm -rf build"})),
+        ("p6", json!({"full_command": "top", "mode": "pty"})),
+        (
+            "p7",
+            json!({"full_command": "top", "mode": "pty", "driver": "dan"}),
+        ),
+    ] {
+        room.says_as(name, "bot", "tool.propose", arguments(ask));
+    }
+    let mut grants = Vec::new();
+    for name in ["p1", "p2", "p3", "p4", "p5", "p6", "p7"] {
+        grants.push(room.approves("bob", name).swap_remove(2));
+    }
+    told(
+        grants,
+        &[
+            "24 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[bob] profile=workspace 900000ms 5242880B until +60 | nonce for bot",
+            "27 system tool.execute p2 `make` on bot cleared_by=quorum approved_by=[bob] profile=workspace 900000ms 5242880B until +60 | nonce for bot",
+            "30 system tool.execute p3 `make` on bot cleared_by=quorum approved_by=[bob] profile=workspace 0ms 67108864B until +60 | nonce for bot",
+            "33 system tool.execute p4 `make` on bot cleared_by=quorum approved_by=[bob] profile=workspace 300000ms 5242880B until +60 | nonce for bot",
+            "36 system tool.execute p5 `rm -rf build` on bot cleared_by=quorum approved_by=[bob] profile=workspace 120000ms 1048576B until +60 | nonce for bot",
+            "39 system tool.execute p6 `top` on bot cleared_by=quorum approved_by=[bob] profile=workspace 0ms 67108864B until +60 driver=bob | nonce for bot",
+            "42 system tool.execute p7 `top` on bot cleared_by=quorum approved_by=[bob] profile=workspace 0ms 67108864B until +60 driver=dan | nonce for bot",
+        ],
+    );
+}
+
+#[test]
+fn there_are_only_so_many_proposals_and_gates_at_a_time() {
+    let settings = Settings {
+        limits: Limits {
+            open_proposals: 2,
+            open_gates: 3,
+            proposals: 6,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let mut room = Room::team_under(settings, json!({}));
+    room.joins(executor("bee", json!({})));
+    room.proposes("p1", "make");
+    room.proposes("p2", "make");
+    says_no(
+        room.refused("bot", "tool.propose", shell("bot", "ls")),
+        "RateLimited: too many open proposals; wait for some to be decided: at most 2",
+    );
+    room.says_as("p3", "bee", "tool.propose", shell("bee", "make"));
+    says_no(
+        room.refused("bee", "tool.propose", shell("bee", "ls")),
+        "RateLimited: too many open gates; wait for some to be decided: at most 3",
+    );
+    says_no(
+        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+        "RateLimited: too many open gates; wait for some to be decided: at most 3",
+    );
+    room.rejects("bob", "p1");
+    room.rejects("bob", "p2");
+    room.proposes("p4", "ls");
+    room.proposes("p5", "rm -rf /");
+    room.rejects("bob", "p3");
+    room.proposes("p6", "make");
+    says_no(
+        room.refused("bee", "tool.propose", shell("bee", "ls")),
+        "RateLimited: too many proposals in one session; start another session: at most 6",
+    );
+}
+
+#[test]
+fn nobody_to_approve_is_not_an_error() {
+    let mut room = Room::empty(Settings::default(), json!({"gate_timeout_seconds": 0}));
+    room.joins(executor("bot", json!({})));
+    told(
+        room.proposes("p1", "make"),
+        &[
+            "3 bot tool.propose `make` write",
+            "4 system gate.request action_ref=p1 write quorum=any:1 voters=[] deadline=never then reject",
+            "= accepted 3",
+        ],
+    );
+    let gates = room.session.open_gates();
+    assert!(
+        gates[0]
+            .1
+            .request
+            .message
+            .contains("nobody here can approve yet; it waits for one approval")
+    );
+    room.joins(announcement("bob", "human", &["approver"]));
+    told(
+        room.approves("bob", "p1"),
+        &[
+            "6 bob gate.approve p1",
+            "7 system gate.resolve p1 approved by quorum approvals=[bob]",
+            "8 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[bob] profile=none 60000ms 5242880B until +60 | nonce for bot",
+            "= accepted 6",
+        ],
+    );
+}
+
+#[test]
+fn the_quorum_goes_by_category_and_else_by_default() {
+    let mut room = Room::team(json!({
+        "default_gate_quorum": {"type": "majority"},
+        "quorum_by_category": {"write": {"type": "role", "role": "navigator", "count": 1}, "destructive": {"type": "specific", "participants": ["ann", "bob"]}},
+        "require_approval_for": ["file_read"]
+    }));
+    told(
+        room.proposes("p1", "make"),
+        &[
+            "8 bot tool.propose `make` write",
+            "9 system gate.request action_ref=p1 write quorum=role:navigator:1 voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 8",
+        ],
+    );
+    told(
+        room.proposes("p2", "rm -rf build"),
+        &[
+            "10 bot tool.propose `rm -rf build` destructive",
+            "11 system gate.request action_ref=p2 destructive quorum=specific:[ann,bob] voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 10",
+        ],
+    );
+    told(
+        room.says_as(
+            "p3",
+            "bot",
+            "tool.propose",
+            with("ls", json!({"category": "file_read"})),
+        ),
+        &[
+            "12 bot tool.propose `ls` read (this session asks for every tool of this kind)",
+            "13 system gate.request action_ref=p3 read quorum=majority voters=[ann,bob,cat] deadline=+300 then reject",
+            "= accepted 12",
+        ],
+    );
+}
+
+#[test]
+fn what_is_shown_to_newcomers_is_what_stands() {
+    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    room.proposes("p1", "make");
+    room.approves("bob", "p1");
+    room.proposes("p2", "ls");
+    let limits = Limits::default();
+    let active = |_: &pvp_protocol::ParticipantId| pvp_protocol::payload::PresenceStatus::Active;
+    let welcome = room
+        .session
+        .welcome(&person("eve"), &limits, active, "test".to_owned())
+        .unwrap();
+    assert_eq!(welcome.people.len(), 6);
+    assert_eq!(
+        (welcome.head, welcome.gates.len(), welcome.running.len()),
+        (room.session.head(), 1, 1)
+    );
+    assert_eq!(welcome.gates[0].approvals[0].participant, person("bob"));
+    assert_eq!(welcome.running[0].command, "ls");
+    assert_eq!(
+        room.session
+            .welcome(&person("zoe"), &limits, active, "test".to_owned()),
+        None
+    );
+    assert_eq!(room.session.announcements().count(), 6);
+}
+
+#[test]
+fn forks_are_refused_with_a_sentence() {
+    let mut room = Room::team(json!({}));
+    let answer = "InvalidState: forks and merges are not available on this server";
+    let fork = json!({"name": "f", "from_point": "m1", "reason": "r", "participants": [], "copy_context": false});
+    says_no(room.refused("ann", "fork.create", fork.clone()), answer);
+    says_no(
+        room.refused("ann", "fork.switch", json!({"target_fork": "f"})),
+        answer,
+    );
+    says_no(
+        room.refused(
+            "ann",
+            "merge.propose",
+            json!({"source_fork": "f", "target_fork": "g", "strategy": "append", "summary": "s"}),
+        ),
+        answer,
+    );
+    says_no(
+        room.refused("ann", "merge.execute", json!({"merge_proposal": "m"})),
+        answer,
+    );
+    says_no(
+        room.refused("bob", "fork.create", fork),
+        "Unauthorized: you need the capability `fork`; ask an admin for a role that has it",
+    );
+    let mut said = pvp_session::Said::new(
+        id("m"),
+        message(
+            "prompt.submit",
+            &json!({"content": "c", "target_agent": "bot", "contributors": [], "context_keys": []}),
+        ),
+    );
+    said.fork = Some(pvp_protocol::ForkId::parse("f").unwrap());
+    let outcome = room.say("dan", said);
+    let lines = room.lines(&outcome);
+    told(
+        lines,
+        &["= refused InvalidState: forks and merges are not available on this server"],
+    );
+}
+
+// FIXME: without serde_json's feature `float_roundtrip` some numbers of extreme size are read
+// otherwise than they were written, so a restart changes what such a proposal would do. Nothing
+// wrong can run: the grant's digest no longer fits, and the executor refuses it.
+#[test]
+fn an_extreme_number_in_a_tools_arguments_is_not_the_same_after_a_restart() {
+    let mut room = Room::team(json!({}));
+    let arguments = r#"{"tool_name":"fetch","arguments":{"x":2.4103642642937917e-101},"agent":"bot",
+        "risk_level":"safe","description":"d","requires_approval":false,"category":"all"}"#;
+    let message = ClientMessage::read("tool.propose", arguments)
+        .unwrap()
+        .unwrap();
+    let outcome = room.apply_unchecked(Input::Say {
+        by: person("bot"),
+        said: Said::new(id("p1"), message),
+    });
+    let mut restarted = Session::new(room.session.id().clone());
+    for entry in room.log.iter().chain(&outcome.entries) {
+        let stored = Entry::read(&entry.meta(), &entry.body()).unwrap();
+        restarted.replay(&stored).unwrap();
+    }
+    let digest = |session: &Session| session.proposal(&id("p1")).unwrap().action.digest();
+    assert_ne!(digest(&restarted), digest(&room.session));
+}

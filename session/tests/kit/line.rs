@@ -1,0 +1,329 @@
+//! Entries as short lines, so that whole lists of effects can be compared by eye.
+
+use std::collections::BTreeMap;
+
+use pvp_protocol::payload::{Approval, Content, Visibility};
+use pvp_protocol::{
+    Action, Assessment, Envelope, MessageId, ParticipantId, QuorumRule, Role, ServerMessage,
+    Timestamp, Vocabulary,
+};
+use pvp_session::{Answer, Entry, Who};
+
+use super::BEGIN_MS;
+
+/// What the session's own ids are called in lines.
+#[derive(Clone, Default)]
+pub struct Names {
+    gates: BTreeMap<MessageId, String>,
+}
+
+pub fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Accepted(Some(seq)) => format!("= accepted {seq}"),
+        Answer::Accepted(None) => "= accepted".to_owned(),
+        Answer::Duplicate(seq) => format!("= duplicate {seq}"),
+        Answer::Refused(refusal) => format!("= refused {:?}: {refusal}", refusal.code()),
+    }
+}
+
+impl Names {
+    /// `3 system gate.request …`, with the audience at the end if it is not everyone.
+    pub fn entry(&mut self, entry: &Entry) -> String {
+        let mut line = format!("{} {}", entry.seq(), self.envelope(&entry.envelope));
+        match &entry.audience.who {
+            Who::Everyone => {}
+            Who::Approvers { and } => line.push_str(&format!(" | approvers and {}", people(and))),
+            Who::Only(only) => line.push_str(&format!(" | only {}", people(only))),
+        }
+        if let Some(private) = &entry.private {
+            line.push_str(&format!(" | nonce for {}", private.to));
+        }
+        line
+    }
+
+    pub fn envelope(&mut self, envelope: &Envelope) -> String {
+        if let ServerMessage::GateRequest(request) = &envelope.message {
+            let name = format!("gate({})", request.action_ref);
+            self.gates.insert(envelope.heading.id.clone(), name);
+        }
+        let sender = envelope.heading.sender.as_str();
+        let kind = envelope.message.kind();
+        let detail = self.detail(&envelope.message);
+        let line = format!("{sender} {kind} {detail}");
+        line.trim_end().to_owned()
+    }
+
+    fn name(&self, id: &MessageId) -> String {
+        self.gates
+            .get(id)
+            .cloned()
+            .unwrap_or_else(|| id.to_string())
+    }
+
+    fn detail(&self, message: &ServerMessage) -> String {
+        use ServerMessage as M;
+        match message {
+            M::SessionCreate(create) => create.name.clone().unwrap_or_default(),
+            M::SessionLeave(leave) => leave.reason.clone().unwrap_or_default(),
+            M::SessionEnd(end) => format!("{} {}", word(&end.final_state), end.reason),
+            M::SessionConfigUpdate(update) => json(&update.changes),
+            M::Announce(announce) => {
+                let mut line = format!("{} {}", word(&announce.kind), roles(&announce.roles));
+                if let Some(capabilities) = &announce.capabilities {
+                    line.push_str(&format!(" and {}", json(capabilities)));
+                }
+                line
+            }
+            M::RoleChange(change) => format!(
+                "{} {} -> {}",
+                change.participant,
+                roles(&change.old_roles),
+                roles(&change.new_roles)
+            ),
+            M::PresenceUpdate(presence) => {
+                format!("{} {}", presence.participant, word(&presence.status))
+            }
+            M::ContextAdd(add) => match &add.content {
+                Some(Content::Text(text)) => format!("{} {text:.40}", add.key),
+                Some(content) => format!("{} {}", add.key, json(content)),
+                None => format!("{} by reference", add.key),
+            },
+            M::ContextUpdate(update) => update.key.clone(),
+            M::ContextRemove(remove) => remove.key.clone(),
+            M::SecretShare(share) => json(share),
+            M::SecretRevoke(revoke) => format!("{} {}", revoke.key, revoke.reason),
+            M::PromptDraft(draft) => draft.content.clone(),
+            M::PromptSubmit(prompt) => format!("to {} {}", prompt.target_agent, prompt.content),
+            M::PromptAmend(amend) => format!("{} {}", amend.original_prompt, amend.amendment),
+            M::ThinkingStart(start) => match &start.visible_to {
+                Visibility::Group(group) => word(group),
+                Visibility::People(people) => list(people),
+            },
+            M::ThinkingChunk(chunk) => chunk.text.clone(),
+            M::ThinkingEnd(end) => end.summary.clone().unwrap_or_default(),
+            M::ResponseStart(start) => format!("to {}", start.prompt_ref),
+            M::ResponseChunk(chunk) => chunk.text.clone(),
+            M::ResponseEnd(end) => word(&end.finish_reason),
+            M::ToolPropose(propose) => {
+                let action = Action::read(&propose.tool_name, &propose.arguments).unwrap();
+                verdict(&action, propose.assessment.as_ref())
+            }
+            M::ShellExec(exec) => format!(
+                "`{}` {} on {} within {}s",
+                exec.command,
+                exec.assessment
+                    .as_ref()
+                    .map_or("?", |a| a.category.as_str()),
+                exec.executor.as_ref().map_or("?", ParticipantId::as_str),
+                exec.timeout_seconds.unwrap_or_default()
+            ),
+            M::GateRequest(request) => format!(
+                "action_ref={} {} quorum={} voters={} deadline={} then {}",
+                request.action_ref,
+                request.category,
+                quorum(&request.quorum),
+                list(&request.voters),
+                moment(request.deadline),
+                word(&request.on_timeout)
+            ),
+            M::GateAmend(amend) => format!(
+                "{} {} quorum={} voters={} deadline={}",
+                self.name(&amend.gate),
+                verdict(
+                    &Action::read("shell", &amend.arguments).unwrap(),
+                    amend.assessment.as_ref()
+                ),
+                amend.quorum.as_ref().map(quorum).unwrap_or_default(),
+                list(amend.voters.as_deref().unwrap_or_default()),
+                moment(amend.deadline)
+            ),
+            M::GateApprove(vote) => self.name(&vote.gate),
+            M::GateReject(vote) => format!("{} {}", self.name(&vote.gate), vote.reason),
+            M::ToolApprove(vote) => vote.tool_proposal.to_string(),
+            M::ToolReject(vote) => format!("{} {}", vote.tool_proposal, vote.reason),
+            M::GateTimeout(timeout) => {
+                let mut line = format!(
+                    "{} {} {} of {}",
+                    self.name(&timeout.gate),
+                    word(&timeout.resolution),
+                    timeout.approvals_received,
+                    timeout.approvals_required
+                );
+                if let (Some(rule), Some(voters)) = (&timeout.quorum, &timeout.voters) {
+                    line.push_str(&format!(
+                        " quorum={} voters={} deadline={}",
+                        quorum(rule),
+                        list(voters),
+                        moment(timeout.deadline)
+                    ));
+                }
+                line
+            }
+            M::GateResolve(resolve) => {
+                let mut line = format!(
+                    "{} {} by {}",
+                    resolve.tool_proposal,
+                    word(&resolve.outcome),
+                    word(&resolve.how)
+                );
+                for (name, value) in [
+                    ("by", resolve.by.as_ref().map(ToString::to_string)),
+                    ("reason", resolve.reason.clone()),
+                    ("suggestion", resolve.suggestion.clone()),
+                    ("approvals", approvals(&resolve.approvals)),
+                ] {
+                    if let Some(value) = value {
+                        line.push_str(&format!(" {name}={value}"));
+                    }
+                }
+                line
+            }
+            M::ToolExecute(execute) => {
+                let grant = &execute.grant;
+                let mut line = format!(
+                    "{} `{}` on {} cleared_by={} approved_by={} profile={} {}ms {}B until {}",
+                    execute.tool_proposal,
+                    grant.action.command.summary(),
+                    grant.executor,
+                    word(&grant.cleared_by),
+                    list(&execute.approved_by),
+                    word(&grant.profile),
+                    grant.limits.timeout_ms,
+                    grant.limits.output_bytes,
+                    moment(Some(grant.expires_at))
+                );
+                if let Some(rule) = &grant.rule {
+                    line.push_str(&format!(" rule={rule}"));
+                }
+                if let Some(driver) = &grant.driver {
+                    line.push_str(&format!(" driver={driver}"));
+                }
+                line
+            }
+            M::ToolOutput(output) => format!(
+                "{} {}@{} {:?}{}",
+                output.tool_proposal,
+                word(&output.stream),
+                output.offset.unwrap_or_default(),
+                short(&output.text),
+                if output.complete { " complete" } else { "" }
+            ),
+            M::ToolResult(result) => {
+                let mut line = format!(
+                    "{} {} {}",
+                    result.tool_proposal,
+                    if result.success { "ok" } else { "failed" },
+                    result.outcome.as_ref().map(word).unwrap_or_default()
+                );
+                if let Some(body) = &result.result {
+                    line.push_str(&format!(
+                        " {:?} {:?} {:?}",
+                        body.exit_code,
+                        short(&body.stdout),
+                        short(&body.stderr)
+                    ));
+                }
+                if let Some(error) = &result.error {
+                    line.push_str(&format!(" {error}"));
+                }
+                line
+            }
+            M::ToolCancel(cancel) => format!(
+                "{} {}",
+                cancel.tool_proposal,
+                cancel.reason.clone().unwrap_or_default()
+            ),
+            M::ToolInput(input) => json(input),
+            M::PolicyAllow(allow) => format!(
+                "{} until {}",
+                allow.prefix.join(" "),
+                moment(Some(allow.expires_at))
+            ),
+            M::PolicyRevoke(revoke) => revoke.rule.to_string(),
+            M::InterruptRaise(raise) => format!(
+                "{} {}",
+                word(&raise.urgency),
+                raise.target.as_ref().map_or("all", ParticipantId::as_str)
+            ),
+            M::InterruptAcknowledge(done) => {
+                format!("{} {}", done.interrupt, word(&done.action_taken))
+            }
+            M::Error(report) => format!("{:?} {}", report.code, report.message),
+            M::SessionWelcome(_)
+            | M::SessionAck(_)
+            | M::OutputPage(_)
+            | M::HeartbeatPing(_)
+            | M::HeartbeatPong(_) => panic!("the session core never says {}", message.kind()),
+        }
+    }
+}
+
+fn verdict(action: &Action, assessment: Option<&Assessment>) -> String {
+    let Some(assessment) = assessment else {
+        return format!("`{}` without a verdict", action.command.summary());
+    };
+    let mut line = format!("`{}` {}", action.command.summary(), assessment.category);
+    for note in &assessment.notes {
+        line.push_str(&format!(" ({note})"));
+    }
+    line
+}
+
+/// `any:2`, `all`, `role:admin:1`, `specific:[ann,bob]`, `majority`.
+pub fn quorum(rule: &QuorumRule) -> String {
+    match rule {
+        QuorumRule::Any { count } => format!("any:{count}"),
+        QuorumRule::All => "all".to_owned(),
+        QuorumRule::Role { role, count } => format!("role:{role}:{count}"),
+        QuorumRule::Specific { participants } => format!("specific:{}", list(participants)),
+        QuorumRule::Majority => "majority".to_owned(),
+    }
+}
+
+/// Seconds since the beginning.
+fn moment(at: Option<Timestamp>) -> String {
+    at.map_or("never".to_owned(), |at| {
+        let ms = at.as_millis() - BEGIN_MS;
+        if ms.is_multiple_of(1000) {
+            format!("+{}", ms / 1000)
+        } else {
+            format!("+{}ms", ms)
+        }
+    })
+}
+
+fn approvals(approvals: &[Approval]) -> Option<String> {
+    let ids: Vec<_> = approvals.iter().map(|a| a.participant.clone()).collect();
+    (!ids.is_empty()).then(|| list(&ids))
+}
+
+fn list(ids: &[ParticipantId]) -> String {
+    people(ids)
+}
+
+fn people<'a>(ids: impl IntoIterator<Item = &'a ParticipantId>) -> String {
+    let names: Vec<_> = ids.into_iter().map(ParticipantId::as_str).collect();
+    format!("[{}]", names.join(","))
+}
+
+fn roles(roles: &[Role]) -> String {
+    let names: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
+    format!("[{}]", names.join(","))
+}
+
+fn short(text: &str) -> String {
+    if text.len() <= 40 {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(8).collect();
+    format!("{head}… {} bytes", text.len())
+}
+
+fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap()
+}

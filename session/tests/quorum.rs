@@ -1,0 +1,137 @@
+//! Quorum against an oracle that was written on its own.
+
+mod kit;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kit::oracle::enough;
+use kit::person;
+use pvp_protocol::{ParticipantId, QuorumRule, Role};
+use pvp_session::{Approvers, tally};
+
+/// Voters; each subset of them is the bits of a number.
+const VOTERS: usize = 6;
+
+struct Crowd {
+    subsets: Vec<BTreeSet<ParticipantId>>,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let voter = |bit: usize| person(&format!("voter{bit}"));
+        let subset = |bits: usize| {
+            let chosen = (0..VOTERS).filter(|bit| bits >> bit & 1 == 1);
+            chosen.map(voter).collect()
+        };
+        Self {
+            subsets: (0..1 << VOTERS).map(subset).collect(),
+        }
+    }
+
+    /// Compares both for one situation; `navigators` hold that role and all others hold another.
+    fn compare(&self, rule: &QuorumRule, [could, asked, yes, navigators]: [usize; 4]) {
+        let roles: BTreeMap<_, _> = self.subsets[(1 << VOTERS) - 1]
+            .iter()
+            .map(|id| {
+                let navigates = self.subsets[navigators].contains(id);
+                let role = if navigates {
+                    Role::Navigator
+                } else {
+                    Role::Approver
+                };
+                (id.clone(), BTreeSet::from([role]))
+            })
+            .collect();
+        let approvers = Approvers {
+            eligible: self.subsets[could].clone(),
+            electorate: self.subsets[asked].clone(),
+            roles,
+        };
+        let approved = &self.subsets[yes];
+        let counted = tally(rule, &approvers, approved);
+        let Approvers {
+            eligible,
+            electorate,
+            roles,
+        } = &approvers;
+        let expected = enough(rule, eligible, electorate, roles, approved);
+        assert_eq!(
+            counted.passed, expected,
+            "{rule:?} could {eligible:?} asked {electorate:?} approved {approved:?}"
+        );
+        assert_eq!(counted.passed, counted.received >= counted.required);
+        assert!(counted.awaited.is_empty() || !counted.passed);
+    }
+}
+
+fn subsets_of(whole: usize) -> impl Iterator<Item = usize> {
+    (0..=whole).filter(move |part| part & !whole == 0)
+}
+
+#[test]
+fn all_and_majority_for_every_electorate_and_every_vote() {
+    let crowd = Crowd::new();
+    for could in 0..1 << VOTERS {
+        for asked in subsets_of(could) {
+            // Approvals of those who do not count change nothing; half of them are tried.
+            for yes in (0..1 << VOTERS).filter(|yes| yes & !could & 0b01_0101 == 0) {
+                crowd.compare(&QuorumRule::All, [could, asked, yes, 0]);
+                crowd.compare(&QuorumRule::Majority, [could, asked, yes, 0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_number_for_every_vote() {
+    let crowd = Crowd::new();
+    for could in 0..1 << VOTERS {
+        for yes in 0..1 << VOTERS {
+            for count in 0..=7 {
+                crowd.compare(
+                    &QuorumRule::Any { count },
+                    [could, could & 0b10_1101, yes, 0],
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn holders_of_a_role_for_every_assignment_of_it() {
+    let crowd = Crowd::new();
+    let mut turn = 0;
+    for navigators in 0..1 << VOTERS {
+        for could in 0..1 << VOTERS {
+            for yes in 0..1 << VOTERS {
+                turn += 1;
+                // Everything for up to four voters, and every 13th situation for six.
+                if navigators < 16 && could < 16 && yes < 16 || turn % 13 == 0 {
+                    for count in 0..=3 {
+                        let role = Role::Navigator;
+                        let rule = QuorumRule::Role { role, count };
+                        crowd.compare(&rule, [could, could & 0b01_1011, yes, navigators]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn specific_people_for_every_list_of_them() {
+    let crowd = Crowd::new();
+    let mut turn = 0;
+    for named in 1..1 << VOTERS {
+        let participants = crowd.subsets[named].iter().cloned().collect();
+        let rule = QuorumRule::Specific { participants };
+        for could in 0..1 << VOTERS {
+            for yes in 0..1 << VOTERS {
+                turn += 1;
+                if named < 16 && could < 16 && yes < 16 || turn % 5 == 0 {
+                    crowd.compare(&rule, [could, could & 0b11_0110, yes, 0]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Repeated ids, and what is refused to whom: no entry, no change.
+
+mod kit;
+use kit::*;
+use pvp_session::{Answer, Input, Said};
+use serde_json::{Value, json};
+
+fn prompt(content: &str) -> Value {
+    json!({"content": content, "target_agent": "bot", "contributors": [], "context_keys": []})
+}
+
+#[test]
+fn a_repeated_message_is_acknowledged_and_not_applied_again() {
+    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    room.says_as("x", "dan", "prompt.submit", prompt("one"));
+    told(
+        room.says_as("x", "dan", "prompt.submit", prompt("one")),
+        &["= duplicate 8"],
+    );
+    room.proposes("p1", "make");
+    let yes = json!({"gate": "p1", "approver": "bob"});
+    room.says_as("v", "bob", "gate.approve", yes.clone());
+    told(
+        room.says_as("v", "bob", "gate.approve", yes.clone()),
+        &["= duplicate 11"],
+    );
+    room.approves("cat", "p1");
+    told(
+        room.says_as("v", "bob", "gate.approve", yes),
+        &["= duplicate 11"],
+    );
+    let done = json!({"tool_proposal": "p1", "success": true, "duration_ms": 1});
+    room.says_as("z", "bot", "tool.result", done.clone());
+    told(
+        room.says_as("z", "bot", "tool.result", done),
+        &["= duplicate 15"],
+    );
+}
+
+#[test]
+fn the_same_id_with_other_content_is_refused() {
+    let mut room = Room::team(json!({}));
+    room.says_as("x", "dan", "prompt.submit", prompt("one"));
+    says_no(
+        room.refused_as("x", "dan", "prompt.submit", prompt("two")),
+        "InvalidMessage: the id `x` was used for another message; give every message its own id",
+    );
+    says_no(
+        room.refused_as("x", "ann", "prompt.submit", prompt("one")),
+        "InvalidMessage: the id `x` was used for another message; give every message its own id",
+    );
+    says_no(
+        room.refused_as("x", "dan", "tool.cancel", json!({"tool_proposal": "p1"})),
+        "InvalidMessage: the id `x` was used for another message; give every message its own id",
+    );
+    let mut said = Said::new(id("x"), message("prompt.submit", &prompt("one")));
+    said.reference = Some(id("y"));
+    let outcome = room.say("dan", said);
+    let lines = room.lines(&outcome);
+    told(
+        lines,
+        &[
+            "= refused InvalidMessage: the id `x` was used for another message; give every message its own id",
+        ],
+    );
+}
+
+#[test]
+fn the_servers_own_ids_are_nobody_elses() {
+    let mut room = Room::team(json!({}));
+    room.proposes("p1", "make");
+    let gate = room.gate_id("p1");
+    says_no(
+        room.refused_as(&gate, "bot", "tool.propose", shell("bot", "ls"))
+            .replace(&gate, "GATE"),
+        "InvalidMessage: the id `GATE` was used for another message; give every message its own id",
+    );
+    says_no(
+        room.refused_as("m1", "bot", "tool.propose", shell("bot", "ls")),
+        "InvalidMessage: the id `m1` was used for another message; give every message its own id",
+    );
+}
+
+#[test]
+fn joining_under_an_id_that_was_used_takes_a_fresh_one() {
+    let mut room = Room::team(json!({}));
+    let announce: pvp_protocol::payload::Announce =
+        serde_json::from_value(announcement("fay", "human", &[])).unwrap();
+    let outcome = room.apply(Input::Join {
+        identity: identity(&announce),
+        announce,
+        id: id("m1"),
+    });
+    assert_eq!(outcome.answer, Answer::Accepted(Some(8)));
+    assert_ne!(outcome.entries[0].id(), &id("m1"));
+}
+
+#[test]
+fn proposals_and_gates_are_remembered_longer_than_other_messages() {
+    let mut room = Room::team(json!({}));
+    room.proposes("p1", "make");
+    room.proposes("p2", "ls");
+    room.proposes("p3", "ls");
+    let gate = room.gate_id("p1");
+    room.says(
+        "bot",
+        "tool.result",
+        json!({"tool_proposal": "p3", "success": true, "duration_ms": 1}),
+    );
+    for _ in 0..8200 {
+        let said = Said::new(room.next_id(), message("prompt.submit", &prompt("x")));
+        room.apply_unchecked(Input::Say {
+            by: person("dan"),
+            said,
+        });
+    }
+    let mut again = |name: &str| {
+        let said = Said::new(id(name), message("tool.propose", &shell("bot", "ls")));
+        let outcome = room.apply_unchecked(Input::Say {
+            by: person("bot"),
+            said,
+        });
+        assert_eq!(outcome.entries, []);
+        line::answer(&outcome.answer).replace(&gate, "GATE")
+    };
+    says_no(
+        again("p1"),
+        "= refused InvalidMessage: the id `p1` was used for another message; give every message its own id",
+    );
+    says_no(
+        again("p2"),
+        "= refused InvalidMessage: the id `p2` was used for another message; give every message its own id",
+    );
+    says_no(
+        again("p3"),
+        "= refused InvalidState: proposal `p3` was made before and is finished; propose again with a fresh id",
+    );
+    says_no(
+        again(&gate),
+        "= refused InvalidMessage: the id `GATE` was used for another message; give every message its own id",
+    );
+}
+
+#[test]
+fn who_has_not_joined_or_has_left_says_nothing() {
+    let mut room = Room::team(json!({}));
+    says_no(
+        room.refused("zoe", "prompt.submit", prompt("x")),
+        "Unauthorized: join the session first: send `session.join`",
+    );
+    room.leaves("dan");
+    says_no(
+        room.refused("dan", "prompt.submit", prompt("x")),
+        "Unauthorized: join the session first: send `session.join`",
+    );
+    told(room.ticks(0), &["= accepted"]);
+}
+
+#[test]
+fn joining_and_creating_are_not_said_inside() {
+    let mut room = Room::team(json!({}));
+    says_no(
+        room.refused("dan", "session.create", json!({})),
+        "InvalidState: session `room` exists already; join it, or create one with another id",
+    );
+    says_no(
+        room.refused(
+            "dan",
+            "session.join",
+            json!({"participant": announcement("dan", "human", &[]), "supported_versions": [1]}),
+        ),
+        "InvalidState: you have joined this session already",
+    );
+}
+
+/// Every type a client may say, by everyone, with payloads that fit nothing: an answer, no panic,
+/// and whatever is refused changes nothing (which the room checks).
+#[test]
+fn nothing_that_anyone_says_panics() {
+    let payloads = [
+        ("session.create", json!({})),
+        (
+            "session.join",
+            json!({"participant": announcement("dan", "human", &[]), "supported_versions": []}),
+        ),
+        (
+            "session.config_update",
+            json!({"changes": {}, "reason": ""}),
+        ),
+        ("participant.announce", announcement("dan", "human", &[])),
+        (
+            "participant.role_change",
+            json!({"participant": "zoe", "old_roles": [], "new_roles": [], "changed_by": "ann"}),
+        ),
+        ("heartbeat.ping", json!({})),
+        ("heartbeat.pong", json!({})),
+        (
+            "presence.update",
+            json!({"participant": "dan", "status": "idle", "last_active": "2026-01-01T00:00:00Z"}),
+        ),
+        (
+            "context.add",
+            json!({"key": "k", "content_type": "text", "content": ""}),
+        ),
+        (
+            "context.update",
+            json!({"key": "none", "diff": "", "reason": ""}),
+        ),
+        ("context.remove", json!({"key": "none", "reason": ""})),
+        (
+            "secret.share",
+            json!({"key": "K", "scope": [], "value_ref": ""}),
+        ),
+        ("secret.revoke", json!({"key": "none", "reason": ""})),
+        ("prompt.draft", json!({"content": "", "contributors": []})),
+        ("prompt.submit", prompt("")),
+        (
+            "prompt.amend",
+            json!({"original_prompt": "none", "amendment": "", "reason": ""}),
+        ),
+        (
+            "thinking.start",
+            json!({"agent": "bot", "prompt_ref": "none", "visible_to": []}),
+        ),
+        ("thinking.chunk", json!({"text": ""})),
+        ("thinking.end", json!({})),
+        (
+            "response.start",
+            json!({"agent": "bot", "prompt_ref": "none"}),
+        ),
+        ("response.chunk", json!({"text": ""})),
+        ("response.end", json!({"finish_reason": "error"})),
+        ("tool.propose", shell("bot", "\u{1}")),
+        (
+            "tool.approve",
+            json!({"tool_proposal": "none", "approver": "bob"}),
+        ),
+        (
+            "tool.reject",
+            json!({"tool_proposal": "none", "rejector": "bob", "reason": ""}),
+        ),
+        (
+            "tool.output",
+            json!({"tool_proposal": "none", "stream": "stdout", "text": "", "complete": false}),
+        ),
+        (
+            "tool.result",
+            json!({"tool_proposal": "none", "success": true, "duration_ms": 0}),
+        ),
+        ("gate.approve", json!({"gate": "none", "approver": "bob"})),
+        (
+            "gate.reject",
+            json!({"gate": "none", "rejector": "bob", "reason": ""}),
+        ),
+        ("interrupt.raise", json!({"urgency": "stop", "message": ""})),
+        (
+            "interrupt.acknowledge",
+            json!({"interrupt": "none", "by": "bot", "action_taken": "ignored"}),
+        ),
+        (
+            "fork.create",
+            json!({"name": "", "from_point": "none", "reason": "", "participants": [], "copy_context": true}),
+        ),
+        ("fork.switch", json!({"target_fork": "none"})),
+        (
+            "merge.propose",
+            json!({"source_fork": "a", "target_fork": "b", "strategy": "manual", "summary": ""}),
+        ),
+        ("merge.execute", json!({"merge_proposal": "none"})),
+        (
+            "error",
+            json!({"code": "AGENT_ERROR", "message": "", "recoverable": false}),
+        ),
+        (
+            "gate.amend",
+            json!({"gate": "none", "arguments": {}, "digest": "0".repeat(64)}),
+        ),
+        ("tool.cancel", json!({"tool_proposal": "none"})),
+        ("tool.input", json!({"tool_proposal": "none"})),
+        ("shell.exec", json!({"command": ""})),
+        (
+            "policy.allow",
+            json!({"prefix": [], "expires_at": "2026-01-01T00:00:00Z"}),
+        ),
+        ("policy.revoke", json!({"rule": "none"})),
+        ("output.read", json!({"ref": "none"})),
+        ("session.leave", json!({})),
+        (
+            "session.end",
+            json!({"reason": "", "final_state": "aborted"}),
+        ),
+    ];
+    assert_eq!(payloads.len(), pvp_protocol::ClientMessage::KINDS.len());
+    let mut rooms = [
+        Room::team(json!({})),
+        Room::team(json!({})),
+        Room::nowhere(pvp_session::Settings::default()),
+    ];
+    rooms[1].says(
+        "ann",
+        "session.end",
+        json!({"reason": "", "final_state": "aborted"}),
+    );
+    for room in &mut rooms {
+        for (kind, payload) in &payloads {
+            for who in ["ann", "bob", "cat", "dan", "eve", "bot", "zoe"] {
+                room.says(who, kind, payload.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A person's own commands.
+
+mod kit;
+use kit::*;
+use serde_json::json;
+
+#[test]
+fn directly_a_person_reads_and_writes_and_asks_for_more() {
+    let mut room = Room::team(json!({}));
+    told(
+        room.says_as("s1", "dan", "shell.exec", json!({"command": "ls"})),
+        &[
+            "8 dan shell.exec `ls` write on bot within 120s",
+            "9 system tool.execute s1 `ls` on bot cleared_by=direct approved_by=[] profile=none 120000ms 5242880B until +60 | nonce for bot",
+            "= accepted 8",
+        ],
+    );
+    told(
+        room.says_as(
+            "s2",
+            "ann",
+            "shell.exec",
+            json!({"command": "make", "timeout_seconds": 300, "cwd": "/src"}),
+        ),
+        &[
+            "10 ann shell.exec `make` write on bot within 300s",
+            "11 system tool.execute s2 `make` on bot cleared_by=direct approved_by=[] profile=none 300000ms 5242880B until +60 | nonce for bot",
+            "= accepted 10",
+        ],
+    );
+    told(
+        room.says_as(
+            "s3",
+            "ann",
+            "shell.exec",
+            json!({"command": "rm -rf build"}),
+        ),
+        &[
+            "12 ann shell.exec `rm -rf build` destructive on bot within 120s",
+            "13 system gate.request action_ref=s3 destructive quorum=any:1 voters=[bob,cat] deadline=+300 then reject",
+            "= accepted 12",
+        ],
+    );
+    told(
+        room.approves("bob", "s3"),
+        &[
+            "14 bob gate.approve s3",
+            "15 system gate.resolve s3 approved by quorum approvals=[bob]",
+            "16 system tool.execute s3 `rm -rf build` on bot cleared_by=quorum approved_by=[bob] profile=none 120000ms 1048576B until +60 | nonce for bot",
+            "= accepted 14",
+        ],
+    );
+    told(
+        room.says_as("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+        &[
+            "17 dan shell.exec `rm -rf /` blocked on bot within 120s",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
+        ],
+    );
+    told(
+        room.says_as("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+        &[
+            "= refused InvalidState: proposal `s4` was made before and is blocked; propose again with a fresh id",
+        ],
+    );
+}
+
+#[test]
+fn direct_all_asks_nobody_but_blocked_stays_blocked() {
+    let mut room = Room::team(json!({"shell_exec": "direct_all"}));
+    told(
+        room.says_as(
+            "s1",
+            "dan",
+            "shell.exec",
+            json!({"command": "rm -rf build"}),
+        ),
+        &[
+            "8 dan shell.exec `rm -rf build` destructive on bot within 120s",
+            "9 system tool.execute s1 `rm -rf build` on bot cleared_by=direct approved_by=[] profile=none 120000ms 1048576B until +60 | nonce for bot",
+            "= accepted 8",
+        ],
+    );
+    told(
+        room.says_as("s2", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+        &[
+            "10 dan shell.exec `rm -rf /` blocked on bot within 120s",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
+        ],
+    );
+}
+
+#[test]
+fn gated_asks_for_everything_and_off_is_off() {
+    let mut room = Room::team(json!({"shell_exec": "gated"}));
+    told(
+        room.says_as("s1", "ann", "shell.exec", json!({"command": "ls"})),
+        &[
+            "8 ann shell.exec `ls` write on bot within 120s",
+            "9 system gate.request action_ref=s1 write quorum=any:1 voters=[bob,cat] deadline=+300 then reject",
+            "= accepted 8",
+        ],
+    );
+    room.configures(json!({"shell_exec": "off"}));
+    says_no(
+        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+        "InvalidState: `shell_exec` is off in this session",
+    );
+}
+
+#[test]
+fn an_allow_rule_does_not_cover_a_login_shell() {
+    let mut room = Room::team(json!({"shell_exec": "gated"}));
+    room.says(
+        "bob",
+        "policy.allow",
+        json!({"prefix": ["make"], "expires_at": at(60).to_string()}),
+    );
+    let lines = room.says_as("s1", "dan", "shell.exec", json!({"command": "make"}));
+    assert!(lines[1].contains("gate.request"), "{lines:?}");
+}
+
+#[test]
+fn it_runs_where_it_says_or_on_the_only_one_there() {
+    let mut room = Room::team(json!({}));
+    says_no(
+        room.refused(
+            "dan",
+            "shell.exec",
+            json!({"command": "ls", "executor": "zoe"}),
+        ),
+        "InvalidState: `zoe` does not run people's commands; these do: bot",
+    );
+    room.joins(executor("bee", json!({"shell_exec": true})));
+    room.joins(executor("cow", json!({})));
+    says_no(
+        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+        "InvalidState: say which `executor` should run it: bee, bot",
+    );
+    says_no(
+        room.refused(
+            "dan",
+            "shell.exec",
+            json!({"command": "ls", "executor": "cow"}),
+        ),
+        "InvalidState: `cow` does not run people's commands; these do: bee, bot",
+    );
+    told(
+        room.says_as(
+            "s1",
+            "dan",
+            "shell.exec",
+            json!({"command": "ls", "executor": "bee"}),
+        ),
+        &[
+            "10 dan shell.exec `ls` write on bee within 120s",
+            "11 system tool.execute s1 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 5242880B until +60 | nonce for bee",
+            "= accepted 10",
+        ],
+    );
+    room.leaves("bot");
+    told(
+        room.says_as("s2", "dan", "shell.exec", json!({"command": "ls"})),
+        &[
+            "13 dan shell.exec `ls` write on bee within 120s",
+            "14 system tool.execute s2 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 5242880B until +60 | nonce for bee",
+            "= accepted 13",
+        ],
+    );
+    room.leaves("bee");
+    says_no(
+        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+        "InvalidState: nobody here runs people's commands",
+    );
+    says_no(
+        room.refused(
+            "dan",
+            "shell.exec",
+            json!({"command": "ls", "executor": "bee"}),
+        ),
+        "InvalidState: `bee` does not run people's commands, and nobody here does",
+    );
+}
+
+#[test]
+fn who_may_not_and_what_may_not() {
+    let mut room = Room::team(json!({}));
+    says_no(
+        room.refused("bob", "shell.exec", json!({"command": "ls"})),
+        "Unauthorized: you need the capability `exec`; ask an admin for a role that has it",
+    );
+    says_no(
+        room.refused("bot", "shell.exec", json!({"command": "ls"})),
+        "Unauthorized: only a person may say this",
+    );
+    says_no(
+        room.refused("dan", "shell.exec", json!({"command": " "})),
+        "InvalidMessage: the command is empty",
+    );
+    says_no(
+        room.refused(
+            "dan",
+            "shell.exec",
+            json!({"command": "ls", "timeout_seconds": 301}),
+        ),
+        "InvalidMessage: `timeout` is 1 to 300 seconds in this mode",
+    );
+    says_no(
+        room.refused("dan", "shell.exec", json!({"command": "ls", "cwd": ""})),
+        "InvalidMessage: `cwd` is a path of 1 to 4096 bytes",
+    );
+}
+
+#[test]
+fn what_a_client_claims_of_its_origin_and_verdict_is_replaced() {
+    let mut room = Room::team(json!({}));
+    let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
+    room.says(
+        "dan",
+        "shell.exec",
+        json!({"command": "rm -rf build", "origin": "system", "assessment": verdict}),
+    );
+    let body = String::from_utf8(room.log[7].body()).unwrap();
+    assert!(
+        body.contains(r#""origin":"ui_bang""#) && body.contains(r#""category":"destructive""#),
+        "{body}"
+    );
+}
