@@ -1,21 +1,18 @@
 //! Folding: what one entry makes of the session. The only code that changes its state.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod proposals;
+
+use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{
-    Announce, Approval, ContextAdd, ContextUpdate, GateAmend, GateOutcome, GateRequest,
-    GateResolve, GateTimeout, InterruptRaise, PresenceStatus, PresenceUpdate, RoleChange,
-    SecretShare, ShellExec, ThinkingStart, TimeoutResolution, ToolExecute, ToolOutput, ToolPropose,
+    Announce, ContextAdd, ContextUpdate, InterruptRaise, PresenceStatus, PresenceUpdate,
+    RoleChange, SecretShare, ThinkingStart,
 };
-use pvp_protocol::{
-    Action, Assessment, Category, Command, MessageId, ParticipantId, Sender, ServerMessage,
-    Timestamp,
-};
+use pvp_protocol::{MessageId, ParticipantId, Sender, ServerMessage};
 
 use crate::entry::{Audience, Entry, EntryError};
-use crate::gate::Gate;
 use crate::member::Member;
-use crate::proposal::{Closed, Ending, Execution, Proposal, Stage, StreamState};
+use crate::proposal::{Ending, Stage};
 use crate::state::{
     AllowRule, ContextItem, OpenInterrupt, OpenStream, Session, SharedSecret, StreamKind,
 };
@@ -25,10 +22,6 @@ const PROMPTS: usize = 1024;
 
 /// How many interrupts wait for an acknowledgement at a time.
 const INTERRUPTS: usize = 256;
-
-/// Beyond its own time limit, how long a run may go without a result before it is given up:
-/// the grant's life, killing, and a reconnect.
-const RESULT_GRACE_MS: u64 = 120_000;
 
 impl Session {
     /// Takes one stored entry, in order, without deciding anything.
@@ -120,7 +113,7 @@ impl Session {
             M::ToolExecute(execute) => self.take_grant(execute, at),
             M::ToolOutput(output) => self.take_output(output),
             M::ToolResult(result) => self.close(&result.tool_proposal, Ending::Finished),
-            M::ToolCancel(cancel) => self.take_cancel(&cancel.tool_proposal),
+            M::ToolCancel(cancel) => self.take_cancel(&cancel.tool_proposal, at),
             M::PolicyAllow(allow) => {
                 if let Some(by) = by {
                     self.rules.retain(|_, rule| rule.expires_at > at);
@@ -276,229 +269,6 @@ impl Session {
         );
     }
 
-    fn take_proposal(&mut self, id: &MessageId, propose: &ToolPropose) {
-        let Ok(action) = Action::read(&propose.tool_name, &propose.arguments) else {
-            return;
-        };
-        let Some(assessment) = &propose.assessment else {
-            return;
-        };
-        let agent = &propose.agent;
-        self.open_proposal(id, agent, agent, action, assessment, &propose.description);
-    }
-
-    fn take_shell_exec(&mut self, id: &MessageId, by: Option<&ParticipantId>, exec: &ShellExec) {
-        let (Some(by), Some(executor), Some(assessment)) = (by, &exec.executor, &exec.assessment)
-        else {
-            return;
-        };
-        let action = Action {
-            cwd: exec.cwd.clone(),
-            timeout_seconds: exec.timeout_seconds,
-            ..Action::plain(Command::LoginShell {
-                line: exec.command.clone(),
-            })
-        };
-        self.open_proposal(
-            id,
-            by,
-            executor,
-            action,
-            assessment,
-            "a person's own command",
-        );
-    }
-
-    fn open_proposal(
-        &mut self,
-        id: &MessageId,
-        proposer: &ParticipantId,
-        executor: &ParticipantId,
-        action: Action,
-        assessment: &Assessment,
-        description: &str,
-    ) {
-        let proposal = Proposal {
-            id: id.clone(),
-            proposer: proposer.clone(),
-            executor: executor.clone(),
-            action,
-            assessment: assessment.clone(),
-            description: description.to_owned(),
-            stage: Stage::Judged,
-            first_seq: self.head,
-        };
-        self.proposals.insert(id.clone(), proposal);
-        if assessment.category == Category::Blocked {
-            self.close(id, Ending::Blocked);
-        }
-    }
-
-    fn take_gate(&mut self, id: &MessageId, request: &GateRequest) {
-        let opened_seq = self.head;
-        let Some(proposal) = self.proposals.get_mut(&request.action_ref) else {
-            return;
-        };
-        proposal.stage = Stage::Gated(Gate {
-            id: id.clone(),
-            request: request.clone(),
-            electorate: request.voters.iter().cloned().collect(),
-            approvals: BTreeMap::new(),
-            escalated: false,
-            amended_by: None,
-            opened_seq,
-        });
-        self.gates.insert(id.clone(), request.action_ref.clone());
-    }
-
-    /// The proposal, if its gate is open, that a gate id or a proposal id names.
-    fn gate_mut(&mut self, name: &MessageId) -> Option<(&mut Gate, &mut Action, &mut Assessment)> {
-        let proposal = self.gates.get(name).unwrap_or(name).clone();
-        let proposal = self.proposals.get_mut(&proposal)?;
-        match &mut proposal.stage {
-            Stage::Gated(gate) => Some((gate, &mut proposal.action, &mut proposal.assessment)),
-            Stage::Judged | Stage::Cleared { .. } | Stage::Running(_) => None,
-        }
-    }
-
-    fn take_approval(
-        &mut self,
-        gate: &MessageId,
-        approver: &ParticipantId,
-        at: Timestamp,
-        comment: Option<&String>,
-    ) {
-        let Some((gate, ..)) = self.gate_mut(gate) else {
-            return;
-        };
-        let participant = approver.clone();
-        let approval = Approval {
-            participant,
-            at,
-            comment: comment.cloned(),
-        };
-        gate.approvals.insert(approver.clone(), approval);
-    }
-
-    /// The last vote of a person counts; the gate closes by the resolution that follows.
-    fn take_rejection(&mut self, gate: &MessageId, rejector: &ParticipantId) {
-        if let Some((gate, ..)) = self.gate_mut(gate) {
-            gate.approvals.remove(rejector);
-        }
-    }
-
-    fn take_amendment(&mut self, by: Option<&ParticipantId>, amend: &GateAmend) {
-        let Some((gate, action, assessment)) = self.gate_mut(&amend.gate) else {
-            return;
-        };
-        let tool = match &action.command {
-            Command::Tool { name, .. } => name.clone(),
-            Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
-                "shell".to_owned()
-            }
-        };
-        let (Ok(amended), Some(verdict)) =
-            (Action::read(&tool, &amend.arguments), &amend.assessment)
-        else {
-            return;
-        };
-        *action = amended;
-        *assessment = verdict.clone();
-        gate.approvals.clear();
-        gate.amended_by = by.cloned();
-        gate.escalated = false;
-        gate.request.category = verdict.category;
-        gate.request.digest = verdict.digest;
-        gate.request.deadline = amend.deadline;
-        if let Some(quorum) = &amend.quorum {
-            gate.request.quorum = quorum.clone();
-        }
-        if let Some(voters) = &amend.voters {
-            gate.electorate = voters.iter().cloned().collect();
-            gate.request.voters.clone_from(voters);
-        }
-    }
-
-    fn take_timeout(&mut self, timeout: &GateTimeout) {
-        if timeout.resolution != TimeoutResolution::Escalated {
-            return;
-        }
-        let Some((gate, ..)) = self.gate_mut(&timeout.gate) else {
-            return;
-        };
-        gate.escalated = true;
-        gate.request.deadline = timeout.deadline;
-        if let (Some(quorum), Some(voters)) = (&timeout.quorum, &timeout.voters) {
-            gate.request.quorum = quorum.clone();
-            gate.electorate = voters.iter().cloned().collect();
-            gate.request.voters.clone_from(voters);
-        }
-    }
-
-    fn take_resolution(&mut self, resolve: &GateResolve) {
-        let ending = match resolve.outcome {
-            GateOutcome::Approved => {
-                if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
-                    proposal.stage = Stage::Cleared {
-                        gate: resolve.gate.clone(),
-                    };
-                }
-                return;
-            }
-            GateOutcome::Rejected => Ending::Rejected,
-            GateOutcome::TimedOut => Ending::TimedOut,
-            GateOutcome::Cancelled => Ending::Cancelled,
-        };
-        self.close(&resolve.tool_proposal, ending);
-    }
-
-    fn take_grant(&mut self, execute: &ToolExecute, at: Timestamp) {
-        let Some(proposal) = self.proposals.get_mut(&execute.tool_proposal) else {
-            return;
-        };
-        let grant = &execute.grant;
-        let gate = match &proposal.stage {
-            Stage::Cleared { gate } => Some(gate.clone()),
-            Stage::Judged | Stage::Gated(_) | Stage::Running(_) => None,
-        };
-        let limited = grant.limits.timeout_ms > 0;
-        proposal.stage = Stage::Running(Execution {
-            grant: grant.id.clone(),
-            gate,
-            limits: grant.limits,
-            since: at,
-            deadline: limited
-                .then(|| at.plus_millis(grant.limits.timeout_ms.saturating_add(RESULT_GRACE_MS))),
-            driver: grant.driver.clone(),
-            stdout: StreamState::default(),
-            stderr: StreamState::default(),
-            cancelled: false,
-            mode: grant.action.mode,
-        });
-    }
-
-    fn execution_mut(&mut self, proposal: &MessageId) -> Option<&mut Execution> {
-        match &mut self.proposals.get_mut(proposal)?.stage {
-            Stage::Running(execution) => Some(execution),
-            Stage::Judged | Stage::Gated(_) | Stage::Cleared { .. } => None,
-        }
-    }
-
-    fn take_output(&mut self, output: &ToolOutput) {
-        let Some(execution) = self.execution_mut(&output.tool_proposal) else {
-            return;
-        };
-        let stream = execution.stream_mut(output.stream);
-        stream.bytes += output.text.len() as u64;
-        stream.complete |= output.complete;
-    }
-
-    fn take_cancel(&mut self, proposal: &MessageId) {
-        if let Some(execution) = self.execution_mut(proposal) {
-            execution.cancelled = true;
-        }
-    }
-
     fn take_interrupt(&mut self, id: &MessageId, interrupt: &InterruptRaise) {
         let awaited: BTreeSet<_> = self
             .members()
@@ -527,17 +297,6 @@ impl Session {
                 .min_by_key(|(_, open)| open.raised_seq);
             let oldest = oldest.map(|(id, _)| id.clone());
             self.interrupts.retain(|id, _| Some(id) != oldest.as_ref());
-        }
-    }
-
-    fn close(&mut self, proposal: &MessageId, ending: Ending) {
-        if let Some(open) = self.proposals.remove(proposal) {
-            let closed = Closed {
-                ending,
-                first_seq: open.first_seq,
-                last_seq: self.head,
-            };
-            self.closed.insert(proposal.clone(), closed);
         }
     }
 }

@@ -629,11 +629,8 @@ fn forks_are_refused_with_a_sentence() {
     );
 }
 
-// FIXME: without serde_json's feature `float_roundtrip` some numbers of extreme size are read
-// otherwise than they were written, so a restart changes what such a proposal would do. Nothing
-// wrong can run: the grant's digest no longer fits, and the executor refuses it.
 #[test]
-fn an_extreme_number_in_a_tools_arguments_is_not_the_same_after_a_restart() {
+fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
     let mut room = Room::team(json!({}));
     let arguments = r#"{"tool_name":"fetch","arguments":{"x":2.4103642642937917e-101},"agent":"bot",
         "risk_level":"safe","description":"d","requires_approval":false,"category":"all"}"#;
@@ -650,5 +647,5 @@ fn an_extreme_number_in_a_tools_arguments_is_not_the_same_after_a_restart() {
         restarted.replay(&stored).unwrap();
     }
     let digest = |session: &Session| session.proposal(&id("p1")).unwrap().action.digest();
-    assert_ne!(digest(&restarted), digest(&room.session));
+    assert_eq!(digest(&restarted), digest(&room.session));
 }

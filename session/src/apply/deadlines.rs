@@ -78,11 +78,13 @@ impl Decision<'_> {
     }
 
     fn escalate(&mut self, proposal: &Proposal, gate: &Gate) {
+        let config = &self.session.config;
+        let seconds = gate
+            .request
+            .timeout_seconds
+            .max(config.gate_timeout_seconds);
         let timeout = GateTimeout {
-            deadline: Some(
-                self.at
-                    .plus_seconds(u64::from(gate.request.timeout_seconds)),
-            ),
+            deadline: Some(self.at.plus_seconds(u64::from(seconds))),
             quorum: Some(escalated(&gate.request.quorum)),
             voters: Some(admins(self, &proposal.proposer).into_iter().collect()),
             ..self.timeout(proposal, gate, TimeoutResolution::Escalated)

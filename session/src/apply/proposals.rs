@@ -174,7 +174,7 @@ impl Decision<'_> {
                     .session
                     .people
                     .get(driver)
-                    .is_some_and(crate::Member::is_human) =>
+                    .is_some_and(|member| member.is_human() && !member.left) =>
             {
                 Err(Refusal::NoSuchParticipant(driver.clone()))
             }
