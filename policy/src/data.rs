@@ -102,6 +102,8 @@ pub(crate) struct ReadData {
     pub(crate) harmless_flags: bool,
     /// Nothing in the arguments is a flag or a file; even values only the shell knows may stand there.
     pub(crate) text: bool,
+    /// Holds although a rule calls the command a write in general.
+    pub(crate) beats_write: bool,
     /// Code that looks at the arguments as well.
     pub(crate) check: Option<String>,
     /// Talks to a daemon or cluster.

@@ -265,7 +265,8 @@ impl<'a> Judge<'a> {
             }) else {
                 continue;
             };
-            if ruled && (*origin == Origin::BuiltIn || part.assignments.iter().any(harmful)) {
+            let beats_write = *origin == Origin::User || read.data.beats_write;
+            if ruled && (!beats_write || part.assignments.iter().any(harmful)) {
                 continue;
             }
             match read.check(rest) {

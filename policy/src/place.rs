@@ -1,6 +1,6 @@
 //! Where a path leads, as far as can be told from its text.
 
-use crate::word::Word;
+use crate::word::{Piece, Word};
 
 /// Where a command would run, as far as its executor has said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,13 +61,6 @@ impl Path {
                     Root::Workspace | Root::Above => Root::Above,
                 };
             }
-            // `.*` also stands for `..` in many shells.
-            _ if name.starts_with('.') && name.contains(['*', '?', '[']) => {
-                self.names.push(name.to_owned());
-                if self.root != Root::Slash && self.names.len() == 1 {
-                    self.root = Root::Above;
-                }
-            }
             _ => self.names.push(name.to_owned()),
         }
     }
@@ -89,7 +82,7 @@ impl Path {
         if text == "$PWD" {
             return self.clone();
         }
-        if text.starts_with('$') {
+        if !matches!(word.pieces.first(), Some(Piece::Text(_) | Piece::Glob(_))) {
             return Path::new(Root::Unknown);
         }
         self.join(&text)
@@ -169,7 +162,7 @@ impl Place {
             Root::Slash => self.workspace.is_none() || self.contains(path) || is_system(path),
             Root::Home | Root::Unknown => false,
         };
-        if near {
+        if near && hidden_parent(path).is_none_or(|parent| self.reach(&parent) == Reach::Near) {
             Reach::Near
         } else {
             Reach::Outside(path.to_string())
@@ -180,6 +173,18 @@ impl Place {
         let workspace = self.start(None);
         path.root == workspace.root && path.names.starts_with(&workspace.names)
     }
+}
+
+/// Where `.*` leads when it stands for `..`, as it does in many shells.
+fn hidden_parent(path: &Path) -> Option<Path> {
+    let hidden = |name: &String| name.starts_with('.') && name.contains(['*', '?', '[']);
+    let at = path.names.iter().position(hidden)?;
+    let mut parent = Path {
+        root: path.root,
+        names: path.names[..at].to_vec(),
+    };
+    parent.step("..");
+    Some(parent)
 }
 
 fn is_system(path: &Path) -> bool {

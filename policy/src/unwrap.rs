@@ -25,6 +25,9 @@ pub(crate) fn inner(table: &Table, name: &str, words: &[Word]) -> Option<Vec<Inn
         let found = find_actions(words);
         return (!found.is_empty()).then_some(found);
     }
+    if name == "command" && asks_for_a_name(words) {
+        return None;
+    }
     let (wrapper, length) = wrapper(table, name, words)?;
     let mut found = Vec::new();
     Unwrapping {
@@ -38,6 +41,12 @@ pub(crate) fn inner(table: &Table, name: &str, words: &[Word]) -> Option<Vec<Inn
         found.push(Inner::Unseen);
     }
     Some(found)
+}
+
+/// `command -v` only tells what a name stands for.
+fn asks_for_a_name(words: &[Word]) -> bool {
+    let flag = words.get(1).and_then(Word::as_literal);
+    matches!(flag.as_deref(), Some("-v" | "-V"))
 }
 
 /// The wrapper by its name, or by its name and subcommand.

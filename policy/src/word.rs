@@ -211,6 +211,10 @@ impl Scanner<'_> {
                 '\\' => self.escaped(),
                 '$' => self.dollar(false),
                 '`' => self.rest_is_opaque(),
+                '[' | ']' if !self.is_bracket_pattern(c) => {
+                    self.text.push(c);
+                    self.next();
+                }
                 '*' | '?' | '[' | ']' => {
                     self.flush();
                     self.pieces.push(Piece::Glob(c));
@@ -221,6 +225,14 @@ impl Scanner<'_> {
                     self.next();
                 }
             }
+        }
+    }
+
+    /// A lone `[` or `]` is a plain character.
+    fn is_bracket_pattern(&self, bracket: char) -> bool {
+        match bracket {
+            '[' => self.source[self.at + 1..].starts_with(|c: char| !" \t\n|&;()<>".contains(c)),
+            _ => self.pieces.contains(&Piece::Glob('[')),
         }
     }
 

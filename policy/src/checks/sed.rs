@@ -55,6 +55,9 @@ impl Reader<'_> {
             }
             self.addresses()?;
             self.skip(" \t!");
+            if self.peek() == Some('{') {
+                continue;
+            }
             self.command()?;
             self.skip(" \t");
             match self.peek() {
@@ -140,7 +143,6 @@ impl Reader<'_> {
             'p' | 'P' | '=' | 'd' | 'D' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | 'F' | 'z' => {
                 Some(())
             }
-            '{' => Some(()),
             'q' | 'Q' | 'l' => {
                 self.skip(" ");
                 self.digits();
