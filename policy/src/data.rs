@@ -15,8 +15,7 @@ pub(crate) struct File {
     pub(crate) read: Vec<ReadData>,
     pub(crate) tool: Vec<ToolData>,
     pub(crate) wrapper: Vec<WrapperData>,
-    /// Commands whose arguments are never run.
-    pub(crate) inert: Inert,
+    pub(crate) arguments: Arguments,
     pub(crate) limits: BTreeMap<Category, LimitData>,
     /// Changes to rules that are there already.
     pub(crate) change: Vec<ChangeData>,
@@ -24,8 +23,11 @@ pub(crate) struct File {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Inert {
-    pub(crate) commands: String,
+pub(crate) struct Arguments {
+    /// Commands whose arguments are never run.
+    pub(crate) inert: String,
+    /// Commands that run what they are given through a pipe.
+    pub(crate) takes_code: String,
 }
 
 /// A pattern over one simple command.

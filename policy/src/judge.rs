@@ -37,6 +37,8 @@ pub(crate) struct Judge<'a> {
     /// Every rule that matched anywhere.
     pub(crate) matched: BTreeSet<String>,
     judged: usize,
+    /// Something runs a script that is not in its arguments.
+    unseen: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -49,6 +51,7 @@ impl<'a> Judge<'a> {
             notes: BTreeSet::new(),
             matched: BTreeSet::new(),
             judged: 0,
+            unseen: false,
         }
     }
 
@@ -106,10 +109,11 @@ impl<'a> Judge<'a> {
         }
         let fed = |part: &Part| {
             let unknown = part.words.first().is_none_or(|word| word.as_literal().is_none());
-            let shell = command_name(part).is_some_and(|name| self.is_shell(&name));
-            unknown && !part.words.is_empty() || shell || (part.here_document && !self.is_inert(part))
+            unknown && !part.words.is_empty()
+                || self.takes_code(part)
+                || (part.here_document && !self.is_inert(part))
         };
-        if script.opaque || script.parts.iter().any(fed) {
+        if script.opaque || self.unseen || script.parts.iter().any(fed) {
             let span = 0..source.len();
             let nothing = Opinion::new(Category::Read, Risk::Safe, "", "");
             let opinion = self.raised_by_raw(nothing, source);
@@ -133,8 +137,9 @@ impl<'a> Judge<'a> {
         })
     }
 
-    fn is_shell(&self, name: &str) -> bool {
-        self.table.wrappers.get(name).is_some_and(|wrapper| wrapper.shell)
+    /// Whether what comes through a pipe is code for this command.
+    fn takes_code(&self, part: &Part) -> bool {
+        command_name(part).is_some_and(|name| self.table.takes_code.contains(&name))
     }
 
     /// Whether the arguments are only ever data for this command.
@@ -215,6 +220,7 @@ impl<'a> Judge<'a> {
                 opinions.chain(doubt).reduce(Opinion::max)
             }
             Inner::Unseen => {
+                self.unseen = true;
                 let reason = "runs a script that is not in the command";
                 Some(Opinion::write(Risk::Medium, "default.unseen-script", reason))
             }
@@ -223,10 +229,7 @@ impl<'a> Judge<'a> {
 
     /// Braces may hold a whole command.
     fn by_braces(&mut self, part: &Part, depth: usize) -> Option<Opinion> {
-        let braced = |word: &Word| {
-            let text = word.text();
-            text.contains('{') && text.contains(',') && text.len() < 1024
-        };
+        let braced = |word: &Word| word.braces && word.text().len() < 1024;
         if depth > 0 || !part.words.iter().any(braced) {
             return None;
         }

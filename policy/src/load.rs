@@ -79,9 +79,10 @@ pub(crate) fn add(table: &mut Table, source: Source<'_>, origin: Origin) -> Resu
             table.wrappers.insert(name.to_owned(), wrapper.clone());
         }
     }
-    let inert = file.inert.commands.split_whitespace().map(str::to_owned);
     if origin == Origin::BuiltIn {
-        table.inert.extend(inert);
+        let names = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        table.inert.extend(names(&file.arguments.inert));
+        table.takes_code.extend(names(&file.arguments.takes_code));
     }
     let limits = file.limits.into_iter().map(|(category, limit)| (category, limit.into()));
     table.limits.extend(limits);

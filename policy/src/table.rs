@@ -50,6 +50,7 @@ pub(crate) struct Table {
     pub(crate) tools: BTreeMap<String, ToolData>,
     pub(crate) wrappers: BTreeMap<String, WrapperData>,
     pub(crate) inert: BTreeSet<String>,
+    pub(crate) takes_code: BTreeSet<String>,
     pub(crate) limits: BTreeMap<Category, ExecutionLimits>,
     pub(crate) quorums: BTreeMap<String, QuorumRule>,
     pub(crate) hash: String,

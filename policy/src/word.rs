@@ -18,13 +18,15 @@ pub(crate) enum Piece {
 pub(crate) struct Word {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) tilde: bool,
+    /// Unquoted braces, which may stand for several words.
+    pub(crate) braces: bool,
 }
 
 impl Word {
     pub(crate) fn literal(text: &str) -> Self {
         Self {
             pieces: vec![Piece::Text(text.to_owned())],
-            tilde: false,
+            ..Self::default()
         }
     }
 
@@ -95,7 +97,7 @@ impl Word {
         }
         Word {
             pieces,
-            tilde: self.tilde,
+            ..*self
         }
     }
 }
@@ -139,14 +141,15 @@ pub(crate) fn scan(source: &str, start: usize, until: Until) -> Scan {
     let raw = &source[start..scanner.at];
     // Braces may expand into other words; only the empty pair is always itself.
     let braces = raw.contains(['{', '}']) && !matches!(raw, "{}" | "{" | "}");
-    let brace_free = !braces || only_in_quotes_or_variables(raw);
+    let braces = braces && !only_in_quotes_or_variables(raw);
     Scan {
         word: Word {
             pieces: scanner.pieces,
             tilde,
+            braces,
         },
         end: scanner.at,
-        certain: scanner.certain && brace_free,
+        certain: scanner.certain && !braces,
     }
 }
 

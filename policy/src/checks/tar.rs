@@ -40,6 +40,9 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
             }
         }
     }
+    if archives.is_empty() {
+        return Err("there is no archive to list".to_owned());
+    }
     if !listing {
         return Err("it does more than list".to_owned());
     }
