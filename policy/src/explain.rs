@@ -38,6 +38,8 @@ pub struct RuleInfo<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     pub assessment: Assessment,
+    /// How much work the verdict took, counted and not timed.
+    pub steps: u32,
     pub matched: Vec<String>,
 }
 

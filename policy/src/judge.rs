@@ -37,6 +37,8 @@ pub(crate) struct Judge<'a> {
     /// Every rule that matched anywhere.
     pub(crate) matched: BTreeSet<String>,
     judged: usize,
+    /// What was done to come to the verdict, the same on every machine.
+    pub(crate) steps: u32,
     /// Something runs a script that is not in its arguments.
     unseen: bool,
 }
@@ -51,6 +53,7 @@ impl<'a> Judge<'a> {
             notes: BTreeSet::new(),
             matched: BTreeSet::new(),
             judged: 0,
+            steps: 0,
             unseen: false,
         }
     }
@@ -63,7 +66,11 @@ impl<'a> Judge<'a> {
     }
 
     /// Judges words that are run without a shell.
-    pub(crate) fn words(&mut self, words: Vec<Word>, base: &Path, shown: &str) {
+    pub(crate) fn words(&mut self, mut words: Vec<Word>, base: &Path, shown: &str) {
+        if words.len() > walk::MOST_WORDS {
+            words.truncate(walk::MOST_WORDS);
+            self.doubts.push("has more words than can be overseen".to_owned());
+        }
         let part = Part {
             words,
             assignments: Vec::new(),
@@ -81,6 +88,7 @@ impl<'a> Judge<'a> {
 
     fn script(&mut self, source: &str, base: &Path, depth: usize) -> (Vec<Finding>, Vec<String>) {
         let script = walk::script(source, base);
+        self.steps += script.steps;
         let mut findings: Vec<Finding> = Vec::new();
         for part in &script.parts {
             let opinion = self.part(part, depth);
@@ -149,6 +157,7 @@ impl<'a> Judge<'a> {
 
     fn part(&mut self, part: &Part, depth: usize) -> Opinion {
         self.judged += 1;
+        self.steps += 1;
         if self.judged > MAX_JUDGED {
             return Opinion::write(Risk::Medium, "default.too-much", "more than can be overseen");
         }

@@ -116,6 +116,7 @@ impl Policy {
         };
         Explanation {
             assessment,
+            steps: judge.steps,
             matched: judge.matched.into_iter().collect(),
         }
     }

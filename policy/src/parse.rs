@@ -25,15 +25,15 @@ fn new_parser() -> Option<Parser> {
         .then_some(parser)
 }
 
-/// The syntax tree, unless the text is too long or the budget was spent.
-pub(crate) fn parse(source: &str) -> Option<Tree> {
+/// The syntax tree, unless the text is too long or the budget was spent, and the steps it took.
+pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
     if source.len() > MAX_PARSED {
-        return None;
+        return (None, 0);
     }
-    PARSER.with_borrow_mut(|parser| {
+    let mut steps = 0;
+    let tree = PARSER.with_borrow_mut(|parser| {
         let parser = parser.as_mut()?;
         parser.reset();
-        let mut steps = 0;
         let mut progress = |_: &tree_sitter::ParseState| {
             steps += 1;
             if steps > BUDGET {
@@ -46,7 +46,8 @@ pub(crate) fn parse(source: &str) -> Option<Tree> {
         let bytes = source.as_bytes();
         let mut chunk = |at: usize, _| bytes.get(at..).unwrap_or_default();
         parser.parse_with_options(&mut chunk, None, Some(options))
-    })
+    });
+    (tree, steps)
 }
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_plain_line_is_within_the_budget_and_an_endless_one_is_not() {
-        assert!(parse("ls -la | wc -l").is_some());
-        assert!(parse(&"a".repeat(MAX_PARSED + 1)).is_none());
+        assert!(parse("ls -la | wc -l").0.is_some());
+        assert!(parse(&"a".repeat(MAX_PARSED + 1)).0.is_none());
     }
 }

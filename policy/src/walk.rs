@@ -21,6 +21,9 @@ const MAX_PARTS: usize = 50;
 /// Simple commands that are looked at; a longer line is judged by raw patterns too.
 const MOST_PARTS: usize = 400;
 
+/// Words of one command that are looked at; a longer one is judged by raw patterns too.
+pub(crate) const MOST_WORDS: usize = 500;
+
 /// Loop values that are tried one by one.
 const MAX_VALUES: usize = 16;
 
@@ -60,6 +63,8 @@ pub(crate) struct Script {
     pub(crate) functions: Vec<Function>,
     /// Why the line cannot be a read, whatever its parts are.
     pub(crate) doubts: Vec<String>,
+    /// Steps of the parser and nodes walked: the same number on every machine.
+    pub(crate) steps: u32,
     /// Something was not understood, so that the raw text has to be searched.
     pub(crate) opaque: bool,
 }
@@ -75,7 +80,9 @@ pub(crate) fn script(source: &str, base: &Path) -> Script {
         bindings: Vec::new(),
         again: false,
     };
-    let Some(tree) = parse(source) else {
+    let (tree, steps) = parse(source);
+    walk.script.steps = steps;
+    let Some(tree) = tree else {
         walk.opaque("too long or too tangled to take apart");
         return walk.script;
     };
@@ -128,6 +135,7 @@ impl Walk<'_> {
     }
 
     fn node(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        self.script.steps += 1;
         if depth > MAX_DEPTH || self.script.parts.len() >= MOST_PARTS {
             return self.opaque("too deep or too long to take apart");
         }
@@ -283,6 +291,7 @@ impl Walk<'_> {
 
     /// Looks for commands inside a word.
     fn descend(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        self.script.steps += 1;
         match node.kind() {
             "word" | "number" | "raw_string" | "string_content" | "variable_name"
             | "special_variable_name" => {}
@@ -327,7 +336,11 @@ impl Walk<'_> {
         self.part(node, words, assignments);
     }
 
-    fn part(&mut self, node: Node<'_>, words: Vec<Word>, assignments: Vec<(String, Word)>) {
+    fn part(&mut self, node: Node<'_>, mut words: Vec<Word>, assignments: Vec<(String, Word)>) {
+        if words.len() > MOST_WORDS {
+            words.truncate(MOST_WORDS);
+            self.opaque("has more words than can be overseen");
+        }
         let here_document = node.parent().is_some_and(|parent| {
             let mut cursor = parent.walk();
             parent.kind() == "redirected_statement"
@@ -405,6 +418,7 @@ impl Walk<'_> {
 
     /// Walks down to substitutions without judging what is around them.
     fn search(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        self.script.steps += 1;
         if depth > MAX_DEPTH {
             return self.opaque("too deep to take apart");
         }

@@ -1,78 +1,17 @@
 //! What shells and tools can do, and what the sorter must say of it.
 
-use pvp_policy::{Place, Policy};
-use pvp_protocol::{Action, Category, Command};
+mod common;
 
-/// One line of the corpus: what is expected of a command, and why.
-struct Case {
-    file: &'static str,
-    expected: Category,
-    line: String,
-    reason: &'static str,
-}
-
-macro_rules! corpus {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("corpus/", $name)))),*]
-    };
-}
-
-const FILES: &[(&str, &str)] = corpus![
-    "everyday.tsv",
-    "files.tsv",
-    "shell.tsv",
-    "systems.tsv",
-    "tools.tsv",
-];
-
-/// Stands for a line break inside a command.
-const LINE_BREAK: char = '⏎';
-
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for (file, text) in FILES {
-        for row in text.lines() {
-            let columns: Vec<&'static str> = row.split('\t').collect();
-            let (first, last) = (columns[0], columns[columns.len() - 1]);
-            let expected = match first {
-                "read" => Category::Read,
-                "write" => Category::Write,
-                "destructive" => Category::Destructive,
-                "blocked" => Category::Blocked,
-                other => panic!("{file}: no category `{other}`"),
-            };
-            // A command may hold tabs of its own.
-            let line = columns[1..columns.len() - 1].join("\t");
-            let line = line.replace(LINE_BREAK, "\n");
-            cases.push(Case {
-                file,
-                expected,
-                line,
-                reason: last,
-            });
-        }
-    }
-    cases
-}
-
-fn verdict(policy: &Policy, line: &str) -> (Category, String) {
-    let action = Action::plain(Command::Shell {
-        line: line.to_owned(),
-    });
-    let place = Place {
-        workspace: Some("/work/app".to_owned()),
-    };
-    let assessment = policy.assess(&action, &place);
-    let why = format!("{}: {}", assessment.rule, assessment.reason);
-    (assessment.category, why)
-}
+use common::{Case, cases, explain};
+use pvp_protocol::Category;
 
 fn wrong(fits: impl Fn(&Case, Category) -> bool) -> Vec<String> {
-    let policy = Policy::built_in();
     let mut wrong = Vec::new();
     for case in cases() {
-        let (category, why) = verdict(&policy, &case.line);
+        let assessment = explain(&case.line).assessment;
+        let category = assessment.category;
         if !fits(&case, category) {
+            let why = format!("{}: {}", assessment.rule, assessment.reason);
             wrong.push(format!(
                 "{}: {:?} is {category}, not {} ({}) [{why}]",
                 case.file, case.line, case.expected, case.reason
