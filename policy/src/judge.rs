@@ -152,7 +152,10 @@ impl<'a> Judge<'a> {
 
     /// Whether the arguments are only ever data for this command.
     fn is_inert(&self, part: &Part) -> bool {
-        command_name(part).is_some_and(|name| self.table.inert.contains(&name))
+        command_name(part).is_some_and(|name| {
+            let inert = self.table.inert.contains(&name);
+            inert && unwrap::inner(self.table, &name, &part.words).is_none()
+        })
     }
 
     fn part(&mut self, part: &Part, depth: usize) -> Opinion {
@@ -239,7 +242,7 @@ impl<'a> Judge<'a> {
     /// Braces may hold a whole command.
     fn by_braces(&mut self, part: &Part, depth: usize) -> Option<Opinion> {
         let braced = |word: &Word| word.braces && word.text().len() < 1024;
-        if depth > 0 || !part.words.iter().any(braced) {
+        if depth >= MAX_UNWRAPPED || !part.words.iter().any(braced) {
             return None;
         }
         let texts: Vec<String> = part.words.iter().map(Word::text).collect();

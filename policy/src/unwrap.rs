@@ -93,17 +93,22 @@ impl Unwrapping<'_> {
         found.extend(self.rest_from(self.at));
     }
 
-    /// What would run if the command began at this word.
-    fn rest_from(&self, at: usize) -> Option<Inner> {
-        let rest = self.words.get(at..).filter(|rest| !rest.is_empty())?;
-        if self.wrapper.shell {
-            return Some(Inner::Unseen);
+    /// What would run if the command began at this word. Joined words lose their quotes, so they
+    /// are also taken as they stand.
+    fn rest_from(&self, at: usize) -> Vec<Inner> {
+        let rest = self.words.get(at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Vec::new();
         }
+        if self.wrapper.shell {
+            return vec![Inner::Unseen];
+        }
+        let words = Inner::Words(rest.to_vec());
         if self.wrapper.join {
             let texts: Vec<String> = rest.iter().map(Word::text).collect();
-            return Some(Inner::Script(texts.join(" ")));
+            return vec![Inner::Script(texts.join(" ")), words];
         }
-        Some(Inner::Words(rest.to_vec()))
+        vec![words]
     }
 
     fn flag(&mut self, text: &str, found: &mut Vec<Inner>) {
