@@ -20,6 +20,9 @@ const MAX_UNWRAPPED: usize = 8;
 /// Commands that are judged for one line, inner ones included.
 const MAX_JUDGED: usize = 600;
 
+/// Bytes that are parsed for one line, scripts inside it included.
+const MAX_PARSED: usize = 80 * 1024;
+
 /// The opinion on one stretch of the line.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
@@ -37,6 +40,7 @@ pub(crate) struct Judge<'a> {
     /// Every rule that matched anywhere.
     pub(crate) matched: BTreeSet<String>,
     judged: usize,
+    parsed: usize,
     /// What was done to come to the verdict, the same on every machine.
     pub(crate) steps: u32,
     /// Something runs a script that is not in its arguments.
@@ -53,6 +57,7 @@ impl<'a> Judge<'a> {
             notes: BTreeSet::new(),
             matched: BTreeSet::new(),
             judged: 0,
+            parsed: 0,
             steps: 0,
             unseen: false,
         }
@@ -87,6 +92,15 @@ impl<'a> Judge<'a> {
     }
 
     fn script(&mut self, source: &str, base: &Path, depth: usize) -> (Vec<Finding>, Vec<String>) {
+        self.parsed += source.len();
+        if depth > 0 && self.parsed > MAX_PARSED {
+            let reason = "more scripts inside scripts than can be overseen";
+            let opinion = Opinion::write(Risk::High, "default.too-much", reason);
+            let span = 0..source.len();
+            // The raw patterns have seen this text as a part of the whole line.
+            self.unseen = true;
+            return (vec![Finding { span, opinion }], vec![reason.to_owned()]);
+        }
         let script = walk::script(source, base);
         self.steps += script.steps;
         let mut findings: Vec<Finding> = Vec::new();

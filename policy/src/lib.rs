@@ -71,6 +71,11 @@ impl Policy {
         Ok(policy)
     }
 
+    /// Compiles every pattern at once; without it, each is compiled when a command first needs it.
+    pub fn prepare(&self) {
+        self.table.compile_all();
+    }
+
     /// Names the rule set; recorded with every verdict.
     pub fn hash(&self) -> &str {
         &self.table.hash

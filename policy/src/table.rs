@@ -89,6 +89,14 @@ impl Table {
         }
     }
 
+    /// Compiles all patterns, so that no verdict has to wait for it.
+    pub(crate) fn compile_all(&self) {
+        for group in self.groups.values() {
+            self.matching_in(group, "");
+        }
+        self.found_in("");
+    }
+
     /// Every rule that matches a command by name and canonical arguments.
     pub(crate) fn matching(&self, name: &str, arguments: &str) -> Vec<&Rule> {
         let versionless = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');

@@ -79,6 +79,7 @@ pub(crate) fn script(source: &str, base: &Path) -> Script {
         fallback: None,
         bindings: Vec::new(),
         again: false,
+        here_document: false,
     };
     let (tree, steps) = parse(source);
     walk.script.steps = steps;
@@ -105,6 +106,8 @@ struct Walk<'a> {
     bindings: Vec<(String, Word)>,
     /// Not the first round of a loop body.
     again: bool,
+    /// Inside a statement that a here-document feeds.
+    here_document: bool,
 }
 
 impl Walk<'_> {
@@ -144,7 +147,15 @@ impl Walk<'_> {
         }
         let inside = || (depth + 1, nesting + 1);
         match node.kind() {
-            "program" | "redirected_statement" | "negated_command" | "do_group" | "list" => {
+            "redirected_statement" => {
+                let outside = self.here_document;
+                let mut cursor = node.walk();
+                let mut children = node.children(&mut cursor);
+                self.here_document |= children.any(|child| child.kind() == "heredoc_redirect");
+                self.children(node, depth + 1, nesting);
+                self.here_document = outside;
+            }
+            "program" | "negated_command" | "do_group" | "list" => {
                 self.children(node, depth + 1, nesting);
             }
             "compound_statement" | "if_statement" | "elif_clause" | "else_clause" => {
@@ -195,14 +206,13 @@ impl Walk<'_> {
 
     fn children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
-        let body_first = node.kind() == "redirected_statement";
         let children: Vec<_> = node.children(&mut cursor).collect();
         for child in &children {
             if !child.is_named() && matches!(child.kind(), ";" | "||" | "\n" | "&") {
                 self.settle();
             }
             let statement = node.kind() == "program" || node.kind() == "compound_statement";
-            if statement && child.is_named() && !body_first {
+            if statement && child.is_named() {
                 self.settle_if_loose(&children, *child);
             }
             self.node(*child, depth, nesting);
@@ -341,19 +351,12 @@ impl Walk<'_> {
             words.truncate(MOST_WORDS);
             self.opaque("has more words than can be overseen");
         }
-        let here_document = node.parent().is_some_and(|parent| {
-            let mut cursor = parent.walk();
-            parent.kind() == "redirected_statement"
-                && parent
-                    .children(&mut cursor)
-                    .any(|child| child.kind() == "heredoc_redirect")
-        });
         let part = Part {
             words,
             assignments,
             span: node.byte_range(),
             bases: self.bases.clone(),
-            here_document,
+            here_document: self.here_document,
         };
         self.change_directory(&part);
         self.script.parts.push(part);
