@@ -77,10 +77,10 @@ fn yq(checked: &mut Checked) -> Result<(), String> {
             .iter()
             .any(|word| text.contains(word))
     };
-    match checked.operands.first().map(Word::text) {
-        Some(text) if expression(&text) => Err("its expression can reach other files".to_owned()),
-        Some(_) | None => Ok(()),
+    if checked.operands.iter().any(|word| expression(&word.text())) {
+        return Err("its expression can reach other files".to_owned());
     }
+    Ok(())
 }
 
 /// Secrets of a cluster are not for everyone's screen.

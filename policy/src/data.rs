@@ -123,6 +123,8 @@ pub(crate) enum Operands {
     /// Text that is not looked up as a file.
     Any,
     Paths,
+    /// Names of another kind, but files where they begin like a path.
+    Names,
     /// The first is a pattern, the others are paths.
     Pattern,
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use pvp_protocol::{Category, Profile, Risk};
 
 use crate::canon;
+use crate::data::Operands;
 use crate::opinion::Opinion;
 use crate::place::{Path, Place, Reach, Root};
 use crate::reads::Read;
@@ -18,7 +19,7 @@ use crate::word::Word;
 const MAX_UNWRAPPED: usize = 8;
 
 /// Commands that are judged for one line, inner ones included.
-const MAX_JUDGED: usize = 600;
+const MAX_JUDGED: usize = 200;
 
 /// Bytes that are parsed for one line, scripts inside it included.
 const MAX_PARSED: usize = 80 * 1024;
@@ -347,6 +348,9 @@ impl<'a> Judge<'a> {
         let here = [Word::literal(".")];
         let paths = if paths.is_empty() { &here[..] } else { &paths[..] };
         self.near(paths, &part.bases, read.data.text)?;
+        if read.data.operands == Operands::Pattern {
+            self.not_everything(paths, &part.bases)?;
+        }
         self.matched.insert(read.id.clone());
         let mut opinion = Opinion::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
         opinion.profile = read.profile();
@@ -363,6 +367,21 @@ impl<'a> Judge<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A search through a whole system directory also finds what is secret there.
+    fn not_everything(&self, paths: &[Word], bases: &[Path]) -> Result<(), Opinion> {
+        let whole = |path: &Path| {
+            path.root == Root::Slash && matches!(path.names.as_slice(), [] | [_])
+        };
+        let mut places = paths.iter().flat_map(|word| bases.iter().map(|base| base.resolve(word)));
+        match places.find(whole) {
+            Some(path) => {
+                let reason = format!("searches all of `{path}`, where secrets may be");
+                Err(Opinion::write(Risk::Medium, "path.secret", &reason))
+            }
+            None => Ok(()),
+        }
     }
 
     fn reach(&mut self, path: &Path) -> Result<(), Opinion> {

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use tree_sitter::{ParseOptions, Parser, Tree};
 
 /// Progress reports of the parser before it is stopped; one comes about every hundred steps.
-/// A line of 8 KiB takes a few hundred, and this many take some milliseconds.
-const BUDGET: u32 = 1500;
+/// A line of 8 KiB takes about a hundred, and this many take a few milliseconds.
+const BUDGET: u32 = 400;
 
 /// Longest text that is parsed at all.
 pub(crate) const MAX_PARSED: usize = 64 * 1024;

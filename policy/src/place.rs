@@ -53,6 +53,10 @@ impl Path {
     fn step(&mut self, name: &str) {
         match name {
             "" | "." => {}
+            // Links below /proc lead anywhere, so the way back up is not known.
+            ".." if self.root == Root::Slash && self.names.len() > 1 && self.names[0] == "proc" => {
+                self.root = Root::Unknown;
+            }
             ".." if self.names.pop().is_some() => {}
             ".." => {
                 self.root = match self.root {
@@ -152,7 +156,8 @@ impl Place {
 
     /// Whether this path may be read without asking.
     pub(crate) fn reach(&self, path: &Path) -> Reach {
-        if is_secret(path) {
+        let elsewhere = path.root != Root::Workspace && !self.contains(path);
+        if is_secret(path) || (elsewhere && may_be_secret(path)) {
             return Reach::Secret(path.to_string());
         }
         let near = match path.root {
@@ -192,6 +197,11 @@ fn is_system(path: &Path) -> bool {
         return false;
     };
     let joined = path.names.join("/");
+    // Below these, /proc leads to any place of the machine.
+    let doors = ["root", "cwd", "fd", "task", "map_files"];
+    if first == "proc" && path.names.iter().any(|name| doors.contains(&name.as_str())) {
+        return false;
+    }
     SYSTEM.contains(&first.as_str())
         || SYSTEM_FILES.iter().any(|file| {
             joined
@@ -231,6 +241,33 @@ fn is_secret(path: &Path) -> bool {
         || pair(".config", "gcloud")
         || memory
         || (disk && !is_system(path) && path.names.len() > 1)
+}
+
+/// Whether a pattern outside the workspace could stand for such a name.
+fn may_be_secret(path: &Path) -> bool {
+    let pattern = |name: &&String| name.contains(['*', '?', '[']);
+    let mut patterns = path.names.iter().filter(pattern);
+    patterns.any(|pattern| {
+        let pattern: Vec<char> = pattern.chars().collect();
+        SECRET_NAMES.iter().any(|name| stands_for(&pattern, name))
+    })
+}
+
+/// Whether a pattern could match a name; a bracket is taken for any one character.
+fn stands_for(pattern: &[char], name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_first() else {
+        return name.is_empty();
+    };
+    let after = name.chars().next().map(|c| &name[c.len_utf8()..]);
+    match first {
+        '*' => stands_for(rest, name) || after.is_some_and(|after| stands_for(pattern, after)),
+        '[' => {
+            let close = rest.iter().skip(1).position(|c| *c == ']').map_or(rest.len(), |at| at + 2);
+            after.is_some_and(|after| stands_for(&rest[close.min(rest.len())..], after))
+        }
+        '?' => after.is_some_and(|after| stands_for(rest, after)),
+        c => name.starts_with(*c) && after.is_some_and(|after| stands_for(rest, after)),
+    }
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -274,7 +311,8 @@ mod tests {
     fn paths_elsewhere_are_outside() {
         for text in [
             "..", "a/../../b", "/home/ann/x", "~", "~/x", "~bob/x", "$HOME/x", "/", "/tmp/x",
-            "/work/application", ".*", "/work/app/../other", "$X/y",
+            "/work/application", ".*", "/work/app/../other", "$X/y", "/proc/self/root/home/ann/x",
+            "/proc/1/cwd/x",
         ] {
             assert!(
                 matches!(reach(Some("/work/app"), text), Reach::Outside(_)),
@@ -287,7 +325,7 @@ mod tests {
     fn secrets_are_secret_anywhere() {
         for text in [
             "/etc/shadow", "~/.ssh/id_rsa", ".env", "a/.env.production", "x.pem", "/proc/1/environ",
-            "certs/server.key", "~/.aws/credentials", "/dev/sda", "*.pem", "/etc/shado?", ".ENV",
+            "certs/server.key", "~/.aws/credentials", "/dev/sda", "*.pem", "/etc/shado?", ".ENV", "/etc/s*w", "/etc/*", "/etc/[s]hadow", "/proc/1/envi*",
         ] {
             assert!(matches!(reach(None, text), Reach::Secret(_)), "{text}");
         }

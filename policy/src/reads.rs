@@ -240,6 +240,10 @@ impl Read {
                 return Err(format!("`{}` is not expected here", operands[0].text()));
             }
             Operands::None | Operands::Any => {}
+            Operands::Names => {
+                let paths = operands.iter().filter(|operand| is_path_like(operand));
+                checked.paths.extend(paths.cloned());
+            }
             Operands::Paths => checked.paths.extend(operands.iter().cloned()),
             Operands::Pattern => {
                 let given = ["e", "regexp", "expression", "f", "file", "from-file", "files"];
@@ -252,6 +256,11 @@ impl Read {
         checked.paths.extend(values);
         Ok(())
     }
+}
+
+fn is_path_like(word: &Word) -> bool {
+    let text = word.text();
+    word.tilde || text.starts_with('/') || text.split('/').any(|name| name == "..")
 }
 
 /// A value that stands as its own word. One that looks like a flag may be one.

@@ -11,7 +11,10 @@ use crate::opinion::{Opinion, usual_risk};
 use crate::reads::Read;
 
 /// Memory one set of patterns may take when compiled.
-const SIZE_LIMIT: usize = 32 * 1024 * 1024;
+const SIZE_LIMIT: usize = 16 * 1024 * 1024;
+
+/// Memory that searching with a set may take; more of it only makes long lines faster.
+const SEARCH_LIMIT: usize = 1024 * 1024;
 
 /// A pattern over one simple command.
 #[derive(Debug, Clone)]
@@ -34,9 +37,12 @@ pub enum Origin {
     User,
 }
 
-/// Rules for one command name; the patterns are compiled when it is first met.
+/// Rules for some command names; the patterns are compiled when one of them is first met.
 #[derive(Debug, Default)]
 struct Group {
+    /// Rules that hold for any arguments.
+    always: Vec<usize>,
+    /// Rules with a pattern.
     rules: Vec<usize>,
     patterns: OnceLock<Option<RegexSet>>,
 }
@@ -54,7 +60,8 @@ pub(crate) struct Table {
     pub(crate) limits: BTreeMap<Category, ExecutionLimits>,
     pub(crate) quorums: BTreeMap<String, QuorumRule>,
     pub(crate) hash: String,
-    groups: BTreeMap<String, Group>,
+    groups: Vec<Group>,
+    names: BTreeMap<String, usize>,
     raw_patterns: OnceLock<Option<RegexSet>>,
     read_names: BTreeMap<String, Vec<usize>>,
 }
@@ -64,21 +71,16 @@ pub(crate) fn compile<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<Reg
     RegexSetBuilder::new(patterns)
         .unicode(false)
         .size_limit(SIZE_LIMIT)
-        .dfa_size_limit(SIZE_LIMIT)
+        .dfa_size_limit(SEARCH_LIMIT)
         .build()
 }
 
 impl Table {
     /// Finds rules by name from here on.
     pub(crate) fn index(&mut self) {
-        self.groups.clear();
+        self.index_rules();
         self.read_names.clear();
         self.raw_patterns = OnceLock::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            for name in rule.data.command.split_whitespace() {
-                self.groups.entry(name.to_owned()).or_default().rules.push(index);
-            }
-        }
         for (index, (read, _)) in self.reads.iter().enumerate() {
             if let Some(first) = read.words.first() {
                 self.read_names.entry(first.clone()).or_default().push(index);
@@ -89,9 +91,43 @@ impl Table {
         }
     }
 
+    /// Commands with the same rules share their compiled patterns.
+    fn index_rules(&mut self) {
+        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            for name in rule.data.command.split_whitespace() {
+                by_name.entry(name).or_default().push(index);
+            }
+        }
+        let mut by_rules: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        let mut groups = Vec::new();
+        let mut names = BTreeMap::new();
+        for (name, rules) in by_name {
+            let group = *by_rules.entry(rules.clone()).or_insert_with(|| {
+                groups.push(self.group(rules));
+                groups.len() - 1
+            });
+            names.insert(name.to_owned(), group);
+        }
+        (self.groups, self.names) = (groups, names);
+    }
+
+    fn group(&self, rules: Vec<usize>) -> Group {
+        // The canonical arguments begin with a blank, so these match anything.
+        let anything = |index: &usize| {
+            matches!(self.rules[*index].data.args.as_deref(), None | Some("" | " " | " ?"))
+        };
+        let (always, rules) = rules.into_iter().partition(anything);
+        Group {
+            always,
+            rules,
+            patterns: OnceLock::new(),
+        }
+    }
+
     /// Compiles all patterns, so that no verdict has to wait for it.
     pub(crate) fn compile_all(&self) {
-        for group in self.groups.values() {
+        for group in &self.groups {
             self.matching_in(group, "");
         }
         self.found_in("");
@@ -106,7 +142,7 @@ impl Table {
         }
         names
             .iter()
-            .filter_map(|name| self.groups.get(*name))
+            .filter_map(|name| self.groups.get(*self.names.get(*name)?))
             .flat_map(|group| self.matching_in(group, arguments))
             .collect()
     }
@@ -119,16 +155,18 @@ impl Table {
             });
             compile(patterns).ok()
         });
-        match patterns {
+        let matched: Vec<usize> = match patterns {
             Some(patterns) => patterns
                 .matches(arguments.as_bytes())
                 .into_iter()
-                .map(|at| &self.rules[group.rules[at]])
+                .map(|at| group.rules[at])
                 .collect(),
             // Patterns are checked when they are loaded; if they still do not compile together,
             // every one of them counts as matched.
-            None => group.rules.iter().map(|&index| &self.rules[index]).collect(),
-        }
+            None => group.rules.clone(),
+        };
+        let indexes = group.always.iter().chain(&matched);
+        indexes.map(|&index| &self.rules[index]).collect()
     }
 
     /// Every raw pattern found in the text.
@@ -154,7 +192,7 @@ impl Table {
 
     /// Whether any rule speaks of this command.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.groups.contains_key(name) || self.read_names.contains_key(name)
+        self.names.contains_key(name) || self.read_names.contains_key(name)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::table::Table;
 use crate::word::Word;
 
 /// Ways to read one wrapper that are looked at; raw patterns see the rest.
-const MOST_INNER: usize = 32;
+const MOST_INNER: usize = 8;
 
 /// What a wrapper runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +106,9 @@ impl Unwrapping<'_> {
         let words = Inner::Words(rest.to_vec());
         if self.wrapper.join {
             let texts: Vec<String> = rest.iter().map(Word::text).collect();
-            return vec![Inner::Script(texts.join(" ")), words];
+            let script = Inner::Script(texts.join(" "));
+            let plain = |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+            return if texts.iter().all(plain) { vec![script] } else { vec![script, words] };
         }
         vec![words]
     }

@@ -19,10 +19,10 @@ const MAX_DEPTH: usize = 200;
 const MAX_PARTS: usize = 50;
 
 /// Simple commands that are looked at; a longer line is judged by raw patterns too.
-const MOST_PARTS: usize = 400;
+const MOST_PARTS: usize = 150;
 
 /// Words of one command that are looked at; a longer one is judged by raw patterns too.
-pub(crate) const MOST_WORDS: usize = 500;
+pub(crate) const MOST_WORDS: usize = 300;
 
 /// Loop values that are tried one by one.
 const MAX_VALUES: usize = 16;
@@ -259,6 +259,9 @@ impl Walk<'_> {
         let is_for = node.child(0).is_some_and(|first| first.kind() == "for");
         if !is_for || values.is_empty() || !words.iter().all(Word::is_known) {
             self.doubt("loops over values that are not known");
+        }
+        if !is_free_name(name) {
+            self.doubt("loops over a variable that programs may look at");
         }
         if values.len() > MAX_VALUES {
             self.doubt("loops over many values");
@@ -499,6 +502,12 @@ fn blank_separated(source: &str, range: Range<usize>) -> (Vec<Word>, Vec<Range<u
     (words, spans)
 }
 
+/// Names that no program looks at; `for PATH in …` would change which programs run.
+fn is_free_name(name: &str) -> bool {
+    let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    name.bytes().all(lower) && !name.ends_with("_proxy")
+}
+
 fn is_plain_variable(raw: &str) -> bool {
     let inner = raw.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     inner.is_some_and(lex::is_name)
@@ -577,6 +586,7 @@ mod tests {
             "for ((i=0;i<3;i++)); do ls; done",
             "select f in a b; do ls; done",
             "for f in $(ls); do cat $f; done",
+            "for PATH in /tmp; do ls; done",
         ] {
             assert_ne!(plain(source).doubts, Vec::<String>::new(), "{source}");
         }

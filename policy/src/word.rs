@@ -110,6 +110,9 @@ fn survives_splitting(value: &Word) -> bool {
         .is_some_and(|text| !text.is_empty() && text.chars().all(plain))
 }
 
+/// Characters of an unknown stretch that are kept for the patterns.
+const MOST_OPAQUE: usize = 200;
+
 /// A word that was read, and where it ended.
 pub(crate) struct Scan {
     pub(crate) word: Word,
@@ -381,7 +384,7 @@ impl Scanner<'_> {
             self.flush();
         }
         self.certain = false;
-        let rest = self.source[self.at..].to_owned();
+        let rest = self.source[self.at..].chars().take(MOST_OPAQUE).collect();
         self.pieces.push(Piece::Opaque(rest));
         self.at = self.source.len();
     }

@@ -1,5 +1,6 @@
 //! Programs of awk that only print.
 
+use crate::lex::is_assignment;
 use crate::reads::Checked;
 use crate::word::Word;
 
@@ -13,7 +14,7 @@ pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
     if REFUSED.iter().any(|word| program.contains(word)) || !only_prints(&program) {
         return Err("its program may write or run something".to_owned());
     }
-    let is_file = |word: &&Word| !word.text().contains('=');
+    let is_file = |word: &&Word| !is_assignment(&word.text());
     checked.paths = checked.operands[1..].iter().filter(is_file).cloned().collect();
     Ok(())
 }
@@ -25,7 +26,8 @@ enum Before {
     Operator,
 }
 
-/// No pipe, and no `>` that could follow a print.
+/// No pipe, and no `>` after any print: where a statement ends is not looked at, so that a line
+/// break or a pattern cannot hide one.
 fn only_prints(program: &str) -> bool {
     let mut rest = program;
     let mut before = Before::Operator;
@@ -41,7 +43,8 @@ fn only_prints(program: &str) -> bool {
                 None => return false,
             },
             '/' if before == Before::Operator => match quoted_length(rest, '/') {
-                Some(end) if !rest[..end].contains('"') => {
+                // What looks like a pattern to this reader may be code to another one.
+                Some(end) if !rest[..end].contains('"') && !(printing && rest[..end].contains(['>', '|'])) => {
                     length = end;
                     before = Before::Value;
                 }
@@ -53,10 +56,6 @@ fn only_prints(program: &str) -> bool {
             }
             '|' | '#' | '`' | '\\' => return false,
             '>' if printing || rest.starts_with(">>") => return false,
-            ';' | '{' | '}' | '\n' => {
-                printing = false;
-                before = Before::Operator;
-            }
             ' ' | '\t' => {}
             ')' | ']' => before = Before::Value,
             _ if is_word(c) => {
@@ -128,7 +127,7 @@ mod tests {
             "{print $1}", "{print $1, $NF}", "/x/", "/a|b/ {print}", "$3 > 10", "$3 > 10 {print $1}",
             "NR==1", "NR>1 && NR<5 {print}", "{sum += $1} END {print sum}", "{print $1/2}",
             "BEGIN{FS=\":\"} {print $1}", "!seen[$0]++", "{printf \"%s\\n\", $1}", "a || b",
-            "{ if ($1 > 5) print $2 }", "{print length($0)}", "/^[[:space:]]*x/", "/[^a-z]/", "{print \"a > b | c\"}",
+            "{ if ($1 > 5) print $2 }", "BEGIN {FS=\",\"} NR>1 {print $1}", "{print length($0)}", "/^[[:space:]]*x/", "/[^a-z]/", "{print \"a > b | c\"}",
         ] {
             assert!(passes(program), "{program}");
         }
@@ -141,7 +140,7 @@ mod tests {
             "BEGIN{system(\"x\")}", "BEGIN{\"date\" | getline d}", "{printf \"x\" > \"f\"}",
             "{print $1 \"a\" > \"f\"}", "@load \"x\"", "BEGIN{while((getline l < \"/etc/x\")>0) print l}",
             "{print $1 |& \"x\"}", "/\"/ {print > \"f\"} /\"/", "BEGIN { ARGV[1] = \"/etc/x\" }",
-            "{ print /[/]/ > \"f\" }", "/[]/]/ { print > \"f\" }", "{print (1>2)}", "# \" \n{print | \"sh\"}",
+            "{ print /[/]/ > \"f\" }", "/[]/]/ { print > \"f\" }", "{print (1>2)}", "{print $1,\n$2 > \"f\"}", "{print length /;/ > f /1}", "# \" \n{print | \"sh\"}",
         ] {
             assert!(!passes(program), "{program}");
         }
