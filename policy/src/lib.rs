@@ -1,138 +1,246 @@
 //! How dangerous a command is, and why. Anything that is not certain is a write.
 
+mod canon;
+mod checks;
+mod data;
+mod explain;
+mod judge;
+mod lex;
+mod load;
+mod opinion;
+mod parse;
+mod place;
 mod reads;
 mod table;
+mod unwrap;
+mod walk;
+mod word;
 
-use pvp_protocol::{Action, Assessment, Category, Command, Mode, Profile, Risk};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
-/// Longest command line that is looked into; anything longer is never a read.
+use pvp_protocol::{
+    Action, Assessment, Category, Command, ExecutionLimits, Mode, PartVerdict, Profile, QuorumRule,
+    Risk,
+};
+
+pub use explain::{ExampleFailure, Explanation, RuleInfo, RuleKind};
+pub use load::PolicyError;
+pub use place::Place;
+pub use table::Origin;
+
+use judge::Judge;
+use opinion::Opinion;
+use table::Table;
+use word::Word;
+
+/// Longest command line that may be a read.
 const MAX_LINE: usize = 8 * 1024;
 
-/// Where a command would run, as far as its executor has said.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The executor's working directory; relative paths are below it.
-    pub workspace: Option<String>,
-}
-
 /// A set of rules that gives verdicts; the same action always gets the same one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
-    table: table::Table,
-}
-
-/// One opinion, before it is bound to an action.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Opinion {
-    category: Category,
-    risk: Risk,
-    rule: &'static str,
-    reason: String,
-}
-
-impl Opinion {
-    fn new(category: Category, risk: Risk, rule: &'static str, reason: &str) -> Self {
-        Self {
-            category,
-            risk,
-            rule,
-            reason: reason.to_owned(),
-        }
-    }
+    table: Arc<Table>,
 }
 
 impl Policy {
     /// The rules that come with the program.
     pub fn built_in() -> Self {
+        static BUILT_IN: OnceLock<Arc<Table>> = OnceLock::new();
+        let table = BUILT_IN.get_or_init(|| {
+            let table = built_in_table().expect("the built-in rules are checked by a test");
+            Arc::new(table)
+        });
         Self {
-            table: table::Table::built_in(),
+            table: Arc::clone(table),
         }
+    }
+
+    /// The built-in rules with a user's file on top; its examples are checked here.
+    pub fn with_user_file(text: &str, file_name: &str) -> Result<Self, PolicyError> {
+        let mut table = built_in_table()?;
+        let source = load::Source {
+            file: file_name,
+            text,
+        };
+        load::add(&mut table, source, Origin::User)?;
+        let policy = Self {
+            table: Arc::new(table),
+        };
+        policy.check_user_examples(source)?;
+        Ok(policy)
+    }
+
+    /// Compiles every pattern at once; without it, each is compiled when a command first needs it.
+    pub fn prepare(&self) {
+        self.table.compile_all();
     }
 
     /// Names the rule set; recorded with every verdict.
     pub fn hash(&self) -> &str {
-        self.table.hash()
+        &self.table.hash
+    }
+
+    /// What runs of a category may use, where a user's file says so.
+    pub fn limits(&self) -> &BTreeMap<Category, ExecutionLimits> {
+        &self.table.limits
+    }
+
+    /// How a gate is decided that this rule opened, where a user's file says so.
+    pub fn quorum_for(&self, rule: &str) -> Option<&QuorumRule> {
+        self.table.quorums.get(rule)
     }
 
     /// The verdict on an action, with its reason.
-    pub fn assess(&self, action: &Action, _place: &Place) -> Assessment {
-        let opinion = self.opinion(action);
-        Assessment {
-            category: opinion.category,
-            risk: opinion.risk,
-            rule: opinion.rule.to_owned(),
-            reason: opinion.reason,
-            parts: Vec::new(),
-            notes: Vec::new(),
-            profile: if opinion.category == Category::Read {
-                Profile::Read
-            } else {
-                Profile::None
-            },
+    pub fn assess(&self, action: &Action, place: &Place) -> Assessment {
+        self.explain(action, place).assessment
+    }
+
+    /// The verdict, and every rule that matched on the way to it.
+    pub fn explain(&self, action: &Action, place: &Place) -> Explanation {
+        let mut judge = Judge::new(&self.table, place);
+        let shown = self.judge(action, place, &mut judge);
+        let doubts = doubts(action, &shown, &judge);
+        let decision = decide(&judge, &doubts);
+        let profile = match decision.category {
+            Category::Read => judge::profile(&judge.findings),
+            Category::Write | Category::Destructive | Category::Blocked => Profile::None,
+        };
+        let mut notes: Vec<String> = judge.notes.iter().cloned().collect();
+        notes.extend(doubts.iter().map(|doubt| format!("not a read: {doubt}")));
+        let assessment = Assessment {
+            category: decision.category,
+            risk: decision.risk,
+            rule: decision.rule,
+            reason: decision.reason,
+            parts: parts(&judge, &shown),
+            notes,
+            profile,
             digest: action.digest(),
             policy: self.hash().to_owned(),
+        };
+        Explanation {
+            assessment,
+            steps: judge.steps,
+            matched: judge.matched.into_iter().collect(),
         }
     }
 
-    fn opinion(&self, action: &Action) -> Opinion {
-        let Some(line) = raw_line(&action.command) else {
-            return Opinion::new(
-                Category::Write,
-                Risk::Medium,
-                "tool.not-shell",
-                "tools other than the shell are never run without asking",
-            );
-        };
-        let milder = if may_be_read(action) {
-            reads::read(action)
-        } else {
-            None
-        };
-        let base = milder.unwrap_or_else(|| {
-            Opinion::new(
-                Category::Write,
-                Risk::Medium,
-                "default.write",
-                "nothing is certain about this command, so it may change things",
-            )
-        });
-        let raised = self.table.worst(&line);
-        match raised {
-            Some(raised) if raised.category > base.category => raised,
-            Some(_) | None => base,
+    /// Fills the judge, and answers with the text that spans refer to.
+    fn judge(&self, action: &Action, place: &Place, judge: &mut Judge<'_>) -> String {
+        let base = place.start(action.cwd.as_deref());
+        match &action.command {
+            Command::Shell { line } | Command::LoginShell { line } => {
+                judge.line(line, &base);
+                line.clone()
+            }
+            Command::Argv { command, args } => {
+                let words = std::iter::once(command).chain(args);
+                let words = words.map(|word| Word::literal(word)).collect();
+                let shown = action.command.summary();
+                judge.words(words, &base, &shown);
+                shown
+            }
+            Command::Tool { .. } => {
+                let reason = "tools other than the shell are never run without asking";
+                let opinion = Opinion::write(Risk::Medium, "tool.not-shell", reason);
+                judge.findings.push(judge::Finding { span: 0..0, opinion });
+                String::new()
+            }
         }
     }
 }
 
-/// Additions to the environment, other modes and odd texts are never reads.
-fn may_be_read(action: &Action) -> bool {
-    action.env.is_empty() && action.mode == Mode::Normal
+fn built_in_table() -> Result<Table, PolicyError> {
+    let mut table = Table::default();
+    for (file, text) in load::BUILT_IN {
+        load::add(&mut table, load::Source { file, text }, Origin::BuiltIn)?;
+    }
+    Ok(table)
 }
 
-/// What the raw patterns look at.
-fn raw_line(command: &Command) -> Option<String> {
-    match command {
-        Command::Shell { line } | Command::LoginShell { line } => Some(line.clone()),
-        Command::Argv { command, args } => {
-            let words: Vec<&str> = std::iter::once(command)
-                .chain(args)
-                .map(String::as_str)
-                .collect();
-            Some(words.join(" "))
-        }
-        Command::Tool { .. } => None,
+/// The most severe opinion; never a read where there is a doubt.
+fn decide(judge: &Judge<'_>, doubts: &[String]) -> Opinion {
+    let opinions = judge.findings.iter().map(|finding| finding.opinion.clone());
+    let worst = opinions.reduce(Opinion::max);
+    let doubt = |reason: &str| Opinion::write(Risk::Medium, "default.doubt", reason);
+    match (worst, doubts.first()) {
+        (Some(worst), Some(reason)) if worst.category == Category::Read => doubt(reason),
+        (Some(worst), Some(_) | None) => worst,
+        (None, Some(reason)) => doubt(reason),
+        (None, None) => doubt("there is no command"),
     }
+}
+
+/// Everything that keeps an action from being a read, whatever its command is.
+fn doubts(action: &Action, shown: &str, judge: &Judge<'_>) -> Vec<String> {
+    let mut doubts = judge.doubts.clone();
+    if shown.len() > MAX_LINE {
+        doubts.push("longer than can be overseen".to_owned());
+    }
+    if shown.chars().any(is_odd) {
+        doubts.push("holds characters that do not show".to_owned());
+    }
+    match action.mode {
+        Mode::Normal | Mode::Slow => {}
+        Mode::Background => doubts.push("goes on in the background".to_owned()),
+        Mode::Pty => doubts.push("takes keys from a person".to_owned()),
+    }
+    for (name, value) in &action.env {
+        if !judge::is_harmless(name, value) {
+            doubts.push(judge::variable_opinion(name).reason);
+        }
+    }
+    if action.cwd.as_deref().is_some_and(|cwd| cwd.chars().any(is_odd)) {
+        doubts.push("its directory holds characters that do not show".to_owned());
+    }
+    if matches!(action.command, Command::LoginShell { .. }) && !shown.chars().all(is_same_anywhere) {
+        doubts.push("login shells differ in what these characters mean".to_owned());
+    }
+    doubts
+}
+
+/// Characters that hide something from the one who looks.
+fn is_odd(c: char) -> bool {
+    let invisible = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffd}' | '\u{e0000}'..='\u{e007f}'
+    );
+    let blank = c.is_whitespace() && !matches!(c, ' ' | '\t' | '\n');
+    blank || invisible || (c.is_control() && !matches!(c, '\t' | '\n'))
+}
+
+/// Characters that every login shell, fish and zsh among them, takes in the same way.
+fn is_same_anywhere(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-./:@%+, \"'|&;=".contains(c)
+}
+
+/// The verdicts of the parts, where there is more than one.
+fn parts(judge: &Judge<'_>, shown: &str) -> Vec<PartVerdict> {
+    if judge.findings.len() < 2 {
+        return Vec::new();
+    }
+    let mut findings: Vec<_> = judge.findings.iter().collect();
+    findings.sort_by_key(|finding| finding.span.start);
+    let verdict = |finding: &judge::Finding| PartVerdict {
+        start: finding.span.start,
+        end: finding.span.end,
+        text: shown.get(finding.span.clone()).unwrap_or_default().to_owned(),
+        category: finding.opinion.category,
+        rule: finding.opinion.rule.clone(),
+        reason: finding.opinion.reason.clone(),
+    };
+    findings.into_iter().map(verdict).collect()
 }
 
 /// The words of an action that is one simple command without anything a shell would expand.
 pub fn words(action: &Action) -> Option<Vec<String>> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+, ".contains(c);
     match &action.command {
-        Command::Shell { line } if line.len() <= MAX_LINE && line.chars().all(plain) => {
-            let words: Vec<_> = line.split_ascii_whitespace().map(str::to_owned).collect();
-            // `NAME=value command` is an assignment, not a command word.
-            words.first().filter(|first| !first.contains('='))?;
-            Some(words)
+        Command::Shell { line } if line.len() <= MAX_LINE && !line.chars().any(is_odd) => {
+            let scans = lex::single(line)?;
+            scans.iter().map(|scan| scan.word.as_literal()).collect()
         }
         Command::Argv { command, args } => {
             Some(std::iter::once(command).chain(args).cloned().collect())
@@ -143,135 +251,4 @@ pub fn words(action: &Action) -> Option<Vec<String>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdict(line: &str) -> Category {
-        let action = Action::plain(Command::Shell {
-            line: line.to_owned(),
-        });
-        Policy::built_in()
-            .assess(&action, &Place::default())
-            .category
-    }
-
-    #[test]
-    fn plain_reads_are_reads() {
-        for line in [
-            "ls",
-            "ls -la src",
-            "pwd",
-            "cat README.md",
-            "head -n 5 a.txt",
-            "git status",
-            "wc -l a b",
-        ] {
-            assert_eq!(verdict(line), Category::Read, "{line}");
-        }
-    }
-
-    #[test]
-    fn anything_uncertain_is_a_write() {
-        for line in [
-            "",
-            " ",
-            "ls; rm x",
-            "ls && ls",
-            "ls | cat",
-            "echo $(id)",
-            "cat <a",
-            "ls > b",
-            "./ls",
-            "/bin/ls",
-            "$X",
-            "LS=1 ls",
-            "ls --color-of-unknown",
-            "cat a\nrm b",
-            "make",
-            "npm install",
-            "git commit -m x",
-            "git status --unknown-flag",
-            "head -c5x a",
-            "env ls",
-            "sudo ls",
-            "ls\u{a0}-l",
-            "cat ~/x",
-            "ls *",
-        ] {
-            assert_eq!(verdict(line), Category::Write, "{line:?}");
-        }
-        assert_eq!(
-            verdict(&format!("ls {}", "a".repeat(9000))),
-            Category::Write
-        );
-    }
-
-    #[test]
-    fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
-        for line in [
-            "rm -rf build",
-            "ls; rm -fr x",
-            "killall node",
-            "git reset --hard",
-            "git push --force",
-        ] {
-            assert_eq!(verdict(line), Category::Destructive, "{line}");
-        }
-        for line in [
-            "rm -rf /",
-            "sudo rm -rf /*",
-            "rm -rf ~",
-            "mkfs.ext4 /dev/sda1",
-            "dd if=a of=/dev/sda",
-            "shutdown now",
-            ":(){ :|:& };:",
-            "echo x > /dev/sda",
-        ] {
-            assert_eq!(verdict(line), Category::Blocked, "{line}");
-        }
-    }
-
-    #[test]
-    fn environment_and_modes_are_never_reads() {
-        let ls = Action::plain(Command::Shell {
-            line: "ls".to_owned(),
-        });
-        let policy = Policy::built_in();
-        let category = |action: &Action| policy.assess(action, &Place::default()).category;
-        assert_eq!(category(&ls), Category::Read);
-        let env = [("LD_PRELOAD".to_owned(), "x".to_owned())].into();
-        assert_eq!(category(&Action { env, ..ls.clone() }), Category::Write);
-        assert_eq!(
-            category(&Action {
-                mode: Mode::Background,
-                ..ls.clone()
-            }),
-            Category::Write
-        );
-        let login = Command::LoginShell {
-            line: "ls".to_owned(),
-        };
-        assert_eq!(
-            category(&Action {
-                command: login,
-                ..ls
-            }),
-            Category::Write
-        );
-    }
-
-    #[test]
-    fn argv_is_judged_word_by_word_without_a_shell() {
-        let argv = |command: &str, args: &[&str]| {
-            Action::plain(Command::Argv {
-                command: command.to_owned(),
-                args: args.iter().map(|&arg| arg.to_owned()).collect(),
-            })
-        };
-        let policy = Policy::built_in();
-        let category = |action: &Action| policy.assess(action, &Place::default()).category;
-        assert_eq!(category(&argv("ls", &["a b", "; x"])), Category::Read);
-        assert_eq!(category(&argv("rm", &["-rf", "x"])), Category::Destructive);
-        assert_eq!(category(&argv("ls -la", &[])), Category::Write);
-    }
-}
+mod tests;

@@ -1,0 +1,30 @@
+//! Any bytes get a verdict, always the same, within bounds, and an added redirect is never a read.
+//!
+//! `cargo +nightly fuzz run sort -- -max_len=65536` in `policy/`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pvp_policy::{Place, Policy};
+use pvp_protocol::{Action, Category, Command};
+
+fuzz_target!(|bytes: &[u8]| {
+    let policy = Policy::built_in();
+    let place = Place {
+        workspace: Some("/work/app".to_owned()),
+    };
+    let judge = |line: &str| {
+        let line = line.to_owned();
+        policy.explain(&Action::plain(Command::Shell { line }), &place)
+    };
+    let line = String::from_utf8_lossy(bytes);
+    let explanation = judge(&line);
+    assert_eq!(explanation, judge(&line));
+    assert!(explanation.steps <= 300_000);
+    if explanation.assessment.category == Category::Read && !line.contains('#') {
+        let redirected = judge(&format!("{line} >out"));
+        assert!(redirected.assessment.category > Category::Read);
+        let followed = judge(&format!("{line}\nrm -rf build"));
+        assert!(followed.assessment.category >= Category::Destructive);
+    }
+});

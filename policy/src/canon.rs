@@ -1,0 +1,176 @@
+//! The form of a command that patterns look at: words between single blanks, places by name.
+
+use crate::place::{Path, Root};
+use crate::word::Word;
+
+/// Stands for a blank inside a word, so that a pattern sees where words end.
+pub(crate) const INNER_BLANK: char = '\u{1f}';
+
+/// The arguments as patterns see them: ` -rf <root> `.
+pub(crate) fn arguments(words: &[Word], bases: &[Path]) -> String {
+    let mut text = String::from(" ");
+    for word in words {
+        text.push_str(&argument(word, bases));
+        text.push(' ');
+    }
+    text
+}
+
+fn argument(word: &Word, bases: &[Path]) -> String {
+    let text = word.text();
+    let named = named_place(word, &text, bases);
+    let shown = named.unwrap_or(if text.is_empty() { "''".into() } else { text });
+    shown.replace(char::is_whitespace, &INNER_BLANK.to_string())
+}
+
+/// The word with a place of note in it replaced by that place's name.
+fn named_place(word: &Word, text: &str, bases: &[Path]) -> Option<String> {
+    if let Some((key, value)) = text.split_once('=')
+        && !key.contains('/')
+    {
+        let inner = Word::literal(value);
+        return name_of(&inner, bases).map(|name| format!("{key}={name}"));
+    }
+    if text.starts_with('-') {
+        return None;
+    }
+    name_of(word, bases).map(str::to_owned)
+}
+
+fn name_of(word: &Word, bases: &[Path]) -> Option<&'static str> {
+    bases.iter().find_map(|base| name(&base.resolve(word)))
+}
+
+/// Directories whose loss breaks the machine.
+const VITAL: &[&str] = &[
+    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "opt", "proc", "root", "run", "sbin",
+    "srv", "sys", "usr", "var", "home", "Users", "System", "Library", "Applications", "Windows",
+];
+
+const DISKS: &[&str] = &[
+    "sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "loop", "dm-", "md", "mapper",
+    "mem", "kmem", "port", "sr", "st", "nbd", "ram",
+];
+
+const AUTHENTICATION: &[&str] = &[
+    "etc/passwd", "etc/shadow", "etc/group", "etc/gshadow", "etc/sudoers", "etc/sudoers.d",
+    "etc/pam.d", "etc/pam.conf", "etc/ssh/sshd_config", "etc/fstab", "etc/crypttab",
+    "etc/ld.so.preload", "etc/nsswitch.conf", "etc/security", "etc/login.defs", "etc/securetty",
+];
+
+/// The name of a place that rules speak of.
+pub(crate) fn name(path: &Path) -> Option<&'static str> {
+    match path.root {
+        Root::Slash => absolute(&path.names),
+        Root::Home => match path.names.as_slice() {
+            [] => Some("<home>"),
+            [one] if is_everything(one) => Some("<home>"),
+            [ssh, ..] if ssh == ".ssh" => Some("<keys>"),
+            [..] => None,
+        },
+        Root::Workspace | Root::Above | Root::Unknown => None,
+    }
+}
+
+fn absolute(names: &[String]) -> Option<&'static str> {
+    let (last, parents) = match names.split_last() {
+        None => return Some("<root>"),
+        Some((last, parents)) if is_everything(last) => (None, parents),
+        Some((last, parents)) => (Some(last.as_str()), parents),
+    };
+    let names: Vec<&str> = parents.iter().map(String::as_str).chain(last).collect();
+    let joined = names.join("/");
+    let below = |prefix: &str| {
+        joined
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    match names.as_slice() {
+        [] => Some("<root>"),
+        ["dev", disk, ..] if DISKS.iter().any(|start| disk.starts_with(start)) => Some("<device>"),
+        ["boot" | "efi", _, ..] => Some("<boot>"),
+        ["home" | "Users"] | ["root"] | ["home" | "Users", _] => Some("<home>"),
+        [vital] if VITAL.contains(vital) => Some("<system>"),
+        ["root", ".ssh", ..] | ["home" | "Users", _, ".ssh", ..] => Some("<keys>"),
+        ["proc", "sysrq-trigger"] => Some("<sysrq>"),
+        ["usr", part] if ["bin", "lib", "lib64", "sbin", "local", "share"].contains(part) => {
+            Some("<system>")
+        }
+        ["var", "lib" | "log"] => Some("<system>"),
+        _ if AUTHENTICATION.iter().any(|file| below(file)) => Some("<auth>"),
+        _ => None,
+    }
+}
+
+/// `*`, `.*`, `?*` and the like.
+fn is_everything(name: &str) -> bool {
+    let plain = name.contains('*') && name.chars().all(|c| "*.?".contains(c));
+    plain || matches!(name, "[a-z]*" | "[a-zA-Z]*" | "[!.]*" | ".[!.]*" | "??*")
+}
+
+/// A line's words where braces stand for several, at most 64 of them.
+pub(crate) fn expand_braces(text: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut open = vec![text.to_owned()];
+    while let Some(word) = open.pop() {
+        match split_brace(&word) {
+            Some(parts) if done.len() + open.len() + parts.len() <= 64 => {
+                open.extend(parts.into_iter().rev());
+            }
+            Some(_) | None => done.push(word),
+        }
+    }
+    done
+}
+
+fn split_brace(word: &str) -> Option<Vec<String>> {
+    let close = word.find('}')?;
+    let start = word[..close].rfind('{')?;
+    let inner = &word[start + 1..close];
+    if !inner.contains(',') {
+        return None;
+    }
+    let (before, after) = (&word[..start], &word[close + 1..]);
+    let join = |part: &str| format!("{before}{part}{after}");
+    Some(inner.split(',').map(join).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::{Until, scan};
+
+    fn canonical(cwd: &str, line: &[&str]) -> String {
+        let words: Vec<Word> = line
+            .iter()
+            .map(|text| scan(text, 0, Until::End).word)
+            .collect();
+        arguments(&words, &[Path::new(Root::Slash).join(cwd)])
+    }
+
+    #[test]
+    fn places_of_note_are_named_in_all_their_spellings() {
+        for (text, name) in [
+            ("/", "<root>"), ("//", "<root>"), ("/.", "<root>"), ("/*", "<root>"),
+            ("/home/..", "<root>"), ("/.*", "<root>"), ("'/'", "<root>"), ("/etc/", "<system>"),
+            ("/usr/*", "<system>"), ("~", "<home>"), ("~/", "<home>"), ("~/*", "<home>"),
+            ("$HOME", "<home>"), ("\"$HOME\"/*", "<home>"), ("${HOME}", "<home>"), ("~root", "<home>"),
+            ("/home/ann", "<home>"), ("/home/*", "<home>"), ("/dev/sda1", "<device>"),
+            ("of=/dev/nvme0n1", "of=<device>"), ("/boot/vmlinuz", "<boot>"),
+            ("/etc/sudoers.d/x", "<auth>"), ("~/.ssh/authorized_keys", "<keys>"),
+            ("../../..", "<root>"), ("/work/x", "/work/x"), ("a b", "a\u{1f}b"),
+        ] {
+            assert_eq!(canonical("/work/app", &[text]), format!(" {name} "), "{text}");
+        }
+        assert_eq!(canonical("/", &["*"]), " <root> ");
+        assert_eq!(canonical("/", &["etc"]), " <system> ");
+        assert_eq!(canonical("/work", &["*"]), " * ");
+    }
+
+    #[test]
+    fn braces_become_words() {
+        assert_eq!(expand_braces("{rm,-rf,/}"), ["rm", "-rf", "/"]);
+        assert_eq!(expand_braces("a{b,c}d"), ["abd", "acd"]);
+        assert_eq!(expand_braces("{}"), ["{}"]);
+    }
+}

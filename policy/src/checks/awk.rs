@@ -1,0 +1,148 @@
+//! Programs of awk that only print.
+
+use crate::lex::is_assignment;
+use crate::reads::Checked;
+use crate::word::Word;
+
+/// Words that can reach other files or programs, wherever they stand.
+const REFUSED: &[&str] = &["system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "/inet", "popen"];
+
+/// The first operand is the program; the others are files or assignments.
+pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
+    let program = checked.operands.first().and_then(Word::as_literal);
+    let program = program.ok_or("its program is not known")?;
+    if REFUSED.iter().any(|word| program.contains(word)) || !only_prints(&program) {
+        return Err("its program may write or run something".to_owned());
+    }
+    let is_file = |word: &&Word| !is_assignment(&word.text());
+    checked.paths = checked.operands[1..].iter().filter(is_file).cloned().collect();
+    Ok(())
+}
+
+/// What stood before, to tell a regular expression from a division.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Value,
+    Operator,
+}
+
+/// No pipe, and no `>` after any print: where a statement ends is not looked at, so that a line
+/// break or a pattern cannot hide one.
+fn only_prints(program: &str) -> bool {
+    let mut rest = program;
+    let mut before = Before::Operator;
+    let mut printing = false;
+    while let Some(c) = rest.chars().next() {
+        let mut length = c.len_utf8();
+        match c {
+            '"' => match quoted_length(rest, '"') {
+                Some(end) => {
+                    length = end;
+                    before = Before::Value;
+                }
+                None => return false,
+            },
+            '/' if before == Before::Operator => match quoted_length(rest, '/') {
+                // What looks like a pattern to this reader may be code to another one.
+                Some(end) if !rest[..end].contains('"') && !(printing && rest[..end].contains(['>', '|'])) => {
+                    length = end;
+                    before = Before::Value;
+                }
+                Some(_) | None => return false,
+            },
+            '|' if rest.starts_with("||") => {
+                length = 2;
+                before = Before::Operator;
+            }
+            '|' | '#' | '`' | '\\' => return false,
+            '>' if printing || rest.starts_with(">>") => return false,
+            ' ' | '\t' => {}
+            ')' | ']' => before = Before::Value,
+            _ if is_word(c) => {
+                length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+                let word = &rest[..length];
+                printing |= word.starts_with("print");
+                let keyword = ["print", "printf", "return", "in", "if", "while", "else"];
+                before = if keyword.contains(&word) {
+                    Before::Operator
+                } else {
+                    Before::Value
+                };
+            }
+            _ => before = Before::Operator,
+        }
+        rest = &rest[length..];
+    }
+    true
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '.'
+}
+
+/// Length of a string or regular expression with its ends. Awks differ on a slash in brackets, so
+/// brackets must hold none.
+fn quoted_length(text: &str, end: char) -> Option<usize> {
+    let mut escaped = false;
+    let mut bracket = false;
+    let mut class_end = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '\n' => return None,
+            '[' if end == '/' => {
+                let inner = text[at + 1..].trim_start_matches('^');
+                if inner.starts_with([']', '.', '=']) {
+                    return None;
+                }
+                bracket |= !inner.starts_with(':');
+            }
+            ':' if bracket && text[at..].starts_with(":]") => class_end = true,
+            ']' if class_end => class_end = false,
+            ']' => bracket = false,
+            _ if c == end && bracket => return None,
+            _ if c == end => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes(program: &str) -> bool {
+        let mut checked = Checked {
+            operands: vec![Word::literal(program)],
+            ..Checked::default()
+        };
+        check(&mut checked).is_ok()
+    }
+
+    #[test]
+    fn printing_programs_pass() {
+        for program in [
+            "{print $1}", "{print $1, $NF}", "/x/", "/a|b/ {print}", "$3 > 10", "$3 > 10 {print $1}",
+            "NR==1", "NR>1 && NR<5 {print}", "{sum += $1} END {print sum}", "{print $1/2}",
+            "BEGIN{FS=\":\"} {print $1}", "!seen[$0]++", "{printf \"%s\\n\", $1}", "a || b",
+            "{ if ($1 > 5) print $2 }", "BEGIN {FS=\",\"} NR>1 {print $1}", "{print length($0)}", "/^[[:space:]]*x/", "/[^a-z]/", "{print \"a > b | c\"}",
+        ] {
+            assert!(passes(program), "{program}");
+        }
+    }
+
+    #[test]
+    fn programs_that_write_or_run_do_not() {
+        for program in [
+            "{print > \"f\"}", "{print $1 > $2}", "{print >> \"f\"}", "{print | \"sh\"}",
+            "BEGIN{system(\"x\")}", "BEGIN{\"date\" | getline d}", "{printf \"x\" > \"f\"}",
+            "{print $1 \"a\" > \"f\"}", "@load \"x\"", "BEGIN{while((getline l < \"/etc/x\")>0) print l}",
+            "{print $1 |& \"x\"}", "/\"/ {print > \"f\"} /\"/", "BEGIN { ARGV[1] = \"/etc/x\" }",
+            "{ print /[/]/ > \"f\" }", "/[]/]/ { print > \"f\" }", "{print (1>2)}", "{print $1,\n$2 > \"f\"}", "{print length /;/ > f /1}", "# \" \n{print | \"sh\"}",
+        ] {
+            assert!(!passes(program), "{program}");
+        }
+    }
+}

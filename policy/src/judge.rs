@@ -1,0 +1,512 @@
+//! The verdict on a whole line: every part, what it runs, where it writes.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use pvp_protocol::{Category, Profile, Risk};
+
+use crate::canon;
+use crate::data::Operands;
+use crate::opinion::Opinion;
+use crate::place::{Path, Place, Reach, Root};
+use crate::reads::Read;
+use crate::table::{Origin, Table};
+use crate::unwrap::{self, Inner};
+use crate::walk::{self, Function, Part, Redirect, Script};
+use crate::word::Word;
+
+/// Wrappers around wrappers that are opened.
+const MAX_UNWRAPPED: usize = 8;
+
+/// Commands that are judged for one line, inner ones included.
+const MAX_JUDGED: usize = 200;
+
+/// Bytes that are parsed for one line, scripts inside it included.
+const MAX_PARSED: usize = 80 * 1024;
+
+/// The opinion on one stretch of the line.
+#[derive(Debug, Clone)]
+pub(crate) struct Finding {
+    pub(crate) span: Range<usize>,
+    pub(crate) opinion: Opinion,
+}
+
+/// Collects opinions on one action.
+pub(crate) struct Judge<'a> {
+    table: &'a Table,
+    place: &'a Place,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) doubts: Vec<String>,
+    pub(crate) notes: BTreeSet<String>,
+    /// Every rule that matched anywhere.
+    pub(crate) matched: BTreeSet<String>,
+    judged: usize,
+    parsed: usize,
+    /// What was done to come to the verdict, the same on every machine.
+    pub(crate) steps: u32,
+    /// Something runs a script that is not in its arguments.
+    unseen: bool,
+}
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(table: &'a Table, place: &'a Place) -> Self {
+        Self {
+            table,
+            place,
+            findings: Vec::new(),
+            doubts: Vec::new(),
+            notes: BTreeSet::new(),
+            matched: BTreeSet::new(),
+            judged: 0,
+            parsed: 0,
+            steps: 0,
+            unseen: false,
+        }
+    }
+
+    /// Judges a line that a shell would run in `base`.
+    pub(crate) fn line(&mut self, source: &str, base: &Path) {
+        let (findings, doubts) = self.script(source, base, 0);
+        self.findings = findings;
+        self.doubts = doubts;
+    }
+
+    /// Judges words that are run without a shell.
+    pub(crate) fn words(&mut self, mut words: Vec<Word>, base: &Path, shown: &str) {
+        if words.len() > walk::MOST_WORDS {
+            words.truncate(walk::MOST_WORDS);
+            self.doubts.push("has more words than can be overseen".to_owned());
+        }
+        let part = Part {
+            words,
+            assignments: Vec::new(),
+            span: 0..shown.len(),
+            bases: vec![base.clone()],
+            here_document: false,
+        };
+        let mut opinion = self.part(&part, 0);
+        if opinion.category > Category::Read && !self.is_inert(&part) {
+            opinion = self.raised_by_raw(opinion, shown);
+        }
+        let span = part.span;
+        self.findings.push(Finding { span, opinion });
+    }
+
+    fn script(&mut self, source: &str, base: &Path, depth: usize) -> (Vec<Finding>, Vec<String>) {
+        self.parsed += source.len();
+        if depth > 0 && self.parsed > MAX_PARSED {
+            let reason = "more scripts inside scripts than can be overseen";
+            let opinion = Opinion::write(Risk::High, "default.too-much", reason);
+            let span = 0..source.len();
+            // The raw patterns have seen this text as a part of the whole line.
+            self.unseen = true;
+            return (vec![Finding { span, opinion }], vec![reason.to_owned()]);
+        }
+        let script = walk::script(source, base);
+        self.steps += script.steps;
+        let mut findings: Vec<Finding> = Vec::new();
+        for part in &script.parts {
+            let opinion = self.part(part, depth);
+            findings.push(Finding {
+                span: part.span.clone(),
+                opinion,
+            });
+        }
+        for redirect in &script.redirects {
+            if let Some(opinion) = self.redirect(redirect) {
+                let span = redirect.span.clone();
+                findings.push(Finding { span, opinion });
+            }
+        }
+        findings.extend(endless(source, &script));
+        self.raw(source, &script, &mut findings);
+        (findings, script.doubts)
+    }
+
+    /// Patterns over the text itself, where it may hold more than its parts have shown.
+    fn raw(&mut self, source: &str, script: &Script, findings: &mut Vec<Finding>) {
+        let reads = findings.iter().all(|it| it.opinion.category == Category::Read);
+        let proven = script.doubts.is_empty() && reads && !findings.is_empty();
+        if proven {
+            return;
+        }
+        let fed = |part: &Part| {
+            let unknown = part.words.first().is_none_or(|word| word.as_literal().is_none());
+            unknown && !part.words.is_empty()
+                || self.takes_code(part)
+                || (part.here_document && !self.is_inert(part))
+        };
+        if script.opaque || self.unseen || script.parts.iter().any(fed) {
+            let span = 0..source.len();
+            let nothing = Opinion::new(Category::Read, Risk::Safe, "", "");
+            let opinion = self.raised_by_raw(nothing, source);
+            if opinion.category > Category::Read {
+                findings.push(Finding { span, opinion });
+            }
+        }
+        for (part, finding) in script.parts.iter().zip(findings.iter_mut()) {
+            if finding.opinion.category > Category::Read && !self.is_inert(part) {
+                let text = &source[part.span.clone()];
+                finding.opinion = self.raised_by_raw(finding.opinion.clone(), text);
+            }
+        }
+    }
+
+    fn raised_by_raw(&mut self, opinion: Opinion, text: &str) -> Opinion {
+        let found = self.table.found_in(text);
+        found.iter().fold(opinion, |opinion, raw| {
+            self.matched.insert(raw.data.id.get_ref().clone());
+            opinion.max(raw.opinion())
+        })
+    }
+
+    /// Whether what comes through a pipe is code for this command.
+    fn takes_code(&self, part: &Part) -> bool {
+        command_name(part).is_some_and(|name| self.table.takes_code.contains(&name))
+    }
+
+    /// Whether the arguments are only ever data for this command.
+    fn is_inert(&self, part: &Part) -> bool {
+        command_name(part).is_some_and(|name| {
+            let inert = self.table.inert.contains(&name);
+            inert && unwrap::inner(self.table, &name, &part.words).is_none()
+        })
+    }
+
+    fn part(&mut self, part: &Part, depth: usize) -> Opinion {
+        self.judged += 1;
+        self.steps += 1;
+        if self.judged > MAX_JUDGED {
+            return Opinion::write(Risk::Medium, "default.too-much", "more than can be overseen");
+        }
+        let Some(first) = part.words.first() else {
+            let reason = "sets variables of the shell";
+            return Opinion::write(Risk::Low, "default.assignment", reason);
+        };
+        let name = command_name(part).unwrap_or_default();
+        let mut opinions: Vec<Opinion> = self.by_table(&name, part);
+        opinions.extend(self.by_wrapper(&name, part, depth));
+        opinions.extend(self.by_braces(part, depth));
+        opinions.extend(self.assignments(part));
+        let severe = opinions.into_iter().reduce(Opinion::max);
+        let lowered = severe.as_ref().is_none_or(|it| it.category <= Category::Write);
+        let read = if lowered {
+            self.read(first, part, severe.is_some())
+        } else {
+            Err(None)
+        };
+        match (severe, read) {
+            (_, Ok(read)) => read,
+            (Some(severe), Err(Some(path))) => severe.max(path),
+            (Some(severe), Err(None)) => severe,
+            (None, Err(Some(reason))) => reason,
+            (None, Err(None)) => self.unknown(&name, first),
+        }
+    }
+
+    fn by_table(&mut self, name: &str, part: &Part) -> Vec<Opinion> {
+        let arguments = canon::arguments(&part.words[1..], &part.bases);
+        let rules = self.table.matching(name, &arguments);
+        let ids = rules.iter().map(|rule| rule.data.id.get_ref().clone());
+        self.matched.extend(ids);
+        rules.iter().map(|rule| rule.opinion()).collect()
+    }
+
+    fn by_wrapper(&mut self, name: &str, part: &Part, depth: usize) -> Option<Opinion> {
+        let found = unwrap::inner(self.table, name, &part.words)?;
+        if depth >= MAX_UNWRAPPED {
+            let reason = "too many commands that run commands";
+            return Some(Opinion::write(Risk::High, "default.too-deep", reason));
+        }
+        let raises = self.table.wrappers.get(name).is_some_and(|wrapper| wrapper.raises);
+        let inner = found
+            .iter()
+            .filter_map(|inner| self.inner(inner, part, depth + 1))
+            .map(|opinion| opinion.at_least_write(name))
+            .reduce(Opinion::max)?;
+        Some(if raises { inner.raised() } else { inner })
+    }
+
+    fn inner(&mut self, inner: &Inner, part: &Part, depth: usize) -> Option<Opinion> {
+        match inner {
+            Inner::Words(words) => {
+                let inner = Part {
+                    words: words.clone(),
+                    assignments: Vec::new(),
+                    ..part.clone()
+                };
+                (!words.is_empty()).then(|| self.part(&inner, depth))
+            }
+            Inner::Script(text) => {
+                let base = part.bases.first().cloned().unwrap_or(Path::new(Root::Unknown));
+                let (findings, doubts) = self.script(text, &base, depth);
+                let doubt = doubts
+                    .first()
+                    .map(|doubt| Opinion::write(Risk::Medium, "default.write", doubt));
+                let opinions = findings.into_iter().map(|finding| finding.opinion);
+                opinions.chain(doubt).reduce(Opinion::max)
+            }
+            Inner::Unseen => {
+                self.unseen = true;
+                let reason = "runs a script that is not in the command";
+                Some(Opinion::write(Risk::Medium, "default.unseen-script", reason))
+            }
+        }
+    }
+
+    /// Braces may hold a whole command.
+    fn by_braces(&mut self, part: &Part, depth: usize) -> Option<Opinion> {
+        let braced = |word: &Word| word.braces && word.text().len() < 1024;
+        if depth >= MAX_UNWRAPPED || !part.words.iter().any(braced) {
+            return None;
+        }
+        let texts: Vec<String> = part.words.iter().map(Word::text).collect();
+        let words = texts.iter().flat_map(|text| canon::expand_braces(text)).take(256);
+        let words: Vec<Word> = words.map(|text| Word::literal(&text)).collect();
+        let expanded = Part {
+            words,
+            ..part.clone()
+        };
+        let opinion = self.part(&expanded, depth + 1);
+        Some(opinion.at_least_write("{…}"))
+    }
+
+    fn assignments(&mut self, part: &Part) -> Option<Opinion> {
+        let unsure = |(name, value): &&(String, Word)| {
+            !value.as_literal().is_some_and(|value| is_harmless(name, &value))
+        };
+        let (name, _) = part.assignments.iter().find(unsure)?;
+        self.notes.insert(format!("sets `{name}` for the command"));
+        Some(variable_opinion(name))
+    }
+
+    /// A read, or a more telling reason why not. A user's own read rules also lower a plain write.
+    fn read(&mut self, first: &Word, part: &Part, ruled: bool) -> Result<Opinion, Option<Opinion>> {
+        let name = first.as_literal().ok_or(None)?;
+        let arguments = self.without_globals(&name, &part.words[1..]);
+        let mut refusal = None;
+        for (read, origin) in self.table.reads_of(&name) {
+            let subcommand = &read.words[1..];
+            let Some(rest) = arguments.split_at_checked(subcommand.len()).and_then(|(head, rest)| {
+                let same = head.iter().zip(subcommand).all(|(word, expected)| {
+                    word.as_literal().as_ref() == Some(expected)
+                });
+                same.then_some(rest)
+            }) else {
+                continue;
+            };
+            let beats_write = *origin == Origin::User || read.data.beats_write;
+            if ruled && (!beats_write || part.assignments.iter().any(harmful)) {
+                continue;
+            }
+            match read.check(rest) {
+                Ok(paths) => return self.reached(read, paths, part).map_err(Some),
+                Err(reason) => {
+                    refusal.get_or_insert_with(|| not_a_read(&name, &reason));
+                }
+            }
+        }
+        Err(refusal)
+    }
+
+    /// The arguments without flags that may stand before a subcommand.
+    fn without_globals(&self, name: &str, words: &[Word]) -> Vec<Word> {
+        let Some(tool) = self.table.tools.get(name) else {
+            return words.to_vec();
+        };
+        let has = |list: &str, flag: &str| list.split_whitespace().any(|it| it == flag);
+        let mut rest = words;
+        let mut paths = Vec::new();
+        while let Some(word) = rest.first() {
+            let text = word.as_literal().unwrap_or_default();
+            let flag = text.split('=').next().unwrap_or_default();
+            let attached = flag.len() < text.len();
+            if has(&tool.flags, &text) || (attached && has(&tool.value_flags, flag)) {
+                rest = &rest[1..];
+            } else if has(&tool.value_flags, &text) && rest.len() > 1 {
+                if has(&tool.path_flags, &text) {
+                    paths.push(rest[1].clone());
+                }
+                rest = &rest[2..];
+            } else {
+                break;
+            }
+        }
+        let near = |word: &Word| {
+            let path = Path::new(Root::Workspace).resolve(word);
+            word.as_literal().is_some() && path.root == Root::Workspace
+        };
+        if paths.iter().all(near) {
+            rest.to_vec()
+        } else {
+            words.to_vec()
+        }
+    }
+
+    /// A read, if everything it would open may be read without asking.
+    fn reached(&mut self, read: &Read, paths: Vec<Word>, part: &Part) -> Result<Opinion, Opinion> {
+        let here = [Word::literal(".")];
+        let paths = if paths.is_empty() { &here[..] } else { &paths[..] };
+        self.near(paths, &part.bases, read.data.text)?;
+        if read.data.operands == Operands::Pattern {
+            self.not_everything(paths, &part.bases)?;
+        }
+        self.matched.insert(read.id.clone());
+        let mut opinion = Opinion::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
+        opinion.profile = read.profile();
+        Ok(opinion)
+    }
+
+    fn near(&mut self, paths: &[Word], bases: &[Path], text: bool) -> Result<(), Opinion> {
+        if text {
+            return Ok(());
+        }
+        for word in paths.iter().filter(|word| word.text() != "-") {
+            for base in bases {
+                self.reach(&base.resolve(word))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A search through a whole system directory also finds what is secret there.
+    fn not_everything(&self, paths: &[Word], bases: &[Path]) -> Result<(), Opinion> {
+        let whole = |path: &Path| {
+            path.root == Root::Slash && matches!(path.names.as_slice(), [] | [_])
+        };
+        let mut places = paths.iter().flat_map(|word| bases.iter().map(|base| base.resolve(word)));
+        match places.find(whole) {
+            Some(path) => {
+                let reason = format!("searches all of `{path}`, where secrets may be");
+                Err(Opinion::write(Risk::Medium, "path.secret", &reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn reach(&mut self, path: &Path) -> Result<(), Opinion> {
+        match self.place.reach(path) {
+            Reach::Near => Ok(()),
+            Reach::Outside(path) => {
+                self.notes.insert(format!("outside the workspace: {path}"));
+                let reason = format!("reads `{path}`, which is outside the workspace");
+                Err(Opinion::write(Risk::Low, "path.outside", &reason))
+            }
+            Reach::Secret(path) => {
+                self.notes.insert(format!("may hold secrets: {path}"));
+                let reason = format!("reads `{path}`, which may hold secrets");
+                Err(Opinion::write(Risk::High, "path.secret", &reason))
+            }
+        }
+    }
+
+    fn redirect(&mut self, redirect: &Redirect) -> Option<Opinion> {
+        let target = redirect.target.as_literal();
+        let target = target.as_deref();
+        match redirect.operator.as_str() {
+            "<<<" => None,
+            "<" => self.near(std::slice::from_ref(&redirect.target), &redirect.bases, false).err(),
+            ">&" | "<&" | ">&-" | "<&-"
+                if target.is_some_and(|to| to == "-" || to.bytes().all(|b| b.is_ascii_digit())) =>
+            {
+                None
+            }
+            _ if matches!(target, Some("/dev/null" | "/dev/stdout" | "/dev/stderr")) => None,
+            _ => Some(self.output(redirect)),
+        }
+    }
+
+    fn output(&mut self, redirect: &Redirect) -> Opinion {
+        let arguments = canon::arguments(std::slice::from_ref(&redirect.target), &redirect.bases);
+        let rules = self.table.matching(">", &arguments);
+        self.matched.extend(rules.iter().map(|rule| rule.data.id.get_ref().clone()));
+        let reason = format!("writes to `{}`", redirect.target.text());
+        let write = Opinion::write(Risk::Low, "default.redirect", &reason);
+        let opinions = rules.iter().map(|rule| rule.opinion());
+        opinions.fold(write, Opinion::max)
+    }
+
+    fn unknown(&self, name: &str, first: &Word) -> Opinion {
+        let reason = match first.as_literal() {
+            None => "what it runs is computed by the shell".to_owned(),
+            Some(text) if text.contains('/') => format!("`{text}` is run by its path"),
+            Some(_) if self.table.knows(name) => {
+                format!("this use of `{name}` is not known to only read")
+            }
+            Some(_) => format!("nothing is known about `{name}`, so it may change things"),
+        };
+        Opinion::write(Risk::Medium, "default.write", &reason)
+    }
+}
+
+/// The name a command goes by, without its directory.
+fn command_name(part: &Part) -> Option<String> {
+    let text = part.words.first()?.text();
+    let name = text.rsplit('/').next().unwrap_or(&text);
+    Some(name.strip_suffix(".exe").unwrap_or(name).to_owned())
+}
+
+fn not_a_read(name: &str, reason: &str) -> Opinion {
+    let reason = format!("`{name}`: {reason}");
+    Opinion::write(Risk::Low, "default.arguments", &reason)
+}
+
+fn harmful((name, value): &(String, Word)) -> bool {
+    !value.as_literal().is_some_and(|value| is_harmless(name, &value))
+}
+
+/// Variables that only change how output looks.
+const HARMLESS: &[&str] = &[
+    "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR",
+    "CLICOLOR_FORCE", "BLOCKSIZE", "BLOCK_SIZE", "TIME_STYLE", "GIT_OPTIONAL_LOCKS",
+];
+
+/// Whether this variable with this value cannot change what a command does.
+pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.:@ ,".contains(c);
+    let zone = |c: char| plain(c) || c == '/';
+    let known = HARMLESS.contains(&name) || (name.starts_with("LC_") && name.len() > 3);
+    let value_is_plain = match name {
+        "TZ" => value.chars().all(zone) && !value.starts_with(['/', ':']) && !value.contains(".."),
+        _ => value.chars().all(plain),
+    };
+    known && value_is_plain
+}
+
+/// A variable that may change what a command does.
+pub(crate) fn variable_opinion(name: &str) -> Opinion {
+    let hooks = ["LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_"];
+    let known = ["PATH", "IFS", "ENV", "PAGER", "EDITOR", "VISUAL", "SHELL", "PS4", "BASH_ENV"];
+    if known.contains(&name) || hooks.iter().any(|hook| name.starts_with(hook)) {
+        let reason = format!("`{name}` decides which code runs");
+        return Opinion::write(Risk::High, "env.code", &reason);
+    }
+    let reason = format!("`{name}` may change what the command does");
+    Opinion::write(Risk::Low, "env.variable", &reason)
+}
+
+/// A function that starts itself more than once, or in the background, never ends.
+fn endless(source: &str, script: &Script) -> Option<Finding> {
+    let calls = |function: &Function| {
+        let inside = |part: &&Part| {
+            function.body.contains(&part.span.start)
+                && command_name(part).as_ref() == Some(&function.name)
+        };
+        script.parts.iter().filter(inside).count()
+    };
+    let background = |function: &Function| source[function.body.clone()].contains('&');
+    let bomb = script.functions.iter().find(|function| {
+        calls(function) > 1 || (calls(function) == 1 && background(function))
+    })?;
+    let reason = "a function that keeps starting itself";
+    Some(Finding {
+        span: bomb.body.clone(),
+        opinion: Opinion::new(Category::Blocked, Risk::Critical, "blocked.fork-bomb", reason),
+    })
+}
+
+/// The sandbox that all reads among the findings need.
+pub(crate) fn profile(findings: &[Finding]) -> Profile {
+    let profiles = findings.iter().map(|finding| finding.opinion.profile);
+    profiles.max().unwrap_or(Profile::None)
+}

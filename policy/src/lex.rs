@@ -1,0 +1,254 @@
+//! A second, strict reading of a line: only plain words and operators, or nothing at all.
+//!
+//! A line is a read only where this reading and the parser's agree on every word, so that a
+//! construct one of them misjudges cannot pass.
+
+use std::ops::Range;
+
+use crate::word::{Scan, Until, scan};
+
+/// The words of a line by their places, as one reader saw them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// The words of each simple command, and the values of each loop.
+    pub(crate) commands: Vec<Vec<Range<usize>>>,
+    /// What the redirections point to.
+    pub(crate) targets: Vec<Range<usize>>,
+    /// `NAME=value` before a command.
+    pub(crate) assignments: Vec<Range<usize>>,
+}
+
+/// The layout of a line, if all of it is plain.
+pub(crate) fn layout(source: &str) -> Option<Layout> {
+    let mut lexer = Lexer {
+        source,
+        at: 0,
+        layout: Layout::default(),
+        segment: Segment::default(),
+    };
+    lexer.run()?;
+    Some(lexer.layout)
+}
+
+/// The words of one simple command without operators, if that is all there is.
+pub(crate) fn single(source: &str) -> Option<Vec<Scan>> {
+    let layout = layout(source)?;
+    let [words] = layout.commands.as_slice() else {
+        return None;
+    };
+    if !layout.targets.is_empty() || !layout.assignments.is_empty() {
+        return None;
+    }
+    // Nothing but blanks may stand outside the words: no comment, operator or keyword.
+    let mut outside = String::new();
+    let mut end = 0;
+    for word in words {
+        outside.push_str(&source[end..word.start]);
+        end = word.end;
+    }
+    outside.push_str(&source[end..]);
+    let blank = outside.chars().all(|c| c == ' ' || c == '\t');
+    blank.then(|| {
+        words
+            .iter()
+            .map(|word| scan(&source[..word.end], word.start, Until::End))
+            .collect()
+    })
+}
+
+/// What may follow where a command has not begun.
+#[derive(Default)]
+struct Segment {
+    words: Vec<Range<usize>>,
+    /// A keyword such as `done` ended it; only redirections may follow.
+    closed: bool,
+    /// Inside `for name in …`.
+    values: bool,
+}
+
+struct Lexer<'a> {
+    source: &'a str,
+    at: usize,
+    layout: Layout,
+    segment: Segment,
+}
+
+/// Longest first, so that a prefix never hides a longer operator.
+const REDIRECTS: [&str; 9] = ["<<<", "&>>", "&>", ">>", ">|", ">&", "<&", "<", ">"];
+
+impl Lexer<'_> {
+    fn rest(&self) -> &str {
+        &self.source[self.at..]
+    }
+
+    fn run(&mut self) -> Option<()> {
+        while let Some(c) = self.rest().chars().next() {
+            match c {
+                ' ' | '\t' => self.at += 1,
+                '\\' if self.rest().starts_with("\\\n") => self.at += 2,
+                '#' => self.at += self.rest().find('\n').unwrap_or(self.rest().len()),
+                '\n' => self.separate(1),
+                ';' if !self.rest().starts_with(";;") && !self.rest().starts_with(";&") => {
+                    self.separate(1);
+                }
+                '&' if self.rest().starts_with("&&") => self.separate(2),
+                '&' if self.rest().starts_with("&>") => self.redirect()?,
+                '|' if self.rest().starts_with("||") => self.separate(2),
+                '|' if !self.rest().starts_with("|&") => self.separate(1),
+                '(' if self.segment.words.is_empty() && !self.rest().starts_with("((") => {
+                    self.separate(1);
+                }
+                ')' => {
+                    self.separate(1);
+                    self.segment.closed = true;
+                }
+                '<' | '>' => self.redirect()?,
+                ';' | '&' | '|' | '(' => return None,
+                _ => self.word()?,
+            }
+        }
+        self.separate(0);
+        Some(())
+    }
+
+    fn separate(&mut self, length: usize) {
+        let segment = std::mem::take(&mut self.segment);
+        if !segment.words.is_empty() {
+            self.layout.commands.push(segment.words);
+        }
+        self.at += length;
+    }
+
+    fn redirect(&mut self) -> Option<()> {
+        let rest = self.rest();
+        // Here-documents, process substitution and read-write opening are beyond this reading.
+        if (rest.starts_with("<<") && !rest.starts_with("<<<"))
+            || rest.starts_with("<(")
+            || rest.starts_with(">(")
+            || rest.starts_with("<>")
+        {
+            return None;
+        }
+        let operator = REDIRECTS.iter().find(|operator| rest.starts_with(**operator))?;
+        self.at += operator.len();
+        let blanks = self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
+        self.at += blanks;
+        let target = self.certain_word()?;
+        self.layout.targets.push(target);
+        Some(())
+    }
+
+    /// A word that is there and holds nothing uncertain.
+    fn certain_word(&mut self) -> Option<Range<usize>> {
+        let start = self.at;
+        let scan = scan(self.source, start, Until::Operator);
+        self.at = scan.end;
+        (scan.certain && scan.end > start).then_some(start..scan.end)
+    }
+
+    fn word(&mut self) -> Option<()> {
+        let span = self.certain_word()?;
+        let raw = &self.source[span.clone()];
+        let digits = raw.bytes().all(|byte| byte.is_ascii_digit());
+        if digits && self.rest().starts_with(['<', '>']) {
+            return self.redirect();
+        }
+        if self.segment.closed {
+            return None;
+        }
+        if self.segment.words.is_empty() && !self.segment.values {
+            return self.first_word(span);
+        }
+        self.segment.words.push(span);
+        Some(())
+    }
+
+    fn first_word(&mut self, span: Range<usize>) -> Option<()> {
+        match &self.source[span.clone()] {
+            "!" | "{" | "if" | "then" | "elif" | "else" | "do" => {}
+            "}" | "fi" | "done" => self.segment.closed = true,
+            "for" => self.loop_head()?,
+            "while" | "until" | "case" | "esac" | "select" | "function" | "coproc" | "time"
+            | "[[" | "]]" | "in" => return None,
+            raw if is_assignment(raw) => self.layout.assignments.push(span),
+            raw if raw.contains('=') && raw.contains('[') => return None,
+            _ => self.segment.words.push(span),
+        }
+        Some(())
+    }
+
+    /// `name in`, after which the values follow.
+    fn loop_head(&mut self) -> Option<()> {
+        for expected in [None, Some("in")] {
+            let blanks = self.rest().len() - self.rest().trim_start_matches(' ').len();
+            self.at += blanks;
+            let span = self.certain_word()?;
+            let raw = &self.source[span];
+            if expected.is_some_and(|expected| expected != raw) || !is_name(raw) {
+                return None;
+            }
+        }
+        self.segment.values = true;
+        Some(())
+    }
+}
+
+/// Whether this is a variable's name.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Whether this is `NAME=…`.
+pub(crate) fn is_assignment(raw: &str) -> bool {
+    raw.split_once('=').is_some_and(|(name, _)| is_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(source: &str) -> Option<Vec<Vec<&str>>> {
+        let layout = layout(source)?;
+        let text = |words: &Vec<Range<usize>>| {
+            words.iter().map(|span| &source[span.clone()]).collect()
+        };
+        Some(layout.commands.iter().map(text).collect())
+    }
+
+    #[test]
+    fn plain_lines_are_split_into_commands() {
+        for (source, expected) in [
+            ("ls -l", vec![vec!["ls", "-l"]]),
+            ("a; b && c | d || e", vec![vec!["a"], vec!["b"], vec!["c"], vec!["d"], vec!["e"]]),
+            ("a 2>&1 </x # y", vec![vec!["a"]]),
+            ("(cd a; b)", vec![vec!["cd", "a"], vec!["b"]]),
+            (
+                "for f in x y; do cat \"$f\"; done",
+                vec![vec!["x", "y"], vec!["cat", "\"$f\""]],
+            ),
+            ("! a 'b c'", vec![vec!["a", "'b c'"]]),
+        ] {
+            assert_eq!(commands(source), Some(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_not_read_at_all() {
+        for source in [
+            "a &", "a |& b", "f() { a; }", "a <<E\nE", "a <(b)", "a `b`", "a $(b)", "a \"${b:=c}\"",
+            "a {b,c}", "(( a ))", "case x in", "a $'b'", "a ;; b", "a[0]=b c", "[[ a ]]", "while a",
+        ] {
+            assert_eq!(commands(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_single_command_has_nothing_beside_its_words() {
+        assert!(single("git status -s").is_some());
+        for source in ["a; b", "a >b", "A=1 a", "! a", "{ a", "a # b", "(a)", ""] {
+            assert!(single(source).is_none(), "{source}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Rule files: the ones in the binary, and one that a user adds to them.
+
+use pvp_protocol::{Category, Digest};
+use sha2::{Digest as _, Sha256};
+use toml::Spanned;
+
+use crate::data::{ChangeData, File, RawData, ReadData, RuleData};
+use crate::opinion::usual_risk;
+use crate::reads::Read;
+use crate::table::{Origin, Raw, Rule, Table, compile};
+
+/// Why a rule file was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {reason}")]
+pub struct PolicyError {
+    pub file: String,
+    pub line: usize,
+    pub reason: String,
+}
+
+/// A file's name and text, for telling where something is wrong.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl Source<'_> {
+    pub(crate) fn error(&self, at: usize, reason: impl Into<String>) -> PolicyError {
+        let before = self.text.get(..at).unwrap_or_default();
+        PolicyError {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            reason: reason.into(),
+        }
+    }
+
+    fn at<T>(&self, id: &Spanned<T>, reason: impl Into<String>) -> PolicyError {
+        self.error(id.span().start, reason)
+    }
+}
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../rules/", $name)))),*]
+    };
+}
+
+/// Embedded in the binary, by area.
+pub(crate) const BUILT_IN: &[(&str, &str)] = built_in![
+    "files.toml", "text.toml", "processes.toml", "system.toml", "packages.toml", "git.toml",
+    "containers.toml", "cloud.toml", "databases.toml", "network.toml", "users.toml", "build.toml",
+    "raw.toml", "wrappers.toml",
+];
+
+/// Adds the rules of a file to the table.
+pub(crate) fn add(table: &mut Table, source: Source<'_>, origin: Origin) -> Result<(), PolicyError> {
+    let file: File = toml::from_str(source.text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        source.error(at, error.message())
+    })?;
+    for data in file.rule {
+        add_rule(table, source, data, origin)?;
+    }
+    for data in file.raw {
+        add_raw(table, source, data, origin)?;
+    }
+    for data in file.read {
+        add_read(table, source, data, origin)?;
+    }
+    for change in file.change {
+        apply_change(table, source, change)?;
+    }
+    for tool in file.tool {
+        table.tools.insert(tool.command.clone(), tool);
+    }
+    for wrapper in file.wrapper {
+        for name in wrapper.command.split(',').map(str::trim) {
+            table.wrappers.insert(name.to_owned(), wrapper.clone());
+        }
+    }
+    if origin == Origin::BuiltIn {
+        let names = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        table.inert.extend(names(&file.arguments.inert));
+        table.takes_code.extend(names(&file.arguments.takes_code));
+    }
+    let limits = file.limits.into_iter().map(|(category, limit)| (category, limit.into()));
+    table.limits.extend(limits);
+    table.hash = hash(&table.hash, source.text);
+    table.index();
+    Ok(())
+}
+
+fn hash(before: &str, text: &str) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(before.as_bytes());
+    hasher.update([0]);
+    hasher.update(text.as_bytes());
+    Digest::new(hasher.finalize().into()).to_string()
+}
+
+fn is_taken(table: &Table, id: &str) -> bool {
+    table.rules.iter().any(|rule| rule.data.id.get_ref() == id)
+        || table.raws.iter().any(|raw| raw.data.id.get_ref() == id)
+        || table.reads.iter().any(|(read, _)| read.id == id)
+}
+
+fn add_rule(
+    table: &mut Table,
+    source: Source<'_>,
+    data: RuleData,
+    origin: Origin,
+) -> Result<(), PolicyError> {
+    let id = data.id.get_ref();
+    if is_taken(table, id) {
+        return Err(source.at(&data.id, format!("rule `{id}` is there already")));
+    }
+    if data.category == Category::Read {
+        let reason = "a rule raises; use `[[read]]` with `allow_read = true` to allow reads";
+        return Err(source.at(&data.id, reason));
+    }
+    if origin == Origin::User
+        && let Err(error) = compile(data.args.as_deref().into_iter())
+    {
+        return Err(source.at(&data.id, format!("`args` of `{id}`: {error}")));
+    }
+    if let Some(quorum) = &data.quorum {
+        quorum.check().map_err(|reason| source.at(&data.id, reason))?;
+        table.quorums.insert(id.clone(), quorum.clone());
+    }
+    table.rules.push(Rule { data, origin });
+    Ok(())
+}
+
+fn add_raw(
+    table: &mut Table,
+    source: Source<'_>,
+    data: RawData,
+    origin: Origin,
+) -> Result<(), PolicyError> {
+    let id = data.id.get_ref();
+    if is_taken(table, id) {
+        return Err(source.at(&data.id, format!("rule `{id}` is there already")));
+    }
+    if data.category < Category::Destructive {
+        return Err(source.at(&data.id, "a raw pattern must be destructive or blocked"));
+    }
+    if origin == Origin::User
+        && let Err(error) = compile(std::iter::once(data.pattern.as_str()))
+    {
+        return Err(source.at(&data.id, format!("`pattern` of `{id}`: {error}")));
+    }
+    table.raws.push(Raw { data, origin });
+    Ok(())
+}
+
+fn add_read(
+    table: &mut Table,
+    source: Source<'_>,
+    data: ReadData,
+    origin: Origin,
+) -> Result<(), PolicyError> {
+    let at = data.id.as_ref().map_or(0, |id| id.span().start);
+    if origin == Origin::User {
+        check_user_read(table, &data).map_err(|reason| source.error(at, reason))?;
+    }
+    let mut read = Read::new(data).map_err(|reason| source.error(at, reason))?;
+    if is_taken(table, &read.id) {
+        if origin == Origin::User || read.data.id.is_some() {
+            return Err(source.error(at, format!("rule `{}` is there already", read.id)));
+        }
+        let others = table.reads.iter().filter(|(other, _)| other.words == read.words).count();
+        read.id = format!("{}-{}", read.id, others + 1);
+    }
+    table.reads.push((read, origin));
+    Ok(())
+}
+
+/// A user may call a command a read, but not one that runs whatever it is given.
+fn check_user_read(table: &Table, data: &ReadData) -> Result<(), String> {
+    let first = data.command.split_whitespace().next().unwrap_or_default();
+    if data.id.is_none() {
+        return Err("a read rule needs an `id`".to_owned());
+    }
+    if !data.allow_read {
+        return Err("say `allow_read = true` to lower a write to a read".to_owned());
+    }
+    if table.wrappers.contains_key(first) || first.contains('/') {
+        return Err(format!("`{first}` can run anything, so it cannot be a read"));
+    }
+    Ok(())
+}
+
+fn apply_change(
+    table: &mut Table,
+    source: Source<'_>,
+    change: ChangeData,
+) -> Result<(), PolicyError> {
+    let id = change.rule.get_ref();
+    if let Some(quorum) = change.quorum {
+        quorum.check().map_err(|reason| source.at(&change.rule, reason))?;
+        if !is_taken(table, id) {
+            return Err(source.at(&change.rule, format!("there is no rule `{id}`")));
+        }
+        table.quorums.insert(id.clone(), quorum);
+    }
+    let Some(category) = change.category else {
+        return Ok(());
+    };
+    if let Some(rule) = table.rules.iter_mut().find(|rule| rule.data.id.get_ref() == id) {
+        if category < rule.data.category {
+            let reason = format!("`{id}` is {}; rules are only raised", rule.data.category);
+            return Err(source.at(&change.rule, reason));
+        }
+        rule.data.category = category;
+        rule.data.risk = rule.data.risk.max(Some(usual_risk(category)));
+        return Ok(());
+    }
+    let before = table.reads.len();
+    table.reads.retain(|(read, _)| read.id != *id);
+    if table.reads.len() == before {
+        return Err(source.at(&change.rule, format!("there is no rule `{id}`")));
+    }
+    Ok(())
+}

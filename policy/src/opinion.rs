@@ -1,0 +1,68 @@
+//! One opinion on one command; the most severe of several counts.
+
+use pvp_protocol::{Category, Profile, Risk};
+
+/// What a rule says of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Opinion {
+    pub(crate) category: Category,
+    pub(crate) risk: Risk,
+    pub(crate) rule: String,
+    pub(crate) reason: String,
+    pub(crate) profile: Profile,
+}
+
+impl Opinion {
+    pub(crate) fn new(category: Category, risk: Risk, rule: &str, reason: &str) -> Self {
+        Self {
+            category,
+            risk,
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            profile: Profile::None,
+        }
+    }
+
+    pub(crate) fn write(risk: Risk, rule: &str, reason: &str) -> Self {
+        Self::new(Category::Write, risk, rule, reason)
+    }
+
+    /// The more severe of the two; the earlier one where they are equal.
+    pub(crate) fn max(self, other: Self) -> Self {
+        if (other.category, other.risk) > (self.category, self.risk) {
+            other
+        } else {
+            self
+        }
+    }
+
+    /// This opinion, but never a read: what another program is told to run is not certain.
+    pub(crate) fn at_least_write(self, wrapper: &str) -> Self {
+        if self.category > Category::Read {
+            return self;
+        }
+        let reason = format!("run by `{wrapper}`, which may run anything");
+        Self::write(Risk::Low, "default.wrapped", &reason)
+    }
+
+    /// One step more risk, because it runs with more rights.
+    pub(crate) fn raised(self) -> Self {
+        let risk = match self.risk {
+            Risk::Safe => Risk::Medium,
+            Risk::Low => Risk::Medium,
+            Risk::Medium => Risk::High,
+            Risk::High | Risk::Critical => Risk::Critical,
+        };
+        Self { risk, ..self }
+    }
+}
+
+/// The risk of a category where a rule does not say.
+pub(crate) fn usual_risk(category: Category) -> Risk {
+    match category {
+        Category::Read => Risk::Safe,
+        Category::Write => Risk::Low,
+        Category::Destructive => Risk::High,
+        Category::Blocked => Risk::Critical,
+    }
+}

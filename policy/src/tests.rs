@@ -1,0 +1,196 @@
+use super::*;
+
+fn shell(line: &str) -> Action {
+    Action::plain(Command::Shell {
+        line: line.to_owned(),
+    })
+}
+
+fn verdict(line: &str) -> Category {
+    let place = Place::default();
+    Policy::built_in().assess(&shell(line), &place).category
+}
+
+#[test]
+fn every_example_of_every_built_in_rule_holds() {
+    let failures: Vec<String> = Policy::built_in()
+        .failing_examples()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(failures, Vec::<String>::new());
+}
+
+#[test]
+fn there_are_hundreds_of_rules_each_with_a_reason_and_an_example() {
+    let policy = Policy::built_in();
+    let raising = policy.rules().filter(|rule| rule.kind != RuleKind::Read);
+    assert!(raising.count() >= 300);
+    for rule in policy.rules() {
+        assert!(!rule.reason.is_empty() && !rule.matches.is_empty(), "{}", rule.id);
+    }
+}
+
+#[test]
+fn plain_reads_are_reads() {
+    for line in [
+        "ls", "ls -la src", "pwd", "cat README.md", "head -n 5 a.txt", "git status", "wc -l a b",
+        "ls && ls", "ls | cat", "cat <a", "ls *", "cd src && ls", "(cd a; ls)", "ls 2>/dev/null",
+        "for f in a b; do cat \"$f\"; done", "if [ -f x ]; then cat x; fi", "cat <<< abc",
+        "! grep x y", "LC_ALL=C sort a", "a=b true".trim_start_matches("a=b "),
+    ] {
+        assert_eq!(verdict(line), Category::Read, "{line}");
+    }
+}
+
+#[test]
+fn anything_uncertain_is_a_write() {
+    for line in [
+        "", " ", "#", "ls; rm x", "echo $(id)", "ls > b", "./ls", "/bin/ls", "$X", "LS=1 ls",
+        "ls --color-of-unknown", "cat a\nrm b", "make", "npm install", "git commit -m x",
+        "git status --unknown-flag", "head -c5x -y a", "env ls", "sudo ls", "ls\u{a0}-l", "cat ~/x",
+        "ls &", "\"${a:=`touch z`}\"", "echo \"${a:=`touch z`}\"",
+    ] {
+        assert_eq!(verdict(line), Category::Write, "{line:?}");
+    }
+    let long = format!("ls {}", "a".repeat(9000));
+    assert_eq!(verdict(&long), Category::Write);
+}
+
+#[test]
+fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
+    for line in [
+        "rm -rf build", "ls; rm -fr x", "killall node", "git reset --hard", "git push --force",
+        "echo $(rm -rf x)", "echo \"`rm -rf x`\"", "sudo -u a rm -rf x", "bash -c 'rm -rf x'",
+    ] {
+        assert_eq!(verdict(line), Category::Destructive, "{line}");
+    }
+    for line in [
+        "rm -rf /", "sudo rm -rf /*", "rm -rf ~", "mkfs.ext4 /dev/sda1", "dd if=a of=/dev/sda",
+        "shutdown now", ":(){ :|:& };:", "echo x > /dev/sda", "cd / && rm -rf *", "b() { b | b & }; b",
+        "{rm,-rf,/}", "$'rm' -rf /", "eval rm -rf /", "echo 'rm -rf /' | sh", "r\"\"m -rf \"/\"",
+    ] {
+        assert_eq!(verdict(line), Category::Blocked, "{line}");
+    }
+}
+
+#[test]
+fn environment_and_modes_are_judged_too() {
+    let policy = Policy::built_in();
+    let category = |action: &Action| policy.assess(action, &Place::default()).category;
+    let ls = shell("ls");
+    let with_env = |name: &str, value: &str| Action {
+        env: [(name.to_owned(), value.to_owned())].into(),
+        ..ls.clone()
+    };
+    assert_eq!(category(&ls), Category::Read);
+    assert_eq!(category(&with_env("LC_ALL", "C")), Category::Read);
+    for name in ["LD_PRELOAD", "PATH", "BASH_ENV", "GIT_DIR", "FOO", "BASH_FUNC_ls%%"] {
+        assert_eq!(category(&with_env(name, "x")), Category::Write, "{name}");
+    }
+    for mode in [Mode::Background, Mode::Pty] {
+        let action = Action { mode, ..ls.clone() };
+        assert_eq!(category(&action), Category::Write);
+    }
+}
+
+#[test]
+fn a_login_shell_reads_only_what_every_shell_reads_alike() {
+    let policy = Policy::built_in();
+    let category = |line: &str| {
+        let line = line.to_owned();
+        let action = Action::plain(Command::LoginShell { line });
+        policy.assess(&action, &Place::default()).category
+    };
+    assert_eq!(category("ls -la"), Category::Read);
+    assert_eq!(category("cat 'a b' | wc -l"), Category::Read);
+    assert_eq!(category("ls *"), Category::Write);
+    assert_eq!(category("echo $HOME"), Category::Write);
+    assert_eq!(category("rm -rf /"), Category::Blocked);
+}
+
+#[test]
+fn argv_is_judged_word_by_word_without_a_shell() {
+    let argv = |command: &str, args: &[&str]| {
+        Action::plain(Command::Argv {
+            command: command.to_owned(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        })
+    };
+    let policy = Policy::built_in();
+    let category = |command: &str, args: &[&str]| {
+        policy.assess(&argv(command, args), &Place::default()).category
+    };
+    assert_eq!(category("ls", &["a b", "; x"]), Category::Read);
+    assert_eq!(category("ls", &["$(rm -rf /)"]), Category::Read);
+    assert_eq!(category("rm", &["-rf", "x"]), Category::Destructive);
+    assert_eq!(category("rm", &["-rf", "/"]), Category::Blocked);
+    assert_eq!(category("ls -la", &[]), Category::Write);
+    assert_eq!(category("bash", &["-c", "rm -rf /"]), Category::Blocked);
+    assert_eq!(category("./ls", &[]), Category::Write);
+}
+
+#[test]
+fn paths_outside_the_workspace_are_asked_for_and_named() {
+    let policy = Policy::built_in();
+    let place = Place {
+        workspace: Some("/work/app".to_owned()),
+    };
+    for (line, note) in [
+        ("cat /home/ann/x", "outside the workspace: /home/ann/x"),
+        ("cat ../x", "outside the workspace: /work/x"),
+        ("cd .. && ls", "outside the workspace: /work/"),
+        ("cat < ../x", "outside the workspace: /work/x"),
+        ("grep -r x ~", "outside the workspace: ~/"),
+        ("cat .env", "may hold secrets: /work/app/.env"),
+    ] {
+        let assessment = policy.assess(&shell(line), &place);
+        assert_eq!(assessment.category, Category::Write, "{line}");
+        let note = note.trim_end_matches('/');
+        assert!(
+            assessment.notes.iter().any(|it| it.trim_end_matches('/') == note),
+            "{line}: {:?}",
+            assessment.notes
+        );
+    }
+    for line in ["cat src/../a", "cat /work/app/a", "cat /etc/hosts", "grep /api src", "cd a && cat ../b"] {
+        let assessment = policy.assess(&shell(line), &place);
+        assert_eq!(assessment.category, Category::Read, "{line}: {}", assessment.reason);
+    }
+    let elsewhere = Action {
+        cwd: Some("/home/ann".to_owned()),
+        ..shell("cat x")
+    };
+    assert_eq!(policy.assess(&elsewhere, &place).category, Category::Write);
+}
+
+#[test]
+fn a_verdict_explains_its_parts() {
+    let assessment = Policy::built_in().assess(&shell("ls && rm -rf x"), &Place::default());
+    let parts: Vec<_> = assessment
+        .parts
+        .iter()
+        .map(|part| (part.text.as_str(), part.category, part.rule.as_str()))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("ls", Category::Read, "read.ls"),
+            ("rm -rf x", Category::Destructive, "files.rm-recursive"),
+        ]
+    );
+    assert_eq!(assessment.rule, "files.rm-recursive");
+    assert_eq!(assessment.profile, Profile::None);
+    let reads = Policy::built_in().assess(&shell("docker ps | head"), &Place::default());
+    assert_eq!(reads.profile, Profile::ReadNet);
+    assert_eq!(Policy::built_in().assess(&shell("ls"), &Place::default()).profile, Profile::Read);
+}
+
+#[test]
+fn words_are_those_of_one_plain_command() {
+    let own = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+    assert_eq!(words(&shell("npm test -- 'a b'")), own(&["npm", "test", "--", "a b"]));
+    for line in ["a; b", "a *", "a ~", "a $x", "A=1 b", "a > b", "if a", "a\nb", "a # b", "! a", "time a"] {
+        assert_eq!(words(&shell(line)), None, "{line}");
+    }
+}

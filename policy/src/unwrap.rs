@@ -1,0 +1,196 @@
+//! Commands that run other commands: what they would run.
+
+use crate::data::WrapperData;
+use crate::lex::is_assignment;
+use crate::table::Table;
+use crate::word::Word;
+
+/// Ways to read one wrapper that are looked at; raw patterns see the rest.
+const MOST_INNER: usize = 8;
+
+/// What a wrapper runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Inner {
+    /// A command, word by word.
+    Words(Vec<Word>),
+    /// Text for a shell.
+    Script(String),
+    /// Something that is not in the line: a file, or what comes through a pipe.
+    Unseen,
+}
+
+/// All that could be run by these words, if they are a wrapper's.
+pub(crate) fn inner(table: &Table, name: &str, words: &[Word]) -> Option<Vec<Inner>> {
+    if name == "find" {
+        let found = find_actions(words);
+        return (!found.is_empty()).then_some(found);
+    }
+    if name == "command" && asks_for_a_name(words) {
+        return None;
+    }
+    let (wrapper, length) = wrapper(table, name, words)?;
+    let mut found = Vec::new();
+    Unwrapping {
+        wrapper,
+        words,
+        at: length,
+        skip: wrapper.skip,
+    }
+    .run(&mut found);
+    if found.is_empty() && wrapper.shell {
+        found.push(Inner::Unseen);
+    }
+    Some(found)
+}
+
+/// `command -v` only tells what a name stands for.
+fn asks_for_a_name(words: &[Word]) -> bool {
+    let flag = words.get(1).and_then(Word::as_literal);
+    matches!(flag.as_deref(), Some("-v" | "-V"))
+}
+
+/// The wrapper by its name, or by its name and subcommand.
+fn wrapper<'a>(table: &'a Table, name: &str, words: &[Word]) -> Option<(&'a WrapperData, usize)> {
+    let second = words.get(1).map(Word::text).unwrap_or_default();
+    let third = words.get(2).map(Word::text).unwrap_or_default();
+    let keys = [
+        (format!("{name} {second} {third}"), 3),
+        (format!("{name} {second}"), 2),
+        (name.to_owned(), 1),
+    ];
+    keys.iter().find_map(|(key, length)| {
+        let wrapper = table.wrappers.get(key)?;
+        Some((wrapper, *length))
+    })
+}
+
+struct Unwrapping<'a> {
+    wrapper: &'a WrapperData,
+    words: &'a [Word],
+    at: usize,
+    skip: usize,
+}
+
+impl Unwrapping<'_> {
+    fn run(mut self, found: &mut Vec<Inner>) {
+        while let Some(word) = self.words.get(self.at) {
+            let text = word.text();
+            self.at += 1;
+            if text == "--" {
+                self.at += self.skip;
+                break;
+            } else if text.len() > 1 && text.starts_with('-') {
+                self.flag(&text, found);
+            } else if self.wrapper.assignments && is_assignment(&text) {
+                continue;
+            } else if self.skip > 0 {
+                self.skip -= 1;
+            } else {
+                self.at -= 1;
+                break;
+            }
+        }
+        found.extend(self.rest_from(self.at));
+    }
+
+    /// What would run if the command began at this word. Joined words lose their quotes, so they
+    /// are also taken as they stand.
+    fn rest_from(&self, at: usize) -> Vec<Inner> {
+        let rest = self.words.get(at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Vec::new();
+        }
+        if self.wrapper.shell {
+            return vec![Inner::Unseen];
+        }
+        let words = Inner::Words(rest.to_vec());
+        if self.wrapper.join {
+            let texts: Vec<String> = rest.iter().map(Word::text).collect();
+            let script = Inner::Script(texts.join(" "));
+            let plain = |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+            return if texts.iter().all(plain) { vec![script] } else { vec![script, words] };
+        }
+        vec![words]
+    }
+
+    fn flag(&mut self, text: &str, found: &mut Vec<Inner>) {
+        if let Some(long) = text.strip_prefix("--") {
+            self.long_flag(long, found);
+            return;
+        }
+        let letters = &text[1..];
+        for (at, letter) in letters.char_indices() {
+            let attached = &letters[at + letter.len_utf8()..];
+            if self.wrapper.script.contains(letter) {
+                self.script(attached, found);
+                return;
+            }
+            if self.wrapper.short_value.contains(letter) {
+                self.at += usize::from(attached.is_empty());
+                return;
+            }
+            if !self.wrapper.short.contains(letter) {
+                self.unknown(found);
+                return;
+            }
+        }
+    }
+
+    fn long_flag(&mut self, long: &str, found: &mut Vec<Inner>) {
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let has = |list: &str| list.split_whitespace().any(|flag| flag == name);
+        if has(&self.wrapper.long_script) {
+            self.script(value.unwrap_or_default(), found);
+        } else if has(&self.wrapper.long_value) {
+            self.at += usize::from(value.is_none());
+        } else if !has(&self.wrapper.long) && value.is_none() {
+            self.unknown(found);
+        }
+    }
+
+    /// Shells take the script from the next operand; others from what is attached.
+    fn script(&mut self, attached: &str, found: &mut Vec<Inner>) {
+        if !attached.is_empty() {
+            found.push(Inner::Script(attached.to_owned()));
+        }
+        let operand = self.words[self.at.min(self.words.len())..]
+            .iter()
+            .position(|word| !word.text().starts_with(['-', '+']) || word.text().contains(' '));
+        if let Some(offset) = operand {
+            found.push(Inner::Script(self.words[self.at + offset].text()));
+            self.at = self.words.len();
+        }
+    }
+
+    /// Nobody knows whether this flag takes a value, so the command may begin in two places.
+    fn unknown(&self, found: &mut Vec<Inner>) {
+        if found.len() >= MOST_INNER {
+            return;
+        }
+        found.extend(self.rest_from(self.at + 1 + self.skip));
+        found.extend(self.rest_from(self.at + self.skip));
+    }
+}
+
+/// What `-exec` and its like run.
+fn find_actions(words: &[Word]) -> Vec<Inner> {
+    let texts: Vec<String> = words.iter().map(Word::text).collect();
+    let mut found = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        if found.len() >= MOST_INNER {
+            break;
+        }
+        if matches!(text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            let rest = &words[at + 1..];
+            let length = texts[at + 1..]
+                .iter()
+                .position(|text| text == ";" || text == "+")
+                .unwrap_or(rest.len());
+            found.push(Inner::Words(rest[..length].to_vec()));
+        }
+    }
+    found
+}

@@ -1,0 +1,611 @@
+//! From the syntax tree to simple commands, with the directory each would run in.
+
+use std::ops::Range;
+
+use tree_sitter::Node;
+
+use crate::lex::{self, Layout};
+use crate::parse::parse;
+use crate::place::{Path, Root};
+use crate::word::{Until, Word, scan};
+
+/// Levels of nesting beyond which a line is never a read.
+const MAX_NESTING: usize = 32;
+
+/// Levels of the syntax tree that are walked at all; what lies below is only seen by raw patterns.
+const MAX_DEPTH: usize = 200;
+
+/// Simple commands in one line beyond which it is never a read.
+const MAX_PARTS: usize = 50;
+
+/// Simple commands that are looked at; a longer line is judged by raw patterns too.
+const MOST_PARTS: usize = 150;
+
+/// Words of one command that are looked at; a longer one is judged by raw patterns too.
+pub(crate) const MOST_WORDS: usize = 300;
+
+/// Loop values that are tried one by one.
+const MAX_VALUES: usize = 16;
+
+/// One simple command.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) words: Vec<Word>,
+    pub(crate) assignments: Vec<(String, Word)>,
+    pub(crate) span: Range<usize>,
+    /// Every directory it might run in.
+    pub(crate) bases: Vec<Path>,
+    /// A here-document feeds it.
+    pub(crate) here_document: bool,
+}
+
+/// One redirection.
+#[derive(Debug, Clone)]
+pub(crate) struct Redirect {
+    pub(crate) operator: String,
+    pub(crate) target: Word,
+    pub(crate) span: Range<usize>,
+    pub(crate) bases: Vec<Path>,
+}
+
+/// A function's name and body, for those that call themselves.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) body: Range<usize>,
+}
+
+/// All that a line says.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) redirects: Vec<Redirect>,
+    pub(crate) functions: Vec<Function>,
+    /// Why the line cannot be a read, whatever its parts are.
+    pub(crate) doubts: Vec<String>,
+    /// Steps of the parser and nodes walked: the same number on every machine.
+    pub(crate) steps: u32,
+    /// Something was not understood, so that the raw text has to be searched.
+    pub(crate) opaque: bool,
+}
+
+/// Reads a line that would be run in `base`.
+pub(crate) fn script(source: &str, base: &Path) -> Script {
+    let mut walk = Walk {
+        source,
+        script: Script::default(),
+        layout: Layout::default(),
+        bases: vec![base.clone()],
+        fallback: None,
+        bindings: Vec::new(),
+        again: false,
+        here_document: false,
+    };
+    let (tree, steps) = parse(source);
+    walk.script.steps = steps;
+    let Some(tree) = tree else {
+        walk.opaque("too long or too tangled to take apart");
+        return walk.script;
+    };
+    if tree.root_node().has_error() {
+        walk.opaque("not understood as a shell command");
+    }
+    walk.node(tree.root_node(), 0, 0);
+    walk.check_layout();
+    walk.script
+}
+
+struct Walk<'a> {
+    source: &'a str,
+    script: Script,
+    /// The words as the parser saw them.
+    layout: Layout,
+    bases: Vec<Path>,
+    /// Where commands run if the last `cd` failed.
+    fallback: Option<Vec<Path>>,
+    bindings: Vec<(String, Word)>,
+    /// Not the first round of a loop body.
+    again: bool,
+    /// Inside a statement that a here-document feeds.
+    here_document: bool,
+}
+
+impl Walk<'_> {
+    fn doubt(&mut self, why: &str) {
+        if !self.script.doubts.iter().any(|doubt| doubt == why) {
+            self.script.doubts.push(why.to_owned());
+        }
+    }
+
+    fn opaque(&mut self, why: &str) {
+        self.script.opaque = true;
+        self.doubt(why);
+    }
+
+    /// A read only where the strict reading saw exactly the same words.
+    fn check_layout(&mut self) {
+        if self.script.doubts.is_empty() {
+            self.layout.targets.sort_by_key(|span| span.start);
+            self.layout.assignments.sort_by_key(|span| span.start);
+            self.layout.commands.sort_by_key(|words| words.first().map(|word| word.start));
+            if lex::layout(self.source).as_ref() != Some(&self.layout) {
+                self.doubt("uses shell syntax that is not certain to be plain");
+            }
+        }
+        if self.script.parts.len() > MAX_PARTS {
+            self.doubt("has more parts than can be overseen");
+        }
+    }
+
+    fn node(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        self.script.steps += 1;
+        if depth > MAX_DEPTH || self.script.parts.len() >= MOST_PARTS {
+            return self.opaque("too deep or too long to take apart");
+        }
+        if nesting > MAX_NESTING {
+            self.doubt("nested too deep");
+        }
+        let inside = || (depth + 1, nesting + 1);
+        match node.kind() {
+            "redirected_statement" => {
+                let outside = self.here_document;
+                let mut cursor = node.walk();
+                let mut children = node.children(&mut cursor);
+                self.here_document |= children.any(|child| child.kind() == "heredoc_redirect");
+                self.children(node, depth + 1, nesting);
+                self.here_document = outside;
+            }
+            "program" | "negated_command" | "do_group" | "list" => {
+                self.children(node, depth + 1, nesting);
+            }
+            "compound_statement" | "if_statement" | "elif_clause" | "else_clause" => {
+                let (depth, nesting) = inside();
+                self.children(node, depth, nesting);
+            }
+            "subshell" => self.apart(|walk| walk.children(node, depth + 1, nesting + 1)),
+            "pipeline" => self.pipeline(node, depth + 1, nesting),
+            "for_statement" => self.each(node, depth + 1, nesting + 1),
+            "command" => self.command(node, depth + 1, nesting),
+            "test_command" => self.test(node, depth, nesting),
+            "file_redirect" | "herestring_redirect" => self.redirect(node, depth, nesting),
+            "comment" => {}
+            "function_definition" => {
+                self.doubt("defines a function");
+                self.function(node);
+                self.apart(|walk| walk.children(node, depth + 1, nesting + 1));
+            }
+            "command_substitution" | "process_substitution" => {
+                self.doubt("runs a command inside another one's words");
+                self.apart(|walk| walk.children(node, depth + 1, nesting + 1));
+            }
+            "while_statement" | "case_statement" | "case_item" | "heredoc_redirect"
+            | "heredoc_body" | "heredoc_start" | "heredoc_end" | "heredoc_content"
+            | "variable_assignment" | "variable_assignments" | "variable_name"
+            | "declaration_command" | "unset_command" | "string" | "string_content"
+            | "raw_string" | "ansi_c_string" | "concatenation" | "word" | "number"
+            | "simple_expansion" | "special_variable_name" | "expansion"
+            | "c_style_for_statement" | "arithmetic_expansion" | "array" | "subscript"
+            | "translated_string" | "extglob_pattern" | "regex" | "brace_expression"
+            | "file_descriptor" | "test_operator" | "unary_expression" | "binary_expression"
+            | "parenthesized_expression" | "ternary_expression" | "postfix_expression" => {
+                self.doubt(&format!("uses {}", described(node.kind())));
+                if node.kind() == "declaration_command" {
+                    self.declaration(node);
+                }
+                self.children(node, depth + 1, nesting);
+            }
+            kind if node.is_named() => {
+                self.opaque(&format!("uses {}", described(kind)));
+                self.children(node, depth + 1, nesting);
+            }
+            "&" => self.doubt("leaves a process in the background"),
+            "|&" | ";&" | ";;&" => self.doubt("uses uncommon operators"),
+            _ => {}
+        }
+    }
+
+    fn children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let mut cursor = node.walk();
+        let children: Vec<_> = node.children(&mut cursor).collect();
+        for child in &children {
+            if !child.is_named() && matches!(child.kind(), ";" | "||" | "\n" | "&") {
+                self.settle();
+            }
+            let statement = node.kind() == "program" || node.kind() == "compound_statement";
+            if statement && child.is_named() {
+                self.settle_if_loose(&children, *child);
+            }
+            self.node(*child, depth, nesting);
+        }
+    }
+
+    /// Statements on their own lines follow each other whether or not the first succeeds.
+    fn settle_if_loose(&mut self, children: &[Node<'_>], child: Node<'_>) {
+        if children.first().is_some_and(|first| first.id() != child.id()) {
+            self.settle();
+        }
+    }
+
+    /// From here on the last `cd` may have failed.
+    fn settle(&mut self) {
+        for path in self.fallback.take().unwrap_or_default() {
+            if !self.bases.contains(&path) && self.bases.len() < 8 {
+                self.bases.push(path);
+            }
+        }
+    }
+
+    /// Walks something that cannot change this shell's directory.
+    fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
+        let saved = (self.bases.clone(), self.fallback.clone());
+        walk(self);
+        (self.bases, self.fallback) = saved;
+    }
+
+    fn pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            self.apart(|walk| walk.node(child, depth, nesting));
+        }
+    }
+
+    fn each(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let variable = node.child_by_field_name("variable");
+        let name = variable.map_or("", |variable| &self.source[variable.byte_range()]);
+        let mut cursor = node.walk();
+        let values: Vec<_> = node.children_by_field_name("value", &mut cursor).collect();
+        let words: Vec<Word> = values.iter().map(|value| self.word(*value)).collect();
+        let spans: Vec<_> = values.iter().map(Node::byte_range).collect();
+        let is_for = node.child(0).is_some_and(|first| first.kind() == "for");
+        if !is_for || values.is_empty() || !words.iter().all(Word::is_known) {
+            self.doubt("loops over values that are not known");
+        }
+        if !is_free_name(name) {
+            self.doubt("loops over a variable that programs may look at");
+        }
+        if values.len() > MAX_VALUES {
+            self.doubt("loops over many values");
+        }
+        self.record_command(spans);
+        for value in &values {
+            self.descend(*value, depth, nesting);
+        }
+        let Some(body) = node.child_by_field_name("body") else {
+            return;
+        };
+        let was_again = self.again;
+        for value in words.into_iter().take(MAX_VALUES) {
+            self.bindings.push((name.to_owned(), value));
+            self.node(body, depth, nesting);
+            self.bindings.pop();
+            self.settle();
+            self.again = true;
+        }
+        if values.is_empty() {
+            self.node(body, depth, nesting);
+        }
+        self.again = was_again;
+    }
+
+    fn record_command(&mut self, spans: Vec<Range<usize>>) {
+        if !self.again && !spans.is_empty() {
+            self.layout.commands.push(spans);
+        }
+    }
+
+    fn word(&self, node: Node<'_>) -> Word {
+        let range = node.byte_range();
+        let mut word = scan(&self.source[..range.end], range.start, Until::End).word;
+        for (name, value) in self.bindings.iter().rev() {
+            word = word.bind(name, value);
+        }
+        word
+    }
+
+    /// Looks for commands inside a word.
+    fn descend(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        self.script.steps += 1;
+        match node.kind() {
+            "word" | "number" | "raw_string" | "string_content" | "variable_name"
+            | "special_variable_name" => {}
+            "command_name" | "string" | "concatenation" | "simple_expansion" | "expansion" => {
+                if node.kind() == "expansion" && !is_plain_variable(&self.source[node.byte_range()])
+                {
+                    self.doubt("uses a computed value");
+                }
+                if depth > MAX_DEPTH {
+                    return self.opaque("too deep to take apart");
+                }
+                let mut cursor = node.walk();
+                for child in node.named_children(&mut cursor) {
+                    self.descend(child, depth + 1, nesting);
+                }
+            }
+            _ => self.node(node, depth + 1, nesting),
+        }
+    }
+
+    fn command(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let mut words = Vec::new();
+        let mut spans = Vec::new();
+        let mut assignments = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            match child.kind() {
+                "variable_assignment" => {
+                    assignments.extend(self.assignment(child, depth, nesting));
+                }
+                "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {
+                    self.node(child, depth, nesting);
+                }
+                _ => {
+                    spans.push(child.byte_range());
+                    words.push(self.word(child));
+                    self.descend(child, depth, nesting);
+                }
+            }
+        }
+        self.record_command(spans);
+        self.part(node, words, assignments);
+    }
+
+    fn part(&mut self, node: Node<'_>, mut words: Vec<Word>, assignments: Vec<(String, Word)>) {
+        if words.len() > MOST_WORDS {
+            words.truncate(MOST_WORDS);
+            self.opaque("has more words than can be overseen");
+        }
+        let part = Part {
+            words,
+            assignments,
+            span: node.byte_range(),
+            bases: self.bases.clone(),
+            here_document: self.here_document,
+        };
+        self.change_directory(&part);
+        self.script.parts.push(part);
+    }
+
+    fn assignment(
+        &mut self,
+        node: Node<'_>,
+        depth: usize,
+        nesting: usize,
+    ) -> Option<(String, Word)> {
+        if !self.again {
+            self.layout.assignments.push(node.byte_range());
+        }
+        let name = node.child_by_field_name("name")?;
+        if name.kind() != "variable_name" {
+            self.doubt("assigns to a computed name");
+        }
+        let name = self.source[name.byte_range()].to_owned();
+        let value = match node.child_by_field_name("value") {
+            Some(value) => {
+                self.descend(value, depth, nesting);
+                self.word(value)
+            }
+            None => Word::literal(""),
+        };
+        Some((name, value))
+    }
+
+    /// `cd` moves what follows it.
+    fn change_directory(&mut self, part: &Part) {
+        let first = part.words.first().and_then(Word::as_literal);
+        if !matches!(first.as_deref(), Some("cd" | "pushd" | "chdir")) {
+            return;
+        }
+        let operand = part.words[1..]
+            .iter()
+            .find(|word| !word.text().starts_with('-') || word.text() == "-");
+        let moved = |base: &Path| match operand {
+            None => Path::new(Root::Home),
+            Some(word) if word.text() == "-" => Path::new(Root::Unknown),
+            Some(word) if word.is_known() || word.text().starts_with("$HOME") => base.resolve(word),
+            Some(_) => Path::new(Root::Unknown),
+        };
+        let next = self.bases.iter().map(moved).collect();
+        let mut old = std::mem::replace(&mut self.bases, next);
+        old.extend(self.fallback.take().unwrap_or_default());
+        self.fallback = Some(old);
+    }
+
+    fn test(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let range = node.byte_range();
+        let (words, spans) = blank_separated(self.source, range.clone());
+        self.record_command(spans);
+        self.part(node, words, Vec::new());
+        // Substitutions inside are commands of their own.
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            self.search(child, depth + 1, nesting);
+        }
+    }
+
+    /// Walks down to substitutions without judging what is around them.
+    fn search(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        self.script.steps += 1;
+        if depth > MAX_DEPTH {
+            return self.opaque("too deep to take apart");
+        }
+        match node.kind() {
+            "command_substitution" | "process_substitution" => self.node(node, depth, nesting),
+            "arithmetic_expansion" | "expansion" | "subscript" => {
+                self.doubt("uses a computed value");
+                self.search_children(node, depth, nesting);
+            }
+            _ => self.search_children(node, depth, nesting),
+        }
+    }
+
+    fn search_children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            self.search(child, depth + 1, nesting);
+        }
+    }
+
+    fn declaration(&mut self, node: Node<'_>) {
+        let (words, _) = blank_separated(self.source, node.byte_range());
+        self.part(node, words, Vec::new());
+    }
+
+    fn function(&mut self, node: Node<'_>) {
+        let name = node.child_by_field_name("name");
+        let body = node.child_by_field_name("body");
+        if let (Some(name), Some(body)) = (name, body) {
+            let name = self.source[name.byte_range()].to_owned();
+            let body = body.byte_range();
+            self.script.functions.push(Function { name, body });
+        }
+    }
+
+    fn redirect(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let mut operator = String::new();
+        let mut cursor = node.walk();
+        let children: Vec<_> = node.children(&mut cursor).collect();
+        for child in children {
+            match child.kind() {
+                "file_descriptor" => {}
+                _ if !child.is_named() => operator.push_str(child.kind()),
+                _ => {
+                    if !self.again {
+                        self.layout.targets.push(child.byte_range());
+                    }
+                    self.script.redirects.push(Redirect {
+                        operator: operator.clone(),
+                        target: self.word(child),
+                        span: node.byte_range(),
+                        bases: self.bases.clone(),
+                    });
+                    self.descend(child, depth + 1, nesting);
+                }
+            }
+        }
+    }
+}
+
+fn blank_separated(source: &str, range: Range<usize>) -> (Vec<Word>, Vec<Range<usize>>) {
+    let text = &source[..range.end];
+    let mut at = range.start;
+    let (mut words, mut spans) = (Vec::new(), Vec::new());
+    while at < text.len() {
+        let scan = scan(text, at, Until::Operator);
+        if scan.end == at {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+            continue;
+        }
+        spans.push(at..scan.end);
+        words.push(scan.word);
+        at = scan.end;
+    }
+    (words, spans)
+}
+
+/// Names that no program looks at; `for PATH in …` would change which programs run.
+fn is_free_name(name: &str) -> bool {
+    let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    name.bytes().all(lower) && !name.ends_with("_proxy")
+}
+
+fn is_plain_variable(raw: &str) -> bool {
+    let inner = raw.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    inner.is_some_and(lex::is_name)
+}
+
+fn described(kind: &str) -> &str {
+    match kind {
+        "heredoc_redirect" | "heredoc_body" | "heredoc_start" | "heredoc_end" => "a here-document",
+        "arithmetic_expansion" => "arithmetic",
+        "variable_assignment" | "variable_assignments" => "an assignment",
+        "declaration_command" | "unset_command" => "a declaration",
+        "while_statement" => "a loop without known values",
+        "case_statement" | "case_item" => "a case statement",
+        "ansi_c_string" => "a quoted string with escapes",
+        "ERROR" => "something that is not understood",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(source: &str) -> Script {
+        script(source, &Path::new(Root::Slash).join("/work"))
+    }
+
+    #[test]
+    fn plain_lines_leave_no_doubt() {
+        for source in [
+            "ls -la",
+            "ls; cat a | wc -l && echo 'x y' || true",
+            "[ -f x ] && echo yes",
+            "for f in a b; do cat \"$f\"; done",
+            "if [ -f x ]; then cat x; else ls; fi",
+            "ls 2>/dev/null >&2 <in 2>&1",
+            "cat <<< abc",
+            "! grep x y",
+            "(cd a; ls)",
+            "{ ls; cat b; }",
+            "LC_ALL=C sort a",
+            "ls *.rs ~/x \"a$HOME\" a\\ b 'q'\"r\"s",
+            "echo $? ${HOME} $$",
+            "ls # comment",
+            "cd a\nls",
+            "ls a \\\n -l",
+            "head -5 x",
+            "git log --format=\"%h %s\" HEAD~3",
+            "ls [ab]",
+            "grep 'a$' b",
+            "grep -E \"^x|y$\" b",
+        ] {
+            assert_eq!(plain(source).doubts, Vec::<String>::new(), "{source}");
+        }
+    }
+
+    #[test]
+    fn hidden_commands_leave_doubt() {
+        for source in [
+            "echo \"${a:=`touch z`}\"",
+            "echo ${a:-$(x)}",
+            "echo $((a[$(x)]))",
+            "echo $[1]",
+            "ls &",
+            "cat <<E\n$(x)\nE",
+            "cat <(ls)",
+            "f() { ls; }",
+            "a=1",
+            "export A=1",
+            "while true; do ls; done",
+            "case x in x) ls;; esac",
+            "[[ -f x && -f y ]]",
+            "echo $'a'",
+            "echo {a,b}",
+            "ls |& cat",
+            "for ((i=0;i<3;i++)); do ls; done",
+            "select f in a b; do ls; done",
+            "for f in $(ls); do cat $f; done",
+            "for PATH in /tmp; do ls; done",
+        ] {
+            assert_ne!(plain(source).doubts, Vec::<String>::new(), "{source}");
+        }
+    }
+
+    #[test]
+    fn directories_are_followed() {
+        let base = |source: &str| {
+            let parts = plain(source).parts;
+            let bases = &parts.last().unwrap().bases;
+            bases.iter().map(Path::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(base("cd / && rm -rf *"), ["/"]);
+        assert_eq!(base("cd /; rm -rf *"), ["/", "/work"]);
+        assert_eq!(base("cd /\nrm -rf *"), ["/", "/work"]);
+        assert_eq!(base("cd a && cd b && ls"), ["/work/a/b"]);
+        assert_eq!(base("(cd /) && ls"), ["/work"]);
+        assert_eq!(base("cd && ls"), ["~/"]);
+        assert_eq!(base("cd $X && ls"), ["?/"]);
+        assert_eq!(base("cd / | ls"), ["/work"]);
+    }
+}

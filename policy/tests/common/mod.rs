@@ -1,0 +1,86 @@
+//! The corpus, and verdicts in its workspace.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+
+use pvp_policy::{Explanation, Place, Policy};
+use pvp_protocol::{Action, Category, Command};
+
+/// One line of the corpus: what is expected of a command, and why.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub file: &'static str,
+    pub expected: Category,
+    pub line: String,
+    pub reason: &'static str,
+}
+
+macro_rules! corpus {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../corpus/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &str)] = corpus![
+    "everyday.tsv",
+    "files.tsv",
+    "shell.tsv",
+    "systems.tsv",
+    "tools.tsv",
+];
+
+/// Stands for a line break inside a command.
+const LINE_BREAK: char = '⏎';
+
+/// The whole corpus.
+pub fn cases() -> Vec<Case> {
+    let rows = |(file, text): &(&'static str, &'static str)| {
+        let file = *file;
+        text.split('\n')
+            .filter(|row| !row.is_empty())
+            .map(move |row| case(file, row))
+            .collect::<Vec<_>>()
+    };
+    FILES.iter().flat_map(rows).collect()
+}
+
+fn case(file: &'static str, row: &'static str) -> Case {
+    let columns: Vec<&'static str> = row.split('\t').collect();
+    let [first, middle @ .., reason] = columns.as_slice() else {
+        panic!("{file}: `{row}` has no columns");
+    };
+    let expected = match *first {
+        "read" => Category::Read,
+        "write" => Category::Write,
+        "destructive" => Category::Destructive,
+        "blocked" => Category::Blocked,
+        other => panic!("{file}: no category `{other}`"),
+    };
+    // A command may hold tabs of its own.
+    let line = middle.join("\t").replace(LINE_BREAK, "\n");
+    Case {
+        file,
+        expected,
+        line,
+        reason,
+    }
+}
+
+/// A line for the shell.
+pub fn shell(line: &str) -> Action {
+    Action::plain(Command::Shell {
+        line: line.to_owned(),
+    })
+}
+
+/// The verdict with all that led to it.
+pub fn explain(line: &str) -> Explanation {
+    let place = Place {
+        workspace: Some("/work/app".to_owned()),
+    };
+    Policy::built_in().explain(&shell(line), &place)
+}
+
+/// The category of a line.
+pub fn verdict(line: &str) -> Category {
+    explain(line).assessment.category
+}

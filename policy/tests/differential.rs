@@ -1,0 +1,180 @@
+//! Runs what was sorted as a read, for real, and looks whether anything changed.
+
+#![expect(clippy::disallowed_methods, reason = "this test runs commands and looks at files")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{cases, explain};
+use pvp_protocol::{Category, Profile};
+
+/// A variable by which processes that a command has left behind are known.
+const MARK: &str = "PVP_DIFFERENTIAL_TEST";
+
+/// Seconds after which a command that follows a file is stopped.
+const PATIENCE: &str = "1";
+
+#[test]
+fn reads_change_nothing_and_leave_no_process() {
+    let scratch = Scratch::new();
+    let mut before = scratch.state();
+    let mut ran = 0;
+    for line in sample() {
+        if !scratch.run(&line) {
+            continue;
+        }
+        ran += 1;
+        let after = scratch.state();
+        assert_eq!(changes(&before, &after), Vec::<String>::new(), "after {line:?}");
+        assert_eq!(scratch.left_behind(), Vec::<String>::new(), "after {line:?}");
+        before = after;
+    }
+    println!("{ran} commands ran and changed nothing");
+    assert!(ran >= 200, "only {ran} commands could be run here");
+}
+
+#[test]
+fn a_command_that_writes_would_be_noticed() {
+    let scratch = Scratch::new();
+    let before = scratch.state();
+    assert!(scratch.run("sort -o a.txt b.txt"));
+    assert_ne!(changes(&before, &scratch.state()), Vec::<String>::new());
+    assert!(scratch.run("sleep 5 >/dev/null 2>&1 &"));
+    assert_ne!(scratch.left_behind(), Vec::<String>::new());
+}
+
+/// Everything the sorter calls a read that needs no daemon, no network and no one at the keys.
+fn sample() -> Vec<String> {
+    let is_read = |line: &str| {
+        let assessment = explain(line).assessment;
+        assessment.category == Category::Read && assessment.profile == Profile::Read
+    };
+    let slow = ["lsof", "sleep", "journalctl -f", "apt", "npm", "gem", "pip", "brew", "dmesg"];
+    cases()
+        .into_iter()
+        .map(|case| case.line)
+        .filter(|line| is_read(line) && !slow.iter().any(|word| line.starts_with(word)))
+        .collect()
+}
+
+struct Scratch {
+    directory: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// A small project with history, owned by whoever runs the commands.
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let scratch = Self { directory };
+        let setup = "mkdir -p tree/src tree/a/b tree/sub home tmp && cd tree && git init -q . && \
+            for f in a.txt b.txt a b c a.log a.csv a.json b.json package.json Cargo.toml README.md \
+            src/main.rs a.yaml a.conf a.bin sums.txt 'a b.txt' 'file with spaces.txt' .env.example; do \
+            printf '1 foo\\n2 bar\\n10 foo\\n' > \"$f\"; done; \
+            printf '{\"name\": \"x\", \"dependencies\": {}}' | tee a.json package.json >/dev/null; \
+            tar cf a.tar a.txt; tar czf a.tgz a.txt; gzip -k a.txt; \
+            find . -type f -exec touch -d '1 hour ago' {} +; \
+            git -c user.name=t -c user.email=t@t add -A && \
+            git -c user.name=t -c user.email=t@t commit -qm first; cd .. && chmod -R a+rwX .";
+        let setup = Command::new("bash")
+            .args(["-c", setup])
+            .current_dir(scratch.directory.path())
+            .env("HOME", scratch.directory.path())
+            .output()
+            .unwrap();
+        assert!(setup.status.success() || !setup.stdout.is_empty(), "{setup:?}");
+        if is_root() {
+            let owner = ["-R", "65534:65534"];
+            let path = scratch.directory.path();
+            Command::new("chown").args(owner).arg(path).status().unwrap();
+        }
+        // Git notes new owners and times in its index when it first looks; that is not of interest.
+        assert!(scratch.run("git update-index -q --refresh"));
+        scratch
+    }
+
+    /// Runs a line as an executor would; false if one of its programs is not installed.
+    fn run(&self, line: &str) -> bool {
+        let root = self.directory.path();
+        let mut command = Command::new("timeout");
+        command.args(["-k", "1", PATIENCE]);
+        if is_root() {
+            command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+        }
+        let output = command
+            .args(["/bin/bash", "--noprofile", "--norc", "-c", line])
+            .current_dir(root.join("tree"))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", root.join("home"))
+            .env("TMPDIR", root.join("tmp"))
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_PAGER", "cat")
+            .env(MARK, root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        output.code() != Some(127)
+    }
+
+    /// Processes that still carry this tree's mark.
+    fn left_behind(&self) -> Vec<String> {
+        let mark = format!("{MARK}={}", self.directory.path().display());
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let mut variables = environment.split(|byte| *byte == 0);
+            if variables.any(|variable| variable == mark.as_bytes()) {
+                let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                found.push(String::from_utf8_lossy(&command).into_owned());
+            }
+        }
+        found
+    }
+
+    /// Every file with what a write would change.
+    fn state(&self) -> BTreeMap<String, String> {
+        let mut state = BTreeMap::new();
+        look(&self.directory.path().join("tree"), &mut state);
+        state
+    }
+}
+
+fn look(path: &Path, state: &mut BTreeMap<String, String>) {
+    let metadata = std::fs::symlink_metadata(path).unwrap();
+    let facts = format!(
+        "mode {:o}, owner {}, {} bytes, changed {}.{:09}, {} links",
+        metadata.mode(),
+        metadata.uid(),
+        metadata.size(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.nlink()
+    );
+    state.insert(path.display().to_string(), facts);
+    if metadata.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            look(&entry.unwrap().path(), state);
+        }
+    }
+}
+
+fn changes(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let paths = before.keys().chain(after.keys());
+    let mut changed: Vec<String> = paths
+        .filter(|path| before.get(*path) != after.get(*path))
+        .cloned()
+        .collect();
+    changed.dedup();
+    changed
+}
+
+fn is_root() -> bool {
+    let own = std::fs::metadata("/proc/self").unwrap();
+    own.uid() == 0
+}

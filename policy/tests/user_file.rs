@@ -1,0 +1,158 @@
+//! A user's own rules: what they may say, and how a bad file is refused.
+
+use pvp_policy::{Origin, Place, Policy};
+use pvp_protocol::{Action, Category, Command, ExecutionLimits, QuorumRule};
+
+fn category(policy: &Policy, line: &str) -> Category {
+    let action = Action::plain(Command::Shell {
+        line: line.to_owned(),
+    });
+    policy.assess(&action, &Place::default()).category
+}
+
+fn refusal(text: &str) -> String {
+    Policy::with_user_file(text, "policy.toml").unwrap_err().to_string()
+}
+
+const ADDED: &str = r#"
+[[rule]]
+id = "team.deploy"
+command = "deploy"
+args = ' --prod '
+category = "destructive"
+reason = "changes what customers see"
+matches = ["deploy --prod", "sudo deploy --prod x"]
+not = ["deploy --staging"]
+quorum = { type = "any", count = 2 }
+
+[[change]]
+rule = "packages.npm-publish"
+category = "blocked"
+
+[[change]]
+rule = "git.push-force"
+quorum = { type = "all" }
+
+[[read]]
+id = "team.status"
+command = "mytool status"
+allow_read = true
+reason = "shows the state of our services"
+short = "v"
+long = "json"
+operands = "any"
+matches = ["mytool status -v web"]
+not = ["mytool status --fix", "mytool stop"]
+
+[limits.read]
+timeout_seconds = 10
+output_bytes = 1000
+"#;
+
+#[test]
+fn a_user_adds_and_raises_and_allows_reads() {
+    let policy = Policy::with_user_file(ADDED, "policy.toml").unwrap();
+    let built_in = Policy::built_in();
+    assert_eq!(category(&policy, "deploy --prod"), Category::Destructive);
+    assert_eq!(category(&policy, "deploy --staging"), Category::Write);
+    assert_eq!(category(&built_in, "npm publish"), Category::Write);
+    assert_eq!(category(&policy, "npm publish"), Category::Blocked);
+    assert_eq!(category(&built_in, "mytool status web"), Category::Write);
+    assert_eq!(category(&policy, "mytool status --json web | head"), Category::Read);
+    assert_eq!(category(&policy, "mytool status --fix"), Category::Write);
+    assert_eq!(category(&policy, "mytool status > x"), Category::Write);
+    assert_eq!(category(&policy, "sudo mytool status"), Category::Write);
+    assert_ne!(policy.hash(), built_in.hash());
+    assert_eq!(policy.quorum_for("team.deploy"), Some(&QuorumRule::Any { count: 2 }));
+    assert_eq!(policy.quorum_for("git.push-force"), Some(&QuorumRule::All));
+    assert_eq!(policy.quorum_for("files.rm"), None);
+    let limits = ExecutionLimits {
+        timeout_ms: 10_000,
+        output_bytes: 1000,
+    };
+    assert_eq!(policy.limits().get(&Category::Read), Some(&limits));
+    assert_eq!(policy.rule("team.deploy").map(|rule| rule.origin), Some(Origin::User));
+}
+
+#[test]
+fn a_read_can_be_taken_away() {
+    let text = "[[change]]\nrule = \"read.cat\"\ncategory = \"write\"\n";
+    let policy = Policy::with_user_file(text, "policy.toml").unwrap();
+    assert_eq!(category(&policy, "cat a"), Category::Write);
+    assert_eq!(category(&policy, "head a"), Category::Read);
+}
+
+#[test]
+fn destructive_and_blocked_are_never_lowered() {
+    let read = |command: &str, line: &str| {
+        format!(
+            "[[read]]\nid = \"team.x\"\ncommand = \"{command}\"\nallow_read = true\nreason = \"x\"\n\
+             short = \"rf\"\noperands = \"any\"\nmatches = [\"{line}\"]\n"
+        )
+    };
+    assert_eq!(
+        refusal(&read("rm", "rm -rf x")),
+        "policy.toml:2: rule `team.x`: `rm -rf x` should match and does not"
+    );
+    assert_eq!(
+        refusal(&read("bash", "bash -r x")),
+        "policy.toml:2: `bash` can run anything, so it cannot be a read"
+    );
+    assert_eq!(
+        refusal("[[change]]\nrule = \"files.rm-critical\"\ncategory = \"write\"\n"),
+        "policy.toml:2: `files.rm-critical` is blocked; rules are only raised"
+    );
+    // What the flag list does not let through stays what it was.
+    let lowered = Policy::with_user_file(&read("mkdir", "mkdir x"), "policy.toml").unwrap();
+    assert_eq!(category(&lowered, "mkdir x"), Category::Read);
+    assert_eq!(category(&lowered, "mkdir -p x"), Category::Write);
+}
+
+#[test]
+fn a_bad_file_is_refused_with_its_line_and_reason() {
+    let rule = |rest: &str| {
+        format!("\n[[rule]]\nid = \"a.b\"\ncommand = \"x\"\nreason = \"r\"\n{rest}")
+    };
+    for (text, expected) in [
+        ("x = [", "policy.toml:1: "),
+        ("[[rule]]\nid = 7\n", "policy.toml:2: "),
+        ("\n\n[[rule]]\nidd = \"x\"\n", "policy.toml:4: unknown field"),
+        (
+            rule("category = \"destructive\"\nargs = '('\nmatches = [\"x (\"]").as_str(),
+            "policy.toml:3: `args` of `a.b`: regex parse error",
+        ),
+        (
+            rule("category = \"destructive\"\nmatches = [\"y\"]").as_str(),
+            "policy.toml:3: rule `a.b`: `y` should match and does not",
+        ),
+        (
+            rule("category = \"destructive\"\nmatches = [\"x\"]\nnot = [\"x y\"]").as_str(),
+            "policy.toml:3: rule `a.b`: `x y` should not match and does",
+        ),
+        (
+            rule("category = \"destructive\"").as_str(),
+            "policy.toml:3: rule `a.b` has no `matches`",
+        ),
+        (
+            rule("category = \"read\"\nmatches = [\"x\"]").as_str(),
+            "policy.toml:3: a rule raises",
+        ),
+        (
+            rule("category = \"write\"\nmatches = [\"x\"]\nquorum = { type = \"any\", count = 0 }").as_str(),
+            "policy.toml:3: a quorum `count` of 0",
+        ),
+        (
+            "[[rule]]\nid = \"files.rm\"\ncommand = \"x\"\ncategory = \"write\"\nreason = \"r\"\n",
+            "policy.toml:2: rule `files.rm` is there already",
+        ),
+        (
+            "[[read]]\nid = \"a.b\"\ncommand = \"x\"\nreason = \"r\"\nmatches = [\"x\"]\n",
+            "policy.toml:2: say `allow_read = true`",
+        ),
+        ("[[change]]\nrule = \"no.such\"\ncategory = \"blocked\"\n", "policy.toml:2: there is no rule"),
+        ("[limits.read]\ntimeout_seconds = -1\noutput_bytes = 1\n", "policy.toml:2: "),
+    ] {
+        let error = refusal(text);
+        assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
+    }
+}
