@@ -107,8 +107,15 @@ impl Unwrapping<'_> {
         if self.wrapper.join {
             let texts: Vec<String> = rest.iter().map(Word::text).collect();
             let script = Inner::Script(texts.join(" "));
-            let plain = |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
-            return if texts.iter().all(plain) { vec![script] } else { vec![script, words] };
+            let plain = |text: &String| {
+                text.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+            };
+            return if texts.iter().all(plain) {
+                vec![script]
+            } else {
+                vec![script, words]
+            };
         }
         vec![words]
     }
