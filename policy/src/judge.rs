@@ -20,7 +20,7 @@ use crate::word::Word;
 const MAX_UNWRAPPED: usize = 8;
 
 /// Commands that are judged for one line, inner ones included.
-const MAX_JUDGED: usize = 200;
+const MAX_JUDGED: usize = 160;
 
 /// Bytes that are parsed for one line, scripts inside it included.
 const MAX_PARSED: usize = 80 * 1024;

@@ -87,6 +87,7 @@ pub(crate) fn script(source: &str, base: &Path) -> Script {
     walk.script.steps = steps;
     let Some(tree) = tree else {
         walk.opaque("too long or too tangled to take apart");
+        walk.pieces();
         return walk.script;
     };
     if tree.root_node().has_error() {

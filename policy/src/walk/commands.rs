@@ -4,11 +4,41 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
-use super::{Function, MAX_DEPTH, MOST_WORDS, Part, Redirect, Walk};
+use super::{Function, MAX_DEPTH, MOST_PARTS, MOST_WORDS, Part, Redirect, Walk};
 use crate::place::{Path, Root};
 use crate::word::{Until, Word, scan};
 
 impl Walk<'_> {
+    /// Takes a line that cannot be parsed apart at every operator, so that patterns see commands.
+    pub(super) fn pieces(&mut self) {
+        let mut start = 0;
+        for piece in self
+            .source
+            .split(['\n', ';', '&', '|', '(', ')', '{', '}', '`'])
+        {
+            let span = start..start + piece.len();
+            start = span.end + 1;
+            let (mut words, _) = blank_separated(&self.source[..span.end], span.clone());
+            words.truncate(MOST_WORDS);
+            if self.script.parts.len() >= MOST_PARTS {
+                return;
+            }
+            if !words.is_empty() {
+                self.script.steps += 1;
+                let part = Part {
+                    words,
+                    assignments: Vec::new(),
+                    span,
+                    bases: self.bases.clone(),
+                    here_document: false,
+                };
+                self.change_directory(&part);
+                self.settle();
+                self.script.parts.push(part);
+            }
+        }
+    }
+
     pub(super) fn command(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut words = Vec::new();
         let mut spans = Vec::new();
