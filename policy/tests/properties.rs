@@ -124,14 +124,18 @@ fn a_command_behind_a_wrapper_is_no_milder() {
         "runuser -u x --",
         "systemd-run --user",
     ];
-    for case in cases().iter().filter(|case| words(case)) {
+    // Of the milder ones, some are enough.
+    let chosen = |(index, case): &(usize, common::Case)| {
+        words(case) && (case.expected > Category::Write || index % 8 == 0)
+    };
+    for (_, case) in cases().into_iter().enumerate().filter(chosen) {
+        let expected = verdict(&case.line).max(Category::Write);
         for wrapper in wrappers {
             let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
             let line = match wrapper {
                 "su -c" => format!("su -c {quoted}"),
                 wrapper => format!("{wrapper} {}", case.line),
             };
-            let expected = verdict(&case.line).max(Category::Write);
             assert!(
                 verdict(&line) >= expected,
                 "{line:?} is milder than {:?}",
