@@ -1,6 +1,9 @@
 //! How long a verdict takes: over the corpus, for hostile input, and in memory over a million lines.
 
-#![expect(clippy::disallowed_methods, reason = "a bench measures time and its own memory")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a bench measures time and its own memory"
+)]
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
 
 #[path = "../tests/common/mod.rs"]
@@ -13,11 +16,64 @@ use pvp_policy::{Place, Policy};
 
 /// What hostile lines are made of.
 const PIECES: &[&str] = &[
-    "(", "$(", "`", "\"", "'", "{", "${", "${a:-", "\"$(", "[[ ", "((", "$((", "if ", "<(", "while ",
-    "f() { ", "! ", "ls;", "ls|", "ls&&", "a=", "a[", "<<E ", ">", "-x ", "sudo ", "env ", "-exec ",
-    "eval ", "\\", "é", "*", "{a,b}", "bash -c ", "\n", "a ", "$", "$x ", "for f in a; do ", "x|",
-    "find -exec ", "rm -rf / ", "rm -rf ~ ", "git push ", "kill -9 ", "dd of=", "case x in ", "\"${",
-    "$'", "a\"", "ls &", "echo 'DROP TABLE ", "x=$(", "cd / && ", "rm -x ", "rm ", "git a ", "x ",
+    "(",
+    "$(",
+    "`",
+    "\"",
+    "'",
+    "{",
+    "${",
+    "${a:-",
+    "\"$(",
+    "[[ ",
+    "((",
+    "$((",
+    "if ",
+    "<(",
+    "while ",
+    "f() { ",
+    "! ",
+    "ls;",
+    "ls|",
+    "ls&&",
+    "a=",
+    "a[",
+    "<<E ",
+    ">",
+    "-x ",
+    "sudo ",
+    "env ",
+    "-exec ",
+    "eval ",
+    "\\",
+    "é",
+    "*",
+    "{a,b}",
+    "bash -c ",
+    "\n",
+    "a ",
+    "$",
+    "$x ",
+    "for f in a; do ",
+    "x|",
+    "find -exec ",
+    "rm -rf / ",
+    "rm -rf ~ ",
+    "git push ",
+    "kill -9 ",
+    "dd of=",
+    "case x in ",
+    "\"${",
+    "$'",
+    "a\"",
+    "ls &",
+    "echo 'DROP TABLE ",
+    "x=$(",
+    "cd / && ",
+    "rm -x ",
+    "rm ",
+    "git a ",
+    "x ",
 ];
 
 fn main() {
@@ -44,7 +100,12 @@ fn main() {
     }
     times.sort();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    println!("corpus of {} lines: p50 {:?}, p99 {:?}", lines.len(), at(0.5), at(0.99));
+    println!(
+        "corpus of {} lines: p50 {:?}, p99 {:?}",
+        lines.len(),
+        at(0.5),
+        at(0.99)
+    );
     println!("slowest line at its best of 20: {:?}", slowest.iter().max());
     let mut worst: Vec<(Duration, String)> = Vec::new();
     for piece in PIECES {

@@ -43,8 +43,28 @@ fn name_of(word: &Word, bases: &[Path]) -> Option<&'static str> {
 
 /// Directories whose loss breaks the machine.
 const VITAL: &[&str] = &[
-    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "opt", "proc", "root", "run", "sbin",
-    "srv", "sys", "usr", "var", "home", "Users", "System", "Library", "Applications", "Windows",
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "srv",
+    "sys",
+    "usr",
+    "var",
+    "home",
+    "Users",
+    "System",
+    "Library",
+    "Applications",
+    "Windows",
 ];
 
 const DISKS: &[&str] = &[
@@ -53,9 +73,22 @@ const DISKS: &[&str] = &[
 ];
 
 const AUTHENTICATION: &[&str] = &[
-    "etc/passwd", "etc/shadow", "etc/group", "etc/gshadow", "etc/sudoers", "etc/sudoers.d",
-    "etc/pam.d", "etc/pam.conf", "etc/ssh/sshd_config", "etc/fstab", "etc/crypttab",
-    "etc/ld.so.preload", "etc/nsswitch.conf", "etc/security", "etc/login.defs", "etc/securetty",
+    "etc/passwd",
+    "etc/shadow",
+    "etc/group",
+    "etc/gshadow",
+    "etc/sudoers",
+    "etc/sudoers.d",
+    "etc/pam.d",
+    "etc/pam.conf",
+    "etc/ssh/sshd_config",
+    "etc/fstab",
+    "etc/crypttab",
+    "etc/ld.so.preload",
+    "etc/nsswitch.conf",
+    "etc/security",
+    "etc/login.defs",
+    "etc/securetty",
 ];
 
 /// The name of a place that rules speak of.
@@ -151,16 +184,38 @@ mod tests {
     #[test]
     fn places_of_note_are_named_in_all_their_spellings() {
         for (text, name) in [
-            ("/", "<root>"), ("//", "<root>"), ("/.", "<root>"), ("/*", "<root>"),
-            ("/home/..", "<root>"), ("/.*", "<root>"), ("'/'", "<root>"), ("/etc/", "<system>"),
-            ("/usr/*", "<system>"), ("~", "<home>"), ("~/", "<home>"), ("~/*", "<home>"),
-            ("$HOME", "<home>"), ("\"$HOME\"/*", "<home>"), ("${HOME}", "<home>"), ("~root", "<home>"),
-            ("/home/ann", "<home>"), ("/home/*", "<home>"), ("/dev/sda1", "<device>"),
-            ("of=/dev/nvme0n1", "of=<device>"), ("/boot/vmlinuz", "<boot>"),
-            ("/etc/sudoers.d/x", "<auth>"), ("~/.ssh/authorized_keys", "<keys>"),
-            ("../../..", "<root>"), ("/work/x", "/work/x"), ("a b", "a\u{1f}b"),
+            ("/", "<root>"),
+            ("//", "<root>"),
+            ("/.", "<root>"),
+            ("/*", "<root>"),
+            ("/home/..", "<root>"),
+            ("/.*", "<root>"),
+            ("'/'", "<root>"),
+            ("/etc/", "<system>"),
+            ("/usr/*", "<system>"),
+            ("~", "<home>"),
+            ("~/", "<home>"),
+            ("~/*", "<home>"),
+            ("$HOME", "<home>"),
+            ("\"$HOME\"/*", "<home>"),
+            ("${HOME}", "<home>"),
+            ("~root", "<home>"),
+            ("/home/ann", "<home>"),
+            ("/home/*", "<home>"),
+            ("/dev/sda1", "<device>"),
+            ("of=/dev/nvme0n1", "of=<device>"),
+            ("/boot/vmlinuz", "<boot>"),
+            ("/etc/sudoers.d/x", "<auth>"),
+            ("~/.ssh/authorized_keys", "<keys>"),
+            ("../../..", "<root>"),
+            ("/work/x", "/work/x"),
+            ("a b", "a\u{1f}b"),
         ] {
-            assert_eq!(canonical("/work/app", &[text]), format!(" {name} "), "{text}");
+            assert_eq!(
+                canonical("/work/app", &[text]),
+                format!(" {name} "),
+                "{text}"
+            );
         }
         assert_eq!(canonical("/", &["*"]), " <root> ");
         assert_eq!(canonical("/", &["etc"]), " <system> ");

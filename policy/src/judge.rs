@@ -1,16 +1,17 @@
 //! The verdict on a whole line: every part, what it runs, where it writes.
 
+mod reading;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use pvp_protocol::{Category, Profile, Risk};
 
 use crate::canon;
-use crate::data::Operands;
+use crate::environment::{is_harmless, variable_opinion};
 use crate::opinion::Opinion;
-use crate::place::{Path, Place, Reach, Root};
-use crate::reads::Read;
-use crate::table::{Origin, Table};
+use crate::place::{Path, Place, Root};
+use crate::table::Table;
 use crate::unwrap::{self, Inner};
 use crate::walk::{self, Function, Part, Redirect, Script};
 use crate::word::Word;
@@ -19,7 +20,7 @@ use crate::word::Word;
 const MAX_UNWRAPPED: usize = 8;
 
 /// Commands that are judged for one line, inner ones included.
-const MAX_JUDGED: usize = 200;
+const MAX_JUDGED: usize = 160;
 
 /// Bytes that are parsed for one line, scripts inside it included.
 const MAX_PARSED: usize = 80 * 1024;
@@ -75,7 +76,8 @@ impl<'a> Judge<'a> {
     pub(crate) fn words(&mut self, mut words: Vec<Word>, base: &Path, shown: &str) {
         if words.len() > walk::MOST_WORDS {
             words.truncate(walk::MOST_WORDS);
-            self.doubts.push("has more words than can be overseen".to_owned());
+            self.doubts
+                .push("has more words than can be overseen".to_owned());
         }
         let part = Part {
             words,
@@ -125,13 +127,18 @@ impl<'a> Judge<'a> {
 
     /// Patterns over the text itself, where it may hold more than its parts have shown.
     fn raw(&mut self, source: &str, script: &Script, findings: &mut Vec<Finding>) {
-        let reads = findings.iter().all(|it| it.opinion.category == Category::Read);
+        let reads = findings
+            .iter()
+            .all(|it| it.opinion.category == Category::Read);
         let proven = script.doubts.is_empty() && reads && !findings.is_empty();
         if proven {
             return;
         }
         let fed = |part: &Part| {
-            let unknown = part.words.first().is_none_or(|word| word.as_literal().is_none());
+            let unknown = part
+                .words
+                .first()
+                .is_none_or(|word| word.as_literal().is_none());
             unknown && !part.words.is_empty()
                 || self.takes_code(part)
                 || (part.here_document && !self.is_inert(part))
@@ -177,7 +184,11 @@ impl<'a> Judge<'a> {
         self.judged += 1;
         self.steps += 1;
         if self.judged > MAX_JUDGED {
-            return Opinion::write(Risk::Medium, "default.too-much", "more than can be overseen");
+            return Opinion::write(
+                Risk::Medium,
+                "default.too-much",
+                "more than can be overseen",
+            );
         }
         let Some(first) = part.words.first() else {
             let reason = "sets variables of the shell";
@@ -189,7 +200,9 @@ impl<'a> Judge<'a> {
         opinions.extend(self.by_braces(part, depth));
         opinions.extend(self.assignments(part));
         let severe = opinions.into_iter().reduce(Opinion::max);
-        let lowered = severe.as_ref().is_none_or(|it| it.category <= Category::Write);
+        let lowered = severe
+            .as_ref()
+            .is_none_or(|it| it.category <= Category::Write);
         let read = if lowered {
             self.read(first, part, severe.is_some())
         } else {
@@ -218,7 +231,11 @@ impl<'a> Judge<'a> {
             let reason = "too many commands that run commands";
             return Some(Opinion::write(Risk::High, "default.too-deep", reason));
         }
-        let raises = self.table.wrappers.get(name).is_some_and(|wrapper| wrapper.raises);
+        let raises = self
+            .table
+            .wrappers
+            .get(name)
+            .is_some_and(|wrapper| wrapper.raises);
         let inner = found
             .iter()
             .filter_map(|inner| self.inner(inner, part, depth + 1))
@@ -238,7 +255,11 @@ impl<'a> Judge<'a> {
                 (!words.is_empty()).then(|| self.part(&inner, depth))
             }
             Inner::Script(text) => {
-                let base = part.bases.first().cloned().unwrap_or(Path::new(Root::Unknown));
+                let base = part
+                    .bases
+                    .first()
+                    .cloned()
+                    .unwrap_or(Path::new(Root::Unknown));
                 let (findings, doubts) = self.script(text, &base, depth);
                 let doubt = doubts
                     .first()
@@ -249,7 +270,11 @@ impl<'a> Judge<'a> {
             Inner::Unseen => {
                 self.unseen = true;
                 let reason = "runs a script that is not in the command";
-                Some(Opinion::write(Risk::Medium, "default.unseen-script", reason))
+                Some(Opinion::write(
+                    Risk::Medium,
+                    "default.unseen-script",
+                    reason,
+                ))
             }
         }
     }
@@ -261,7 +286,10 @@ impl<'a> Judge<'a> {
             return None;
         }
         let texts: Vec<String> = part.words.iter().map(Word::text).collect();
-        let words = texts.iter().flat_map(|text| canon::expand_braces(text)).take(256);
+        let words = texts
+            .iter()
+            .flat_map(|text| canon::expand_braces(text))
+            .take(256);
         let words: Vec<Word> = words.map(|text| Word::literal(&text)).collect();
         let expanded = Part {
             words,
@@ -273,131 +301,13 @@ impl<'a> Judge<'a> {
 
     fn assignments(&mut self, part: &Part) -> Option<Opinion> {
         let unsure = |(name, value): &&(String, Word)| {
-            !value.as_literal().is_some_and(|value| is_harmless(name, &value))
+            !value
+                .as_literal()
+                .is_some_and(|value| is_harmless(name, &value))
         };
         let (name, _) = part.assignments.iter().find(unsure)?;
         self.notes.insert(format!("sets `{name}` for the command"));
         Some(variable_opinion(name))
-    }
-
-    /// A read, or a more telling reason why not. A user's own read rules also lower a plain write.
-    fn read(&mut self, first: &Word, part: &Part, ruled: bool) -> Result<Opinion, Option<Opinion>> {
-        let name = first.as_literal().ok_or(None)?;
-        let arguments = self.without_globals(&name, &part.words[1..]);
-        let mut refusal = None;
-        for (read, origin) in self.table.reads_of(&name) {
-            let subcommand = &read.words[1..];
-            let Some(rest) = arguments.split_at_checked(subcommand.len()).and_then(|(head, rest)| {
-                let same = head.iter().zip(subcommand).all(|(word, expected)| {
-                    word.as_literal().as_ref() == Some(expected)
-                });
-                same.then_some(rest)
-            }) else {
-                continue;
-            };
-            let beats_write = *origin == Origin::User || read.data.beats_write;
-            if ruled && (!beats_write || part.assignments.iter().any(harmful)) {
-                continue;
-            }
-            match read.check(rest) {
-                Ok(paths) => return self.reached(read, paths, part).map_err(Some),
-                Err(reason) => {
-                    refusal.get_or_insert_with(|| not_a_read(&name, &reason));
-                }
-            }
-        }
-        Err(refusal)
-    }
-
-    /// The arguments without flags that may stand before a subcommand.
-    fn without_globals(&self, name: &str, words: &[Word]) -> Vec<Word> {
-        let Some(tool) = self.table.tools.get(name) else {
-            return words.to_vec();
-        };
-        let has = |list: &str, flag: &str| list.split_whitespace().any(|it| it == flag);
-        let mut rest = words;
-        let mut paths = Vec::new();
-        while let Some(word) = rest.first() {
-            let text = word.as_literal().unwrap_or_default();
-            let flag = text.split('=').next().unwrap_or_default();
-            let attached = flag.len() < text.len();
-            if has(&tool.flags, &text) || (attached && has(&tool.value_flags, flag)) {
-                rest = &rest[1..];
-            } else if has(&tool.value_flags, &text) && rest.len() > 1 {
-                if has(&tool.path_flags, &text) {
-                    paths.push(rest[1].clone());
-                }
-                rest = &rest[2..];
-            } else {
-                break;
-            }
-        }
-        let near = |word: &Word| {
-            let path = Path::new(Root::Workspace).resolve(word);
-            word.as_literal().is_some() && path.root == Root::Workspace
-        };
-        if paths.iter().all(near) {
-            rest.to_vec()
-        } else {
-            words.to_vec()
-        }
-    }
-
-    /// A read, if everything it would open may be read without asking.
-    fn reached(&mut self, read: &Read, paths: Vec<Word>, part: &Part) -> Result<Opinion, Opinion> {
-        let here = [Word::literal(".")];
-        let paths = if paths.is_empty() { &here[..] } else { &paths[..] };
-        self.near(paths, &part.bases, read.data.text)?;
-        if read.data.operands == Operands::Pattern {
-            self.not_everything(paths, &part.bases)?;
-        }
-        self.matched.insert(read.id.clone());
-        let mut opinion = Opinion::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
-        opinion.profile = read.profile();
-        Ok(opinion)
-    }
-
-    fn near(&mut self, paths: &[Word], bases: &[Path], text: bool) -> Result<(), Opinion> {
-        if text {
-            return Ok(());
-        }
-        for word in paths.iter().filter(|word| word.text() != "-") {
-            for base in bases {
-                self.reach(&base.resolve(word))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A search through a whole system directory also finds what is secret there.
-    fn not_everything(&self, paths: &[Word], bases: &[Path]) -> Result<(), Opinion> {
-        let whole = |path: &Path| {
-            path.root == Root::Slash && matches!(path.names.as_slice(), [] | [_])
-        };
-        let mut places = paths.iter().flat_map(|word| bases.iter().map(|base| base.resolve(word)));
-        match places.find(whole) {
-            Some(path) => {
-                let reason = format!("searches all of `{path}`, where secrets may be");
-                Err(Opinion::write(Risk::Medium, "path.secret", &reason))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn reach(&mut self, path: &Path) -> Result<(), Opinion> {
-        match self.place.reach(path) {
-            Reach::Near => Ok(()),
-            Reach::Outside(path) => {
-                self.notes.insert(format!("outside the workspace: {path}"));
-                let reason = format!("reads `{path}`, which is outside the workspace");
-                Err(Opinion::write(Risk::Low, "path.outside", &reason))
-            }
-            Reach::Secret(path) => {
-                self.notes.insert(format!("may hold secrets: {path}"));
-                let reason = format!("reads `{path}`, which may hold secrets");
-                Err(Opinion::write(Risk::High, "path.secret", &reason))
-            }
-        }
     }
 
     fn redirect(&mut self, redirect: &Redirect) -> Option<Opinion> {
@@ -405,7 +315,13 @@ impl<'a> Judge<'a> {
         let target = target.as_deref();
         match redirect.operator.as_str() {
             "<<<" => None,
-            "<" => self.near(std::slice::from_ref(&redirect.target), &redirect.bases, false).err(),
+            "<" => self
+                .near(
+                    std::slice::from_ref(&redirect.target),
+                    &redirect.bases,
+                    false,
+                )
+                .err(),
             ">&" | "<&" | ">&-" | "<&-"
                 if target.is_some_and(|to| to == "-" || to.bytes().all(|b| b.is_ascii_digit())) =>
             {
@@ -419,7 +335,8 @@ impl<'a> Judge<'a> {
     fn output(&mut self, redirect: &Redirect) -> Opinion {
         let arguments = canon::arguments(std::slice::from_ref(&redirect.target), &redirect.bases);
         let rules = self.table.matching(">", &arguments);
-        self.matched.extend(rules.iter().map(|rule| rule.data.id.get_ref().clone()));
+        self.matched
+            .extend(rules.iter().map(|rule| rule.data.id.get_ref().clone()));
         let reason = format!("writes to `{}`", redirect.target.text());
         let write = Opinion::write(Risk::Low, "default.redirect", &reason);
         let opinions = rules.iter().map(|rule| rule.opinion());
@@ -446,45 +363,6 @@ fn command_name(part: &Part) -> Option<String> {
     Some(name.strip_suffix(".exe").unwrap_or(name).to_owned())
 }
 
-fn not_a_read(name: &str, reason: &str) -> Opinion {
-    let reason = format!("`{name}`: {reason}");
-    Opinion::write(Risk::Low, "default.arguments", &reason)
-}
-
-fn harmful((name, value): &(String, Word)) -> bool {
-    !value.as_literal().is_some_and(|value| is_harmless(name, &value))
-}
-
-/// Variables that only change how output looks.
-const HARMLESS: &[&str] = &[
-    "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR",
-    "CLICOLOR_FORCE", "BLOCKSIZE", "BLOCK_SIZE", "TIME_STYLE", "GIT_OPTIONAL_LOCKS",
-];
-
-/// Whether this variable with this value cannot change what a command does.
-pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.:@ ,".contains(c);
-    let zone = |c: char| plain(c) || c == '/';
-    let known = HARMLESS.contains(&name) || (name.starts_with("LC_") && name.len() > 3);
-    let value_is_plain = match name {
-        "TZ" => value.chars().all(zone) && !value.starts_with(['/', ':']) && !value.contains(".."),
-        _ => value.chars().all(plain),
-    };
-    known && value_is_plain
-}
-
-/// A variable that may change what a command does.
-pub(crate) fn variable_opinion(name: &str) -> Opinion {
-    let hooks = ["LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_"];
-    let known = ["PATH", "IFS", "ENV", "PAGER", "EDITOR", "VISUAL", "SHELL", "PS4", "BASH_ENV"];
-    if known.contains(&name) || hooks.iter().any(|hook| name.starts_with(hook)) {
-        let reason = format!("`{name}` decides which code runs");
-        return Opinion::write(Risk::High, "env.code", &reason);
-    }
-    let reason = format!("`{name}` may change what the command does");
-    Opinion::write(Risk::Low, "env.variable", &reason)
-}
-
 /// A function that starts itself more than once, or in the background, never ends.
 fn endless(source: &str, script: &Script) -> Option<Finding> {
     let calls = |function: &Function| {
@@ -495,13 +373,19 @@ fn endless(source: &str, script: &Script) -> Option<Finding> {
         script.parts.iter().filter(inside).count()
     };
     let background = |function: &Function| source[function.body.clone()].contains('&');
-    let bomb = script.functions.iter().find(|function| {
-        calls(function) > 1 || (calls(function) == 1 && background(function))
-    })?;
+    let bomb = script
+        .functions
+        .iter()
+        .find(|function| calls(function) > 1 || (calls(function) == 1 && background(function)))?;
     let reason = "a function that keeps starting itself";
     Some(Finding {
         span: bomb.body.clone(),
-        opinion: Opinion::new(Category::Blocked, Risk::Critical, "blocked.fork-bomb", reason),
+        opinion: Opinion::new(
+            Category::Blocked,
+            Risk::Critical,
+            "blocked.fork-bomb",
+            reason,
+        ),
     })
 }
 

@@ -129,7 +129,9 @@ impl Lexer<'_> {
         {
             return None;
         }
-        let operator = REDIRECTS.iter().find(|operator| rest.starts_with(**operator))?;
+        let operator = REDIRECTS
+            .iter()
+            .find(|operator| rest.starts_with(**operator))?;
         self.at += operator.len();
         let blanks = self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
         self.at += blanks;
@@ -197,7 +199,9 @@ impl Lexer<'_> {
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether this is `NAME=…`.
@@ -211,9 +215,8 @@ mod tests {
 
     fn commands(source: &str) -> Option<Vec<Vec<&str>>> {
         let layout = layout(source)?;
-        let text = |words: &Vec<Range<usize>>| {
-            words.iter().map(|span| &source[span.clone()]).collect()
-        };
+        let text =
+            |words: &Vec<Range<usize>>| words.iter().map(|span| &source[span.clone()]).collect();
         Some(layout.commands.iter().map(text).collect())
     }
 
@@ -221,7 +224,10 @@ mod tests {
     fn plain_lines_are_split_into_commands() {
         for (source, expected) in [
             ("ls -l", vec![vec!["ls", "-l"]]),
-            ("a; b && c | d || e", vec![vec!["a"], vec!["b"], vec!["c"], vec!["d"], vec!["e"]]),
+            (
+                "a; b && c | d || e",
+                vec![vec!["a"], vec!["b"], vec!["c"], vec!["d"], vec!["e"]],
+            ),
             ("a 2>&1 </x # y", vec![vec!["a"]]),
             ("(cd a; b)", vec![vec!["cd", "a"], vec!["b"]]),
             (
@@ -237,8 +243,22 @@ mod tests {
     #[test]
     fn anything_else_is_not_read_at_all() {
         for source in [
-            "a &", "a |& b", "f() { a; }", "a <<E\nE", "a <(b)", "a `b`", "a $(b)", "a \"${b:=c}\"",
-            "a {b,c}", "(( a ))", "case x in", "a $'b'", "a ;; b", "a[0]=b c", "[[ a ]]", "while a",
+            "a &",
+            "a |& b",
+            "f() { a; }",
+            "a <<E\nE",
+            "a <(b)",
+            "a `b`",
+            "a $(b)",
+            "a \"${b:=c}\"",
+            "a {b,c}",
+            "(( a ))",
+            "case x in",
+            "a $'b'",
+            "a ;; b",
+            "a[0]=b c",
+            "[[ a ]]",
+            "while a",
         ] {
             assert_eq!(commands(source), None, "{source}");
         }

@@ -3,6 +3,7 @@
 mod canon;
 mod checks;
 mod data;
+mod environment;
 mod explain;
 mod judge;
 mod lex;
@@ -11,6 +12,7 @@ mod opinion;
 mod parse;
 mod place;
 mod reads;
+mod secret;
 mod table;
 mod unwrap;
 mod walk;
@@ -144,7 +146,10 @@ impl Policy {
             Command::Tool { .. } => {
                 let reason = "tools other than the shell are never run without asking";
                 let opinion = Opinion::write(Risk::Medium, "tool.not-shell", reason);
-                judge.findings.push(judge::Finding { span: 0..0, opinion });
+                judge.findings.push(judge::Finding {
+                    span: 0..0,
+                    opinion,
+                });
                 String::new()
             }
         }
@@ -187,14 +192,19 @@ fn doubts(action: &Action, shown: &str, judge: &Judge<'_>) -> Vec<String> {
         Mode::Pty => doubts.push("takes keys from a person".to_owned()),
     }
     for (name, value) in &action.env {
-        if !judge::is_harmless(name, value) {
-            doubts.push(judge::variable_opinion(name).reason);
+        if !environment::is_harmless(name, value) {
+            doubts.push(environment::variable_opinion(name).reason);
         }
     }
-    if action.cwd.as_deref().is_some_and(|cwd| cwd.chars().any(is_odd)) {
+    if action
+        .cwd
+        .as_deref()
+        .is_some_and(|cwd| cwd.chars().any(is_odd))
+    {
         doubts.push("its directory holds characters that do not show".to_owned());
     }
-    if matches!(action.command, Command::LoginShell { .. }) && !shown.chars().all(is_same_anywhere) {
+    if matches!(action.command, Command::LoginShell { .. }) && !shown.chars().all(is_same_anywhere)
+    {
         doubts.push("login shells differ in what these characters mean".to_owned());
     }
     doubts
@@ -227,7 +237,10 @@ fn parts(judge: &Judge<'_>, shown: &str) -> Vec<PartVerdict> {
     let verdict = |finding: &judge::Finding| PartVerdict {
         start: finding.span.start,
         end: finding.span.end,
-        text: shown.get(finding.span.clone()).unwrap_or_default().to_owned(),
+        text: shown
+            .get(finding.span.clone())
+            .unwrap_or_default()
+            .to_owned(),
         category: finding.opinion.category,
         rule: finding.opinion.rule.clone(),
         reason: finding.opinion.reason.clone(),

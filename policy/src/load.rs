@@ -48,13 +48,28 @@ macro_rules! built_in {
 
 /// Embedded in the binary, by area.
 pub(crate) const BUILT_IN: &[(&str, &str)] = built_in![
-    "files.toml", "text.toml", "processes.toml", "system.toml", "packages.toml", "git.toml",
-    "containers.toml", "cloud.toml", "databases.toml", "network.toml", "users.toml", "build.toml",
-    "raw.toml", "wrappers.toml",
+    "files.toml",
+    "text.toml",
+    "processes.toml",
+    "system.toml",
+    "packages.toml",
+    "git.toml",
+    "containers.toml",
+    "cloud.toml",
+    "databases.toml",
+    "network.toml",
+    "users.toml",
+    "build.toml",
+    "raw.toml",
+    "wrappers.toml",
 ];
 
 /// Adds the rules of a file to the table.
-pub(crate) fn add(table: &mut Table, source: Source<'_>, origin: Origin) -> Result<(), PolicyError> {
+pub(crate) fn add(
+    table: &mut Table,
+    source: Source<'_>,
+    origin: Origin,
+) -> Result<(), PolicyError> {
     let file: File = toml::from_str(source.text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         source.error(at, error.message())
@@ -80,11 +95,18 @@ pub(crate) fn add(table: &mut Table, source: Source<'_>, origin: Origin) -> Resu
         }
     }
     if origin == Origin::BuiltIn {
-        let names = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let names = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         table.inert.extend(names(&file.arguments.inert));
         table.takes_code.extend(names(&file.arguments.takes_code));
     }
-    let limits = file.limits.into_iter().map(|(category, limit)| (category, limit.into()));
+    let limits = file
+        .limits
+        .into_iter()
+        .map(|(category, limit)| (category, limit.into()));
     table.limits.extend(limits);
     table.hash = hash(&table.hash, source.text);
     table.index();
@@ -125,7 +147,9 @@ fn add_rule(
         return Err(source.at(&data.id, format!("`args` of `{id}`: {error}")));
     }
     if let Some(quorum) = &data.quorum {
-        quorum.check().map_err(|reason| source.at(&data.id, reason))?;
+        quorum
+            .check()
+            .map_err(|reason| source.at(&data.id, reason))?;
         table.quorums.insert(id.clone(), quorum.clone());
     }
     table.rules.push(Rule { data, origin });
@@ -169,7 +193,11 @@ fn add_read(
         if origin == Origin::User || read.data.id.is_some() {
             return Err(source.error(at, format!("rule `{}` is there already", read.id)));
         }
-        let others = table.reads.iter().filter(|(other, _)| other.words == read.words).count();
+        let others = table
+            .reads
+            .iter()
+            .filter(|(other, _)| other.words == read.words)
+            .count();
         read.id = format!("{}-{}", read.id, others + 1);
     }
     table.reads.push((read, origin));
@@ -186,7 +214,9 @@ fn check_user_read(table: &Table, data: &ReadData) -> Result<(), String> {
         return Err("say `allow_read = true` to lower a write to a read".to_owned());
     }
     if table.wrappers.contains_key(first) || first.contains('/') {
-        return Err(format!("`{first}` can run anything, so it cannot be a read"));
+        return Err(format!(
+            "`{first}` can run anything, so it cannot be a read"
+        ));
     }
     Ok(())
 }
@@ -198,7 +228,9 @@ fn apply_change(
 ) -> Result<(), PolicyError> {
     let id = change.rule.get_ref();
     if let Some(quorum) = change.quorum {
-        quorum.check().map_err(|reason| source.at(&change.rule, reason))?;
+        quorum
+            .check()
+            .map_err(|reason| source.at(&change.rule, reason))?;
         if !is_taken(table, id) {
             return Err(source.at(&change.rule, format!("there is no rule `{id}`")));
         }
@@ -207,7 +239,11 @@ fn apply_change(
     let Some(category) = change.category else {
         return Ok(());
     };
-    if let Some(rule) = table.rules.iter_mut().find(|rule| rule.data.id.get_ref() == id) {
+    if let Some(rule) = table
+        .rules
+        .iter_mut()
+        .find(|rule| rule.data.id.get_ref() == id)
+    {
         if category < rule.data.category {
             let reason = format!("`{id}` is {}; rules are only raised", rule.data.category);
             return Err(source.at(&change.rule, reason));

@@ -9,8 +9,12 @@ use tree_sitter::{ParseOptions, Parser, Tree};
 /// A line of 8 KiB takes about a hundred, and this many take a few milliseconds.
 const BUDGET: u32 = 400;
 
-/// Longest text that is parsed at all.
-pub(crate) const MAX_PARSED: usize = 64 * 1024;
+/// Longest text that is parsed at all; a longer one is never a read.
+const MAX_PARSED: usize = 8 * 1024;
+
+/// Characters with a meaning in one text; some errors cost the parser the square of their number
+/// between two reports of progress.
+const MAX_MARKS: usize = 400;
 
 thread_local! {
     // A parser is only scratch space: it is reset before every line.
@@ -27,7 +31,7 @@ fn new_parser() -> Option<Parser> {
 
 /// The syntax tree, unless the text is too long or the budget was spent, and the steps it took.
 pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
-    if source.len() > MAX_PARSED {
+    if source.len() > MAX_PARSED || marks(source) > MAX_MARKS {
         return (None, 0);
     }
     let mut steps = 0;
@@ -50,6 +54,12 @@ pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
     (tree, steps)
 }
 
+fn marks(source: &str) -> usize {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" -_./,:@%+".contains(byte);
+    let ascii = source.bytes().filter(u8::is_ascii);
+    ascii.filter(|byte| !plain(byte)).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +68,6 @@ mod tests {
     fn a_plain_line_is_within_the_budget_and_an_endless_one_is_not() {
         assert!(parse("ls -la | wc -l").0.is_some());
         assert!(parse(&"a".repeat(MAX_PARSED + 1)).0.is_none());
+        assert!(parse(&">".repeat(MAX_MARKS + 1)).0.is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! Where a path leads, as far as can be told from its text.
 
+use crate::secret::{is_secret, may_be_secret};
 use crate::word::{Piece, Word};
 
 /// Where a command would run, as far as its executor has said.
@@ -132,17 +133,22 @@ const SYSTEM: &[&str] = &[
 ];
 
 const SYSTEM_FILES: &[&str] = &[
-    "dev/null", "dev/zero", "dev/urandom", "dev/random", "dev/stdin", "dev/stdout", "dev/stderr",
-    "dev/fd", "var/log",
+    "dev/null",
+    "dev/zero",
+    "dev/urandom",
+    "dev/random",
+    "dev/stdin",
+    "dev/stdout",
+    "dev/stderr",
+    "dev/fd",
+    "var/log",
 ];
 
 impl Place {
     /// Where relative paths begin for an action with this working directory.
     pub(crate) fn start(&self, cwd: Option<&str>) -> Path {
         let workspace = match &self.workspace {
-            Some(workspace) if workspace.starts_with('/') => {
-                Path::new(Root::Slash).join(workspace)
-            }
+            Some(workspace) if workspace.starts_with('/') => Path::new(Root::Slash).join(workspace),
             Some(_) | None => Path::new(Root::Workspace),
         };
         match cwd {
@@ -192,7 +198,7 @@ fn hidden_parent(path: &Path) -> Option<Path> {
     Some(parent)
 }
 
-fn is_system(path: &Path) -> bool {
+pub(crate) fn is_system(path: &Path) -> bool {
     let Some(first) = path.names.first() else {
         return false;
     };
@@ -208,80 +214,6 @@ fn is_system(path: &Path) -> bool {
                 .strip_prefix(file)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
-}
-
-const SECRET_NAMES: &[&str] = &[
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf",
-    ".git-credentials", ".npmrc", ".pypirc", ".env", ".envrc", ".vault-token", ".password-store",
-    ".bash_history", ".zsh_history", ".mysql_history", ".psql_history", ".htpasswd", "shadow",
-    "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "kcore", "environ", "credentials",
-    "credentials.json", "master.key", ".dockercfg", ".config.gh",
-];
-
-const SECRET_ENDINGS: &[&str] = &[
-    ".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".ppk", ".asc.key",
-];
-
-const SECRET_BEGINNINGS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
-
-/// Whether the path names something that usually holds keys, passwords or tokens.
-fn is_secret(path: &Path) -> bool {
-    let pair = |first: &str, second: &str| {
-        path.names
-            .windows(2)
-            .any(|names| names[0] == first && names[1] == second)
-    };
-    let disk = path.root == Root::Slash && path.names.first().is_some_and(|name| name == "dev");
-    let memory = path.names.first().is_some_and(|name| name == "proc")
-        && path.names.last().is_some_and(|name| name == "mem" || name == "maps");
-    path.names.iter().any(|name| is_secret_name(name))
-        || pair("ssl", "private")
-        || pair(".docker", "config.json")
-        || pair(".config", "gh")
-        || pair(".config", "gcloud")
-        || memory
-        || (disk && !is_system(path) && path.names.len() > 1)
-}
-
-/// Whether a pattern outside the workspace could stand for such a name.
-fn may_be_secret(path: &Path) -> bool {
-    let pattern = |name: &&String| name.contains(['*', '?', '[']);
-    let mut patterns = path.names.iter().filter(pattern);
-    patterns.any(|pattern| {
-        let pattern: Vec<char> = pattern.chars().collect();
-        SECRET_NAMES.iter().any(|name| stands_for(&pattern, name))
-    })
-}
-
-/// Whether a pattern could match a name; a bracket is taken for any one character.
-fn stands_for(pattern: &[char], name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_first() else {
-        return name.is_empty();
-    };
-    let after = name.chars().next().map(|c| &name[c.len_utf8()..]);
-    match first {
-        '*' => stands_for(rest, name) || after.is_some_and(|after| stands_for(pattern, after)),
-        '[' => {
-            let close = rest.iter().skip(1).position(|c| *c == ']').map_or(rest.len(), |at| at + 2);
-            after.is_some_and(|after| stands_for(&rest[close.min(rest.len())..], after))
-        }
-        '?' => after.is_some_and(|after| stands_for(rest, after)),
-        c => name.starts_with(*c) && after.is_some_and(|after| stands_for(rest, after)),
-    }
-}
-
-fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let example = ["example", "sample", "template", "dist"]
-        .iter()
-        .any(|ending| name.ends_with(ending));
-    SECRET_NAMES.contains(&name.as_str())
-        || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
-        || SECRET_BEGINNINGS.iter().any(|start| name.starts_with(start)) && !name.ends_with(".pub")
-        || (name.starts_with(".env.") && !example)
-        || (name.starts_with(".env") && name.contains(['*', '?', '[']))
-        || (name.starts_with(".ss") && name.contains(['*', '?', '[']))
-        || (name.contains("shado") && name.contains(['*', '?', '[']))
 }
 
 #[cfg(test)]
@@ -300,8 +232,17 @@ mod tests {
     #[test]
     fn paths_in_the_workspace_and_the_system_are_near() {
         for text in [
-            "a", "a/../b", "./x/y", "/work/app/a", "/usr/share/x", "/etc/hosts", "/work/../usr/a",
-            "/dev/null", "../app/x", ".env.example", "id_rsa.pub",
+            "a",
+            "a/../b",
+            "./x/y",
+            "/work/app/a",
+            "/usr/share/x",
+            "/etc/hosts",
+            "/work/../usr/a",
+            "/dev/null",
+            "../app/x",
+            ".env.example",
+            "id_rsa.pub",
         ] {
             assert_eq!(reach(Some("/work/app"), text), Reach::Near, "{text}");
         }
@@ -310,8 +251,20 @@ mod tests {
     #[test]
     fn paths_elsewhere_are_outside() {
         for text in [
-            "..", "a/../../b", "/home/ann/x", "~", "~/x", "~bob/x", "$HOME/x", "/", "/tmp/x",
-            "/work/application", ".*", "/work/app/../other", "$X/y", "/proc/self/root/home/ann/x",
+            "..",
+            "a/../../b",
+            "/home/ann/x",
+            "~",
+            "~/x",
+            "~bob/x",
+            "$HOME/x",
+            "/",
+            "/tmp/x",
+            "/work/application",
+            ".*",
+            "/work/app/../other",
+            "$X/y",
+            "/proc/self/root/home/ann/x",
             "/proc/1/cwd/x",
         ] {
             assert!(
@@ -324,8 +277,22 @@ mod tests {
     #[test]
     fn secrets_are_secret_anywhere() {
         for text in [
-            "/etc/shadow", "~/.ssh/id_rsa", ".env", "a/.env.production", "x.pem", "/proc/1/environ",
-            "certs/server.key", "~/.aws/credentials", "/dev/sda", "*.pem", "/etc/shado?", ".ENV", "/etc/s*w", "/etc/*", "/etc/[s]hadow", "/proc/1/envi*",
+            "/etc/shadow",
+            "~/.ssh/id_rsa",
+            ".env",
+            "a/.env.production",
+            "x.pem",
+            "/proc/1/environ",
+            "certs/server.key",
+            "~/.aws/credentials",
+            "/dev/sda",
+            "*.pem",
+            "/etc/shado?",
+            ".ENV",
+            "/etc/s*w",
+            "/etc/*",
+            "/etc/[s]hadow",
+            "/proc/1/envi*",
         ] {
             assert!(matches!(reach(None, text), Reach::Secret(_)), "{text}");
         }

@@ -133,7 +133,9 @@ impl Read {
                 break;
             }
             if word.starts_with_glob() && !self.data.harmless_flags {
-                return Err(format!("`{text}` may stand for a name that is taken as a flag"));
+                return Err(format!(
+                    "`{text}` may stand for a name that is taken as a flag"
+                ));
             }
             if word.tilde || !text.starts_with('-') || text == "-" {
                 checked.operands.push(word.clone());
@@ -151,8 +153,14 @@ impl Read {
     }
 
     fn is_exact(&self, text: &str) -> bool {
-        let number = self.data.number && text.len() > 1 && text[1..].bytes().all(|b| b.is_ascii_digit());
-        number || self.data.exact.split_whitespace().any(|exact| exact == text)
+        let number =
+            self.data.number && text.len() > 1 && text[1..].bytes().all(|b| b.is_ascii_digit());
+        number
+            || self
+                .data
+                .exact
+                .split_whitespace()
+                .any(|exact| exact == text)
     }
 
     fn long_flag<'a>(
@@ -164,7 +172,9 @@ impl Read {
             Some((name, value)) => (name, Some(Word::literal(value))),
             None => (flag, None),
         };
-        let full = self.full_name(name).ok_or_else(|| not_allowed(&format!("--{name}")))?;
+        let full = self
+            .full_name(name)
+            .ok_or_else(|| not_allowed(&format!("--{name}")))?;
         let takes_value = self.long_value.contains(&full);
         match value {
             Some(value) => Ok((full, Some(value))),
@@ -183,7 +193,9 @@ impl Read {
             return Some(full.clone());
         }
         let refused = self.refused_long.as_ref()?;
-        let mut meant = allowed().chain(refused).filter(|full| full.starts_with(name));
+        let mut meant = allowed()
+            .chain(refused)
+            .filter(|full| full.starts_with(name));
         let full = meant.next()?;
         let only = meant.next().is_none() && !refused.contains(full) && !name.is_empty();
         only.then(|| full.clone())
@@ -226,7 +238,9 @@ impl Read {
             return Err(format!("{count} operands are not what only reads"));
         }
         let unfit = |operand: &&Word| {
-            self.operand.as_ref().is_some_and(|shape| !shape.is_match(&operand.text()))
+            self.operand
+                .as_ref()
+                .is_some_and(|shape| !shape.is_match(&operand.text()))
         };
         if let Some(operand) = operands.iter().find(unfit) {
             return Err(format!("`{}` can do more than read", operand.text()));
@@ -246,7 +260,15 @@ impl Read {
             }
             Operands::Paths => checked.paths.extend(operands.iter().cloned()),
             Operands::Pattern => {
-                let given = ["e", "regexp", "expression", "f", "file", "from-file", "files"];
+                let given = [
+                    "e",
+                    "regexp",
+                    "expression",
+                    "f",
+                    "file",
+                    "from-file",
+                    "files",
+                ];
                 let skip = usize::from(!given.iter().any(|flag| checked.has(flag)));
                 checked.paths.extend(operands.iter().skip(skip).cloned());
             }
@@ -276,8 +298,7 @@ fn flag_value<'a>(words: &mut impl Iterator<Item = &'a Word>, flag: &str) -> Res
 
 /// Names that begin like this word up to a `=` are still the same flag.
 fn glob_in_flag(word: &Word) -> bool {
-    word.has_glob()
-        && !matches!(word.pieces.first(), Some(Piece::Text(text)) if text.contains('='))
+    word.has_glob() && !matches!(word.pieces.first(), Some(Piece::Text(text)) if text.contains('='))
 }
 
 fn not_allowed(flag: &str) -> String {
@@ -318,8 +339,21 @@ mod tests {
     #[test]
     fn known_flags_pass_in_all_their_forms() {
         for line in [
-            "-r", "-rn", "-k2", "-rnk2", "-k 2 a", "--reverse", "--rev", "--key=2", "--key 2",
-            "--k 2", "a -r", "-- -o", "a/*", "-", "--key=*",
+            "-r",
+            "-rn",
+            "-k2",
+            "-rnk2",
+            "-k 2 a",
+            "--reverse",
+            "--rev",
+            "--key=2",
+            "--key 2",
+            "--k 2",
+            "a -r",
+            "-- -o",
+            "a/*",
+            "-",
+            "--key=*",
         ] {
             assert!(passes(line), "{line}");
         }
@@ -328,8 +362,20 @@ mod tests {
     #[test]
     fn anything_else_does_not() {
         for line in [
-            "-o x", "-ro x", "--output=x", "--out x", "--o=x", "--r", "--unknown", "*", "-*",
-            "-k -o", "-k", "$x", "--", "[ab]",
+            "-o x",
+            "-ro x",
+            "--output=x",
+            "--out x",
+            "--o=x",
+            "--r",
+            "--unknown",
+            "*",
+            "-*",
+            "-k -o",
+            "-k",
+            "$x",
+            "--",
+            "[ab]",
         ] {
             assert_eq!(passes(line), line == "--", "{line}");
         }

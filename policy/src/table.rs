@@ -67,7 +67,9 @@ pub(crate) struct Table {
 }
 
 /// Compiles patterns; plain bytes are enough for commands, and much smaller.
-pub(crate) fn compile<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<RegexSet, regex::Error> {
+pub(crate) fn compile<'a>(
+    patterns: impl Iterator<Item = &'a str>,
+) -> Result<RegexSet, regex::Error> {
     RegexSetBuilder::new(patterns)
         .unicode(false)
         .size_limit(SIZE_LIMIT)
@@ -83,7 +85,10 @@ impl Table {
         self.raw_patterns = OnceLock::new();
         for (index, (read, _)) in self.reads.iter().enumerate() {
             if let Some(first) = read.words.first() {
-                self.read_names.entry(first.clone()).or_default().push(index);
+                self.read_names
+                    .entry(first.clone())
+                    .or_default()
+                    .push(index);
             }
         }
         for indexes in self.read_names.values_mut() {
@@ -115,7 +120,10 @@ impl Table {
     fn group(&self, rules: Vec<usize>) -> Group {
         // The canonical arguments begin with a blank, so these match anything.
         let anything = |index: &usize| {
-            matches!(self.rules[*index].data.args.as_deref(), None | Some("" | " " | " ?"))
+            matches!(
+                self.rules[*index].data.args.as_deref(),
+                None | Some("" | " " | " ?")
+            )
         };
         let (always, rules) = rules.into_iter().partition(anything);
         Group {
@@ -135,7 +143,8 @@ impl Table {
 
     /// Every rule that matches a command by name and canonical arguments.
     pub(crate) fn matching(&self, name: &str, arguments: &str) -> Vec<&Rule> {
-        let versionless = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+        let versionless =
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
         let mut names = vec![name, "*"];
         if versionless != name && !versionless.is_empty() {
             names.push(versionless);
@@ -171,9 +180,9 @@ impl Table {
 
     /// Every raw pattern found in the text.
     pub(crate) fn found_in(&self, text: &str) -> Vec<&Raw> {
-        let patterns = self.raw_patterns.get_or_init(|| {
-            compile(self.raws.iter().map(|raw| raw.data.pattern.as_str())).ok()
-        });
+        let patterns = self
+            .raw_patterns
+            .get_or_init(|| compile(self.raws.iter().map(|raw| raw.data.pattern.as_str())).ok());
         match patterns {
             Some(patterns) => patterns
                 .matches(text.as_bytes())
@@ -199,7 +208,12 @@ impl Table {
 impl Rule {
     pub(crate) fn opinion(&self) -> Opinion {
         let category = self.data.category;
-        Opinion::new(category, self.risk(), self.data.id.get_ref(), &self.data.reason)
+        Opinion::new(
+            category,
+            self.risk(),
+            self.data.id.get_ref(),
+            &self.data.reason,
+        )
     }
 
     pub(crate) fn risk(&self) -> Risk {

@@ -27,17 +27,37 @@ fn there_are_hundreds_of_rules_each_with_a_reason_and_an_example() {
     let raising = policy.rules().filter(|rule| rule.kind != RuleKind::Read);
     assert!(raising.count() >= 300);
     for rule in policy.rules() {
-        assert!(!rule.reason.is_empty() && !rule.matches.is_empty(), "{}", rule.id);
+        assert!(
+            !rule.reason.is_empty() && !rule.matches.is_empty(),
+            "{}",
+            rule.id
+        );
     }
 }
 
 #[test]
 fn plain_reads_are_reads() {
     for line in [
-        "ls", "ls -la src", "pwd", "cat README.md", "head -n 5 a.txt", "git status", "wc -l a b",
-        "ls && ls", "ls | cat", "cat <a", "ls *", "cd src && ls", "(cd a; ls)", "ls 2>/dev/null",
-        "for f in a b; do cat \"$f\"; done", "if [ -f x ]; then cat x; fi", "cat <<< abc",
-        "! grep x y", "LC_ALL=C sort a", "a=b true".trim_start_matches("a=b "),
+        "ls",
+        "ls -la src",
+        "pwd",
+        "cat README.md",
+        "head -n 5 a.txt",
+        "git status",
+        "wc -l a b",
+        "ls && ls",
+        "ls | cat",
+        "cat <a",
+        "ls *",
+        "cd src && ls",
+        "(cd a; ls)",
+        "ls 2>/dev/null",
+        "for f in a b; do cat \"$f\"; done",
+        "if [ -f x ]; then cat x; fi",
+        "cat <<< abc",
+        "! grep x y",
+        "LC_ALL=C sort a",
+        "a=b true".trim_start_matches("a=b "),
     ] {
         assert_eq!(verdict(line), Category::Read, "{line}");
     }
@@ -46,10 +66,30 @@ fn plain_reads_are_reads() {
 #[test]
 fn anything_uncertain_is_a_write() {
     for line in [
-        "", " ", "#", "ls; rm x", "echo $(id)", "ls > b", "./ls", "/bin/ls", "$X", "LS=1 ls",
-        "ls --color-of-unknown", "cat a\nrm b", "make", "npm install", "git commit -m x",
-        "git status --unknown-flag", "head -c5x -y a", "env ls", "sudo ls", "ls\u{a0}-l", "cat ~/x",
-        "ls &", "\"${a:=`touch z`}\"", "echo \"${a:=`touch z`}\"",
+        "",
+        " ",
+        "#",
+        "ls; rm x",
+        "echo $(id)",
+        "ls > b",
+        "./ls",
+        "/bin/ls",
+        "$X",
+        "LS=1 ls",
+        "ls --color-of-unknown",
+        "cat a\nrm b",
+        "make",
+        "npm install",
+        "git commit -m x",
+        "git status --unknown-flag",
+        "head -c5x -y a",
+        "env ls",
+        "sudo ls",
+        "ls\u{a0}-l",
+        "cat ~/x",
+        "ls &",
+        "\"${a:=`touch z`}\"",
+        "echo \"${a:=`touch z`}\"",
     ] {
         assert_eq!(verdict(line), Category::Write, "{line:?}");
     }
@@ -60,15 +100,34 @@ fn anything_uncertain_is_a_write() {
 #[test]
 fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
     for line in [
-        "rm -rf build", "ls; rm -fr x", "killall node", "git reset --hard", "git push --force",
-        "echo $(rm -rf x)", "echo \"`rm -rf x`\"", "sudo -u a rm -rf x", "bash -c 'rm -rf x'",
+        "rm -rf build",
+        "ls; rm -fr x",
+        "killall node",
+        "git reset --hard",
+        "git push --force",
+        "echo $(rm -rf x)",
+        "echo \"`rm -rf x`\"",
+        "sudo -u a rm -rf x",
+        "bash -c 'rm -rf x'",
     ] {
         assert_eq!(verdict(line), Category::Destructive, "{line}");
     }
     for line in [
-        "rm -rf /", "sudo rm -rf /*", "rm -rf ~", "mkfs.ext4 /dev/sda1", "dd if=a of=/dev/sda",
-        "shutdown now", ":(){ :|:& };:", "echo x > /dev/sda", "cd / && rm -rf *", "b() { b | b & }; b",
-        "{rm,-rf,/}", "$'rm' -rf /", "eval rm -rf /", "echo 'rm -rf /' | sh", "r\"\"m -rf \"/\"",
+        "rm -rf /",
+        "sudo rm -rf /*",
+        "rm -rf ~",
+        "mkfs.ext4 /dev/sda1",
+        "dd if=a of=/dev/sda",
+        "shutdown now",
+        ":(){ :|:& };:",
+        "echo x > /dev/sda",
+        "cd / && rm -rf *",
+        "b() { b | b & }; b",
+        "{rm,-rf,/}",
+        "$'rm' -rf /",
+        "eval rm -rf /",
+        "echo 'rm -rf /' | sh",
+        "r\"\"m -rf \"/\"",
     ] {
         assert_eq!(verdict(line), Category::Blocked, "{line}");
     }
@@ -85,7 +144,14 @@ fn environment_and_modes_are_judged_too() {
     };
     assert_eq!(category(&ls), Category::Read);
     assert_eq!(category(&with_env("LC_ALL", "C")), Category::Read);
-    for name in ["LD_PRELOAD", "PATH", "BASH_ENV", "GIT_DIR", "FOO", "BASH_FUNC_ls%%"] {
+    for name in [
+        "LD_PRELOAD",
+        "PATH",
+        "BASH_ENV",
+        "GIT_DIR",
+        "FOO",
+        "BASH_FUNC_ls%%",
+    ] {
         assert_eq!(category(&with_env(name, "x")), Category::Write, "{name}");
     }
     for mode in [Mode::Background, Mode::Pty] {
@@ -119,7 +185,9 @@ fn argv_is_judged_word_by_word_without_a_shell() {
     };
     let policy = Policy::built_in();
     let category = |command: &str, args: &[&str]| {
-        policy.assess(&argv(command, args), &Place::default()).category
+        policy
+            .assess(&argv(command, args), &Place::default())
+            .category
     };
     assert_eq!(category("ls", &["a b", "; x"]), Category::Read);
     assert_eq!(category("ls", &["$(rm -rf /)"]), Category::Read);
@@ -148,14 +216,28 @@ fn paths_outside_the_workspace_are_asked_for_and_named() {
         assert_eq!(assessment.category, Category::Write, "{line}");
         let note = note.trim_end_matches('/');
         assert!(
-            assessment.notes.iter().any(|it| it.trim_end_matches('/') == note),
+            assessment
+                .notes
+                .iter()
+                .any(|it| it.trim_end_matches('/') == note),
             "{line}: {:?}",
             assessment.notes
         );
     }
-    for line in ["cat src/../a", "cat /work/app/a", "cat /etc/hosts", "grep /api src", "cd a && cat ../b"] {
+    for line in [
+        "cat src/../a",
+        "cat /work/app/a",
+        "cat /etc/hosts",
+        "grep /api src",
+        "cd a && cat ../b",
+    ] {
         let assessment = policy.assess(&shell(line), &place);
-        assert_eq!(assessment.category, Category::Read, "{line}: {}", assessment.reason);
+        assert_eq!(
+            assessment.category,
+            Category::Read,
+            "{line}: {}",
+            assessment.reason
+        );
     }
     let elsewhere = Action {
         cwd: Some("/home/ann".to_owned()),
@@ -183,14 +265,31 @@ fn a_verdict_explains_its_parts() {
     assert_eq!(assessment.profile, Profile::None);
     let reads = Policy::built_in().assess(&shell("docker ps | head"), &Place::default());
     assert_eq!(reads.profile, Profile::ReadNet);
-    assert_eq!(Policy::built_in().assess(&shell("ls"), &Place::default()).profile, Profile::Read);
+    assert_eq!(
+        Policy::built_in()
+            .assess(&shell("ls"), &Place::default())
+            .profile,
+        Profile::Read
+    );
 }
 
 #[test]
 fn words_are_those_of_one_plain_command() {
-    let own = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
-    assert_eq!(words(&shell("npm test -- 'a b'")), own(&["npm", "test", "--", "a b"]));
-    for line in ["a; b", "a *", "a ~", "a $x", "A=1 b", "a > b", "if a", "a\nb", "a # b", "! a", "time a"] {
+    let own = |words: &[&str]| {
+        Some(
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(
+        words(&shell("npm test -- 'a b'")),
+        own(&["npm", "test", "--", "a b"])
+    );
+    for line in [
+        "a; b", "a *", "a ~", "a $x", "A=1 b", "a > b", "if a", "a\nb", "a # b", "! a", "time a",
+    ] {
         assert_eq!(words(&shell(line)), None, "{line}");
     }
 }

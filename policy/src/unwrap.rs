@@ -107,8 +107,15 @@ impl Unwrapping<'_> {
         if self.wrapper.join {
             let texts: Vec<String> = rest.iter().map(Word::text).collect();
             let script = Inner::Script(texts.join(" "));
-            let plain = |text: &String| text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
-            return if texts.iter().all(plain) { vec![script] } else { vec![script, words] };
+            let plain = |text: &String| {
+                text.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+            };
+            return if texts.iter().all(plain) {
+                vec![script]
+            } else {
+                vec![script, words]
+            };
         }
         vec![words]
     }
@@ -179,17 +186,18 @@ impl Unwrapping<'_> {
 fn find_actions(words: &[Word]) -> Vec<Inner> {
     let texts: Vec<String> = words.iter().map(Word::text).collect();
     let mut found = Vec::new();
-    for (at, text) in texts.iter().enumerate() {
-        if found.len() >= MOST_INNER {
-            break;
-        }
-        if matches!(text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
-            let rest = &words[at + 1..];
-            let length = texts[at + 1..]
-                .iter()
-                .position(|text| text == ";" || text == "+")
-                .unwrap_or(rest.len());
-            found.push(Inner::Words(rest[..length].to_vec()));
+    let mut at = 0;
+    while at < words.len() && found.len() < MOST_INNER {
+        at += 1;
+        if matches!(
+            texts[at - 1].as_str(),
+            "-exec" | "-execdir" | "-ok" | "-okdir"
+        ) {
+            let rest = &texts[at..];
+            let end = rest.iter().position(|text| text == ";" || text == "+");
+            let length = end.unwrap_or(rest.len());
+            found.push(Inner::Words(words[at..at + length].to_vec()));
+            at += length;
         }
     }
     found

@@ -1,12 +1,14 @@
 //! From the syntax tree to simple commands, with the directory each would run in.
 
+mod commands;
+
 use std::ops::Range;
 
 use tree_sitter::Node;
 
 use crate::lex::{self, Layout};
 use crate::parse::parse;
-use crate::place::{Path, Root};
+use crate::place::Path;
 use crate::word::{Until, Word, scan};
 
 /// Levels of nesting beyond which a line is never a read.
@@ -85,6 +87,7 @@ pub(crate) fn script(source: &str, base: &Path) -> Script {
     walk.script.steps = steps;
     let Some(tree) = tree else {
         walk.opaque("too long or too tangled to take apart");
+        walk.pieces();
         return walk.script;
     };
     if tree.root_node().has_error() {
@@ -127,7 +130,9 @@ impl Walk<'_> {
         if self.script.doubts.is_empty() {
             self.layout.targets.sort_by_key(|span| span.start);
             self.layout.assignments.sort_by_key(|span| span.start);
-            self.layout.commands.sort_by_key(|words| words.first().map(|word| word.start));
+            self.layout
+                .commands
+                .sort_by_key(|words| words.first().map(|word| word.start));
             if lex::layout(self.source).as_ref() != Some(&self.layout) {
                 self.doubt("uses shell syntax that is not certain to be plain");
             }
@@ -178,16 +183,44 @@ impl Walk<'_> {
                 self.doubt("runs a command inside another one's words");
                 self.apart(|walk| walk.children(node, depth + 1, nesting + 1));
             }
-            "while_statement" | "case_statement" | "case_item" | "heredoc_redirect"
-            | "heredoc_body" | "heredoc_start" | "heredoc_end" | "heredoc_content"
-            | "variable_assignment" | "variable_assignments" | "variable_name"
-            | "declaration_command" | "unset_command" | "string" | "string_content"
-            | "raw_string" | "ansi_c_string" | "concatenation" | "word" | "number"
-            | "simple_expansion" | "special_variable_name" | "expansion"
-            | "c_style_for_statement" | "arithmetic_expansion" | "array" | "subscript"
-            | "translated_string" | "extglob_pattern" | "regex" | "brace_expression"
-            | "file_descriptor" | "test_operator" | "unary_expression" | "binary_expression"
-            | "parenthesized_expression" | "ternary_expression" | "postfix_expression" => {
+            "while_statement"
+            | "case_statement"
+            | "case_item"
+            | "heredoc_redirect"
+            | "heredoc_body"
+            | "heredoc_start"
+            | "heredoc_end"
+            | "heredoc_content"
+            | "variable_assignment"
+            | "variable_assignments"
+            | "variable_name"
+            | "declaration_command"
+            | "unset_command"
+            | "string"
+            | "string_content"
+            | "raw_string"
+            | "ansi_c_string"
+            | "concatenation"
+            | "word"
+            | "number"
+            | "simple_expansion"
+            | "special_variable_name"
+            | "expansion"
+            | "c_style_for_statement"
+            | "arithmetic_expansion"
+            | "array"
+            | "subscript"
+            | "translated_string"
+            | "extglob_pattern"
+            | "regex"
+            | "brace_expression"
+            | "file_descriptor"
+            | "test_operator"
+            | "unary_expression"
+            | "binary_expression"
+            | "parenthesized_expression"
+            | "ternary_expression"
+            | "postfix_expression" => {
                 self.doubt(&format!("uses {}", described(node.kind())));
                 if node.kind() == "declaration_command" {
                     self.declaration(node);
@@ -221,7 +254,10 @@ impl Walk<'_> {
 
     /// Statements on their own lines follow each other whether or not the first succeeds.
     fn settle_if_loose(&mut self, children: &[Node<'_>], child: Node<'_>) {
-        if children.first().is_some_and(|first| first.id() != child.id()) {
+        if children
+            .first()
+            .is_some_and(|first| first.id() != child.id())
+        {
             self.settle();
         }
     }
@@ -306,7 +342,11 @@ impl Walk<'_> {
     fn descend(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
         match node.kind() {
-            "word" | "number" | "raw_string" | "string_content" | "variable_name"
+            "word"
+            | "number"
+            | "raw_string"
+            | "string_content"
+            | "variable_name"
             | "special_variable_name" => {}
             "command_name" | "string" | "concatenation" | "simple_expansion" | "expansion" => {
                 if node.kind() == "expansion" && !is_plain_variable(&self.source[node.byte_range()])
@@ -324,182 +364,6 @@ impl Walk<'_> {
             _ => self.node(node, depth + 1, nesting),
         }
     }
-
-    fn command(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let mut words = Vec::new();
-        let mut spans = Vec::new();
-        let mut assignments = Vec::new();
-        let mut cursor = node.walk();
-        for child in node.named_children(&mut cursor) {
-            match child.kind() {
-                "variable_assignment" => {
-                    assignments.extend(self.assignment(child, depth, nesting));
-                }
-                "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {
-                    self.node(child, depth, nesting);
-                }
-                _ => {
-                    spans.push(child.byte_range());
-                    words.push(self.word(child));
-                    self.descend(child, depth, nesting);
-                }
-            }
-        }
-        self.record_command(spans);
-        self.part(node, words, assignments);
-    }
-
-    fn part(&mut self, node: Node<'_>, mut words: Vec<Word>, assignments: Vec<(String, Word)>) {
-        if words.len() > MOST_WORDS {
-            words.truncate(MOST_WORDS);
-            self.opaque("has more words than can be overseen");
-        }
-        let part = Part {
-            words,
-            assignments,
-            span: node.byte_range(),
-            bases: self.bases.clone(),
-            here_document: self.here_document,
-        };
-        self.change_directory(&part);
-        self.script.parts.push(part);
-    }
-
-    fn assignment(
-        &mut self,
-        node: Node<'_>,
-        depth: usize,
-        nesting: usize,
-    ) -> Option<(String, Word)> {
-        if !self.again {
-            self.layout.assignments.push(node.byte_range());
-        }
-        let name = node.child_by_field_name("name")?;
-        if name.kind() != "variable_name" {
-            self.doubt("assigns to a computed name");
-        }
-        let name = self.source[name.byte_range()].to_owned();
-        let value = match node.child_by_field_name("value") {
-            Some(value) => {
-                self.descend(value, depth, nesting);
-                self.word(value)
-            }
-            None => Word::literal(""),
-        };
-        Some((name, value))
-    }
-
-    /// `cd` moves what follows it.
-    fn change_directory(&mut self, part: &Part) {
-        let first = part.words.first().and_then(Word::as_literal);
-        if !matches!(first.as_deref(), Some("cd" | "pushd" | "chdir")) {
-            return;
-        }
-        let operand = part.words[1..]
-            .iter()
-            .find(|word| !word.text().starts_with('-') || word.text() == "-");
-        let moved = |base: &Path| match operand {
-            None => Path::new(Root::Home),
-            Some(word) if word.text() == "-" => Path::new(Root::Unknown),
-            Some(word) if word.is_known() || word.text().starts_with("$HOME") => base.resolve(word),
-            Some(_) => Path::new(Root::Unknown),
-        };
-        let next = self.bases.iter().map(moved).collect();
-        let mut old = std::mem::replace(&mut self.bases, next);
-        old.extend(self.fallback.take().unwrap_or_default());
-        self.fallback = Some(old);
-    }
-
-    fn test(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let range = node.byte_range();
-        let (words, spans) = blank_separated(self.source, range.clone());
-        self.record_command(spans);
-        self.part(node, words, Vec::new());
-        // Substitutions inside are commands of their own.
-        let mut cursor = node.walk();
-        for child in node.named_children(&mut cursor) {
-            self.search(child, depth + 1, nesting);
-        }
-    }
-
-    /// Walks down to substitutions without judging what is around them.
-    fn search(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        self.script.steps += 1;
-        if depth > MAX_DEPTH {
-            return self.opaque("too deep to take apart");
-        }
-        match node.kind() {
-            "command_substitution" | "process_substitution" => self.node(node, depth, nesting),
-            "arithmetic_expansion" | "expansion" | "subscript" => {
-                self.doubt("uses a computed value");
-                self.search_children(node, depth, nesting);
-            }
-            _ => self.search_children(node, depth, nesting),
-        }
-    }
-
-    fn search_children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let mut cursor = node.walk();
-        for child in node.named_children(&mut cursor) {
-            self.search(child, depth + 1, nesting);
-        }
-    }
-
-    fn declaration(&mut self, node: Node<'_>) {
-        let (words, _) = blank_separated(self.source, node.byte_range());
-        self.part(node, words, Vec::new());
-    }
-
-    fn function(&mut self, node: Node<'_>) {
-        let name = node.child_by_field_name("name");
-        let body = node.child_by_field_name("body");
-        if let (Some(name), Some(body)) = (name, body) {
-            let name = self.source[name.byte_range()].to_owned();
-            let body = body.byte_range();
-            self.script.functions.push(Function { name, body });
-        }
-    }
-
-    fn redirect(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let mut operator = String::new();
-        let mut cursor = node.walk();
-        let children: Vec<_> = node.children(&mut cursor).collect();
-        for child in children {
-            match child.kind() {
-                "file_descriptor" => {}
-                _ if !child.is_named() => operator.push_str(child.kind()),
-                _ => {
-                    if !self.again {
-                        self.layout.targets.push(child.byte_range());
-                    }
-                    self.script.redirects.push(Redirect {
-                        operator: operator.clone(),
-                        target: self.word(child),
-                        span: node.byte_range(),
-                        bases: self.bases.clone(),
-                    });
-                    self.descend(child, depth + 1, nesting);
-                }
-            }
-        }
-    }
-}
-
-fn blank_separated(source: &str, range: Range<usize>) -> (Vec<Word>, Vec<Range<usize>>) {
-    let text = &source[..range.end];
-    let mut at = range.start;
-    let (mut words, mut spans) = (Vec::new(), Vec::new());
-    while at < text.len() {
-        let scan = scan(text, at, Until::Operator);
-        if scan.end == at {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
-            continue;
-        }
-        spans.push(at..scan.end);
-        words.push(scan.word);
-        at = scan.end;
-    }
-    (words, spans)
 }
 
 /// Names that no program looks at; `for PATH in …` would change which programs run.
@@ -509,7 +373,9 @@ fn is_free_name(name: &str) -> bool {
 }
 
 fn is_plain_variable(raw: &str) -> bool {
-    let inner = raw.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    let inner = raw
+        .strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'));
     inner.is_some_and(lex::is_name)
 }
 
@@ -530,6 +396,7 @@ fn described(kind: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Root;
 
     fn plain(source: &str) -> Script {
         script(source, &Path::new(Root::Slash).join("/work"))

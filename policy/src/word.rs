@@ -95,10 +95,7 @@ impl Word {
                 }
             }
         }
-        Word {
-            pieces,
-            ..*self
-        }
+        Word { pieces, ..*self }
     }
 }
 
@@ -305,7 +302,7 @@ impl Scanner<'_> {
         match rest.chars().next() {
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let length = name_length(rest);
-                self.variable(&rest[..length].to_owned(), 1 + length, quoted);
+                self.variable(&rest[..length], 1 + length, quoted);
             }
             Some(c) if c.is_ascii_digit() || "?$#!@*-".contains(c) => {
                 self.variable(&c.to_string(), 2, quoted);
@@ -315,7 +312,7 @@ impl Scanner<'_> {
                 let length = name_length(inner);
                 let named = inner.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
                 if named && inner[length..].starts_with('}') {
-                    self.variable(&inner[..length].to_owned(), 3 + length, quoted);
+                    self.variable(&inner[..length], 3 + length, quoted);
                 } else {
                     self.rest_is_opaque();
                 }

@@ -31,16 +31,18 @@ fn the_corpus_is_large_and_has_everything() {
         Category::Destructive,
         Category::Blocked,
     ] {
-        let count = cases.iter().filter(|case| case.expected == category).count();
+        let count = cases
+            .iter()
+            .filter(|case| case.expected == category)
+            .count();
         assert!(count >= 200, "{category}: {count}");
     }
 }
 
 #[test]
 fn nothing_dangerous_is_a_read() {
-    let wrong = wrong(|case, category| {
-        category > Category::Read || case.expected == Category::Read
-    });
+    let wrong =
+        wrong(|case, category| category > Category::Read || case.expected == Category::Read);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -52,9 +54,8 @@ fn nothing_is_less_severe_than_expected() {
 
 #[test]
 fn nothing_is_more_severe_than_expected_except_some_reads() {
-    let wrong = wrong(|case, category| {
-        category <= case.expected || case.expected == Category::Read
-    });
+    let wrong =
+        wrong(|case, category| category <= case.expected || case.expected == Category::Read);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -64,10 +65,12 @@ fn everyday_reads_are_reads_almost_always() {
         .iter()
         .filter(|case| case.expected == Category::Read)
         .count();
-    let asked = wrong(|case, category| {
-        case.expected != Category::Read || category == Category::Read
-    });
+    let asked =
+        wrong(|case, category| case.expected != Category::Read || category == Category::Read);
     let share = 100.0 * (everyday - asked.len()) as f64 / everyday as f64;
     assert!(share >= 95.0, "{share:.1}%\n{}", asked.join("\n"));
-    println!("{share:.1}% of {everyday} everyday reads are reads\n{}", asked.join("\n"));
+    println!(
+        "{share:.1}% of {everyday} everyday reads are reads\n{}",
+        asked.join("\n")
+    );
 }

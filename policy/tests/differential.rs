@@ -1,6 +1,13 @@
 //! Runs what was sorted as a read, for real, and looks whether anything changed.
 
-#![expect(clippy::disallowed_methods, reason = "this test runs commands and looks at files")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this test runs commands and looks at files"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod common;
 
@@ -29,8 +36,16 @@ fn reads_change_nothing_and_leave_no_process() {
         }
         ran += 1;
         let after = scratch.state();
-        assert_eq!(changes(&before, &after), Vec::<String>::new(), "after {line:?}");
-        assert_eq!(scratch.left_behind(), Vec::<String>::new(), "after {line:?}");
+        assert_eq!(
+            changes(&before, &after),
+            Vec::<String>::new(),
+            "after {line:?}"
+        );
+        assert_eq!(
+            scratch.left_behind(),
+            Vec::<String>::new(),
+            "after {line:?}"
+        );
         before = after;
     }
     println!("{ran} commands ran and changed nothing");
@@ -53,7 +68,17 @@ fn sample() -> Vec<String> {
         let assessment = explain(line).assessment;
         assessment.category == Category::Read && assessment.profile == Profile::Read
     };
-    let slow = ["lsof", "sleep", "journalctl -f", "apt", "npm", "gem", "pip", "brew", "dmesg"];
+    let slow = [
+        "lsof",
+        "sleep",
+        "journalctl -f",
+        "apt",
+        "npm",
+        "gem",
+        "pip",
+        "brew",
+        "dmesg",
+    ];
     cases()
         .into_iter()
         .map(|case| case.line)
@@ -85,11 +110,18 @@ impl Scratch {
             .env("HOME", scratch.directory.path())
             .output()
             .unwrap();
-        assert!(setup.status.success() || !setup.stdout.is_empty(), "{setup:?}");
+        assert!(
+            setup.status.success() || !setup.stdout.is_empty(),
+            "{setup:?}"
+        );
         if is_root() {
             let owner = ["-R", "65534:65534"];
             let path = scratch.directory.path();
-            Command::new("chown").args(owner).arg(path).status().unwrap();
+            Command::new("chown")
+                .args(owner)
+                .arg(path)
+                .status()
+                .unwrap();
         }
         // Git notes new owners and times in its index when it first looks; that is not of interest.
         assert!(scratch.run("git update-index -q --refresh"));
@@ -102,7 +134,12 @@ impl Scratch {
         let mut command = Command::new("timeout");
         command.args(["-k", "1", PATIENCE]);
         if is_root() {
-            command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+            command.args([
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+            ]);
         }
         let output = command
             .args(["/bin/bash", "--noprofile", "--norc", "-c", line])

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use pvp_protocol::Category;
 
 /// Work for 64 KiB of anything; a plain line takes about a hundred steps.
-const MOST_STEPS: u32 = 300_000;
+const MOST_STEPS: u32 = 100_000;
 
 /// Longest line that is tried.
 const LONGEST: usize = 64 * 1024;
@@ -16,12 +16,14 @@ fn tokens() -> impl Strategy<Value = String> {
     let token = prop::sample::select(vec![
         "ls", "rm", "-rf", "/", "~", "$HOME", "$(", ")", "`", "\"", "'", "\\", "${", "}", "{", "|",
         "||", "&&", "&", ";", "\n", "<", ">", ">>", "<<", "<<<", "EOF", "if", "then", "fi", "for",
-        "in", "do", "done", "case", "esac", "while", "[[", "]]", "((", "))", "[", "]", "*", "?", "#",
-        "!", "=", "a", "b=1", "sudo", "xargs", "find", "-exec", "eval", "bash", "-c", "env", " ", "é",
-        "\u{0}", "\u{202e}", "$'", "$[", "function", "f()", "2>&1", ">&", "<(", "coproc", "time",
+        "in", "do", "done", "case", "esac", "while", "[[", "]]", "((", "))", "[", "]", "*", "?",
+        "#", "!", "=", "a", "b=1", "sudo", "xargs", "find", "-exec", "eval", "bash", "-c", "env",
+        " ", "é", "\u{0}", "\u{202e}", "$'", "$[", "function", "f()", "2>&1", ">&", "<(", "coproc",
+        "time",
     ]);
     prop::collection::vec((token, prop::bool::ANY), 0..60).prop_map(|tokens| {
-        let spaced = |(token, space): (&str, bool)| format!("{token}{}", if space { " " } else { "" });
+        let spaced =
+            |(token, space): (&str, bool)| format!("{token}{}", if space { " " } else { "" });
         tokens.into_iter().map(spaced).collect()
     })
 }
@@ -71,34 +73,74 @@ proptest! {
 }
 
 fn is_closed(line: &str) -> bool {
-    let quotes = line.matches('\'').count() % 2 == 0 && line.matches('"').count() % 2 == 0;
-    let open = ["$(", "${", "((", "[[", "{", "(", "<<", "if ", "for ", "case", "\\"];
+    let quotes =
+        line.matches('\'').count().is_multiple_of(2) && line.matches('"').count().is_multiple_of(2);
+    let open = [
+        "$(", "${", "((", "[[", "{", "(", "<<", "if ", "for ", "case", "\\",
+    ];
     let plain = !open.iter().any(|token| line.contains(token));
     quotes && plain && !line.contains(['#', '`']) && !line.ends_with(['&', '|', '<', '>'])
 }
 
 #[test]
 fn a_command_behind_a_wrapper_is_no_milder() {
-    let words = |case: &common::Case| {
-        pvp_policy::words(&common::shell(&case.line)).is_some()
-    };
+    let words = |case: &common::Case| pvp_policy::words(&common::shell(&case.line)).is_some();
     let wrappers = [
-        "sudo", "sudo -u root", "doas", "env", "env -i A=b", "nice", "nice -n 5", "ionice -c 3",
-        "timeout 5", "timeout -k 1 5s", "nohup", "stdbuf -oL", "setsid", "time", "command", "exec",
-        "xargs", "xargs -n 1", "find . -exec", "watch", "parallel", "ssh host", "ssh -p 22 me@host",
-        "docker exec box", "docker exec -it -u root box", "kubectl exec pod --", "chroot /mnt",
-        "unshare -r", "busybox", "eval", "builtin", "sudo nice timeout 5", "flock /tmp/x",
-        "strace -f", "su -c", "runuser -u x --", "systemd-run --user",
+        "sudo",
+        "sudo -u root",
+        "doas",
+        "env",
+        "env -i A=b",
+        "nice",
+        "nice -n 5",
+        "ionice -c 3",
+        "timeout 5",
+        "timeout -k 1 5s",
+        "nohup",
+        "stdbuf -oL",
+        "setsid",
+        "time",
+        "command",
+        "exec",
+        "xargs",
+        "xargs -n 1",
+        "find . -exec",
+        "watch",
+        "parallel",
+        "ssh host",
+        "ssh -p 22 me@host",
+        "docker exec box",
+        "docker exec -it -u root box",
+        "kubectl exec pod --",
+        "chroot /mnt",
+        "unshare -r",
+        "busybox",
+        "eval",
+        "builtin",
+        "sudo nice timeout 5",
+        "flock /tmp/x",
+        "strace -f",
+        "su -c",
+        "runuser -u x --",
+        "systemd-run --user",
     ];
-    for case in cases().iter().filter(|case| words(case)) {
+    // Of the milder ones, some are enough.
+    let chosen = |(index, case): &(usize, common::Case)| {
+        words(case) && (case.expected > Category::Write || index % 8 == 0)
+    };
+    for (_, case) in cases().into_iter().enumerate().filter(chosen) {
+        let expected = verdict(&case.line).max(Category::Write);
         for wrapper in wrappers {
             let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
             let line = match wrapper {
                 "su -c" => format!("su -c {quoted}"),
                 wrapper => format!("{wrapper} {}", case.line),
             };
-            let expected = verdict(&case.line).max(Category::Write);
-            assert!(verdict(&line) >= expected, "{line:?} is milder than {:?}", case.line);
+            assert!(
+                verdict(&line) >= expected,
+                "{line:?} is milder than {:?}",
+                case.line
+            );
         }
     }
 }
@@ -107,10 +149,22 @@ fn a_command_behind_a_wrapper_is_no_milder() {
 fn a_script_given_to_a_shell_is_no_milder() {
     for case in cases() {
         let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
-        for shell in ["bash -c", "sh -lc", "sudo bash -c", "eval", "ssh host", "watch", "su root -c"] {
+        for shell in [
+            "bash -c",
+            "sh -lc",
+            "sudo bash -c",
+            "eval",
+            "ssh host",
+            "watch",
+            "su root -c",
+        ] {
             let line = format!("{shell} {quoted}");
             let expected = verdict(&case.line).max(Category::Write);
-            assert!(verdict(&line) >= expected, "{line:?} is milder than {:?}", case.line);
+            assert!(
+                verdict(&line) >= expected,
+                "{line:?} is milder than {:?}",
+                case.line
+            );
         }
     }
 }
@@ -121,7 +175,9 @@ fn an_output_redirect_never_stays_a_read() {
         if case.line.contains('#') {
             continue;
         }
-        for target in [">out", "> out", ">>out", ">|out", "&>out", "2>out", ">&out", ">$x", "<>out"] {
+        for target in [
+            ">out", "> out", ">>out", ">|out", "&>out", "2>out", ">&out", ">$x", "<>out",
+        ] {
             let line = format!("{} {target}", case.line);
             assert!(verdict(&line) > Category::Read, "{line:?}");
         }
@@ -131,7 +187,11 @@ fn an_output_redirect_never_stays_a_read() {
 #[test]
 fn a_command_under_another_name_never_stays_a_read() {
     for case in cases() {
-        let first = case.line.split([' ', '\n', '\t']).next().unwrap_or_default();
+        let first = case
+            .line
+            .split([' ', '\n', '\t'])
+            .next()
+            .unwrap_or_default();
         let plain = first.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let keyword = ["for", "if", "while", "until", "case", "select", "function"];
         if !plain || first.is_empty() || keyword.contains(&first) {
@@ -142,7 +202,16 @@ fn a_command_under_another_name_never_stays_a_read() {
             let line = format!("{name}{first}{rest}");
             assert!(verdict(&line) > Category::Read, "{line:?}");
         }
-        for name in ["$X", "\"$X\"", "${X}", "$(echo ls)", "`echo ls`", "l?", "{ls,}", "${X:-ls}"] {
+        for name in [
+            "$X",
+            "\"$X\"",
+            "${X}",
+            "$(echo ls)",
+            "`echo ls`",
+            "l?",
+            "{ls,}",
+            "${X:-ls}",
+        ] {
             let line = format!("{name}{rest}");
             assert!(verdict(&line) > Category::Read, "{line:?}");
         }
@@ -152,15 +221,64 @@ fn a_command_under_another_name_never_stays_a_read() {
 #[test]
 fn deep_and_long_lines_are_bounded_and_never_reads() {
     for piece in [
-        "(", ")", "$(", "`", "\"", "'", "{", "${", "${a:-", "\"$(", "[[ ", "((", "$((", "if ", "<(",
-        "while ", "case x in ", "f() { ", "! ", "ls;", "ls|", "ls&&", "a=", "a[", "<<E ", ">", "-x ",
-        "sudo ", "env ", "-exec ", "eval ", "\\", "\u{0}", "é", "*", "{a,b}", "bash -c ", "\n", "a ",
-        "$", "$x", "for f in a; do ", "find -exec ", "rm -rf / ", "x|", "\"${", "$'", "a\"", "ls &",
+        "(",
+        ")",
+        "$(",
+        "`",
+        "\"",
+        "'",
+        "{",
+        "${",
+        "${a:-",
+        "\"$(",
+        "[[ ",
+        "((",
+        "$((",
+        "if ",
+        "<(",
+        "while ",
+        "case x in ",
+        "f() { ",
+        "! ",
+        "ls;",
+        "ls|",
+        "ls&&",
+        "a=",
+        "a[",
+        "<<E ",
+        ">",
+        "-x ",
+        "sudo ",
+        "env ",
+        "-exec ",
+        "eval ",
+        "\\",
+        "\u{0}",
+        "é",
+        "*",
+        "{a,b}",
+        "bash -c ",
+        "\n",
+        "a ",
+        "$",
+        "$x",
+        "for f in a; do ",
+        "find -exec ",
+        "rm -rf / ",
+        "x|",
+        "\"${",
+        "$'",
+        "a\"",
+        "ls &",
     ] {
         for length in [100, 9_000, LONGEST] {
             let line = piece.repeat(length / piece.len());
             let explanation = explain(&line);
-            assert!(explanation.steps <= MOST_STEPS, "{piece:?}: {}", explanation.steps);
+            assert!(
+                explanation.steps <= MOST_STEPS,
+                "{piece:?}: {}",
+                explanation.steps
+            );
             let read = explanation.assessment.category == Category::Read;
             assert!(!read || line.len() <= 8 * 1024, "{piece:?}");
         }
@@ -169,7 +287,13 @@ fn deep_and_long_lines_are_bounded_and_never_reads() {
 
 #[test]
 fn nesting_and_parts_beyond_the_limits_are_never_reads() {
-    let nested = |depth: usize| format!("{}ls{}", "(".repeat(depth).replace("((", "( ("), ")".repeat(depth));
+    let nested = |depth: usize| {
+        format!(
+            "{}ls{}",
+            "(".repeat(depth).replace("((", "( ("),
+            ")".repeat(depth)
+        )
+    };
     assert!(verdict(&nested(40)) > Category::Read);
     let parts = |count: usize| vec!["ls"; count].join("; ");
     assert_eq!(verdict(&parts(50)), Category::Read);

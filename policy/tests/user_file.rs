@@ -1,5 +1,10 @@
 //! A user's own rules: what they may say, and how a bad file is refused.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test stops at what it does not expect"
+)]
+
 use pvp_policy::{Origin, Place, Policy};
 use pvp_protocol::{Action, Category, Command, ExecutionLimits, QuorumRule};
 
@@ -11,7 +16,9 @@ fn category(policy: &Policy, line: &str) -> Category {
 }
 
 fn refusal(text: &str) -> String {
-    Policy::with_user_file(text, "policy.toml").unwrap_err().to_string()
+    Policy::with_user_file(text, "policy.toml")
+        .unwrap_err()
+        .to_string()
 }
 
 const ADDED: &str = r#"
@@ -58,12 +65,18 @@ fn a_user_adds_and_raises_and_allows_reads() {
     assert_eq!(category(&built_in, "npm publish"), Category::Write);
     assert_eq!(category(&policy, "npm publish"), Category::Blocked);
     assert_eq!(category(&built_in, "mytool status web"), Category::Write);
-    assert_eq!(category(&policy, "mytool status --json web | head"), Category::Read);
+    assert_eq!(
+        category(&policy, "mytool status --json web | head"),
+        Category::Read
+    );
     assert_eq!(category(&policy, "mytool status --fix"), Category::Write);
     assert_eq!(category(&policy, "mytool status > x"), Category::Write);
     assert_eq!(category(&policy, "sudo mytool status"), Category::Write);
     assert_ne!(policy.hash(), built_in.hash());
-    assert_eq!(policy.quorum_for("team.deploy"), Some(&QuorumRule::Any { count: 2 }));
+    assert_eq!(
+        policy.quorum_for("team.deploy"),
+        Some(&QuorumRule::Any { count: 2 })
+    );
     assert_eq!(policy.quorum_for("git.push-force"), Some(&QuorumRule::All));
     assert_eq!(policy.quorum_for("files.rm"), None);
     let limits = ExecutionLimits {
@@ -71,7 +84,10 @@ fn a_user_adds_and_raises_and_allows_reads() {
         output_bytes: 1000,
     };
     assert_eq!(policy.limits().get(&Category::Read), Some(&limits));
-    assert_eq!(policy.rule("team.deploy").map(|rule| rule.origin), Some(Origin::User));
+    assert_eq!(
+        policy.rule("team.deploy").map(|rule| rule.origin),
+        Some(Origin::User)
+    );
 }
 
 #[test]
@@ -110,13 +126,15 @@ fn destructive_and_blocked_are_never_lowered() {
 
 #[test]
 fn a_bad_file_is_refused_with_its_line_and_reason() {
-    let rule = |rest: &str| {
-        format!("\n[[rule]]\nid = \"a.b\"\ncommand = \"x\"\nreason = \"r\"\n{rest}")
-    };
+    let rule =
+        |rest: &str| format!("\n[[rule]]\nid = \"a.b\"\ncommand = \"x\"\nreason = \"r\"\n{rest}");
     for (text, expected) in [
         ("x = [", "policy.toml:1: "),
         ("[[rule]]\nid = 7\n", "policy.toml:2: "),
-        ("\n\n[[rule]]\nidd = \"x\"\n", "policy.toml:4: unknown field"),
+        (
+            "\n\n[[rule]]\nidd = \"x\"\n",
+            "policy.toml:4: unknown field",
+        ),
         (
             rule("category = \"destructive\"\nargs = '('\nmatches = [\"x (\"]").as_str(),
             "policy.toml:3: `args` of `a.b`: regex parse error",
@@ -138,7 +156,8 @@ fn a_bad_file_is_refused_with_its_line_and_reason() {
             "policy.toml:3: a rule raises",
         ),
         (
-            rule("category = \"write\"\nmatches = [\"x\"]\nquorum = { type = \"any\", count = 0 }").as_str(),
+            rule("category = \"write\"\nmatches = [\"x\"]\nquorum = { type = \"any\", count = 0 }")
+                .as_str(),
             "policy.toml:3: a quorum `count` of 0",
         ),
         (
@@ -149,10 +168,19 @@ fn a_bad_file_is_refused_with_its_line_and_reason() {
             "[[read]]\nid = \"a.b\"\ncommand = \"x\"\nreason = \"r\"\nmatches = [\"x\"]\n",
             "policy.toml:2: say `allow_read = true`",
         ),
-        ("[[change]]\nrule = \"no.such\"\ncategory = \"blocked\"\n", "policy.toml:2: there is no rule"),
-        ("[limits.read]\ntimeout_seconds = -1\noutput_bytes = 1\n", "policy.toml:2: "),
+        (
+            "[[change]]\nrule = \"no.such\"\ncategory = \"blocked\"\n",
+            "policy.toml:2: there is no rule",
+        ),
+        (
+            "[limits.read]\ntimeout_seconds = -1\noutput_bytes = 1\n",
+            "policy.toml:2: ",
+        ),
     ] {
         let error = refusal(text);
-        assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
+        assert!(
+            error.starts_with(expected),
+            "{error:?} does not start with {expected:?}"
+        );
     }
 }

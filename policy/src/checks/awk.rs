@@ -5,7 +5,9 @@ use crate::reads::Checked;
 use crate::word::Word;
 
 /// Words that can reach other files or programs, wherever they stand.
-const REFUSED: &[&str] = &["system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "/inet", "popen"];
+const REFUSED: &[&str] = &[
+    "system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "/inet", "popen",
+];
 
 /// The first operand is the program; the others are files or assignments.
 pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
@@ -15,7 +17,11 @@ pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
         return Err("its program may write or run something".to_owned());
     }
     let is_file = |word: &&Word| !is_assignment(&word.text());
-    checked.paths = checked.operands[1..].iter().filter(is_file).cloned().collect();
+    checked.paths = checked.operands[1..]
+        .iter()
+        .filter(is_file)
+        .cloned()
+        .collect();
     Ok(())
 }
 
@@ -44,7 +50,7 @@ fn only_prints(program: &str) -> bool {
             },
             '/' if before == Before::Operator => match quoted_length(rest, '/') {
                 // What looks like a pattern to this reader may be code to another one.
-                Some(end) if !rest[..end].contains('"') && !(printing && rest[..end].contains(['>', '|'])) => {
+                Some(end) if !is_doubtful(&rest[..end], printing) => {
                     length = end;
                     before = Before::Value;
                 }
@@ -74,6 +80,10 @@ fn only_prints(program: &str) -> bool {
         rest = &rest[length..];
     }
     true
+}
+
+fn is_doubtful(pattern: &str, printing: bool) -> bool {
+    pattern.contains('"') || (printing && pattern.contains(['>', '|']))
 }
 
 fn is_word(c: char) -> bool {
@@ -124,10 +134,26 @@ mod tests {
     #[test]
     fn printing_programs_pass() {
         for program in [
-            "{print $1}", "{print $1, $NF}", "/x/", "/a|b/ {print}", "$3 > 10", "$3 > 10 {print $1}",
-            "NR==1", "NR>1 && NR<5 {print}", "{sum += $1} END {print sum}", "{print $1/2}",
-            "BEGIN{FS=\":\"} {print $1}", "!seen[$0]++", "{printf \"%s\\n\", $1}", "a || b",
-            "{ if ($1 > 5) print $2 }", "BEGIN {FS=\",\"} NR>1 {print $1}", "{print length($0)}", "/^[[:space:]]*x/", "/[^a-z]/", "{print \"a > b | c\"}",
+            "{print $1}",
+            "{print $1, $NF}",
+            "/x/",
+            "/a|b/ {print}",
+            "$3 > 10",
+            "$3 > 10 {print $1}",
+            "NR==1",
+            "NR>1 && NR<5 {print}",
+            "{sum += $1} END {print sum}",
+            "{print $1/2}",
+            "BEGIN{FS=\":\"} {print $1}",
+            "!seen[$0]++",
+            "{printf \"%s\\n\", $1}",
+            "a || b",
+            "{ if ($1 > 5) print $2 }",
+            "BEGIN {FS=\",\"} NR>1 {print $1}",
+            "{print length($0)}",
+            "/^[[:space:]]*x/",
+            "/[^a-z]/",
+            "{print \"a > b | c\"}",
         ] {
             assert!(passes(program), "{program}");
         }
@@ -136,11 +162,25 @@ mod tests {
     #[test]
     fn programs_that_write_or_run_do_not() {
         for program in [
-            "{print > \"f\"}", "{print $1 > $2}", "{print >> \"f\"}", "{print | \"sh\"}",
-            "BEGIN{system(\"x\")}", "BEGIN{\"date\" | getline d}", "{printf \"x\" > \"f\"}",
-            "{print $1 \"a\" > \"f\"}", "@load \"x\"", "BEGIN{while((getline l < \"/etc/x\")>0) print l}",
-            "{print $1 |& \"x\"}", "/\"/ {print > \"f\"} /\"/", "BEGIN { ARGV[1] = \"/etc/x\" }",
-            "{ print /[/]/ > \"f\" }", "/[]/]/ { print > \"f\" }", "{print (1>2)}", "{print $1,\n$2 > \"f\"}", "{print length /;/ > f /1}", "# \" \n{print | \"sh\"}",
+            "{print > \"f\"}",
+            "{print $1 > $2}",
+            "{print >> \"f\"}",
+            "{print | \"sh\"}",
+            "BEGIN{system(\"x\")}",
+            "BEGIN{\"date\" | getline d}",
+            "{printf \"x\" > \"f\"}",
+            "{print $1 \"a\" > \"f\"}",
+            "@load \"x\"",
+            "BEGIN{while((getline l < \"/etc/x\")>0) print l}",
+            "{print $1 |& \"x\"}",
+            "/\"/ {print > \"f\"} /\"/",
+            "BEGIN { ARGV[1] = \"/etc/x\" }",
+            "{ print /[/]/ > \"f\" }",
+            "/[]/]/ { print > \"f\" }",
+            "{print (1>2)}",
+            "{print $1,\n$2 > \"f\"}",
+            "{print length /;/ > f /1}",
+            "# \" \n{print | \"sh\"}",
         ] {
             assert!(!passes(program), "{program}");
         }

@@ -5,27 +5,90 @@ use crate::word::Word;
 
 /// Tests and actions without a value.
 const PLAIN: &[&str] = &[
-    "-print", "-print0", "-ls", "-prune", "-quit", "-depth", "-d", "-xdev", "-mount", "-empty",
-    "-readable", "-writable", "-executable", "-true", "-false", "-nouser", "-nogroup", "-daystart",
-    "-follow", "-noleaf", "-not", "!", "-a", "-and", "-o", "-or", ",", "(", ")",
-    "-ignore_readdir_race", "-nowarn", "-warn",
+    "-print",
+    "-print0",
+    "-ls",
+    "-prune",
+    "-quit",
+    "-depth",
+    "-d",
+    "-xdev",
+    "-mount",
+    "-empty",
+    "-readable",
+    "-writable",
+    "-executable",
+    "-true",
+    "-false",
+    "-nouser",
+    "-nogroup",
+    "-daystart",
+    "-follow",
+    "-noleaf",
+    "-not",
+    "!",
+    "-a",
+    "-and",
+    "-o",
+    "-or",
+    ",",
+    "(",
+    ")",
+    "-ignore_readdir_race",
+    "-nowarn",
+    "-warn",
 ];
 
 /// Tests and options with one value.
 const VALUED: &[&str] = &[
-    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-lname", "-ilname",
-    "-regex", "-iregex", "-regextype", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime",
-    "-mmin", "-amin", "-cmin", "-maxdepth", "-mindepth", "-user", "-group", "-uid", "-gid",
-    "-perm", "-links", "-inum", "-fstype", "-used", "-printf", "-context",
+    "-name",
+    "-iname",
+    "-path",
+    "-ipath",
+    "-wholename",
+    "-iwholename",
+    "-lname",
+    "-ilname",
+    "-regex",
+    "-iregex",
+    "-regextype",
+    "-type",
+    "-xtype",
+    "-size",
+    "-mtime",
+    "-atime",
+    "-ctime",
+    "-mmin",
+    "-amin",
+    "-cmin",
+    "-maxdepth",
+    "-mindepth",
+    "-user",
+    "-group",
+    "-uid",
+    "-gid",
+    "-perm",
+    "-links",
+    "-inum",
+    "-fstype",
+    "-used",
+    "-printf",
+    "-context",
 ];
 
 /// Tests whose value is a file that is looked at.
 const FILES: &[&str] = &["-newer", "-anewer", "-cnewer", "-samefile"];
 
 pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
-    let flags = words.iter().take_while(|word| is_option(&word.text())).count();
+    let flags = words
+        .iter()
+        .take_while(|word| is_option(&word.text()))
+        .count();
     let rest = &words[flags..];
-    let roots = rest.iter().take_while(|word| !begins_expression(&word.text())).count();
+    let roots = rest
+        .iter()
+        .take_while(|word| !begins_expression(&word.text()))
+        .count();
     let mut paths = rest[..roots].to_vec();
     if paths.iter().any(Word::starts_with_glob) {
         return Err("a name may be taken as an action".to_owned());
@@ -50,7 +113,10 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
 }
 
 fn is_option(text: &str) -> bool {
-    matches!(text, "-H" | "-L" | "-P" | "-O0" | "-O1" | "-O2" | "-O3" | "-E" | "-X" | "-s" | "-x")
+    matches!(
+        text,
+        "-H" | "-L" | "-P" | "-O0" | "-O1" | "-O2" | "-O3" | "-E" | "-X" | "-s" | "-x"
+    )
 }
 
 fn begins_expression(text: &str) -> bool {
@@ -69,15 +135,32 @@ mod tests {
     #[test]
     fn searches_pass_and_actions_do_not() {
         for line in [
-            "", ".", ". -name *.rs", "src tests -type f -size +1M", ". ( -name a -o -name b ) -print",
-            "-L . -maxdepth 2", ". ! -name a -newer b", ". -newermt 2020-01-01", ". -printf %p",
+            "",
+            ".",
+            ". -name *.rs",
+            "src tests -type f -size +1M",
+            ". ( -name a -o -name b ) -print",
+            "-L . -maxdepth 2",
+            ". ! -name a -newer b",
+            ". -newermt 2020-01-01",
+            ". -printf %p",
         ] {
             assert!(passes(line), "{line}");
         }
         for line in [
-            ". -delete", ". -exec rm {} ;", ". -execdir x ;", ". -ok x ;", ". -fprint x", ". -fls x",
-            ". -fprintf x y", ". -name", ". -files0-from x", ". -unknown", ". -name a -delete",
-            ". -fprint0 x", ". -okdir x ;",
+            ". -delete",
+            ". -exec rm {} ;",
+            ". -execdir x ;",
+            ". -ok x ;",
+            ". -fprint x",
+            ". -fls x",
+            ". -fprintf x y",
+            ". -name",
+            ". -files0-from x",
+            ". -unknown",
+            ". -name a -delete",
+            ". -fprint0 x",
+            ". -okdir x ;",
         ] {
             assert!(!passes(line), "{line}");
         }

@@ -5,8 +5,19 @@ use crate::word::Word;
 
 /// Long flags that neither change the mode nor run a program.
 const LONG: &[&str] = &[
-    "--list", "--verbose", "--gzip", "--bzip2", "--xz", "--zstd", "--auto-compress", "--wildcards",
-    "--no-recursion", "--full-time", "--numeric-owner", "--utc", "--block-number",
+    "--list",
+    "--verbose",
+    "--gzip",
+    "--bzip2",
+    "--xz",
+    "--zstd",
+    "--auto-compress",
+    "--wildcards",
+    "--no-recursion",
+    "--full-time",
+    "--numeric-owner",
+    "--utc",
+    "--block-number",
 ];
 
 pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
@@ -46,10 +57,16 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
     if !listing {
         return Err("it does more than list".to_owned());
     }
-    if archives.iter().any(|archive| archive.contains(':') || archive.starts_with('-')) {
+    if archives
+        .iter()
+        .any(|archive| archive.contains(':') || archive.starts_with('-'))
+    {
         return Err("the archive may be on another machine".to_owned());
     }
-    Ok(archives.iter().map(|archive| Word::literal(archive)).collect())
+    Ok(archives
+        .iter()
+        .map(|archive| Word::literal(archive))
+        .collect())
 }
 
 #[cfg(test)]
@@ -62,13 +79,27 @@ mod tests {
             let words: Vec<Word> = line.split_whitespace().map(Word::literal).collect();
             check(&words).is_ok()
         };
-        for line in ["tf a.tar", "-tf a.tar", "tvzf a.tgz", "-t -f a.tar x", "--list --file=a.tar"] {
+        for line in [
+            "tf a.tar",
+            "-tf a.tar",
+            "tvzf a.tgz",
+            "-t -f a.tar x",
+            "--list --file=a.tar",
+        ] {
             assert!(passes(line), "{line}");
         }
         for line in [
-            "xf a.tar", "cf a.tar x", "-tf a.tar --to-command=x", "-tf host:a.tar", "-tI x -f a",
-            "tf a --checkpoint-action=exec=x", "-tf a --use-compress-program=x", "-f a.tar",
-            "--list --file=a --rsh-command=x", "tfI a x", "",
+            "xf a.tar",
+            "cf a.tar x",
+            "-tf a.tar --to-command=x",
+            "-tf host:a.tar",
+            "-tI x -f a",
+            "tf a --checkpoint-action=exec=x",
+            "-tf a --use-compress-program=x",
+            "-f a.tar",
+            "--list --file=a --rsh-command=x",
+            "tfI a x",
+            "",
         ] {
             assert!(!passes(line), "{line}");
         }

@@ -16,7 +16,7 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     texts
         .split(|text| matches!(*text, "-a" | "-o"))
-        .try_for_each(|condition| check_condition(condition))?;
+        .try_for_each(check_condition)?;
     Ok(Vec::new())
 }
 
@@ -51,10 +51,25 @@ mod tests {
             let words: Vec<Word> = line.split_whitespace().map(Word::literal).collect();
             check(&words).is_ok()
         };
-        for line in ["-f x", "! -d x ]", "a = b", "1 -lt 2 ]", "-f a -a -f b", "-z x", "a -nt b"] {
+        for line in [
+            "-f x",
+            "! -d x ]",
+            "a = b",
+            "1 -lt 2 ]",
+            "-f a -a -f b",
+            "-z x",
+            "a -nt b",
+        ] {
             assert!(passes(line), "{line}");
         }
-        for line in ["-v a[$(x)]", "a[$(x)] -eq 1", "-R x", "1 -eq a[$(x)]", "( x )", "-o"] {
+        for line in [
+            "-v a[$(x)]",
+            "a[$(x)] -eq 1",
+            "-R x",
+            "1 -eq a[$(x)]",
+            "( x )",
+            "-o",
+        ] {
             assert_eq!(passes(line), line == "-o", "{line}");
         }
     }

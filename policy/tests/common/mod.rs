@@ -1,6 +1,11 @@
 //! The corpus, and verdicts in its workspace.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::panic,
+    reason = "each test uses some of it, and a broken corpus stops them all"
+)]
 
 use pvp_policy::{Explanation, Place, Policy};
 use pvp_protocol::{Action, Category, Command};

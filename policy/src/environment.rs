@@ -1,0 +1,50 @@
+//! Variables: which of them can change what a command does.
+
+use pvp_protocol::Risk;
+
+use crate::opinion::Opinion;
+
+/// Variables that only change how output looks.
+const HARMLESS: &[&str] = &[
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "BLOCKSIZE",
+    "BLOCK_SIZE",
+    "TIME_STYLE",
+    "GIT_OPTIONAL_LOCKS",
+];
+
+/// Whether this variable with this value cannot change what a command does.
+pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.:@ ,".contains(c);
+    let zone = |c: char| plain(c) || c == '/';
+    let known = HARMLESS.contains(&name) || (name.starts_with("LC_") && name.len() > 3);
+    let value_is_plain = match name {
+        "TZ" => value.chars().all(zone) && !value.starts_with(['/', ':']) && !value.contains(".."),
+        _ => value.chars().all(plain),
+    };
+    known && value_is_plain
+}
+
+/// A variable that may change what a command does.
+pub(crate) fn variable_opinion(name: &str) -> Opinion {
+    let hooks = [
+        "LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_",
+    ];
+    let known = [
+        "PATH", "IFS", "ENV", "PAGER", "EDITOR", "VISUAL", "SHELL", "PS4", "BASH_ENV",
+    ];
+    if known.contains(&name) || hooks.iter().any(|hook| name.starts_with(hook)) {
+        let reason = format!("`{name}` decides which code runs");
+        return Opinion::write(Risk::High, "env.code", &reason);
+    }
+    let reason = format!("`{name}` may change what the command does");
+    Opinion::write(Risk::Low, "env.variable", &reason)
+}
