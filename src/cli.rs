@@ -1,7 +1,9 @@
 //! One module a command.
 
 mod audit;
+mod check;
 mod invite;
+mod policy;
 mod server;
 mod tokens;
 
@@ -19,6 +21,11 @@ pub(crate) enum Command {
     Invite(invite::InviteArguments),
     /// List or revoke tokens.
     Tokens(tokens::TokensArguments),
+    /// How dangerous is this command, and why? The exit code says it too: 0 read, 10 write,
+    /// 20 destructive, 30 blocked.
+    Check(check::CheckArguments),
+    /// The rules that commands are sorted by.
+    Policy(policy::PolicyArguments),
     /// Check, read or export the record of what happened.
     Audit(audit::AuditArguments),
 }
@@ -28,6 +35,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Server(arguments) => server::run(arguments),
         Command::Invite(arguments) => invite::run(arguments),
         Command::Tokens(arguments) => tokens::run(&arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Policy(arguments) => policy::run(arguments),
         Command::Audit(arguments) => audit::run(arguments),
     }
 }

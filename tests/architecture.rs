@@ -5,7 +5,19 @@ use std::path::Path;
 
 /// The crates that only think, and everything they may use.
 const THINKING: &[(&str, &[&str])] = &[
-    ("protocol", &["schemars", "serde", "serde_json", "serde_path_to_error", "sha2", "thiserror", "ts-rs", "uuid"]),
+    (
+        "protocol",
+        &[
+            "schemars",
+            "serde",
+            "serde_json",
+            "serde_path_to_error",
+            "sha2",
+            "thiserror",
+            "ts-rs",
+            "uuid",
+        ],
+    ),
     (
         "policy",
         &[
@@ -19,17 +31,31 @@ const THINKING: &[(&str, &[&str])] = &[
             "tree-sitter-bash",
         ],
     ),
-    ("session", &["pvp-policy", "pvp-protocol", "serde", "serde_json", "thiserror"]),
+    (
+        "session",
+        &[
+            "pvp-policy",
+            "pvp-protocol",
+            "serde",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
 ];
 
 /// The crates that do, and which of ours they may use.
 const DOING: &[(&str, &[&str])] = &[
     ("server", &["pvp-policy", "pvp-protocol", "pvp-session"]),
-    (".", &["pvp-policy", "pvp-protocol", "pvp-server", "pvp-session"]),
+    (
+        ".",
+        &["pvp-policy", "pvp-protocol", "pvp-server", "pvp-session"],
+    ),
 ];
 
 fn manifest(directory: &str) -> toml::Table {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join("Cargo.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(directory)
+        .join("Cargo.toml");
     std::fs::read_to_string(path).unwrap().parse().unwrap()
 }
 
@@ -38,14 +64,22 @@ fn dependencies(directory: &str) -> BTreeSet<String> {
     for section in ["build-dependencies", "target"] {
         assert!(!manifest.contains_key(section), "{directory} has {section}");
     }
-    manifest["dependencies"].as_table().unwrap().keys().cloned().collect()
+    manifest["dependencies"]
+        .as_table()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect()
 }
 
 #[test]
 fn thinking_crates_depend_on_nothing_that_does() {
     for (directory, allowed) in THINKING {
         for dependency in dependencies(directory) {
-            assert!(allowed.contains(&dependency.as_str()), "{directory} may not use {dependency}");
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{directory} may not use {dependency}"
+            );
         }
     }
 }
@@ -65,18 +99,28 @@ fn our_crates_depend_on_each_other_in_one_direction() {
 fn every_crate_is_in_one_of_the_lists_and_keeps_the_lints() {
     let workspace = manifest(".");
     let members = workspace["workspace"]["members"].as_array().unwrap();
-    let listed: Vec<_> = THINKING.iter().chain(DOING).map(|(directory, _)| *directory).collect();
+    let listed: Vec<_> = THINKING
+        .iter()
+        .chain(DOING)
+        .map(|(directory, _)| *directory)
+        .collect();
     for member in members {
         let member = member.as_str().unwrap();
         assert!(listed.contains(&member), "say what {member} may depend on");
-        assert_eq!(manifest(member)["lints"]["workspace"].as_bool(), Some(true), "{member}");
+        assert_eq!(
+            manifest(member)["lints"]["workspace"].as_bool(),
+            Some(true),
+            "{member}"
+        );
     }
 }
 
 #[test]
 fn thinking_crates_are_fenced_off_from_clocks_files_and_chance() {
     for (directory, _) in THINKING {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join("clippy.toml");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(directory)
+            .join("clippy.toml");
         let fences: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
         let fenced: BTreeSet<_> = fences["disallowed-methods"]
             .as_array()
@@ -92,7 +136,10 @@ fn thinking_crates_are_fenced_off_from_clocks_files_and_chance() {
             "std::fs::read",
             "std::collections::HashMap::iter",
         ] {
-            assert!(fenced.contains(method), "{directory} does not forbid {method}");
+            assert!(
+                fenced.contains(method),
+                "{directory} does not forbid {method}"
+            );
         }
     }
 }

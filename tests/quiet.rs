@@ -12,7 +12,10 @@ async fn left_alone(server: &Server, said: &str) -> String {
     stream.write_all(said.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let reading = stream.read_to_end(&mut answer);
-    tokio::time::timeout(PATIENCE, reading).await.expect("the server closes it").unwrap();
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .expect("the server closes it")
+        .unwrap();
     String::from_utf8_lossy(&answer).into_owned()
 }
 

@@ -170,6 +170,8 @@ settings! {
     open: bool = false, "true or false", |_| true;
     /// The address that people reach the server by, if it is not the one it listens on.
     public_url: Option<String> = None, "an address that begins with http:// or https://", |url| url.as_ref().is_none_or(|url| crate::origin::authority_of(url).is_some());
+    /// Rules of your own on top of the built-in ones; read again on SIGHUP.
+    policy: Option<PathBuf> = None, "a TOML file", |_| true;
     /// Told to newcomers as `session:working_directory` until an executor says otherwise.
     working_directory: Option<String> = None, "a path", |_| true;
     /// Largest message, in bytes.

@@ -63,13 +63,17 @@ impl Drop for Place {
 }
 
 impl House {
-    pub(crate) fn new(store: Store, config: Config) -> Result<Arc<Self>, StoreError> {
+    pub(crate) fn new(
+        store: Store,
+        config: Config,
+        policy: Policy,
+    ) -> Result<Arc<Self>, StoreError> {
         let stored = store.count_sessions()?;
         Ok(Arc::new(Self {
             store,
             settings: config.settings(),
             config,
-            policy: RwLock::new(Arc::new(Policy::built_in())),
+            policy: RwLock::new(Arc::new(policy)),
             sessions: DashMap::new(),
             stored_sessions: AtomicU64::new(stored),
             devices_of_token: Mutex::default(),
@@ -82,6 +86,11 @@ impl House {
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.read().clone()
+    }
+
+    /// From here on commands are sorted by these rules.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        *self.policy.write() = Arc::new(policy);
     }
 
     pub(crate) fn version(&self) -> String {

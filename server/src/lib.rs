@@ -21,4 +21,4 @@ mod told;
 mod vault;
 mod viewer;
 
-pub use serve::Server;
+pub use serve::{Reloader, Server};

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use anyhow::Context;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use pvp_policy::Policy;
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -48,7 +50,8 @@ impl Server {
         config.listen = address;
         let data = config.data.clone();
         let store = tokio::task::spawn_blocking(move || Store::open(&data)).await??;
-        let house = House::new(store, config)?;
+        let policy = load_policy(config.policy.as_deref())?;
+        let house = House::new(store, config, policy)?;
         let admin_link = tokio::task::spawn_blocking({
             let house = house.clone();
             move || first_admin(&house)
@@ -60,6 +63,11 @@ impl Server {
             address,
             admin_link,
         })
+    }
+
+    /// What reads the policy file again, when asked to.
+    pub fn reloader(&self) -> Reloader {
+        Reloader(self.house.clone())
     }
 
     /// Where it listens.
@@ -93,6 +101,36 @@ impl Server {
             .await
             .context("closing the store")
     }
+}
+
+/// Reads the policy file again without a restart.
+pub struct Reloader(Arc<House>);
+
+impl Reloader {
+    /// Sorts by the file as it is; a bad file changes nothing and is named in the log.
+    pub fn reload(&self) {
+        match load_policy(self.0.config.policy.as_deref()) {
+            Ok(policy) => {
+                tracing::info!(policy = policy.hash(), "read the policy again");
+                self.0.set_policy(policy);
+            }
+            Err(error) => tracing::error!("kept the old policy: {error:#}"),
+        }
+    }
+}
+
+/// The built-in rules, with the owner's file on top; ready before the first command comes.
+fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
+    let policy = match file {
+        None => Policy::built_in(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("reading the policy in {}", path.display()))?;
+            Policy::with_user_file(&text, &path.display().to_string())?
+        }
+    };
+    policy.prepare();
+    Ok(policy)
 }
 
 /// Takes connections for ever. A connection must make a request soon, or it is closed.

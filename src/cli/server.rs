@@ -28,6 +28,9 @@ pub(crate) struct ServerArguments {
     /// The address that people reach the server by
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// Rules of your own on top of the built-in ones; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    policy: Option<String>,
     /// Settings, as TOML
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -67,6 +70,7 @@ fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
     flag("listen", arguments.listen.as_ref());
     flag("data", arguments.data.as_ref());
     flag("public_url", arguments.public_url.as_ref());
+    flag("policy", arguments.policy.as_ref());
     flag("open", arguments.open.then(|| "true".to_owned()).as_ref());
     let file = file
         .as_ref()
@@ -96,6 +100,13 @@ async fn serve(config: Config, json: bool) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;
     let (data, open) = (config.data.clone(), config.open);
     let server = Server::start(config).await?;
+    let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
+    let reloader = server.reloader();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            reloader.reload();
+        }
+    });
     announce(&server, &data, open, json)?;
     server
         .run(async move {

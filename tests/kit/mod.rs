@@ -99,10 +99,15 @@ impl Server {
     }
 
     pub fn ask_to_stop(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends the server a signal by its name.
+    pub fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
         assert!(
             std::process::Command::new("kill")
-                .arg(pid)
+                .args(["-s", name, &pid])
                 .status()
                 .unwrap()
                 .success()

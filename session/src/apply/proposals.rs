@@ -214,8 +214,16 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// The quorum for a category, as configured.
-    pub(super) fn quorum(&self, category: Category) -> QuorumRule {
+    /// The quorum for a verdict: its rule's where the policy has one, else its category's.
+    pub(super) fn quorum(&self, assessment: &Assessment) -> QuorumRule {
+        if let Some(quorum) = self.terms.policy.quorum_for(&assessment.rule) {
+            return quorum.clone();
+        }
+        self.quorum_of(assessment.category)
+    }
+
+    /// The quorum for a category, as the session is configured.
+    pub(super) fn quorum_of(&self, category: Category) -> QuorumRule {
         let config = &self.session.config;
         let own = match category {
             Category::Write => config.quorum_by_category.write.clone(),
@@ -242,7 +250,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn open_gate(&mut self, proposal: &Proposal) {
-        let quorum = self.quorum(proposal.assessment.category);
+        let quorum = self.quorum(&proposal.assessment);
         let voters = self.electorate(&proposal.proposer);
         let request = GateRequest {
             action_type: GateActionType::Tool,
@@ -298,11 +306,19 @@ impl Decision<'_> {
 
     fn execution_limits(&self, proposal: &Proposal) -> ExecutionLimits {
         let settings = self.terms.settings;
-        let by_category = match proposal.assessment.category {
+        let category = proposal.assessment.category;
+        let usual = match category {
             Category::Read => settings.read,
             Category::Write => settings.write,
             Category::Destructive | Category::Blocked => settings.destructive,
         };
+        let by_category = self
+            .terms
+            .policy
+            .limits()
+            .get(&category)
+            .copied()
+            .unwrap_or(usual);
         let explicit = proposal
             .action
             .timeout_seconds

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{PolicyAllow, PolicyRevoke};
-use pvp_protocol::{Category, MessageId, Mode, ParticipantId, Refusal};
+use pvp_protocol::{Category, MessageId, Mode, ParticipantId, QuorumRule, Refusal};
 
 use super::{Decided, Decision};
 use crate::gate::{Approvers, tally};
@@ -40,8 +40,8 @@ impl Decision<'_> {
                 limit: MAX_RULES as u64,
             });
         }
-        if !self.could_approve_alone(by) {
-            let quorum = self.quorum(Category::Write);
+        let quorum = self.quorum_of(Category::Write);
+        if !self.could_approve_alone(by, &quorum) {
             let problem = format!("writes need {quorum} here, so one person cannot allow them");
             return Err(Refusal::Unauthorized(problem));
         }
@@ -71,15 +71,16 @@ impl Decision<'_> {
             return None;
         }
         let words = pvp_policy::words(&proposal.action)?;
+        let quorum = self.quorum(&proposal.assessment);
         self.session
             .rules
             .iter()
             .filter(|(_, rule)| rule.expires_at > self.at && words.starts_with(&rule.prefix))
-            .find(|(_, rule)| self.could_approve_alone(&rule.by))
+            .find(|(_, rule)| self.could_approve_alone(&rule.by, &quorum))
             .map(|(id, _)| id.clone())
     }
 
-    fn could_approve_alone(&self, by: &ParticipantId) -> bool {
+    fn could_approve_alone(&self, by: &ParticipantId, quorum: &QuorumRule) -> bool {
         let voters = || {
             self.session
                 .people
@@ -95,12 +96,7 @@ impl Decision<'_> {
                 .map(|(id, member)| (id.clone(), roles(member)))
                 .collect(),
         };
-        tally(
-            &self.quorum(Category::Write),
-            &approvers,
-            &BTreeSet::from([by.clone()]),
-        )
-        .passed
+        tally(quorum, &approvers, &BTreeSet::from([by.clone()])).passed
     }
 }
 

@@ -197,7 +197,7 @@ impl Decision<'_> {
             return Err(Refusal::Blocked { rule, reason });
         }
         amend.gate = gate_id;
-        amend.quorum = Some(self.quorum(assessment.category));
+        amend.quorum = Some(self.quorum(&assessment));
         amend.deadline = self.gate_deadline();
         amend.voters = Some(self.electorate(&proposal.proposer));
         amend.assessment = Some(assessment);

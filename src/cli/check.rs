@@ -1,0 +1,133 @@
+//! `pvp check`
+
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use pvp_policy::{Place, Policy};
+use pvp_protocol::{Action, Assessment, Category, Command};
+
+#[derive(Args)]
+pub(crate) struct CheckArguments {
+    /// The command, as one word; with --argv, the first word of it
+    #[arg(required_unless_present = "stdin", conflicts_with = "stdin")]
+    command: Option<String>,
+    /// With --argv: the other words
+    #[arg(requires = "argv", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+    /// Sort words that run without a shell
+    #[arg(long)]
+    argv: bool,
+    /// Sort a line at a time: a JSON string in, a category out
+    #[arg(long, conflicts_with_all = ["json", "argv"])]
+    stdin: bool,
+    /// Where the command would run
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// The executor's own directory; reads outside of it are asked for
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<String>,
+    /// Rules of your own on top of the built-in ones
+    #[arg(long, value_name = "FILE", env = "PVP_POLICY")]
+    policy: Option<PathBuf>,
+    /// Print the whole verdict as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sorts one command, or many; the exit code says the category of one.
+pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
+    let policy = load(arguments.policy.as_ref())?;
+    let place = Place {
+        workspace: arguments.workspace.clone(),
+    };
+    if arguments.stdin {
+        return sort_lines(&policy, &place, arguments.cwd.as_deref());
+    }
+    let command = arguments.command.context("say which command to check")?;
+    let command = if arguments.argv {
+        Command::Argv {
+            command,
+            args: arguments.words,
+        }
+    } else {
+        Command::Shell { line: command }
+    };
+    let assessment = assess(&policy, &place, command, arguments.cwd.as_deref());
+    if arguments.json {
+        super::say(serde_json::to_string(&assessment)?)?;
+    } else {
+        describe(&assessment)?;
+    }
+    Ok(exit_code(assessment.category))
+}
+
+/// The built-in rules, with a file of one's own on top if there is one.
+pub(super) fn load(file: Option<&PathBuf>) -> anyhow::Result<Policy> {
+    let Some(path) = file else {
+        return Ok(Policy::built_in());
+    };
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("reading the rules in {}", path.display()))?;
+    Ok(Policy::with_user_file(&text, &path.display().to_string())?)
+}
+
+fn assess(policy: &Policy, place: &Place, command: Command, cwd: Option<&str>) -> Assessment {
+    let action = Action {
+        cwd: cwd.map(str::to_owned),
+        ..Action::plain(command)
+    };
+    policy.assess(&action, place)
+}
+
+fn sort_lines(policy: &Policy, place: &Place, cwd: Option<&str>) -> anyhow::Result<ExitCode> {
+    for (number, line) in std::io::stdin().lock().lines().enumerate() {
+        let line = line.context("reading standard input")?;
+        let Ok(command) = serde_json::from_str::<String>(&line) else {
+            bail!(
+                "line {} is not a JSON string; nothing after it was sorted",
+                number + 1
+            );
+        };
+        let assessment = assess(policy, place, Command::Shell { line: command }, cwd);
+        super::say(assessment.category)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The verdict for a person.
+pub(super) fn describe(assessment: &Assessment) -> anyhow::Result<()> {
+    let risk = format!("{:?}", assessment.risk).to_lowercase();
+    super::say(format!("{}  (risk: {risk})", assessment.category))?;
+    super::say(format!("rule    {}", assessment.rule))?;
+    super::say(format!("reason  {}", assessment.reason))?;
+    for part in &assessment.parts {
+        let text: String = part
+            .text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        super::say(format!(
+            "part    {:<11} {text}  [{}] {}",
+            part.category.as_str(),
+            part.rule,
+            part.reason
+        ))?;
+    }
+    for note in &assessment.notes {
+        super::say(format!("note    {note}"))?;
+    }
+    Ok(())
+}
+
+/// 0 for a read, so that `pvp check … && …` runs what may run without asking.
+fn exit_code(category: Category) -> ExitCode {
+    ExitCode::from(match category {
+        Category::Read => 0,
+        Category::Write => 10,
+        Category::Destructive => 20,
+        Category::Blocked => 30,
+    })
+}
