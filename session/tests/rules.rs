@@ -65,7 +65,7 @@ fn a_prefix_is_words_and_nothing_that_a_shell_acts_on() {
         "npm test && ls",
         "npm test > x",
         "npm test $(ls)",
-        "npm test 'a'",
+        "npm test \"$A\"",
         "A=1 npm test",
         "/npm test",
         "npm test\nls",

@@ -10,8 +10,8 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
     told(
         room.says_as("s1", "dan", "shell.exec", json!({"command": "ls"})),
         &[
-            "8 dan shell.exec `ls` write on bot within 120s",
-            "9 system tool.execute s1 `ls` on bot cleared_by=direct approved_by=[] profile=none 120000ms 5242880B until +60 | nonce for bot",
+            "8 dan shell.exec `ls` read on bot within 120s",
+            "9 system tool.execute s1 `ls` on bot cleared_by=direct approved_by=[] profile=none 120000ms 10485760B until +60 | nonce for bot",
             "= accepted 8",
         ],
     );
@@ -96,8 +96,8 @@ fn gated_asks_for_everything_and_off_is_off() {
     told(
         room.says_as("s1", "ann", "shell.exec", json!({"command": "ls"})),
         &[
-            "8 ann shell.exec `ls` write on bot within 120s",
-            "9 system gate.request action_ref=s1 write quorum=any:1 voters=[bob,cat] deadline=+300 then reject",
+            "8 ann shell.exec `ls` read on bot within 120s",
+            "9 system gate.request action_ref=s1 read quorum=any:1 voters=[bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
     );
@@ -153,8 +153,8 @@ fn it_runs_where_it_says_or_on_the_only_one_there() {
             json!({"command": "ls", "executor": "bee"}),
         ),
         &[
-            "10 dan shell.exec `ls` write on bee within 120s",
-            "11 system tool.execute s1 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 5242880B until +60 | nonce for bee",
+            "10 dan shell.exec `ls` read on bee within 120s",
+            "11 system tool.execute s1 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 10485760B until +60 | nonce for bee",
             "= accepted 10",
         ],
     );
@@ -162,8 +162,8 @@ fn it_runs_where_it_says_or_on_the_only_one_there() {
     told(
         room.says_as("s2", "dan", "shell.exec", json!({"command": "ls"})),
         &[
-            "13 dan shell.exec `ls` write on bee within 120s",
-            "14 system tool.execute s2 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 5242880B until +60 | nonce for bee",
+            "13 dan shell.exec `ls` read on bee within 120s",
+            "14 system tool.execute s2 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 10485760B until +60 | nonce for bee",
             "= accepted 13",
         ],
     );
