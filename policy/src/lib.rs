@@ -39,6 +39,9 @@ use word::Word;
 /// Longest command line that may be a read.
 const MAX_LINE: usize = 8 * 1024;
 
+/// The rule of a command whose parts only read, but which is not certain as a whole.
+const DOUBT: &str = "default.doubt";
+
 /// A set of rules that gives verdicts; the same action always gets the same one.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -109,7 +112,11 @@ impl Policy {
             Category::Write | Category::Destructive | Category::Blocked => Profile::None,
         };
         let mut notes: Vec<String> = judge.notes.iter().cloned().collect();
-        notes.extend(doubts.iter().map(|doubt| format!("not a read: {doubt}")));
+        // The first doubt is the reason; where a rule decided, doubts changed nothing.
+        if decision.rule == DOUBT {
+            let others = doubts.iter().skip(1);
+            notes.extend(others.map(|doubt| format!("not a read: {doubt}")));
+        }
         let assessment = Assessment {
             category: decision.category,
             risk: decision.risk,
@@ -168,7 +175,7 @@ fn built_in_table() -> Result<Table, PolicyError> {
 fn decide(judge: &Judge<'_>, doubts: &[String]) -> Opinion {
     let opinions = judge.findings.iter().map(|finding| finding.opinion.clone());
     let worst = opinions.reduce(Opinion::max);
-    let doubt = |reason: &str| Opinion::write(Risk::Medium, "default.doubt", reason);
+    let doubt = |reason: &str| Opinion::write(Risk::Medium, DOUBT, reason);
     match (worst, doubts.first()) {
         (Some(worst), Some(reason)) if worst.category == Category::Read => doubt(reason),
         (Some(worst), Some(_) | None) => worst,
@@ -248,10 +255,15 @@ fn parts(judge: &Judge<'_>, shown: &str) -> Vec<PartVerdict> {
     findings.into_iter().map(verdict).collect()
 }
 
+/// Characters that no shell acts on, not even to take them away.
+fn is_inert(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-./:=@%+, ".contains(c)
+}
+
 /// The words of an action that is one simple command without anything a shell would expand.
 pub fn words(action: &Action) -> Option<Vec<String>> {
     match &action.command {
-        Command::Shell { line } if line.len() <= MAX_LINE && !line.chars().any(is_odd) => {
+        Command::Shell { line } if line.len() <= MAX_LINE && line.chars().all(is_inert) => {
             let scans = lex::single(line)?;
             scans.iter().map(|scan| scan.word.as_literal()).collect()
         }

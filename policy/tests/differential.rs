@@ -12,7 +12,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -60,6 +60,161 @@ fn a_command_that_writes_would_be_noticed() {
     assert_ne!(changes(&before, &scratch.state()), Vec::<String>::new());
     assert!(scratch.run("sleep 5 >/dev/null 2>&1 &"));
     assert_ne!(scratch.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn no_line_that_is_a_read_runs_a_hidden_command() {
+    let scratch = Scratch::new();
+    let canary = scratch.directory.path().join("tmp/canary");
+    let stub = format!("#!/bin/sh\n: > {}\n", canary.display());
+    let program = scratch.directory.path().join("canary");
+    std::fs::write(&program, stub).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(scratch.run("canary"));
+    assert!(canary.exists(), "the canary does not sing");
+    let mut random = 42;
+    let mut ran = 0;
+    for _ in 0..60_000 {
+        let line = soup(&mut random);
+        if explain(&line).assessment.category == Category::Read {
+            std::fs::remove_file(&canary).ok();
+            scratch.run(&line);
+            assert!(!canary.exists(), "{line:?} ran a hidden command");
+            ran += 1;
+        }
+        if ran == 400 {
+            break;
+        }
+    }
+    println!("{ran} random lines ran no hidden command");
+    assert!(ran >= 200, "only {ran} random lines were reads");
+}
+
+/// Pieces that shells give a meaning to, around a command that must not run.
+const SOUP: &[&str] = &[
+    "a",
+    "canary",
+    " canary ",
+    "$(canary)",
+    "`canary`",
+    "\"",
+    "'",
+    "\\",
+    "$",
+    "{",
+    "}",
+    "(",
+    ")",
+    "|",
+    "||",
+    "&&",
+    ";",
+    "&",
+    "\n",
+    " ",
+    " ",
+    " ",
+    "<",
+    ">",
+    "<<",
+    "<<<",
+    "E",
+    "#",
+    "!",
+    "~",
+    "*",
+    "?",
+    "[a]",
+    "${x}",
+    "$x",
+    "${x:=",
+    "${x[",
+    "]}",
+    "$((",
+    "))",
+    "$'",
+    "\\x60",
+    "$\"",
+    "[[",
+    "]]",
+    " -v ",
+    "'a[$(canary)]'",
+    " -eq ",
+    "for f in ",
+    " do ",
+    "done",
+    "if ",
+    "then ",
+    "fi",
+    "case x in ",
+    "esac",
+    "while ",
+    "time ",
+    "function ",
+    "canary()",
+    "=",
+    "x=",
+    "PATH=.. ",
+    " -e ",
+    " -- ",
+    "2>&1",
+    "&>",
+    "<(",
+    ">(",
+    "|&",
+    "coproc ",
+    "\t",
+    "{a,b}",
+    "@(",
+    "eval ",
+    "command ",
+    "-v ",
+    "\"`canary`\"",
+    "\"${x:=`canary`}\"",
+    "\"$(canary)\"",
+    "'$(canary)'",
+    "\\$(canary)",
+    "\\`canary\\`",
+    "\\\n",
+    "%n",
+];
+
+const STARTS: &[&str] = &[
+    "echo ",
+    "cat ",
+    "ls ",
+    "test ",
+    "[ ",
+    "printf ",
+    "true ",
+    "grep a ",
+    "sort ",
+    "cd src && ",
+    ": ",
+    "wc <<< ",
+    "sed ",
+    "awk ",
+    "find ",
+    "env ",
+    "type ",
+    "! echo ",
+    "(echo ",
+    "{ echo ",
+    "LC_ALL=",
+];
+
+fn soup(random: &mut u64) -> String {
+    let mut below = |count: usize| {
+        *random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (*random >> 33) as usize % count
+    };
+    let mut line = STARTS[below(STARTS.len())].to_owned();
+    for _ in 0..1 + below(6) {
+        line.push_str(SOUP[below(SOUP.len())]);
+    }
+    line
 }
 
 /// Everything the sorter calls a read that needs no daemon, no network and no one at the keys.
@@ -145,7 +300,10 @@ impl Scratch {
             .args(["/bin/bash", "--noprofile", "--norc", "-c", line])
             .current_dir(root.join("tree"))
             .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env(
+                "PATH",
+                format!("/usr/local/bin:/usr/bin:/bin:{}", root.display()),
+            )
             .env("HOME", root.join("home"))
             .env("TMPDIR", root.join("tmp"))
             .env("GIT_OPTIONAL_LOCKS", "0")

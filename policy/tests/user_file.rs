@@ -115,8 +115,8 @@ fn destructive_and_blocked_are_never_lowered() {
         "policy.toml:2: `bash` can run anything, so it cannot be a read"
     );
     assert_eq!(
-        refusal("[[change]]\nrule = \"files.rm-critical\"\ncategory = \"write\"\n"),
-        "policy.toml:2: `files.rm-critical` is blocked; rules are only raised"
+        refusal("[[change]]\nrule = \"blocked.rm-root\"\ncategory = \"write\"\n"),
+        "policy.toml:2: `blocked.rm-root` is blocked; rules are only raised"
     );
     // What the flag list does not let through stays what it was.
     let lowered = Policy::with_user_file(&read("mkdir", "mkdir x"), "policy.toml").unwrap();
