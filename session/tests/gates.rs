@@ -254,7 +254,7 @@ fn a_blocked_command_is_recorded_and_refused_and_asks_nobody() {
         room.proposes("p1", "rm -rf /"),
         &[
             "8 bot tool.propose `rm -rf /` blocked",
-            "= refused GateFailed: blocked by rule `files.rm-critical`: deletes the root, a system directory or a home directory",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
     assert_eq!(

@@ -101,7 +101,7 @@ fn a_rule_is_never_for_destruction_other_environments_or_terminals() {
         room.proposes("p6", "rm -rf /"),
         &[
             "20 bot tool.propose `rm -rf /` blocked",
-            "= refused GateFailed: blocked by rule `files.rm-critical`: deletes the root, a system directory or a home directory",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
     room.configures(json!({"require_approval_for": ["shell_execute"]}));

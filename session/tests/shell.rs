@@ -54,7 +54,7 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
         room.says_as("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
         &[
             "17 dan shell.exec `rm -rf /` blocked on bot within 120s",
-            "= refused GateFailed: blocked by rule `files.rm-critical`: deletes the root, a system directory or a home directory",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
     told(
@@ -85,7 +85,7 @@ fn direct_all_asks_nobody_but_blocked_stays_blocked() {
         room.says_as("s2", "dan", "shell.exec", json!({"command": "rm -rf /"})),
         &[
             "10 dan shell.exec `rm -rf /` blocked on bot within 120s",
-            "= refused GateFailed: blocked by rule `files.rm-critical`: deletes the root, a system directory or a home directory",
+            "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
 }

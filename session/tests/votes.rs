@@ -509,7 +509,7 @@ fn an_edit_is_judged_like_any_command() {
     for (line, answer) in [
         (
             "rm -rf /",
-            "GateFailed: blocked by rule `files.rm-critical`: deletes the root, a system directory or a home directory",
+            "GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ),
         ("make", "InvalidState: the edit changes nothing"),
         (" ", "InvalidMessage: the command is empty"),
