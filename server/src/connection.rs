@@ -59,8 +59,10 @@ pub(crate) async fn serve(
     login: Option<Login>,
     place: Place,
 ) {
-    let ended = match lobby::wait(&mut socket, &house, login, place).await {
-        Ok(seat) => room::follow(&mut socket, house, *seat).await,
+    // Boxed here and where messages are heard: a task is as large as the largest thing it may wait
+    // for, and most connections wait for the next message only.
+    let ended = match Box::pin(lobby::wait(&mut socket, &house, login, place)).await {
+        Ok(seat) => Box::pin(room::follow(&mut socket, house, *seat)).await,
         Err(ended) => ended,
     };
     if let Ended::ByUs(farewell) = ended {

@@ -152,23 +152,20 @@ impl Picker {
         self.total_bytes += output.text.len() as u64;
         let slot = output.stream as usize;
         let mut text = std::mem::take(&mut self.partial[slot]) + &output.text;
-        while let Some(end) = text.find('\n') {
-            let rest = text.split_off(end + 1);
-            text.pop();
-            self.line(output.stream, text);
-            text = rest;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..whole].split_terminator('\n') {
+            self.line(output.stream, line);
         }
-        if output.complete && !text.is_empty() {
-            self.line(output.stream, std::mem::take(&mut text));
-        }
+        text.drain(..whole);
         // A line that never ends is told in pieces.
-        if text.len() > MOST_BYTES {
-            self.line(output.stream, std::mem::take(&mut text));
+        if (output.complete && !text.is_empty()) || text.len() > MOST_BYTES {
+            self.line(output.stream, &text);
+            text.clear();
         }
         self.partial[slot] = text;
     }
 
-    fn line(&mut self, stream: Stream, mut text: String) {
+    fn line(&mut self, stream: Stream, mut text: &str) {
         let number = self.total_lines;
         self.total_lines += 1;
         if self
@@ -182,7 +179,7 @@ impl Picker {
         let place = self.matching;
         self.matching += 1;
         if text.len() > MOST_BYTES / 4 {
-            text.truncate(text.floor_char_boundary(MOST_BYTES / 4));
+            text = &text[..text.floor_char_boundary(MOST_BYTES / 4)];
             self.cut = true;
         }
         match self.wanted {
@@ -211,7 +208,7 @@ impl Picker {
         self.lines.push_back(OutputLine {
             number,
             stream,
-            text,
+            text: text.to_owned(),
         });
     }
 
@@ -219,7 +216,7 @@ impl Picker {
         for (slot, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
             let rest = std::mem::take(&mut self.partial[slot]);
             if !rest.is_empty() {
-                self.line(stream, rest);
+                self.line(stream, &rest);
             }
         }
         OutputPage {

@@ -117,6 +117,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
         self.writer.is_idle() && !self.writer.is_closing()
     }
 
+    /// So much waits to be written that reading more, which may call for answers, should wait too.
+    pub fn is_backed_up(&self) -> bool {
+        self.writer.is_backed_up()
+    }
+
     /// Queues one buffer of whole encoded frames; a batch of up to 64 leaves in one vectored write.
     /// Ignored once a close is queued.
     pub fn push(&mut self, frames: Bytes) {

@@ -49,21 +49,13 @@ pub(crate) struct Handle {
     pub(crate) gone: watch::Receiver<bool>,
 }
 
-/// What to do once entries are durable, besides telling them.
-enum Aftermath {
-    KeepSecret {
-        key: String,
-        value: String,
-        scope: Vec<ParticipantId>,
-    },
-}
-
 /// One append and everyone who waits for it.
 #[derive(Default)]
 struct Batch {
     entries: Vec<(Entry, Bytes)>,
     answers: Vec<(ReplyTo, Answer)>,
-    aftermath: Vec<Aftermath>,
+    /// Values of the secrets that are shared in it, by the seq of their entry.
+    values: BTreeMap<u64, String>,
 }
 
 /// Whether the session can be worked on.
@@ -90,10 +82,10 @@ pub(crate) struct Task {
     reports: mpsc::UnboundedReceiver<Result<(), AppendError>>,
     report: mpsc::UnboundedSender<Result<(), AppendError>>,
     last_used: Instant,
-    next_ping: Instant,
+    last_ping: Instant,
     next_look: Option<Timestamp>,
-    /// After a failed write, nothing happens by itself before this.
-    hold: Option<Instant>,
+    /// After the disk failed, nothing happens by itself before this.
+    hold: Instant,
     stopping: bool,
 }
 
@@ -116,9 +108,9 @@ pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
         reports,
         report,
         last_used: now,
-        next_ping: now + Duration::from_secs(30),
+        last_ping: now,
         next_look: None,
-        hold: None,
+        hold: now,
         stopping: false,
         house: house.clone(),
         id: id.clone(),
@@ -147,6 +139,9 @@ impl Task {
             tokio::select! {
                 biased;
                 Some(report) = self.reports.recv() => self.hear(report).await,
+                // Before the orders, or enough of them could put off a deadline for ever.
+                () = sleep_until(alarm), if accepting => self.alarm().await,
+                () = sleep_until(self.hold), if unreadable && quiet => self.load().await,
                 count = inbox.recv_many(&mut orders, ORDERS_AT_ONCE), if accepting || unreadable => {
                     if count == 0 {
                         break;
@@ -154,11 +149,9 @@ impl Task {
                     self.last_used = Instant::now();
                     self.take_orders(std::mem::take(&mut orders)).await;
                 }
-                () = sleep_until(alarm), if accepting => self.alarm().await,
                 () = sleep_until(rest), if may_rest => {
                     inbox.close();
                 }
-                () = tokio::time::sleep(RETRY), if unreadable && quiet => self.load().await,
             }
             if self.stopping {
                 inbox.close();
@@ -211,26 +204,37 @@ impl Task {
         self.feed.close();
     }
 
-    /// The store has written an append, or could not.
+    /// The store has written an append, or could not. What it has reported by now is told
+    /// together, so that viewers are woken once for it.
     async fn hear(&mut self, report: Result<(), AppendError>) {
-        let Some(batch) = self.in_flight.pop_front() else {
-            return;
-        };
+        let mut durable = Vec::new();
+        let mut next = Some(report);
+        while let Some(report) = next {
+            durable.extend(self.durable(report));
+            next = self.reports.try_recv().ok();
+        }
+        self.tell(durable);
+        if self.in_flight.is_empty() && matches!(self.health, Health::Failing) {
+            self.load().await;
+        }
+    }
+
+    /// The batch that a report is about, if it may be told.
+    fn durable(&mut self, report: Result<(), AppendError>) -> Option<Batch> {
+        let batch = self.in_flight.pop_front()?;
         self.entries_in_flight -= batch.entries.len();
         match report {
-            Ok(()) if matches!(self.health, Health::Fit) => self.tell(batch),
+            Ok(()) if matches!(self.health, Health::Fit) => return Some(batch),
             Ok(()) => self.refuse(batch, "an earlier entry could not be written"),
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "could not write the log");
                 let why = error.to_string();
                 self.refuse(batch, &why);
                 self.health = Health::Failing;
-                self.hold = Some(Instant::now() + RETRY);
+                self.hold = Instant::now() + RETRY;
             }
         }
-        if self.in_flight.is_empty() && matches!(self.health, Health::Failing) {
-            self.load().await;
-        }
+        None
     }
 
     fn refuse(&self, batch: Batch, why: &str) {
@@ -244,37 +248,48 @@ impl Task {
         }
     }
 
-    /// Everything in the batch is durable: everyone may hear of it.
+    /// Everything in the batches is durable: everyone may hear of it.
+    fn tell(&mut self, batches: Vec<Batch>) {
+        let (mut told, mut answers) = (Vec::new(), Vec::new());
+        let mut people_changed = false;
+        for mut batch in batches {
+            people_changed |= self.follow(&mut batch);
+            let entries = batch.entries.iter();
+            told.extend(
+                entries.map(|(entry, body)| told::from_entry(entry, body.clone(), &self.vault)),
+            );
+            answers.extend(batch.answers);
+        }
+        if people_changed {
+            self.refresh_viewers();
+        }
+        self.feed.publish(told);
+        for (reply, answer) in answers {
+            reply.answer(answer);
+        }
+    }
+
+    /// Does what durable entries ask for outside the log; true if they are about people.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "other entries change nothing outside the log"
     )]
-    fn tell(&mut self, batch: Batch) {
-        for Aftermath::KeepSecret { key, value, scope } in batch.aftermath {
-            self.vault.keep(key, value, scope);
-        }
+    fn follow(&self, batch: &mut Batch) -> bool {
         let mut people_changed = false;
         for (entry, _) in &batch.entries {
             match &entry.envelope.message {
-                ServerMessage::SecretRevoke(revoke) => self.vault.forget(&revoke.key),
+                ServerMessage::SecretShare(share) => {
+                    let value = batch.values.remove(&entry.seq());
+                    self.vault.share(&share.key, &share.scope, value);
+                }
+                ServerMessage::SecretRevoke(revoke) => self.vault.revoke(&revoke.key),
                 ServerMessage::Announce(_)
                 | ServerMessage::RoleChange(_)
                 | ServerMessage::SessionLeave(_) => people_changed = true,
                 _ => {}
             }
         }
-        if people_changed {
-            self.refresh_viewers();
-        }
-        let told = batch
-            .entries
-            .iter()
-            .map(|(entry, body)| told::from_entry(entry, body.clone(), &self.vault))
-            .collect();
-        self.feed.publish(told);
-        for (reply, answer) in batch.answers {
-            reply.answer(answer);
-        }
+        people_changed
     }
 
     fn refresh_viewers(&self) {
@@ -347,8 +362,8 @@ impl Task {
             Wish::Say { by, said } => {
                 let (said, value) = self.without_secrets(said);
                 let answer = self.decide(Input::Say { by, said }, batch);
-                if let (Answer::Accepted(_), Some(keep)) = (&answer, value) {
-                    batch.aftermath.push(keep);
+                if let (Answer::Accepted(Some(seq)), Some(value)) = (&answer, value) {
+                    batch.values.insert(*seq, value);
                 }
                 batch.answers.push((reply, answer));
             }
@@ -375,20 +390,15 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "no other message carries values or output"
     )]
-    fn without_secrets(&self, mut said: Said) -> (Said, Option<Aftermath>) {
-        let mut keep = None;
+    fn without_secrets(&self, mut said: Said) -> (Said, Option<String>) {
+        let mut value = None;
         match &mut said.message {
-            ClientMessage::SecretShare(share) => {
-                if let Some(value) = share.value.take() {
-                    let (key, scope) = (share.key.clone(), share.scope.clone());
-                    keep = Some(Aftermath::KeepSecret { key, value, scope });
-                }
-            }
+            ClientMessage::SecretShare(share) => value = share.value.take(),
             ClientMessage::ToolOutput(output) => self.vault.mask_output(output),
             ClientMessage::ToolResult(result) => self.vault.mask_result(result),
             _ => {}
         }
-        (said, keep)
+        (said, value)
     }
 
     /// Decides on the session as it is; what follows waits in the batch to be written.
@@ -414,7 +424,7 @@ impl Task {
         if batch.entries.is_empty() {
             match self.in_flight.back_mut() {
                 Some(last) => last.answers.extend(batch.answers),
-                None => self.tell(batch),
+                None => self.tell(vec![batch]),
             }
             return;
         }

@@ -149,14 +149,14 @@ fn participant(text: &str) -> Result<ParticipantId, String> {
 /// Seconds of `90s`, `30m`, `2h` or `7d`.
 fn seconds(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is not a time; write it as 90s, 30m, 2h or 7d");
-    let (number, unit) = text.split_at(text.len().saturating_sub(1));
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err(problem()),
+    let unit = match text.bytes().last() {
+        Some(b's') => 1,
+        Some(b'm') => 60,
+        Some(b'h') => 3600,
+        Some(b'd') => 86_400,
+        Some(_) | None => return Err(problem()),
     };
+    let number = &text[..text.len() - 1];
     let number: u64 = number.parse().map_err(|_| problem())?;
     number
         .checked_mul(unit)

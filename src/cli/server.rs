@@ -10,6 +10,8 @@ use pvp_server::Server;
 use pvp_server::config::{Config, Flag};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
+use tracing_subscriber::prelude::*;
 
 #[derive(Args)]
 pub(crate) struct ServerArguments {
@@ -86,11 +88,17 @@ fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,pvp_server=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    // The WebSocket parser traces whole messages, with the tokens and secrets in them.
+    let discreet = filter_fn(|metadata| {
+        !metadata.target().starts_with("tungstenite") || LevelFilter::DEBUG >= *metadata.level()
+    });
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .init();
+        // Complaining about a log that cannot be written, on the same full disk, would panic.
+        .log_internal_errors(false)
+        .with_filter(filter.and(discreet));
+    tracing_subscriber::registry().with(lines).init();
 }
 
 async fn serve(config: Config, json: bool) -> anyhow::Result<()> {

@@ -6,6 +6,9 @@
     reason = "each test program uses a part of it"
 )]
 
+pub mod crowd;
+pub mod proof;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -49,7 +52,31 @@ impl Server {
     }
 
     pub async fn start_on(data: &Path, listen: &str, flags: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_pvp"))
+        Self::start_with(data, listen, flags, &[], None).await
+    }
+
+    /// A server of its own with these `PVP_*` variables.
+    pub async fn start_env(flags: &[&str], environment: &[(&str, &str)]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut server =
+            Self::start_with(data.path(), "127.0.0.1:0", flags, environment, None).await;
+        server._own_data = Some(data);
+        server
+    }
+
+    /// A server whose standard error goes to `log`, if there is one.
+    pub async fn start_with(
+        data: &Path,
+        listen: &str,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+        log: Option<std::fs::File>,
+    ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pvp"));
+        if let Some(log) = log {
+            command.stderr(log);
+        }
+        let mut child = command
             .args(["server", "--listen", listen, "--json", "--data"])
             .arg(data)
             .args(flags)
@@ -57,6 +84,7 @@ impl Server {
                 "PVP_LOG",
                 std::env::var("PVP_LOG").unwrap_or_else(|_| "error".to_owned()),
             )
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -146,6 +174,39 @@ impl Server {
         }
     }
 
+    /// Every stored entry of a session, whoever may see it, as `pvp audit export` gives it.
+    pub fn log(&self, session: &str) -> Vec<Value> {
+        let data = self.data.to_str().unwrap();
+        let (good, out, problem) = pvp(&["audit", "export", "--data", data, "--session", session]);
+        assert!(good, "{problem}");
+        let lines = out.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+
+    /// The published transcript as this person may see it.
+    pub async fn transcript(&self, session: &str, who: &Invited) -> Vec<Value> {
+        let bearer = format!("Bearer {}", who.token);
+        let path = format!("/sessions/{session}/transcript");
+        let (status, body) = get(&self.address, &path, &[("Authorization", &bearer)]).await;
+        assert_eq!(status, 200, "{body}");
+        let transcript: Value = serde_json::from_str(&body).unwrap();
+        transcript["messages"].as_array().unwrap().clone()
+    }
+
+    /// The most memory that the server has used so far, in bytes.
+    pub fn most_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib: u64 = line
+            .unwrap()
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        kib * 1024
+    }
+
     pub fn admin(&self) -> Invited {
         Invited {
             token: self.admin_token.clone().expect("made at the first start"),
@@ -215,6 +276,8 @@ pub struct Client {
     waiting: VecDeque<Value>,
     /// Everything received, in order.
     pub received: Vec<Value>,
+    /// The code that the server closed with.
+    pub close_code: Option<u16>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -231,26 +294,65 @@ pub fn fresh_id(kind: &str) -> String {
 
 impl Client {
     pub async fn connect(address: &str, token: Option<&str>, participant: &str) -> Self {
-        let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
-        if let Some(token) = token {
-            let value = format!("Bearer {token}").parse().unwrap();
-            request.headers_mut().insert("Authorization", value);
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<_> = bearer
+            .iter()
+            .map(|it| ("Authorization", it.as_str()))
+            .collect();
+        Self::try_connect(address, "/ws", &headers, participant)
+            .await
+            .unwrap()
+    }
+
+    /// A connection at this path with these headers, unless the server refuses it.
+    pub async fn try_connect(
+        address: &str,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        participant: &str,
+    ) -> Result<Self, tokio_tungstenite::tungstenite::Error> {
+        let mut request = format!("ws://{address}{path}")
+            .into_client_request()
+            .unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
         }
         let config = WebSocketConfig::default()
             .max_message_size(None)
             .max_frame_size(None);
         let connecting = tokio_tungstenite::connect_async_with_config(request, Some(config), true);
-        let (stream, _) = tokio::time::timeout(PATIENCE, connecting)
-            .await
-            .unwrap()
-            .unwrap();
-        Self {
+        let (stream, _) = tokio::time::timeout(PATIENCE, connecting).await.unwrap()?;
+        Ok(Self {
             stream,
             participant: participant.to_owned(),
             session: "none".to_owned(),
             announce: Value::Null,
             waiting: VecDeque::new(),
             received: Vec::new(),
+            close_code: None,
+        })
+    }
+
+    /// A connection whose end of the network holds little, so that not reading is soon felt.
+    pub async fn connect_narrow(address: &str, who: &Invited) -> Self {
+        let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
+        let bearer = format!("Bearer {}", who.token).parse().unwrap();
+        request.headers_mut().insert("Authorization", bearer);
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(32 * 1024).unwrap();
+        let stream = socket.connect(address.parse().unwrap()).await.unwrap();
+        let stream = MaybeTlsStream::Plain(stream);
+        let (stream, _) = tokio_tungstenite::client_async(request, stream)
+            .await
+            .unwrap();
+        Self {
+            stream,
+            participant: who.participant.clone(),
+            session: "none".to_owned(),
+            announce: Value::Null,
+            waiting: VecDeque::new(),
+            received: Vec::new(),
+            close_code: None,
         }
     }
 
@@ -293,7 +395,13 @@ impl Client {
             .unwrap();
     }
 
-    /// As `send_frame`, for a server that may be gone.
+    /// As `send_frame`, for a server that may close in the middle.
+    pub async fn try_send_frame(&mut self, frame: Message) -> bool {
+        let sending = tokio::time::timeout(PATIENCE, self.stream.send(frame));
+        sending.await.unwrap().is_ok()
+    }
+
+    /// As `send`, for a server that may be gone.
     pub async fn try_send(&mut self, kind: &str, payload: Value) -> Option<String> {
         let envelope = self.envelope(kind, payload);
         self.stream
@@ -320,7 +428,11 @@ impl Client {
                     self.received.push(message.clone());
                     return Some(message);
                 }
-                Ok(Message::Close(_)) | Err(_) => return None,
+                Ok(Message::Close(frame)) => {
+                    self.close_code = frame.map(|frame| frame.code.into());
+                    return None;
+                }
+                Err(_) => return None,
                 Ok(_) => {}
             }
         }
@@ -331,6 +443,7 @@ impl Client {
         if let Some(at) = self.waiting.iter().position(&fits) {
             return self.waiting.remove(at).unwrap();
         }
+        let begun = std::time::Instant::now();
         loop {
             let message = self.receive().await.unwrap_or_else(|| {
                 panic!(
@@ -338,6 +451,11 @@ impl Client {
                     self.received
                 )
             });
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "it does not come; received {:#?}",
+                self.received
+            );
             if fits(&message) {
                 return message;
             }
@@ -404,7 +522,11 @@ impl Client {
     /// Everything received before an entry of one's own: the log is told in order, so nothing
     /// that was durable by now is missing.
     pub async fn settle(&mut self) -> Vec<Value> {
-        let announce = self.announce.clone();
+        self.settle_as(self.announce.clone()).await
+    }
+
+    /// As `settle`, for someone who joined with an announcement of their own.
+    pub async fn settle_as(&mut self, announce: Value) -> Vec<Value> {
         let id = self.send("participant.announce", announce).await;
         self.wait(|message| message["seq"].is_u64() && message["id"] == id.as_str())
             .await;
@@ -414,7 +536,9 @@ impl Client {
 
     /// Waits until the server closes the connection, and gives the close code.
     pub async fn closed(&mut self) -> Option<u16> {
+        let begun = std::time::Instant::now();
         loop {
+            assert!(begun.elapsed() < PATIENCE, "it does not close");
             let frame = tokio::time::timeout(PATIENCE, self.stream.next()).await;
             match frame.expect("it closes in time") {
                 Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.code.into()),
@@ -521,4 +645,72 @@ pub fn pvp(arguments: &[&str]) -> (bool, String, String) {
         text(output.stdout),
         text(output.stderr),
     )
+}
+
+/// Someone who watches a session and should hear nothing of what is refused in it.
+pub struct Witness {
+    client: Client,
+    refused: Vec<String>,
+}
+
+impl Witness {
+    pub async fn of(server: &Server, session: &str) -> Self {
+        let observer = server.invite("witness", &["observer"], &[]);
+        Self::from(server.join(session, &observer).await)
+    }
+
+    pub fn from(client: Client) -> Self {
+        Self {
+            client,
+            refused: Vec::new(),
+        }
+    }
+
+    /// The sender is told this code and this sentence about exactly this message.
+    pub async fn sees_refused(
+        &mut self,
+        sender: &mut Client,
+        kind: &str,
+        payload: Value,
+        code: &str,
+        sentence: &str,
+    ) {
+        let envelope = sender.envelope(kind, payload);
+        self.sees_refused_whole(sender, envelope, code, sentence)
+            .await;
+    }
+
+    /// As `sees_refused`, for a message that does not have the sender's own envelope.
+    pub async fn sees_refused_whole(
+        &mut self,
+        sender: &mut Client,
+        envelope: Value,
+        code: &str,
+        sentence: &str,
+    ) {
+        sender.send_raw(&envelope.to_string()).await;
+        let id = envelope["id"].as_str().unwrap();
+        let error = sender.refused(id).await;
+        let told = (&error["code"], &error["message"]);
+        assert_eq!(told, (&json!(code), &json!(sentence)), "{envelope}");
+        assert_eq!(error["related_to"], id);
+        self.refused.push(id.to_owned());
+    }
+
+    /// Nobody was told of anything that was refused, and the log knows none of it.
+    pub async fn heard_nothing(&mut self, server: &Server) {
+        self.client.settle().await;
+        let log = server.log(&self.client.session);
+        for id in &self.refused {
+            let quoted = format!("{id:?}");
+            let heard = |message: &&Value| message.to_string().contains(&quoted);
+            assert_eq!(self.client.received.iter().find(heard), None);
+            assert_eq!(log.iter().find(heard), None);
+        }
+        assert!(log.len() > 1, "the log was looked at");
+    }
+
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
 }

@@ -90,7 +90,7 @@ pub(super) async fn wait(
             }
         };
         let (session, id) = (heading.session.clone(), heading.id.clone());
-        match stranger.hear(socket, heading, message).await {
+        match Box::pin(stranger.hear(socket, heading, message)).await {
             Ok(Some(seat)) => return Ok(seat),
             Ok(None) => {}
             Err(refusal) => {
@@ -123,6 +123,7 @@ impl Stranger<'_> {
     ) -> Result<Option<Box<Seat>>, Refusal> {
         match message {
             ClientMessage::HeartbeatPing(_) => {
+                self.speaker(&heading.sender)?;
                 push(socket, &envelope::pong(&heading.session, heading.id));
                 Ok(None)
             }

@@ -1,6 +1,6 @@
 //! A room: a connection that has joined follows the log with a cursor, and speaks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const MOST_UNANSWERED: usize = 64;
 /// Messages over the rate that are refused before the connection is closed.
 const MOST_STRIKES: u32 = 50;
 
-/// How often a connection looks at the clock.
+/// How often a connection looks at the clock, at least.
 const TICK: Duration = Duration::from_secs(5);
 
 /// Batches written before others get a turn.
@@ -69,6 +69,8 @@ struct Room<'a> {
     interlude: Option<(u64, Option<Bytes>)>,
     fetching: Option<JoinHandle<Result<Page, String>>>,
     unanswered: usize,
+    /// Messages let past the rate as output, which pay for it if they turn out not to be.
+    unpaid: BTreeSet<MessageId>,
     strikes: u32,
     login: Option<Login>,
     written: u64,
@@ -86,7 +88,7 @@ pub(super) async fn follow(socket: &mut Socket<Stream>, house: Arc<House>, seat:
         Err(ended) => ended,
     };
     // The device went with the room.
-    house.disconnected(&session).await;
+    Box::pin(house.disconnected(&session)).await;
     ended
 }
 
@@ -156,6 +158,7 @@ impl<'a> Room<'a> {
             interlude,
             fetching: None,
             unanswered: 0,
+            unpaid: BTreeSet::new(),
             strikes: 0,
             login,
             written: 0,
@@ -167,19 +170,20 @@ impl<'a> Room<'a> {
 
     async fn run(&mut self, feed: &Feed) -> Ended {
         let mut bell = pin!(feed.bell().notified());
-        let mut tick = pin!(tokio::time::sleep(TICK));
+        let often = TICK.min(Duration::from_secs(self.house.config.stall_seconds));
+        let mut tick = pin!(tokio::time::sleep(often));
         loop {
             let event = poll_fn(|cx| self.poll_event(cx, feed, bell.as_mut(), tick.as_mut())).await;
             let ended = match event {
-                Event::Message(text) => self.hear(&text).await,
+                Event::Message(text) => Box::pin(self.hear(&text)).await,
                 Event::Binary => {
                     let refusal =
                         Refusal::Malformed("send text frames, one message each".to_owned());
                     self.refuse(&refusal, None)
                 }
                 Event::Tick => {
-                    tick.as_mut().reset(Instant::now() + TICK);
-                    self.look_at_the_clock().await
+                    tick.as_mut().reset(Instant::now() + often);
+                    Box::pin(self.look_at_the_clock()).await
                 }
                 Event::Ended(ended) => Some(ended),
             };
@@ -204,6 +208,7 @@ impl<'a> Room<'a> {
             return Poll::Ready(Event::Ended(ended));
         }
         if self.unanswered < MOST_UNANSWERED
+            && !self.socket.is_backed_up()
             && let Poll::Ready(incoming) = self.socket.poll_incoming(cx)
         {
             return Poll::Ready(match incoming {
@@ -224,6 +229,9 @@ impl<'a> Room<'a> {
     fn poll_tell(&mut self, cx: &mut Context<'_>, feed: &Feed) -> Poll<Ended> {
         while let Poll::Ready(reply) = self.outbox.poll(cx) {
             self.answered(reply);
+        }
+        if self.strikes > MOST_STRIKES {
+            return Poll::Ready(too_many_messages());
         }
         for _ in 0..BATCHES_AT_ONCE {
             let mut idle = false;
@@ -322,17 +330,33 @@ impl<'a> Room<'a> {
 
     fn answered(&mut self, reply: Reply) {
         self.unanswered -= 1;
+        let unpaid = self.unpaid.remove(&reply.id);
         if let Verdict::Refused(refusal) = &reply.verdict {
             tracing::info!(session = %self.session, participant = %self.viewer.participant, code = ?refusal.code(), %refusal, "refused");
-            // What was let past the rate as output pays for it when it turns out not to be.
-            self.viewer
-                .may_send(clock::now(), &self.house.settings.limits);
+            if unpaid {
+                self.pay_late();
+            }
         }
         push(self.socket, &envelope::reply(&self.session, reply));
     }
 
+    /// Takes from the allowance what a message did not pay when it came.
+    fn pay_late(&mut self) {
+        if !self
+            .viewer
+            .may_send(clock::now(), &self.house.settings.limits)
+        {
+            self.strikes += 1;
+        }
+    }
+
     fn refuse(&mut self, refusal: &Refusal, related_to: Option<MessageId>) -> Option<Ended> {
-        tracing::info!(session = %self.session, participant = %self.viewer.participant, code = ?refusal.code(), %refusal, "refused");
+        let why = match refusal {
+            // It quotes what could not be read, which may be a secret in the wrong place.
+            Refusal::Malformed(_) => "not a message".to_owned(),
+            refusal => refusal.to_string(),
+        };
+        tracing::info!(session = %self.session, participant = %self.viewer.participant, code = ?refusal.code(), why, "refused");
         push(
             self.socket,
             &envelope::error(&self.session, refusal, related_to),
@@ -371,7 +395,13 @@ impl<'a> Room<'a> {
             Err(error) => return self.refuse(&error.refusal, error.related_to),
         };
         if let Err(refusal) = self.is_mine(&heading) {
+            if spoke_for_output {
+                self.pay_late();
+            }
             return self.refuse(&refusal, Some(heading.id));
+        }
+        if spoke_for_output {
+            self.unpaid.insert(heading.id.clone());
         }
         self.note_life(&message).await;
         match message {
@@ -455,10 +485,7 @@ impl<'a> Room<'a> {
     fn too_fast(&mut self, related_to: Option<MessageId>) -> Option<Ended> {
         self.strikes += 1;
         if self.strikes > MOST_STRIKES {
-            return Some(Ended::ByUs(Farewell::new(
-                code::POLICY,
-                "too many messages",
-            )));
+            return Some(too_many_messages());
         }
         let per_second = self.house.settings.limits.messages_per_second;
         self.refuse(&Refusal::TooFast { per_second }, related_to)
@@ -501,4 +528,8 @@ impl<'a> Room<'a> {
             Ok(Ok(()) | Err(_)) | Err(_) => None,
         }
     }
+}
+
+fn too_many_messages() -> Ended {
+    Ended::ByUs(Farewell::new(code::POLICY, "too many messages"))
 }

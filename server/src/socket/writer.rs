@@ -19,6 +19,10 @@ const WRITE_BUDGET: usize = 1024 * 1024;
 /// Bytes of unwritten pongs at which reading waits, or pings alone could fill the memory.
 const MOST_REPLIES: usize = 4 * 1024;
 
+/// Bytes of unwritten frames at which reading should wait, or questions whose answers nobody reads
+/// could fill the memory.
+const MOST_QUEUED: usize = 1024 * 1024;
+
 /// Frames of queue kept for the next batch; a longer one is given back when it is empty.
 const KEPT_QUEUE: usize = 16;
 
@@ -37,6 +41,10 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn is_idle(&self) -> bool {
         self.frames.is_empty() && self.replies.is_empty()
+    }
+
+    pub(super) fn is_backed_up(&self) -> bool {
+        self.frames.iter().map(Bytes::len).sum::<usize>() >= MOST_QUEUED
     }
 
     pub(super) fn is_closing(&self) -> bool {

@@ -29,11 +29,16 @@ impl Task {
         });
         let pinging = self.viewers.values().any(|viewer| viewer.devices() > 0);
         let due = if pinging {
-            due.min(self.next_ping)
+            due.min(self.next_ping())
         } else {
             due
         };
-        self.hold.map_or(due, |hold| due.max(hold))
+        due.max(self.hold)
+    }
+
+    fn next_ping(&self) -> Instant {
+        let seconds = u64::from(self.session.config().heartbeat_interval_seconds);
+        self.last_ping + Duration::from_secs(seconds)
     }
 
     pub(super) async fn alarm(&mut self) {
@@ -42,10 +47,9 @@ impl Task {
         if self.session.next_deadline().is_some_and(|due| due <= now) {
             self.decide(Input::Tick, &mut batch);
         }
-        if self.next_ping <= Instant::now() {
+        if self.next_ping() <= Instant::now() {
             self.feed.whisper(&envelope::ping(&self.id));
-            let seconds = u64::from(self.session.config().heartbeat_interval_seconds);
-            self.next_ping = Instant::now() + Duration::from_secs(seconds);
+            self.last_ping = Instant::now();
         }
         self.look_around(&mut batch);
         self.write(batch).await;
@@ -133,7 +137,9 @@ impl Task {
         let mut next_look: Option<Timestamp> = None;
         for (id, timed_out) in members {
             let viewer = self.viewer(&id);
-            let (status, gone, next) = self.status(&viewer, now);
+            let (status, silent, next) = self.status(&viewer, now);
+            // Who was away is back when they come, not when the server forgets how long it was.
+            let gone = silent || (timed_out && viewer.devices() == 0);
             next_look = [next_look, next].into_iter().flatten().min();
             if gone != timed_out {
                 viewer.set_quiet(gone);

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use pvp_protocol::SessionId;
 use pvp_session::{Entry, Session};
+use tokio::time::Instant;
 
-use super::{Health, Task};
+use super::{Health, RETRY, Task};
+use crate::clock;
 use crate::store::{Head, ReadBound, Store, link};
 
 /// How much of a log is read at a time.
@@ -26,11 +28,12 @@ impl Task {
                 self.head = head;
                 self.health = Health::Fit;
                 self.refresh_viewers();
-                self.next_look = None;
+                self.next_look = (!self.viewers.is_empty()).then(clock::now);
             }
             Err(why) => {
                 tracing::error!(session = %self.id, why, "could not read the log");
                 self.health = Health::Unreadable(why);
+                self.hold = Instant::now() + RETRY;
             }
         }
     }

@@ -1,0 +1,557 @@
+//! The disk fails under a running server, or what is written was damaged: nothing runs that could
+//! not be written down, people are told why, and it goes on when the disk does.
+
+mod kit;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use kit::proof::{kept, kind, log, verified};
+use kit::{Client, Invited, PATIENCE, Server, get, pvp};
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+/// From now on every write to a file fails, for this server alone.
+fn fail(server: &Server) {
+    limit(server, "0");
+}
+
+fn mend(server: &Server) {
+    limit(server, "unlimited");
+}
+
+fn limit(server: &Server, bytes: &str) {
+    let status = Command::new("prlimit")
+        .args(["--pid", &server.pid().to_string()])
+        // The soft limit alone, so that it can be lifted again by anyone.
+        .arg(format!("--fsize={bytes}:"))
+        .status();
+    assert!(status.unwrap().success(), "prlimit is part of util-linux");
+}
+
+#[tokio::test]
+async fn while_files_cannot_grow_nothing_happens_and_then_the_same_messages_succeed() {
+    let server = Server::start(&[]).await;
+    a_failing_disk(&server, || fail(&server), || mend(&server)).await;
+}
+
+/// The whole story: work in progress, a disk that fails, and one that is mended.
+async fn a_failing_disk(server: &Server, fail: impl FnOnce(), mend: impl FnOnce()) {
+    server.create("work", json!({})).await;
+    server.create("rest", json!({})).await;
+    let person = |name: &str, role: &str| server.invite(name, &[role], &[]);
+    let (ann, dee, eye) = (
+        person("ann", "approver"),
+        person("dee", "driver"),
+        person("eye", "observer"),
+    );
+    let late = person("late", "approver");
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let mut ann = server.join("work", &ann).await;
+    let mut dee = server.join("work", &dee).await;
+    let mut agent = server.join("work", &bot).await;
+    server.join("work", &eye).await.settle().await;
+    let runs = agent.propose("touch running").await;
+    ann.approve(&runs).await;
+    agent.wait_for("tool.execute").await;
+    let waits = agent.propose("touch waiting").await;
+    for client in [&mut ann, &mut dee, &mut agent] {
+        client.settle().await;
+    }
+    let before = server.log("work").len();
+
+    fail();
+    let vote = json!({ "gate": waits, "approver": ann.participant });
+    let vote = ann.envelope("gate.approve", vote);
+    let safe = json!({ "risk_level": "safe" });
+    let propose = agent.envelope(
+        "tool.propose",
+        with(agent.proposal("touch more"), &json!({})),
+    );
+    let read = agent.envelope("tool.propose", with(agent.proposal("ls"), &safe));
+    let output =
+        json!({ "tool_proposal": runs, "stream": "stdout", "text": "one\n", "complete": false });
+    let output = agent.envelope("tool.output", output);
+    let note = json!({ "key": "note", "content_type": "text", "content": "text" });
+    let note = dee.envelope("context.add", note);
+    for _ in 0..2 {
+        refused_for_now(&mut ann, &vote).await;
+        refused_for_now(&mut agent, &propose).await;
+        refused_for_now(&mut agent, &read).await;
+        refused_for_now(&mut agent, &output).await;
+        refused_for_now(&mut dee, &note).await;
+    }
+    for client in [&mut ann, &mut dee, &mut agent] {
+        hears_nothing(client).await;
+    }
+    // What is there can be read, by those who were there; a newcomer would have to be written down.
+    let mut back = server.connect(&eye).await;
+    let welcome = back.join("work", &eye, json!({})).await;
+    assert_eq!(
+        welcome["payload"]["gates"][0]["request"]["action_ref"],
+        waits.as_str()
+    );
+    assert_eq!(
+        welcome["payload"]["running"][0]["tool_proposal"],
+        runs.as_str()
+    );
+    back.wait(|message| message["type"] == "gate.request").await;
+    let mut newcomer = server.connect(&late).await;
+    newcomer.session = "work".to_owned();
+    let join = json!({ "participant": late.announce(), "supported_versions": [1] });
+    let join = newcomer.envelope("session.join", join);
+    refused_for_now(&mut newcomer, &join).await;
+    let (status, body) = get(&server.address, "/health", &[]).await;
+    assert_eq!((status, body.as_str()), (200, r#"{"status":"ok"}"#));
+    assert_eq!(server.log("work").len(), before);
+    verified(&server.data);
+
+    mend();
+    accepted(&mut ann, &vote).await;
+    accepted(&mut agent, &propose).await;
+    accepted(&mut agent, &read).await;
+    accepted(&mut agent, &output).await;
+    accepted(&mut dee, &note).await;
+    for granted in [&waits, read["id"].as_str().unwrap()] {
+        let execute = agent.wait_for("tool.execute").await;
+        assert_eq!(execute["payload"]["tool_proposal"], granted);
+        assert!(execute["payload"]["grant"]["nonce"].is_string());
+    }
+    let mut newcomer = server.connect(&late).await;
+    newcomer.send_raw(&join.to_string()).await;
+    newcomer.wait_for("session.welcome").await;
+    newcomer.acked(join["id"].as_str().unwrap()).await;
+    // The attempts that failed left nobody behind.
+    drop(newcomer);
+    ann.wait(|message| is_presence(message, &late, "disconnected"))
+        .await;
+
+    for client in [&mut dee, &mut agent, &mut ann] {
+        client.settle().await;
+    }
+    let stored = log(&server.data, "work");
+    assert_eq!(kept(&ann.received), stored);
+    for said in [&vote, &propose, &read, &output, &note] {
+        let times = stored.iter().filter(|entry| entry["id"] == said["id"]);
+        assert_eq!(times.count(), 1, "{said}");
+    }
+    let granted = stored.iter().filter(|entry| kind(entry) == "tool.execute");
+    assert_eq!(granted.count(), 3);
+    verified(&server.data);
+}
+
+fn with(mut payload: Value, more: &Value) -> Value {
+    for (key, value) in more.as_object().unwrap() {
+        payload[key] = value.clone();
+    }
+    payload
+}
+
+fn is_presence(message: &Value, who: &Invited, status: &str) -> bool {
+    message["type"] == "presence.update"
+        && message["payload"]["participant"] == who.participant.as_str()
+        && message["payload"]["status"] == status
+}
+
+/// The answer says in a sentence that nothing happened, and that trying again makes sense.
+async fn refused_for_now(client: &mut Client, said: &Value) {
+    client.send_raw(&said.to_string()).await;
+    let refusal = client.refused(said["id"].as_str().unwrap()).await;
+    assert_eq!(refusal["code"], "INTERNAL_ERROR", "{refusal}");
+    assert_eq!(refusal["recoverable"], true, "{refusal}");
+    let sentence = refusal["message"].as_str().unwrap();
+    let beginning = "it could not be written down, so it did not happen (";
+    assert!(sentence.starts_with(beginning), "{sentence}");
+    assert!(sentence.ends_with("; try again"), "{sentence}");
+}
+
+async fn accepted(client: &mut Client, said: &Value) {
+    client.send_raw(&said.to_string()).await;
+    client.acked(said["id"].as_str().unwrap()).await;
+}
+
+/// Nothing that is kept is told.
+async fn hears_nothing(client: &mut Client) {
+    let heard = client.received.len();
+    heard_so_far(client).await;
+    let kept = kept(&client.received[heard..]);
+    assert!(kept.is_empty(), "{kept:#?}");
+}
+
+/// Whatever was told before the answer to a ping has arrived with it.
+async fn heard_so_far(client: &mut Client) {
+    let id = client.send("heartbeat.ping", json!({})).await;
+    client
+        .wait(|message| message["type"] == "heartbeat.pong" && message["ref"] == id.as_str())
+        .await;
+}
+
+#[tokio::test]
+async fn a_full_disk_with_the_log_on_it_is_survived() {
+    let Some(disk) = SmallDisk::mount() else {
+        return;
+    };
+    let data = disk.path().join("data");
+    let problems = File::create(disk.path().join("server.log")).unwrap();
+    let server = Server::start_with(&data, "127.0.0.1:0", &[], &[], Some(problems)).await;
+    a_failing_disk(&server, || disk.fill(), || disk.empty()).await;
+    assert!(server.stop().await.success());
+    verified(&data);
+}
+
+/// A file system of a few megabytes, gone when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None`, saying why, where this cannot be done.
+    #[expect(clippy::print_stderr, reason = "a test that did not run must say so")]
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
+            .arg(directory.path())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => return Some(Self(directory)),
+            Ok(output) => eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => eprintln!("skipped, no mount: {error}"),
+        }
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn fill(&self) {
+        let mut ballast = File::create(self.path().join("ballast")).unwrap();
+        let mut block = vec![b'x'; 64 * 1024];
+        while !block.is_empty() {
+            if ballast.write_all(&block).is_err() {
+                block.truncate(block.len() / 2);
+            }
+        }
+    }
+
+    fn empty(&self) {
+        std::fs::remove_file(self.path().join("ballast")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, because the server may be on its way out.
+        let unmounted = Command::new("umount").arg("-l").arg(self.path()).status();
+        assert!(std::thread::panicking() || unmounted.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_that_cannot_be_written_is_tried_again_in_peace_and_kept() {
+    let data = tempfile::tempdir().unwrap();
+    let (problems, writer) = std::io::pipe().unwrap();
+    let problems_to = File::from(OwnedFd::from(writer));
+    let server = Server::start_with(data.path(), "127.0.0.1:0", &[], &[], Some(problems_to)).await;
+    let config = json!({ "gate_timeout_seconds": 2 });
+    server.create("due", config).await;
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let mut agent = server.join("due", &bot).await;
+    agent.propose("touch a").await;
+    fail(&server);
+    let (attempts, attempted) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(problems).lines().map_while(Result::ok);
+        // The pipe is read to its end, or the server would wait for us.
+        while lines.any(|line| line.contains("could not write the log")) {
+            let _ = attempts.send(Instant::now());
+        }
+    });
+    let attempts = tokio::task::spawn_blocking(move || {
+        let next = || attempted.recv_timeout(PATIENCE).expect("it tries again");
+        let first = next();
+        (next(), next().duration_since(first))
+    });
+    let (_, three) = attempts.await.unwrap();
+    assert!(
+        three > Duration::from_secs(1),
+        "three attempts in {three:?}"
+    );
+    mend(&server);
+    let resolve = agent.wait_for("gate.resolve").await;
+    assert_eq!(resolve["payload"]["outcome"], "timed_out");
+    verified(data.path());
+}
+
+#[tokio::test]
+async fn an_absence_that_cannot_be_written_is_written_when_the_disk_is_back() {
+    let data = tempfile::tempdir().unwrap();
+    let (problems, writer) = std::io::pipe().unwrap();
+    let problems_to = File::from(OwnedFd::from(writer));
+    let server = Server::start_with(data.path(), "127.0.0.1:0", &[], &[], Some(problems_to)).await;
+    let config = json!({ "away_timeout_seconds": 2, "heartbeat_interval_seconds": 3600 });
+    server.create("away", config).await;
+    let ann = server.invite("ann", &["approver"], &[]);
+    let mut ann = server.join("away", &ann).await;
+    fail(&server);
+    let attempted = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(problems).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("could not write the log")));
+        lines
+    });
+    // The pipe stays open, or the server could not complain any more.
+    let _lines = attempted.await.unwrap();
+    mend(&server);
+    let away = ann
+        .wait(|message| message["type"] == "presence.update" && message["seq"].is_u64())
+        .await;
+    assert_eq!(away["payload"]["status"], "away");
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_its_time_holds_up_the_answers_and_not_the_deciding() {
+    let server = Server::start(&[]).await;
+    server.create("slow", json!({})).await;
+    let (dee, eye) = (
+        server.invite("dee", &["driver"], &[]),
+        server.invite("eye", &["observer"], &[]),
+    );
+    let mut dee = server.join("slow", &dee).await;
+    let mut eye = server.join("slow", &eye).await;
+    // Someone else has the file for a while, shorter than the writer is willing to wait.
+    let other = Connection::open(server.data.join("pvp.sqlite3")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut notes = Vec::new();
+    for number in 0..50 {
+        let key = format!("note-{number}");
+        let note = json!({ "key": key, "content_type": "text", "content": "text" });
+        notes.push(dee.send("context.add", note).await);
+    }
+    // A draft is not kept, so it is told as soon as everything before it is decided.
+    let draft = json!({ "content": "what if", "contributors": [] });
+    let draft = dee.send("prompt.draft", draft).await;
+    eye.wait(|message| message["id"] == draft.as_str()).await;
+    for client in [&mut dee, &mut eye] {
+        heard_so_far(client).await;
+        let of_a_note = |message: &&Value| {
+            let id = message["payload"]["id"].as_str().or(message["id"].as_str());
+            id.is_some_and(|id| notes.iter().any(|note| note == id))
+        };
+        let told = client.received.iter().find(of_a_note);
+        assert_eq!(told, None, "before it was written");
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+
+    let mut seqs = Vec::new();
+    for id in &notes {
+        seqs.push(dee.acked(id).await.unwrap());
+    }
+    let first = seqs[0];
+    assert_eq!(seqs, (first..first + 50).collect::<Vec<_>>());
+    eye.settle().await;
+    assert_eq!(kept(&eye.received), log(&server.data, "slow"));
+}
+
+/// Puts other bytes into the body of a stored entry, and gives those that were there.
+fn swap_body(data: &Path, session: &str, seq: u64, body: Option<&[u8]>) -> Vec<u8> {
+    let connection = Connection::open(data.join("pvp.sqlite3")).unwrap();
+    connection.busy_timeout(PATIENCE).unwrap();
+    let place = "session = (SELECT no FROM sessions WHERE id = ?1) AND seq = ?2";
+    let old: Vec<u8> = connection
+        .query_row(
+            &format!("SELECT body FROM entries WHERE {place}"),
+            params![session, seq.cast_signed()],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let mut flipped = old.clone();
+    // Inside the timestamp, so that it is still an entry, only not the one that was written.
+    let at = String::from_utf8(old.clone())
+        .unwrap()
+        .find("\"ts\":\"20")
+        .unwrap()
+        + 8;
+    flipped[at] ^= 1;
+    connection
+        .execute(
+            &format!("UPDATE entries SET body = ?3 WHERE {place}"),
+            params![session, seq.cast_signed(), body.unwrap_or(&flipped)],
+        )
+        .unwrap();
+    old
+}
+
+#[tokio::test]
+async fn a_damaged_session_is_refused_by_name_and_the_others_go_on() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start_in(data.path(), &[]).await;
+    let (ann, dee) = (
+        server.invite("ann", &["approver"], &[]),
+        server.invite("dee", &["driver"], &[]),
+    );
+    for session in ["good", "bad"] {
+        server.create(session, json!({})).await;
+        let mut dee = server.join(session, &dee).await;
+        for number in 0..5 {
+            let note =
+                json!({ "key": format!("k{number}"), "content_type": "text", "content": "x" });
+            dee.say("context.add", note).await;
+        }
+    }
+    assert!(server.stop().await.success());
+    let report = verified(data.path());
+    let key = report["key"].as_str().unwrap();
+    let good_export = export(data.path(), "good.jsonl");
+    let data_text = data.path().to_str().unwrap();
+    let pinned = ["--key", key];
+    for place in [["--data", data_text], ["--export", &good_export]] {
+        let (good, said, problem) = pvp(&[&["audit", "verify"], &place[..], &pinned].concat());
+        assert!(good, "{said} {problem}");
+        assert!(said.contains("all intact"), "{said}");
+        // Signed with another key than the one that was kept elsewhere.
+        let other = "0".repeat(64);
+        let (good, said, _) = pvp(&[&["audit", "verify"], &place[..], &["--key", &other]].concat());
+        assert!(!good && said.contains("another key"), "{said}");
+    }
+
+    swap_body(data.path(), "bad", 4, None);
+    let bad_export = export(data.path(), "bad.jsonl");
+    for place in [["--data", data_text], ["--export", &bad_export]] {
+        let (good, said, _) = pvp(&[&["audit", "verify"], &place[..]].concat());
+        assert!(!good, "{said}");
+        let finding = "first finding: session `bad`, entry 4: its hash does not follow";
+        assert!(said.contains(finding), "{said}");
+        assert!(
+            said.contains("good: ") && said.contains("intact, signed for"),
+            "{said}"
+        );
+    }
+    let status = Command::new(env!("CARGO_BIN_EXE_pvp"))
+        .args(["audit", "verify", "--data", data_text])
+        .stdout(std::process::Stdio::null())
+        .status();
+    assert_eq!(status.unwrap().code(), Some(1));
+
+    let server = Server::start_in(data.path(), &[]).await;
+    let refusal = refused_join(&server, "bad", &ann).await;
+    assert_eq!(refusal["code"], "INTERNAL_ERROR");
+    let sentence = refusal["message"].as_str().unwrap();
+    assert!(sentence.contains("entry 4 is damaged"), "{sentence}");
+    assert!(sentence.contains("`pvp audit verify`"), "{sentence}");
+    let mut good = server.join("good", &ann).await;
+    good.settle().await;
+}
+
+fn export(data: &Path, name: &str) -> String {
+    let path = data.join(name).to_str().unwrap().to_owned();
+    let (good, _, problem) = pvp(&[
+        "audit",
+        "export",
+        "--data",
+        data.to_str().unwrap(),
+        "--out",
+        &path,
+    ]);
+    assert!(good, "{problem}");
+    path
+}
+
+async fn refused_join(server: &Server, session: &str, who: &Invited) -> Value {
+    let mut client = server.connect(who).await;
+    client.session = session.to_owned();
+    let join = json!({ "participant": who.announce(), "supported_versions": [1] });
+    let id = client.send("session.join", join).await;
+    client.refused(&id).await
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_again_waits_for_its_log_however_hard_it_is_asked() {
+    let server = Server::start(&[]).await;
+    server.create("hurt", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &[]);
+    let mut dee = server.join("hurt", &dee).await;
+    dee.settle().await;
+    // The state in memory is thrown away when a write fails; by then the log is damaged.
+    let whole = swap_body(&server.data, "hurt", 1, None);
+    fail(&server);
+    let note = json!({ "key": "note", "content_type": "text", "content": "text" });
+    let note = dee.envelope("context.add", note);
+    refused_for_now(&mut dee, &note).await;
+    mend(&server);
+    dee.send_raw(&note.to_string()).await;
+    let refusal = dee.refused(note["id"].as_str().unwrap()).await;
+    let sentence = refusal["message"].as_str().unwrap();
+    assert!(sentence.contains("entry 1 is damaged"), "{sentence}");
+    // Other sessions are not concerned.
+    server.create("sound", json!({})).await;
+
+    swap_body(&server.data, "hurt", 1, Some(&whole));
+    let began = Instant::now();
+    loop {
+        dee.send_raw(&note.to_string()).await;
+        let answer = dee.answer(note["id"].as_str().unwrap()).await;
+        if answer["type"] == "session.ack" {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{answer}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    dee.settle().await;
+    let stored = log(&server.data, "hurt");
+    assert_eq!(kept(&dee.received), stored);
+    verified(&server.data);
+}
+
+#[tokio::test]
+async fn a_database_that_turns_to_garbage_is_refused_and_works_again_when_it_is_back() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start_in(data.path(), &[]).await;
+    let dee = server.invite("dee", &["driver"], &[]);
+    server.create("book", json!({})).await;
+    server.join("book", &dee).await.settle().await;
+    assert!(server.stop().await.success());
+    let server = Server::start_in(data.path(), &[]).await;
+    let path = data.path().join("pvp.sqlite3");
+    let whole = std::fs::read(&path).unwrap();
+    let page = usize::from(u16::from_be_bytes([whole[16], whole[17]]));
+    let entries = entries_root(&path) * page;
+    let mut garbage = whole.clone();
+    garbage[entries..entries + page].fill(0xaa);
+    overwrite(&path, &garbage);
+    let refusal = refused_join(&server, "book", &dee).await;
+    assert_eq!(refusal["code"], "INTERNAL_ERROR", "{refusal}");
+    let sentence = refusal["message"].as_str().unwrap();
+    assert!(sentence.contains("reading the log"), "{sentence}");
+    let (good, said, _) = pvp(&["audit", "verify", "--data", data.path().to_str().unwrap()]);
+    assert!(!good, "{said}");
+    let (status, _) = get(&server.address, "/health", &[]).await;
+    assert_eq!(status, 200);
+
+    overwrite(&path, &whole);
+    server.join("book", &dee).await.settle().await;
+    assert!(server.stop().await.success());
+    verified(data.path());
+}
+
+/// Where the table of entries begins, in pages before it.
+fn entries_root(path: &Path) -> usize {
+    let connection = Connection::open(path).unwrap();
+    let root: i64 = connection
+        .query_row(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'entries'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    usize::try_from(root - 1).unwrap()
+}
+
+/// In place: the server has the file open.
+fn overwrite(path: &Path, bytes: &[u8]) {
+    let mut file = File::options().write(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}

@@ -1,0 +1,491 @@
+//! Who one is, and for how long: tokens, invitations, revocation.
+
+mod kit;
+
+use kit::{Client, Invited, Server, Witness};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Error;
+
+const UNAUTHORIZED: &str = "UNAUTHORIZED";
+
+fn joining(who: &Invited) -> Value {
+    json!({ "participant": who.announce(), "supported_versions": [1] })
+}
+
+/// What the server says to a token that it does not take, at the door and in a message.
+async fn turned_away(server: &Server, who: &Invited) -> [String; 3] {
+    let bearer = format!("Bearer {}", who.token);
+    let query = format!("/?token={}", who.token);
+    let headers = [("Authorization", bearer.as_str())];
+    let by_header = Client::try_connect(&server.address, "/ws", &headers, "x").await;
+    let by_query = Client::try_connect(&server.address, &query, &[], "x").await;
+    let sentence = |refused: Result<Client, Error>| {
+        let Err(Error::Http(answer)) = refused else {
+            panic!("it was let in");
+        };
+        assert_eq!(answer.status(), 401);
+        let body: Value = serde_json::from_slice(answer.body().as_ref().unwrap()).unwrap();
+        assert_eq!(body["code"], UNAUTHORIZED);
+        body["message"].as_str().unwrap().to_owned()
+    };
+    let mut client = Client::connect(&server.address, None, &who.participant).await;
+    client.session = "login".to_owned();
+    let mut join = joining(who);
+    join["token"] = json!(who.token);
+    let id = client.send("session.join", join).await;
+    let error = client.refused(&id).await;
+    assert_eq!(error["code"], UNAUTHORIZED);
+    let in_message = error["message"].as_str().unwrap().to_owned();
+    [sentence(by_header), sentence(by_query), in_message]
+}
+
+#[tokio::test]
+async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
+    let server = Server::start(&[]).await;
+    server.create("login", json!({})).await;
+    let ann = server.invite("ann", &["approver"], &[]);
+    let me = &ann.participant;
+    let bearer = format!("Bearer {}", ann.token);
+    let mut header = Client::try_connect(&server.address, "/", &[("Authorization", &bearer)], me)
+        .await
+        .unwrap();
+    let path = format!("/ws?x=1&token={}", ann.token);
+    let mut query = Client::try_connect(&server.address, &path, &[], me)
+        .await
+        .unwrap();
+    let mut message = Client::connect(&server.address, None, me).await;
+    for (client, more) in [
+        (&mut header, json!({})),
+        (&mut query, json!({})),
+        (&mut message, json!({ "token": ann.token })),
+    ] {
+        let welcome = client.join("login", &ann, more).await;
+        assert_eq!(welcome["payload"]["participant"], me.as_str());
+        assert_eq!(welcome["payload"]["roles"], json!(["approver"]));
+        client.settle().await;
+    }
+    let secret = ann.token.rsplit('_').next().unwrap();
+    for client in [&header, &query, &message] {
+        assert!(
+            !client
+                .received
+                .iter()
+                .any(|message| message.to_string().contains(secret))
+        );
+    }
+    assert!(
+        !server
+            .log("login")
+            .iter()
+            .any(|line| line.to_string().contains(secret))
+    );
+    // The same three say who reads over HTTP, but for the message.
+    let path = "/sessions/login/transcript";
+    assert_eq!(
+        kit::get(&server.address, path, &[("Authorization", &bearer)])
+            .await
+            .0,
+        200
+    );
+    let query = format!("{path}?token={}", ann.token);
+    assert_eq!(kit::get(&server.address, &query, &[]).await.0, 200);
+    assert_eq!(kit::get(&server.address, path, &[]).await.0, 401);
+}
+
+#[tokio::test]
+async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
+    let server = Server::start(&[]).await;
+    server.create("login", json!({})).await;
+    let mut witness = Witness::of(&server, "login").await;
+    let ann = server.invite("ann", &["approver", "driver"], &[]);
+    let mut stranger = Client::connect(&server.address, None, &ann.participant).await;
+    stranger.session = "login".to_owned();
+    let log_in = "log in: bring a token as `Authorization: Bearer`, `?token=` or in `session.join`";
+    witness
+        .sees_refused(
+            &mut stranger,
+            "session.join",
+            joining(&ann),
+            UNAUTHORIZED,
+            log_in,
+        )
+        .await;
+    stranger.session = "new".to_owned();
+    witness
+        .sees_refused(
+            &mut stranger,
+            "session.create",
+            json!({ "config": {} }),
+            UNAUTHORIZED,
+            log_in,
+        )
+        .await;
+    let flipped = if ann.token.ends_with('0') { "1" } else { "0" };
+    let half = ann.token.rsplit_once('_').unwrap().0;
+    for token in [
+        format!("{}{flipped}", &ann.token[..ann.token.len() - 1]),
+        ann.token[..ann.token.len() - 1].to_owned(),
+        format!("{half}_{}", "0".repeat(64)),
+        half.to_owned(),
+        "admin".to_owned(),
+        "pvp__".to_owned(),
+    ] {
+        let wrong = Invited {
+            token,
+            ..ann.clone()
+        };
+        let expected = "this is not a PVP token; ask for an invitation";
+        assert_eq!(turned_away(&server, &wrong).await, [expected; 3]);
+    }
+    witness.heard_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_token_for_one_session_opens_no_other_and_makes_none() {
+    let server = Server::start(&[]).await;
+    server.create("mine", json!({})).await;
+    server.create("other", json!({})).await;
+    let mut witness = Witness::of(&server, "other").await;
+    let bound = server.invite("ann", &["driver", "admin"], &["--session", "mine"]);
+    server.join("mine", &bound).await.settle().await;
+    let mut client = server.connect(&bound).await;
+    client.session = "other".to_owned();
+    let elsewhere = "this token is for another session";
+    witness
+        .sees_refused(
+            &mut client,
+            "session.join",
+            joining(&bound),
+            UNAUTHORIZED,
+            elsewhere,
+        )
+        .await;
+    let bearer = format!("Bearer {}", bound.token);
+    let headers = [("Authorization", bearer.as_str())];
+    assert_eq!(
+        kit::get(&server.address, "/sessions/other/transcript", &headers)
+            .await
+            .0,
+        401
+    );
+    assert_eq!(
+        kit::get(&server.address, "/sessions/mine/transcript", &headers)
+            .await
+            .0,
+        200
+    );
+
+    // Making a session takes driver or admin, and a token that is bound to none.
+    let may_not = "creating a session takes a token with driver or admin that is not bound to one";
+    let others = ["navigator", "adversary", "observer", "approver"]
+        .map(|role| server.invite(role, &[role], &[]));
+    for who in others.iter().chain([&bound]) {
+        let mut client = server.connect(who).await;
+        client.session = "made".to_owned();
+        witness
+            .sees_refused(
+                &mut client,
+                "session.create",
+                json!({ "config": {} }),
+                UNAUTHORIZED,
+                may_not,
+            )
+            .await;
+    }
+    for (role, session) in [("driver", "made-by-driver"), ("admin", "made-by-admin")] {
+        let who = server.invite(role, &[role], &[]);
+        let mut client = server.connect(&who).await;
+        client.session = session.to_owned();
+        let id = client.send("session.create", json!({ "config": {} })).await;
+        client.acked(&id).await;
+    }
+    witness.heard_nothing(&server).await;
+    // An admin of one session invites to that session alone, and revokes nobody.
+    for (body, expected) in [
+        (json!({ "name": "x", "roles": ["observer"] }), 401),
+        (
+            json!({ "name": "x", "roles": ["observer"], "session": "other" }),
+            401,
+        ),
+        (
+            json!({ "name": "x", "roles": ["observer"], "session": "mine" }),
+            201,
+        ),
+    ] {
+        let (status, answer) = kit::request(
+            &server.address,
+            "POST",
+            "/api/invites",
+            &headers,
+            &body.to_string(),
+        )
+        .await;
+        assert_eq!(status, expected, "{answer}");
+    }
+    assert_eq!(
+        kit::request(&server.address, "DELETE", "/api/tokens/x", &headers, "")
+            .await
+            .0,
+        401
+    );
+}
+
+/// The id of someone's token, as listed.
+fn token_id(server: &Server, who: &Invited) -> String {
+    let (good, list, problem) =
+        kit::pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
+    assert!(good, "{problem}");
+    let mut rows = list
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let row = rows
+        .find(|row| row["participant"] == who.participant.as_str())
+        .unwrap();
+    row["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
+    let server = Server::start(&[]).await;
+    server.create("login", json!({})).await;
+    let short = server.invite("ann", &["approver"], &["--expires", "1s"]);
+    let revoked = server.invite("bob", &["approver"], &[]);
+    let by_http = server.invite("cid", &["approver"], &[]);
+    let stays = server.invite("dan", &["approver"], &["--expires", "1h"]);
+    // The invitation may have run out before it was used, on a busy machine.
+    let bearer = format!("Bearer {}", short.token);
+    let live = Client::try_connect(
+        &server.address,
+        "/ws",
+        &[("Authorization", &bearer)],
+        &short.participant,
+    )
+    .await
+    .ok();
+    let mut bob = server.join("login", &revoked).await;
+    let mut cid = server.join("login", &by_http).await;
+    let mut dan = server.join("login", &stays).await;
+
+    let data = server.data.to_str().unwrap();
+    let id = token_id(&server, &revoked);
+    let (good, said, _) = kit::pvp(&["tokens", "revoke", "--data", data, &id]);
+    assert!(good && said.contains(&id));
+    let admin = format!("Bearer {}", server.admin().token);
+    let path = format!("/api/tokens/{}", token_id(&server, &by_http));
+    let own = format!("Bearer {}", stays.token);
+    assert_eq!(
+        kit::request(
+            &server.address,
+            "DELETE",
+            &path,
+            &[("Authorization", &own)],
+            ""
+        )
+        .await
+        .0,
+        401
+    );
+    assert_eq!(
+        kit::request(
+            &server.address,
+            "DELETE",
+            &path,
+            &[("Authorization", &admin)],
+            ""
+        )
+        .await
+        .0,
+        204
+    );
+    assert_eq!(
+        kit::request(
+            &server.address,
+            "DELETE",
+            &path,
+            &[("Authorization", &admin)],
+            ""
+        )
+        .await
+        .0,
+        404
+    );
+    let (good, _, problem) = kit::pvp(&["tokens", "revoke", "--data", data, &id]);
+    assert!(
+        !good && problem.contains(&format!("there is no token `{id}`")),
+        "{problem}"
+    );
+    for who in [&revoked, &by_http] {
+        assert_eq!(
+            turned_away(&server, who).await,
+            ["the token was revoked; ask for a new invitation"; 3]
+        );
+    }
+    // Live connections end by themselves, at the next look at the clock.
+    assert_eq!(bob.closed().await, Some(1008));
+    assert_eq!(cid.closed().await, Some(1008));
+    drop(live);
+    loop {
+        let headers = [("Authorization", bearer.as_str())];
+        if Client::try_connect(&server.address, "/ws", &headers, "x")
+            .await
+            .is_err()
+        {
+            break;
+        }
+    }
+    assert_eq!(
+        turned_away(&server, &short).await,
+        ["the token has expired; ask for a new invitation"; 3]
+    );
+    dan.settle().await;
+}
+
+#[tokio::test]
+async fn a_live_connection_ends_when_its_token_expires() {
+    let server = Server::start(&[]).await;
+    server.create("login", json!({})).await;
+    // Long enough to join with, on however busy a machine; the server closes at its next look.
+    let short = server.invite("ann", &["approver"], &["--expires", "4s"]);
+    let mut ann = server.join("login", &short).await;
+    assert_eq!(ann.closed().await, Some(1008));
+}
+
+#[tokio::test]
+async fn invitations_come_from_the_data_directory_or_from_an_admin() {
+    let server = Server::start(&[]).await;
+    let data = server.data.to_str().unwrap();
+    let url = format!("http://{}", server.address);
+    let link = format!("{url}/?token={}", server.admin().token);
+    let fields = |out: &str| -> Value {
+        let said: Value = serde_json::from_str(out).unwrap();
+        let mut names: Vec<_> = said.as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        assert_eq!(names, ["expires", "link", "participant", "roles", "token"]);
+        said
+    };
+    let who = ["--name", "Ann B.", "--role", "driver", "--role", "approver"];
+    let (good, out, problem) = kit::pvp(
+        &[
+            &[
+                "invite",
+                "--json",
+                "--data",
+                data,
+                "--url",
+                &url,
+                "--expires",
+                "2h",
+                "--session",
+                "s1",
+            ],
+            &who[..],
+        ]
+        .concat(),
+    );
+    assert!(good, "{problem}");
+    let by_data = fields(&out);
+    assert_eq!(by_data["roles"], json!(["driver", "approver"]));
+    assert!(
+        by_data["participant"]
+            .as_str()
+            .unwrap()
+            .starts_with("ann-b-")
+    );
+    assert!(by_data["expires"].as_str().unwrap().ends_with('Z'));
+    let token = by_data["token"].as_str().unwrap();
+    assert_eq!(by_data["link"], format!("{url}/?token={token}&session=s1"));
+
+    // With the admin's link, with the address and a token, and with the token in the environment.
+    let (good, out, problem) =
+        kit::pvp(&[&["invite", "--json", "--server", &link], &who[..]].concat());
+    assert!(good, "{problem}");
+    let by_link = fields(&out);
+    assert_eq!(by_link["expires"], Value::Null);
+    assert_eq!(
+        by_link["link"],
+        format!("{url}/?token={}", by_link["token"].as_str().unwrap())
+    );
+    let (good, out, problem) = kit::pvp(
+        &[
+            &[
+                "invite",
+                "--json",
+                "--server",
+                &url,
+                "--token",
+                &server.admin().token,
+            ],
+            &who[..],
+        ]
+        .concat(),
+    );
+    assert!(good, "{problem}");
+    fields(&out);
+
+    // What was made works, and only for what it says.
+    server.create("s2", json!({})).await;
+    let invited = Invited {
+        token: by_link["token"].as_str().unwrap().to_owned(),
+        participant: by_link["participant"].as_str().unwrap().to_owned(),
+        roles: vec!["driver".to_owned()],
+        agent: false,
+    };
+    server.join("s2", &invited).await.settle().await;
+
+    // Nobody else invites: no token, a wrong one, one without the admin role.
+    let plain = server.invite("bob", &["driver", "approver"], &[]);
+    for (token, part) in [
+        (
+            Some(plain.token.as_str()),
+            "401 Unauthorized: inviting people takes an admin's token",
+        ),
+        (
+            Some("nonsense"),
+            "401 Unauthorized: this is not a PVP token",
+        ),
+        (
+            None,
+            "an admin's token is needed: give --token or an admin's link",
+        ),
+    ] {
+        let mut arguments = vec!["invite", "--server", &url];
+        arguments.extend(token.iter().flat_map(|token| ["--token", *token]));
+        arguments.extend(who);
+        let (good, out, problem) = kit::pvp(&arguments);
+        assert!(!good && out.is_empty());
+        assert!(problem.contains(part), "{problem}");
+    }
+    for (body, expected) in [
+        (r#"{"name":"","roles":["observer"]}"#, 400),
+        (r#"{"name":"x","roles":[]}"#, 400),
+        (r#"{"name":"x","roles":["root"]}"#, 400),
+        (
+            r#"{"name":"x","roles":["observer"],"participant":"system"}"#,
+            400,
+        ),
+        (
+            r#"{"name":"x","roles":["observer"],"participant":"../x"}"#,
+            400,
+        ),
+        (
+            r#"{"name":"x","roles":["observer"],"expires_seconds":0}"#,
+            400,
+        ),
+        (r#"{"name":"x","roles":["observer"],"surprise":1}"#, 400),
+        ("null", 400),
+        ("[", 400),
+    ] {
+        let admin = format!("Bearer {}", server.admin().token);
+        let (status, answer) = kit::request(
+            &server.address,
+            "POST",
+            "/api/invites",
+            &[("Authorization", &admin)],
+            body,
+        )
+        .await;
+        assert_eq!(status, expected, "{body}: {answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["code"], "INVALID_MESSAGE");
+    }
+}
