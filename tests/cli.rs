@@ -1,5 +1,11 @@
 //! The command line: what it refuses, and how it says so.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
 mod kit;
 
 use std::path::Path;

@@ -1,6 +1,12 @@
 //! The disk fails under a running server, or what is written was damaged: nothing runs that could
 //! not be written down, people are told why, and it goes on when the disk does.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
 mod kit;
 
 use std::fs::File;

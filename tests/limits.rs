@@ -1,5 +1,11 @@
 //! Everything is finite: sizes, depths, rates, numbers and times, and what is not a message at all.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
 mod kit;
 
 use std::time::Duration;

@@ -1,5 +1,16 @@
 //! Who one is, and for how long: tokens, invitations, revocation.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
 mod kit;
 
 use kit::{Client, Invited, Server, Witness};

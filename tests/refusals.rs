@@ -1,6 +1,12 @@
 //! What nobody may say. Each refusal is looked at from three sides: what its sender is told, what
 //! the others hear, and what the log has.
 
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
 mod kit;
 
 use kit::{Client, Invited, Server, Witness};

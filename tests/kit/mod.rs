@@ -5,6 +5,11 @@
     unreachable_pub,
     reason = "each test program uses a part of it"
 )]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
 
 pub mod crowd;
 pub mod proof;
@@ -287,7 +292,7 @@ pub fn fresh_id(kind: &str) -> String {
     let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
     format!(
         "{}-{}-{number}",
-        kind.replace('.', "-").replace('_', "-"),
+        kind.replace(['.', '_'], "-"),
         std::process::id()
     )
 }

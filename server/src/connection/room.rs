@@ -351,10 +351,11 @@ impl<'a> Room<'a> {
     }
 
     fn refuse(&mut self, refusal: &Refusal, related_to: Option<MessageId>) -> Option<Ended> {
-        let why = match refusal {
-            // It quotes what could not be read, which may be a secret in the wrong place.
-            Refusal::Malformed(_) => "not a message".to_owned(),
-            refusal => refusal.to_string(),
+        // It quotes what could not be read, which may be a secret in the wrong place.
+        let why = if matches!(refusal, Refusal::Malformed(_)) {
+            "not a message".to_owned()
+        } else {
+            refusal.to_string()
         };
         tracing::info!(session = %self.session, participant = %self.viewer.participant, code = ?refusal.code(), why, "refused");
         push(
