@@ -5,11 +5,6 @@
     clippy::unwrap_used,
     reason = "whatever is not as expected ends the test"
 )]
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
 
 mod kit;
 

@@ -1,0 +1,193 @@
+//! What connections that do nothing cost, and what one costs that does not read.
+//!
+//! Each connection takes a file here and in the server: `ulimit -n` bounds how many there can be.
+//!
+//! Settings: MEMORY_CONNECTIONS=10000 MEMORY_SESSION=100 MEMORY_BROADCAST_MIB=200
+
+#![allow(clippy::print_stdout, reason = "it prints its figures")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a bench that cannot go on ends"
+)]
+
+mod kit;
+
+use std::time::{Duration, Instant};
+
+use kit::{Kind, Latencies, Peer, Subject, met, setting};
+use serde_json::json;
+
+/// Bytes of one output: what an executor sends at most in one.
+const OUTPUT: usize = 32 * 1024;
+
+/// People who read while one does not.
+const READERS: usize = 10;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let connections = setting("MEMORY_CONNECTIONS", 10_000).min(open_files() - 200);
+    idle_unjoined(connections).await;
+    idle_joined(connections, setting("MEMORY_SESSION", 100)).await;
+    let bytes = setting("MEMORY_BROADCAST_MIB", 200) * 1024 * 1024;
+    let (_, without) = broadcast(bytes, false).await;
+    let (growth, with) = broadcast(bytes, true).await;
+    println!(
+        "a reader that stalls: {:.1} MiB more than before   bar ≤ 16 MiB: {}; p99 of the others {with:.2} ms, {without:.2} ms without it",
+        growth / 1024.0,
+        met(growth <= 16.0 * 1024.0)
+    );
+}
+
+/// Files that this process may have open; the server is its child and has the same limit.
+fn open_files() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))
+        .unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+async fn idle_unjoined(connections: usize) {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = Subject::server(data.path());
+    let before = server.memory_kib("VmRSS");
+    let mut peers = Vec::new();
+    for _ in 0..connections {
+        peers.push(Peer::connect(&server.address).await.unwrap());
+    }
+    settle().await;
+    report(
+        "idle, not joined",
+        connections,
+        server.memory_kib("VmRSS") - before,
+    );
+}
+
+async fn idle_joined(connections: usize, session: usize) {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = Subject::server(data.path());
+    let before = server.memory_kib("VmRSS");
+    let mut peers: Vec<Peer> = Vec::new();
+    let begun = Instant::now();
+    for number in 0..connections {
+        let name = format!("s{}", number / session);
+        if number % session == 0 {
+            Peer::create(&server.address, &name, session).await;
+        }
+        let more = json!({ "history": 0 });
+        let participant = format!("p{number}");
+        let mut peer = Peer::join(&server.address, &name, &participant, Kind::Observer, more).await;
+        peer.shrink();
+        peers.push(peer);
+        // Everyone is told of everyone; a peer that never read would be one that stalls.
+        if number % session == session - 1 {
+            let first = peers.len() - session;
+            drain(&mut peers[first..]).await;
+        }
+    }
+    let took = begun.elapsed();
+    settle().await;
+    let name = format!("idle, joined, {session} a session");
+    report(&name, connections, server.memory_kib("VmRSS") - before);
+    println!(
+        "  joining took {:.2} ms each, {:.2} ms of server CPU",
+        took.as_secs_f64() * 1000.0 / connections as f64,
+        server.cpu_seconds() * 1000.0 / connections as f64
+    );
+}
+
+/// Reads what is there.
+async fn drain(peers: &mut [Peer]) {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let mut scratch = vec![0; 256 * 1024];
+    for peer in peers {
+        while peer
+            .stream
+            .try_read(&mut scratch)
+            .is_ok_and(|read| read > 0)
+        {}
+    }
+}
+
+/// Waits until the server has nothing left to do.
+async fn settle() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+fn report(name: &str, connections: usize, kib: u64) {
+    let each = kib as f64 / connections as f64;
+    println!(
+        "{connections} connections {name}: {kib} KiB more, {each:.2} KiB each   bar ≤ 4 KiB: {}",
+        met(each <= 4.0)
+    );
+}
+
+/// Growth of the server's memory in KiB at the most, and the readers' p99 in milliseconds.
+async fn broadcast(bytes: usize, stall: bool) -> (f64, f64) {
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = Subject::server(data.path());
+    Peer::create(&server.address, "wide", READERS + 2).await;
+    let more = json!({ "history": 0 });
+    let join = async |name: &str, kind| {
+        Peer::join(&server.address, "wide", name, kind, more.clone()).await
+    };
+    let mut agent = join("bot", Kind::Agent).await;
+    agent.start_run("run").await;
+    let mut readers = Vec::new();
+    for number in 0..READERS {
+        readers.push(join(&format!("v{number}"), Kind::Observer).await);
+    }
+    let stalled = join("stalled", Kind::Observer).await;
+    if !stall {
+        drop(stalled);
+        settle().await;
+        return spread(&server, agent, readers, bytes).await;
+    }
+    settle().await;
+    let figures = spread(&server, agent, readers, bytes).await;
+    drop(stalled);
+    figures
+}
+
+async fn spread(
+    server: &Subject,
+    mut agent: Peer,
+    mut readers: Vec<Peer>,
+    bytes: usize,
+) -> (f64, f64) {
+    let text = "x".repeat(OUTPUT);
+    let mut latencies = Latencies::default();
+    // What any broadcast takes, such as buffers and the store's cache, is there before.
+    let warm = 4 * 1024 * 1024 / OUTPUT;
+    let mut before = 0;
+    for number in 0..warm + bytes / OUTPUT {
+        if number == warm {
+            before = server.memory_kib("VmHWM");
+        }
+        let output = agent.output("run", &format!("out-{number}"), &text);
+        agent.queue(&output);
+        let begun = Instant::now();
+        agent.flush().await.unwrap();
+        let mut slowest = Duration::ZERO;
+        for reader in &mut readers {
+            while !reader
+                .next()
+                .await
+                .unwrap()
+                .starts_with(br#"{"v":1,"id":"out-"#)
+            {}
+            slowest = begun.elapsed();
+        }
+        while !agent
+            .next()
+            .await
+            .unwrap()
+            .starts_with(br#"{"v":1,"id":"out-"#)
+        {}
+        latencies.add(slowest);
+    }
+    let growth = server.memory_kib("VmHWM") - before;
+    (growth as f64, latencies.percentile(99.0))
+}
