@@ -54,7 +54,7 @@ enum Ended {
 
 /// Serves a connection from the upgrade to its end.
 pub(crate) async fn serve(
-    mut socket: Socket<Stream>,
+    mut socket: Box<Socket<Stream>>,
     house: Arc<House>,
     login: Option<Login>,
     place: Place,
@@ -62,7 +62,7 @@ pub(crate) async fn serve(
     // Boxed here and where messages are heard: a task is as large as the largest thing it may wait
     // for, and most connections wait for the next message only.
     let ended = match Box::pin(lobby::wait(&mut socket, &house, login, place)).await {
-        Ok(seat) => Box::pin(room::follow(&mut socket, house, *seat)).await,
+        Ok(seat) => Box::pin(room::follow(&mut socket, house, seat)).await,
         Err(ended) => ended,
     };
     if let Ended::ByUs(farewell) = ended {

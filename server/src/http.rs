@@ -144,7 +144,7 @@ async fn front_door(State(house): State<Arc<House>>, mut request: Request) -> Re
     };
     tokio::spawn(async move {
         match pending.accept().await {
-            Ok(socket) => connection::serve(socket, house, login, place).await,
+            Ok(socket) => connection::serve(Box::new(socket), house, login, place).await,
             Err(error) => tracing::debug!(%error, "an upgrade was not completed"),
         }
     });

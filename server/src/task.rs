@@ -115,13 +115,34 @@ pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
         house: house.clone(),
         id: id.clone(),
     };
+    let leaving = Leaving {
+        house,
+        id,
+        feed: task.feed.clone(),
+        gone: gone_sender,
+    };
     tokio::spawn(async move {
+        let _leaving = leaving;
         task.run(inbox).await;
-        house.forget(&id);
-        // Whoever waits for it may find the session again from here on.
-        let _ = gone_sender.send(true);
     });
     Handle { orders, gone }
+}
+
+/// Lets go of the session however its task ends, so that the next order finds it again.
+struct Leaving {
+    house: Arc<House>,
+    id: SessionId,
+    feed: Arc<Feed>,
+    gone: watch::Sender<bool>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.house.forget(&self.id);
+        self.gone.send_replace(true);
+        // Connections that still follow it come again.
+        self.feed.close();
+    }
 }
 
 impl Task {
@@ -201,7 +222,6 @@ impl Task {
                 tracing::warn!(session = %self.id, %error, "could not seal the log");
             }
         }
-        self.feed.close();
     }
 
     /// The store has written an append, or could not. What it has reported by now is told

@@ -80,7 +80,11 @@ struct Room<'a> {
 }
 
 /// Follows a session until the connection ends.
-pub(super) async fn follow(socket: &mut Socket<Stream>, house: Arc<House>, seat: Seat) -> Ended {
+pub(super) async fn follow(
+    socket: &mut Socket<Stream>,
+    house: Arc<House>,
+    seat: Box<Seat>,
+) -> Ended {
     let feed = seat.joined.feed.clone();
     let session = seat.session.clone();
     let ended = match Room::enter(socket, house.clone(), seat) {
@@ -93,7 +97,11 @@ pub(super) async fn follow(socket: &mut Socket<Stream>, house: Arc<House>, seat:
 }
 
 impl<'a> Room<'a> {
-    fn enter(socket: &'a mut Socket<Stream>, house: Arc<House>, seat: Seat) -> Result<Self, Ended> {
+    fn enter(
+        socket: &'a mut Socket<Stream>,
+        house: Arc<House>,
+        seat: Box<Seat>,
+    ) -> Result<Self, Ended> {
         let Seat {
             session,
             joined,
@@ -101,7 +109,7 @@ impl<'a> Room<'a> {
             join_id,
             login,
             place,
-        } = seat;
+        } = *seat;
         let head = joined.welcome.head;
         if join.after.is_some_and(|after| after > head) {
             let refusal = Refusal::InvalidState(format!(
