@@ -219,11 +219,14 @@ impl Server {
             self.agent.queue(&output);
         }
         self.agent.flush().await.unwrap();
-        // The agent is a participant too: it is told its own outputs, beside an answer for each.
-        for _ in 0..2 * many {
+        // The agent is a participant too: it is told its own outputs, among the answers.
+        let mut own = 0;
+        while own < many {
             let told = self.agent.next().await.unwrap();
             if told.starts_with(OUTPUT) {
-                self.told = told.to_vec();
+                own += 1;
+                self.told.clear();
+                self.told.extend_from_slice(told);
             }
         }
         self.audience.all_have(self.sent).await;
