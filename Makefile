@@ -31,7 +31,7 @@ lint:
 	$(CARGO) clippy -p pvp-protocol --all-targets --features generate -- -D warnings
 
 rust:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # The checked-in JSON Schema and TypeScript are what the types say.
 generated:

@@ -52,5 +52,7 @@ async fn the_first_gate_of_the_readme_works_and_is_on_record() {
     ] {
         assert!(account.contains(line), "{line} is not in\n{account}");
     }
-    assert!(pvp(&["audit", "verify", "--data", data]).0);
+    let (intact, report, _) = pvp(&["audit", "verify", "--data", data]);
+    let signed = format!("{session}: 10 entries, intact, signed for up to 10");
+    assert!(intact && report.contains(&signed), "{report}");
 }

@@ -33,7 +33,7 @@ use crate::viewer::Viewer;
 const ORDERS_AT_ONCE: usize = 256;
 
 /// Entries that may wait for the disk before the task stops taking orders.
-const MOST_IN_FLIGHT: usize = 4096;
+const MOST_IN_FLIGHT: usize = 1024;
 
 /// How long a session with nobody in it stays in memory.
 const IDLE: Duration = Duration::from_secs(30);
@@ -58,11 +58,37 @@ struct Batch {
     values: BTreeMap<u64, String>,
 }
 
+impl Batch {
+    fn extend(&mut self, later: Self) {
+        self.entries.extend(later.entries);
+        self.answers.extend(later.answers);
+        self.values.extend(later.values);
+    }
+}
+
+/// A batch as the store gets it.
+struct Writing {
+    prev: Head,
+    records: Vec<Record>,
+    next_deadline: Option<Timestamp>,
+    ended: bool,
+    seal: Seal,
+}
+
+impl Writing {
+    fn extend(&mut self, later: Self) {
+        self.records.extend(later.records);
+        self.next_deadline = later.next_deadline;
+        self.ended = later.ended;
+        if later.seal == Seal::Now {
+            self.seal = Seal::Now;
+        }
+    }
+}
+
 /// Whether the session can be worked on.
 enum Health {
     Fit,
-    /// A write failed; what is still in flight must be heard of before reading the log again.
-    Failing,
     /// The log could not be read.
     Unreadable(String),
 }
@@ -76,7 +102,10 @@ pub(crate) struct Task {
     vault: Arc<Vault>,
     viewers: BTreeMap<ParticipantId, Arc<Viewer>>,
     presence: BTreeMap<ParticipantId, PresenceStatus>,
+    /// The batch that the store is writing, and one that gathers what is decided meanwhile.
     in_flight: VecDeque<Batch>,
+    /// The second of them, as it will be sent.
+    waiting: Option<Writing>,
     entries_in_flight: usize,
     health: Health,
     reports: mpsc::UnboundedReceiver<Result<(), AppendError>>,
@@ -103,6 +132,7 @@ pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
         viewers: BTreeMap::new(),
         presence: BTreeMap::new(),
         in_flight: VecDeque::new(),
+        waiting: None,
         entries_in_flight: 0,
         health: Health::Fit,
         reports,
@@ -224,37 +254,36 @@ impl Task {
         }
     }
 
-    /// The store has written an append, or could not. What it has reported by now is told
-    /// together, so that viewers are woken once for it.
+    /// The store has written an append, or could not.
     async fn hear(&mut self, report: Result<(), AppendError>) {
-        let mut durable = Vec::new();
-        let mut next = Some(report);
-        while let Some(report) = next {
-            durable.extend(self.durable(report));
-            next = self.reports.try_recv().ok();
-        }
-        self.tell(durable);
-        if self.in_flight.is_empty() && matches!(self.health, Health::Failing) {
-            self.load().await;
+        let Some(batch) = self.in_flight.pop_front() else {
+            return;
+        };
+        self.entries_in_flight -= batch.entries.len();
+        match report {
+            Ok(()) => {
+                if let Some(writing) = self.waiting.take() {
+                    self.send(writing).await;
+                }
+                self.tell(batch);
+            }
+            Err(error) => {
+                tracing::error!(session = %self.id, %error, "could not write the log");
+                self.refuse(batch, &error.to_string());
+                self.give_up_waiting();
+                self.hold = Instant::now() + RETRY;
+                self.load().await;
+            }
         }
     }
 
-    /// The batch that a report is about, if it may be told.
-    fn durable(&mut self, report: Result<(), AppendError>) -> Option<Batch> {
-        let batch = self.in_flight.pop_front()?;
-        self.entries_in_flight -= batch.entries.len();
-        match report {
-            Ok(()) if matches!(self.health, Health::Fit) => return Some(batch),
-            Ok(()) => self.refuse(batch, "an earlier entry could not be written"),
-            Err(error) => {
-                tracing::error!(session = %self.id, %error, "could not write the log");
-                let why = error.to_string();
-                self.refuse(batch, &why);
-                self.health = Health::Failing;
-                self.hold = Instant::now() + RETRY;
-            }
+    /// What waited for an append that failed rests on it, so it is not sent.
+    fn give_up_waiting(&mut self) {
+        self.waiting = None;
+        self.entries_in_flight = 0;
+        for batch in std::mem::take(&mut self.in_flight) {
+            self.refuse(batch, "an earlier entry could not be written");
         }
-        None
     }
 
     fn refuse(&self, batch: Batch, why: &str) {
@@ -268,48 +297,44 @@ impl Task {
         }
     }
 
-    /// Everything in the batches is durable: everyone may hear of it.
-    fn tell(&mut self, batches: Vec<Batch>) {
-        let (mut told, mut answers) = (Vec::new(), Vec::new());
+    /// Everything in the batch is durable: everyone may hear of it.
+    fn tell(&mut self, mut batch: Batch) {
+        let mut told = Vec::with_capacity(batch.entries.len());
         let mut people_changed = false;
-        for mut batch in batches {
-            people_changed |= self.follow(&mut batch);
-            let entries = batch.entries.iter();
-            told.extend(
-                entries.map(|(entry, body)| told::from_entry(entry, body.clone(), &self.vault)),
-            );
-            answers.extend(batch.answers);
+        for (entry, body) in batch.entries {
+            people_changed |= self.follow(&entry, &mut batch.values);
+            told.push(told::from_entry(&entry, body, &self.vault));
         }
         if people_changed {
             self.refresh_viewers();
         }
         self.feed.publish(told);
-        for (reply, answer) in answers {
+        for (reply, answer) in batch.answers {
             reply.answer(answer);
         }
     }
 
-    /// Does what durable entries ask for outside the log; true if they are about people.
+    /// Does what a durable entry asks for outside the log; true if it is about people.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "other entries change nothing outside the log"
     )]
-    fn follow(&self, batch: &mut Batch) -> bool {
-        let mut people_changed = false;
-        for (entry, _) in &batch.entries {
-            match &entry.envelope.message {
-                ServerMessage::SecretShare(share) => {
-                    let value = batch.values.remove(&entry.seq());
-                    self.vault.share(&share.key, &share.scope, value);
-                }
-                ServerMessage::SecretRevoke(revoke) => self.vault.revoke(&revoke.key),
-                ServerMessage::Announce(_)
-                | ServerMessage::RoleChange(_)
-                | ServerMessage::SessionLeave(_) => people_changed = true,
-                _ => {}
+    fn follow(&self, entry: &Entry, values: &mut BTreeMap<u64, String>) -> bool {
+        match &entry.envelope.message {
+            ServerMessage::SecretShare(share) => {
+                let value = values.remove(&entry.seq());
+                self.vault.share(&share.key, &share.scope, value);
+                false
             }
+            ServerMessage::SecretRevoke(revoke) => {
+                self.vault.revoke(&revoke.key);
+                false
+            }
+            ServerMessage::Announce(_)
+            | ServerMessage::RoleChange(_)
+            | ServerMessage::SessionLeave(_) => true,
+            _ => false,
         }
-        people_changed
     }
 
     fn refresh_viewers(&self) {
@@ -439,38 +464,77 @@ impl Task {
         outcome.answer
     }
 
-    /// Sends a batch to the store. A batch without entries waits for what it rests on.
+    /// Sends a batch to the store. While the store is at an earlier one, batches gather, so that
+    /// what was decided meanwhile is written and told together. One without entries waits for what
+    /// it rests on.
     async fn write(&mut self, batch: Batch) {
         if batch.entries.is_empty() {
             match self.in_flight.back_mut() {
                 Some(last) => last.answers.extend(batch.answers),
-                None => self.tell(vec![batch]),
+                None => self.tell(batch),
             }
             return;
         }
+        let writing = self.writing(&batch);
+        self.entries_in_flight += batch.entries.len();
+        match (&mut self.waiting, self.in_flight.back_mut()) {
+            (Some(waiting), Some(last)) => {
+                waiting.extend(writing);
+                last.extend(batch);
+            }
+            (_, Some(_)) => {
+                self.waiting = Some(writing);
+                self.in_flight.push_back(batch);
+            }
+            (_, None) => {
+                self.in_flight.push_back(batch);
+                self.send(writing).await;
+            }
+        }
+    }
+
+    /// What the store is to write for a batch. The session is what this batch makes of it.
+    fn writing(&mut self, batch: &Batch) -> Writing {
         let prev = self.head;
+        let weighty = batch.entries.iter().any(|(entry, _)| is_weighty(entry));
         let mut records = Vec::with_capacity(batch.entries.len());
         for (entry, body) in &batch.entries {
             let record = Record::after(&self.head, entry.meta().into(), body.clone());
             self.head = record.head();
             records.push(record);
         }
-        self.entries_in_flight += batch.entries.len();
-        self.in_flight.push_back(batch);
+        Writing {
+            prev,
+            records,
+            next_deadline: self.session.next_deadline(),
+            ended: self.session.has_ended(),
+            seal: if weighty { Seal::Now } else { Seal::WhenDue },
+        }
+    }
+
+    async fn send(&mut self, writing: Writing) {
         let report = self.report.clone();
         self.house
             .store
             .append(Append {
                 session: self.id.clone(),
-                prev,
-                records,
-                next_deadline: self.session.next_deadline(),
+                prev: writing.prev,
+                records: writing.records,
+                next_deadline: writing.next_deadline,
                 at: clock::now(),
-                ended: self.session.has_ended(),
-                seal: Seal::WhenDue,
+                ended: writing.ended,
+                seal: writing.seal,
                 // The receiver is gone only when nobody waits for the answer any more.
                 done: Done::new(move |result| drop(report.send(result))),
             })
             .await;
     }
+}
+
+/// What ran and how it ended is signed for at once, so that it cannot be cut off unnoticed.
+fn is_weighty(entry: &Entry) -> bool {
+    matches!(
+        entry.envelope.message,
+        ServerMessage::ToolExecute(_) | ServerMessage::ToolResult(_)
+    )
 }

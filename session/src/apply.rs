@@ -15,8 +15,8 @@ pub(crate) use people::WORKING_DIRECTORY;
 
 use pvp_policy::Policy;
 use pvp_protocol::{
-    ClientMessage, Envelope, ExecutionLimits, Heading, Limits, MessageId, ParticipantId, Refusal,
-    Sender, ServerMessage, Timestamp,
+    ClientMessage, Digest, Envelope, ExecutionLimits, Heading, Limits, MessageId, ParticipantId,
+    Refusal, Sender, ServerMessage, Timestamp,
 };
 
 use crate::authority;
@@ -114,6 +114,7 @@ impl Session {
             terms,
             at,
             fresh,
+            heard: None,
             entries: Vec::new(),
             whisper: None,
         };
@@ -142,6 +143,8 @@ pub(crate) struct Decision<'a> {
     pub(crate) terms: Terms<'a>,
     pub(crate) at: Timestamp,
     pub(crate) fresh: Fresh,
+    /// The message that is being decided on, with its fingerprint.
+    heard: Option<(MessageId, Digest)>,
     entries: Vec<Entry>,
     whisper: Option<Whisper>,
 }
@@ -175,7 +178,9 @@ impl Decision<'_> {
             return Err(Refusal::NotJoined);
         };
         authority::check(by, member, &said.message)?;
-        match self.session.seen.look(&said.id, &said.digest(by)) {
+        let digest = said.digest(by);
+        self.heard = Some((said.id.clone(), digest));
+        match self.session.seen.look(&said.id, &digest) {
             Sighting::Same(seq) => return Ok(self.repeated(&said.id, seq)),
             Sighting::Other => return Err(Refusal::IdReused(said.id)),
             Sighting::New => {}
@@ -281,9 +286,12 @@ impl Decision<'_> {
         message: impl Into<ServerMessage>,
         audience: Audience,
     ) -> Answer {
-        let origin = Some(said.digest(by));
+        let origin = match &self.heard {
+            Some((id, digest)) if *id == said.id => *digest,
+            Some(_) | None => said.digest(by),
+        };
         let heading = self.heading(by, said);
-        let seq = self.append(heading, message.into(), audience, None, origin);
+        let seq = self.append(heading, message.into(), audience, None, Some(origin));
         Answer::Accepted(Some(seq))
     }
 
@@ -350,7 +358,7 @@ impl Decision<'_> {
         message: ServerMessage,
         audience: Audience,
         private: Option<Private>,
-        origin: Option<pvp_protocol::Digest>,
+        origin: Option<Digest>,
     ) -> u64 {
         let seq = self.session.head + 1;
         let envelope = Envelope {

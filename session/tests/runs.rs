@@ -460,7 +460,7 @@ fn keys_come_from_the_driver_alone() {
     told(
         room.says_as("p1", "bot", "tool.propose", top),
         &[
-            "8 bot tool.propose `top` write (not a read: takes keys from a person)",
+            "8 bot tool.propose `top` write",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
@@ -541,7 +541,7 @@ fn an_interactive_command_is_always_gated_and_driven_by_who_approved_it() {
     told(
         room.says_as("p1", "bot", "tool.propose", list),
         &[
-            "8 bot tool.propose `ls` write (not a read: takes keys from a person)",
+            "8 bot tool.propose `ls` write",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
