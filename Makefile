@@ -31,7 +31,7 @@ lint:
 	$(CARGO) clippy -p pvp-protocol --all-targets --features generate -- -D warnings
 
 rust:
-	$(CARGO) test --workspace --no-fail-fast
+	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --no-fail-fast
 
 # The checked-in JSON Schema and TypeScript are what the types say.
 generated:
@@ -42,6 +42,7 @@ generate:
 
 # Long rounds of what `make test` does briefly.
 soak:
+	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test properties
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test random
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery
 

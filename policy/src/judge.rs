@@ -218,8 +218,16 @@ impl<'a> Judge<'a> {
     }
 
     fn by_table(&mut self, name: &str, part: &Part) -> Vec<Opinion> {
-        let arguments = canon::arguments(&part.words[1..], &part.bases);
-        let rules = self.table.matching(name, &arguments);
+        let words = &part.words[1..];
+        let (named, plain) = (
+            canon::arguments(words, &part.bases),
+            canon::arguments(words, &[]),
+        );
+        let mut rules = self.table.matching(name, &named);
+        // A word such as `stop` is no path to every command, wherever the command runs.
+        if plain != named {
+            rules.extend(self.table.matching(name, &plain));
+        }
         let ids = rules.iter().map(|rule| rule.data.id.get_ref().clone());
         self.matched.extend(ids);
         rules.iter().map(|rule| rule.opinion()).collect()
