@@ -95,7 +95,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
     /// The next message. Pings are answered here, pongs are swallowed; both count in
     /// [`bytes_read`](Self::bytes_read).
     ///
-    /// Work is bounded: after 64 KiB or 16 messages in a row this wakes the task and is pending once.
+    /// Work is bounded: after 64 KiB or 64 messages in a row this wakes the task and is pending once.
     /// An error comes with its close frame queued; after it, or after `Closed`, only
     /// [`poll_closed`](Self::poll_closed) makes sense.
     pub fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {

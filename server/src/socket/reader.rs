@@ -20,8 +20,9 @@ const SCRATCH: usize = 32 * 1024;
 /// Bytes read in a row before other tasks get a turn.
 const READ_BUDGET: usize = 64 * 1024;
 
-/// Messages delivered in a row before other tasks get a turn.
-const MESSAGE_BUDGET: usize = 16;
+/// Messages delivered in a row before other tasks get a turn: as many as a connection may have
+/// unanswered, so that a burst is decided, written and told in one go.
+const MESSAGE_BUDGET: usize = 64;
 
 /// Bytes the parser starts with; larger messages grow it.
 const PARSER_BUFFER: usize = 256;

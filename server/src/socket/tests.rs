@@ -269,14 +269,14 @@ fn a_talkative_peer_lets_others_have_a_turn() {
     let waker = Waker::from(Arc::clone(&count));
     let mut cx = Context::from_waker(&waker);
     let mut socket = Socket::fake(0);
-    socket.io.unread = from_client(0x81, b"hey").repeat(40);
+    socket.io.unread = from_client(0x81, b"hey").repeat(160);
     let mut rows = [0; 3];
     for row in &mut rows {
         while socket.poll_incoming(&mut cx).is_ready() {
             *row += 1;
         }
     }
-    assert_eq!(rows, [16, 16, 8]);
+    assert_eq!(rows, [64, 64, 32]);
     assert_eq!(count.0.load(Ordering::Relaxed), 2);
 }
 
