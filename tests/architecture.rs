@@ -51,9 +51,16 @@ const THINKING: &[(&str, &[&str])] = &[
 /// The crates that do, and which of ours they may use.
 const DOING: &[(&str, &[&str])] = &[
     ("server", &["pvp-policy", "pvp-protocol", "pvp-session"]),
+    ("client", &["pvp-protocol"]),
     (
         ".",
-        &["pvp-policy", "pvp-protocol", "pvp-server", "pvp-session"],
+        &[
+            "pvp-client",
+            "pvp-policy",
+            "pvp-protocol",
+            "pvp-server",
+            "pvp-session",
+        ],
     ),
 ];
 

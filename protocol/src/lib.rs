@@ -33,7 +33,7 @@ pub use envelope::{Envelope, Heading, ReadError, Sender, read_client, read_serve
 pub use id::{ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId, SessionId};
 pub use limits::{ExecutionLimits, Limits};
 pub use message::{ClientMessage, ServerMessage, Vocabulary, is_published};
-pub use quorum::QuorumRule;
+pub use quorum::{Approvers, QuorumRule, Tally, tally};
 pub use refusal::{ErrorCode, Refusal};
 pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};

@@ -1,4 +1,6 @@
-//! How many of whom must approve.
+//! How many of whom must approve, and whether they have.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ParticipantId, Role};
 
@@ -30,11 +32,7 @@ impl QuorumRule {
                 Err("a `specific` quorum names nobody; list at least one participant".to_owned())
             }
             QuorumRule::Specific { participants }
-                if participants
-                    .iter()
-                    .collect::<std::collections::BTreeSet<_>>()
-                    .len()
-                    != participants.len() =>
+                if participants.iter().collect::<BTreeSet<_>>().len() != participants.len() =>
             {
                 Err("a `specific` quorum names someone twice".to_owned())
             }
@@ -60,6 +58,76 @@ impl std::fmt::Display for QuorumRule {
                 write!(f, "approval by {}", names.join(" and "))
             }
             QuorumRule::Majority => f.write_str("more than half of those who may approve"),
+        }
+    }
+}
+
+/// The people a gate is decided by, as they are at this moment.
+#[derive(Debug, Default)]
+pub struct Approvers {
+    /// Everyone whose approval counts: may approve, is a person, is not the proposer.
+    pub eligible: BTreeSet<ParticipantId>,
+    /// Of those who could approve when the gate opened, the ones it still waits for.
+    pub electorate: BTreeSet<ParticipantId>,
+    /// Roles of the eligible.
+    pub roles: BTreeMap<ParticipantId, BTreeSet<Role>>,
+}
+
+/// How a vote stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    pub received: u32,
+    pub required: u32,
+    pub passed: bool,
+    /// Named people whose approval is still needed; empty if anyone's will do.
+    pub awaited: BTreeSet<ParticipantId>,
+}
+
+/// Counts approvals against a rule. Only the eligible count; newcomers count but never raise the bar.
+pub fn tally(
+    rule: &QuorumRule,
+    approvers: &Approvers,
+    approved: &BTreeSet<ParticipantId>,
+) -> Tally {
+    let counted: BTreeSet<_> = approved
+        .intersection(&approvers.eligible)
+        .cloned()
+        .collect();
+    let at_least = |received: usize, required: u32| Tally {
+        received: u32::try_from(received).unwrap_or(u32::MAX),
+        required,
+        passed: received > 0 && received >= required as usize,
+        awaited: BTreeSet::new(),
+    };
+    let each_of = |people: BTreeSet<ParticipantId>| {
+        let awaited: BTreeSet<_> = people.difference(&counted).cloned().collect();
+        let required = people.len().max(1);
+        let received = if people.is_empty() {
+            counted.len()
+        } else {
+            people.len() - awaited.len()
+        };
+        Tally {
+            awaited,
+            ..at_least(received, u32::try_from(required).unwrap_or(u32::MAX))
+        }
+    };
+    match rule {
+        QuorumRule::Any { count } => at_least(counted.len(), (*count).max(1)),
+        QuorumRule::All => each_of(approvers.electorate.clone()),
+        QuorumRule::Role { role, count } => {
+            let holds = |id: &&ParticipantId| {
+                approvers
+                    .roles
+                    .get(*id)
+                    .is_some_and(|roles| roles.contains(role))
+            };
+            at_least(counted.iter().filter(holds).count(), (*count).max(1))
+        }
+        QuorumRule::Specific { participants } => each_of(participants.iter().cloned().collect()),
+        QuorumRule::Majority => {
+            let required = approvers.electorate.len() / 2 + 1;
+            at_least(counted.len(), u32::try_from(required).unwrap_or(u32::MAX))
         }
     }
 }

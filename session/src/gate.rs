@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{Approval, ClearedBy, GateRequest};
-use pvp_protocol::{Category, Digest, MessageId, ParticipantId, QuorumRule, Role, Timestamp};
+use pvp_protocol::{
+    Approvers, Category, Digest, MessageId, ParticipantId, QuorumRule, Role, Tally, Timestamp,
+    tally,
+};
 
 use crate::proposal::Proposal;
 
@@ -21,76 +24,6 @@ pub struct Gate {
     /// Who edited the command last; votes must then carry its digest.
     pub amended_by: Option<ParticipantId>,
     pub opened_seq: u64,
-}
-
-/// The people a gate is decided by, as they are at this moment.
-#[derive(Debug, Default)]
-pub struct Approvers {
-    /// Everyone whose approval counts: may approve, is a person, is not the proposer.
-    pub eligible: BTreeSet<ParticipantId>,
-    /// Of those who could approve when the gate opened, the ones it still waits for.
-    pub electorate: BTreeSet<ParticipantId>,
-    /// Roles of the eligible.
-    pub roles: BTreeMap<ParticipantId, BTreeSet<Role>>,
-}
-
-/// How a vote stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tally {
-    pub received: u32,
-    pub required: u32,
-    pub passed: bool,
-    /// Named people whose approval is still needed; empty if anyone's will do.
-    pub awaited: BTreeSet<ParticipantId>,
-}
-
-/// Counts approvals against a rule. Only the eligible count; newcomers count but never raise the bar.
-pub fn tally(
-    rule: &QuorumRule,
-    approvers: &Approvers,
-    approved: &BTreeSet<ParticipantId>,
-) -> Tally {
-    let counted: BTreeSet<_> = approved
-        .intersection(&approvers.eligible)
-        .cloned()
-        .collect();
-    let at_least = |received: usize, required: u32| Tally {
-        received: u32::try_from(received).unwrap_or(u32::MAX),
-        required,
-        passed: received > 0 && received >= required as usize,
-        awaited: BTreeSet::new(),
-    };
-    let each_of = |people: BTreeSet<ParticipantId>| {
-        let awaited: BTreeSet<_> = people.difference(&counted).cloned().collect();
-        let required = people.len().max(1);
-        let received = if people.is_empty() {
-            counted.len()
-        } else {
-            people.len() - awaited.len()
-        };
-        Tally {
-            awaited,
-            ..at_least(received, u32::try_from(required).unwrap_or(u32::MAX))
-        }
-    };
-    match rule {
-        QuorumRule::Any { count } => at_least(counted.len(), (*count).max(1)),
-        QuorumRule::All => each_of(approvers.electorate.clone()),
-        QuorumRule::Role { role, count } => {
-            let holds = |id: &&ParticipantId| {
-                approvers
-                    .roles
-                    .get(*id)
-                    .is_some_and(|roles| roles.contains(role))
-            };
-            at_least(counted.iter().filter(holds).count(), (*count).max(1))
-        }
-        QuorumRule::Specific { participants } => each_of(participants.iter().cloned().collect()),
-        QuorumRule::Majority => {
-            let required = approvers.electorate.len() / 2 + 1;
-            at_least(counted.len(), u32::try_from(required).unwrap_or(u32::MAX))
-        }
-    }
 }
 
 /// The rule that admins decide by once a deadline has passed: as many of them as were asked for.

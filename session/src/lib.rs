@@ -19,7 +19,7 @@ mod view;
 
 pub use apply::{Answer, Outcome, Settings, Terms, Whisper};
 pub use entry::{Audience, Entry, EntryError, Private, Who};
-pub use gate::{Approvers, Clearance, Gate, Tally, tally};
+pub use gate::{Clearance, Gate};
 pub use grant::Grant;
 pub use input::{Attendance, Identity, Input, Said, Stamped};
 pub use member::Member;

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{Content, ContextAdd, ContextUpdate, InterruptUrgency, SessionEnd};
 use pvp_protocol::{
-    MessageId, ParticipantId, ParticipantTimeoutAction, Role, SessionConfig, SessionId, Timestamp,
+    Approvers, MessageId, ParticipantId, ParticipantTimeoutAction, Role, SessionConfig, SessionId,
+    Timestamp,
 };
 
 use crate::entry::Audience;
-use crate::gate::{Approvers, Gate};
+use crate::gate::Gate;
 use crate::member::Member;
 use crate::proposal::{Closed, Execution, OutputSpan, Proposal, Stage};
 use crate::seen::Seen;

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kit::oracle::enough;
 use kit::person;
-use pvp_protocol::{ParticipantId, QuorumRule, Role};
-use pvp_session::{Approvers, tally};
+use pvp_protocol::{Approvers, ParticipantId, QuorumRule, Role, tally};
 
 /// Voters; each subset of them is the bits of a number.
 const VOTERS: usize = 6;

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{PolicyAllow, PolicyRevoke};
-use pvp_protocol::{Category, MessageId, Mode, ParticipantId, QuorumRule, Refusal};
+use pvp_protocol::{
+    Approvers, Category, MessageId, Mode, ParticipantId, QuorumRule, Refusal, tally,
+};
 
 use super::{Decided, Decision};
-use crate::gate::{Approvers, tally};
 use crate::input::Said;
 use crate::member::Member;
 use crate::proposal::Proposal;
