@@ -19,7 +19,7 @@ use bytes::Bytes;
 use kit::{Kind, Latencies, Peer, Subject, met, setting};
 use pvp_protocol::SessionId;
 use pvp_server::clock;
-use pvp_server::store::{Append, Done, Head, Record, Seal, Store};
+use pvp_server::store::{Append, Done, Head, Record, Seal, Standing, Store};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -102,9 +102,8 @@ async fn write(
             session: session.clone(),
             prev,
             records,
-            next_deadline: None,
             at: clock::now(),
-            ended: false,
+            standing: Standing::default(),
             seal: Seal::WhenDue,
             done,
         };

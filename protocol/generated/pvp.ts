@@ -64,13 +64,53 @@ digest: string,
  */
 policy: string, };
 
+export type Ballot = { vote: Choice,
+/**
+ * Said with an approval.
+ */
+comment?: string,
+/**
+ * Why not; a rejection needs one, and the agent reads it.
+ */
+reason?: string,
+/**
+ * The digest of what was shown; needed once a command was edited.
+ */
+digest?: string,
+/**
+ * The id of the vote; repeating it does not vote twice.
+ */
+id?: MessageId, };
+
 export type Capability = "prompt" | "approve" | "interrupt" | "fork" | "add_context" | "manage_participants" | "end_session" | "exec";
 
 export type Category = "read" | "write" | "destructive" | "blocked";
 
+export type Choice = "approve" | "reject";
+
 export type ClearedBy = "read" | "quorum" | "clock" | "allow_rule" | "direct";
 
 export type Command = { "form": "shell", line: string, } | { "form": "argv", command: string, args: Array<string>, } | { "form": "login_shell", line: string, } | { "form": "tool", name: string, arguments: Record<string, unknown>, };
+
+export type CommandPage = { commands: Array<CommandRecord>,
+/**
+ * Ask for older ones with this as `before`.
+ */
+next?: number, };
+
+export type CommandRecord = {
+/**
+ * The proposal; its output is read by the same id.
+ */
+tool_proposal: MessageId, seq: number, at: string, proposer: ParticipantId, command: string, cwd?: string, description: string, category: Category, risk: Risk, rule: string, status: CommandStatus,
+/**
+ * Who edited it last.
+ */
+edited_by?: ParticipantId, resolution?: GateResolve, executor?: ParticipantId, cleared_by?: ClearedBy, approvals: Array<Approval>, result?: CommandResult, };
+
+export type CommandResult = { at: string, success: boolean, exit_code?: number, error?: string, duration_ms: number, outcome?: Outcome, };
+
+export type CommandStatus = "waiting" | "running" | "blocked" | "rejected" | "timed_out" | "cancelled" | "finished";
 
 export type ConfigChanges = { require_approval_for?: Array<ToolCategory>, default_gate_quorum?: QuorumRule, allow_forks?: boolean, max_participants?: number, ordering_mode?: OrderingMode, on_participant_timeout?: ParticipantTimeoutAction, heartbeat_interval_seconds?: number, idle_timeout_seconds?: number, away_timeout_seconds?: number, quorum_by_category?: QuorumByCategory, gate_timeout_seconds?: number, on_gate_timeout?: GateTimeoutAction, shell_exec?: ShellExecMode, four_eyes?: boolean, trust_reads?: boolean, profile?: Profile, };
 
@@ -89,6 +129,16 @@ export type ContextContentType = "text" | "file" | "reference" | "structured" | 
 export type ContextRemove = { key: string, reason: string, };
 
 export type ContextUpdate = { key: string, diff?: string, new_content?: Content, new_content_ref?: ContentRef, reason: string, };
+
+export type Edit = {
+/**
+ * The whole new arguments, as in `tool.propose`.
+ */
+arguments: Record<string, unknown>,
+/**
+ * The digest of what is edited.
+ */
+digest: string, reason?: string, id?: MessageId, };
 
 export type ErrorCode = "INVALID_MESSAGE" | "UNAUTHORIZED" | "SESSION_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "GATE_FAILED" | "TIMEOUT" | "RATE_LIMITED" | "CONTEXT_TOO_LARGE" | "INVALID_STATE" | "TRANSPORT_ERROR" | "AGENT_ERROR" | "INTERNAL_ERROR";
 
@@ -162,11 +212,33 @@ quorum?: QuorumRule,
  */
 deadline?: string, voters?: Array<ParticipantId>, };
 
+export type GateAnswer = { ack: SessionAck, gate: GateState, };
+
 export type GateApprove = { gate: MessageId, approver: ParticipantId, comment?: string,
 /**
  * The digest that was shown to the voter; needed once a command was edited.
  */
 digest?: string, };
+
+export type GateList = { gates: Array<GateListed>,
+/**
+ * Ask again with this as `after` and a `wait` to hear of the next change.
+ */
+version: number, };
+
+export type GateListed = { session: SessionId,
+/**
+ * Approvals that count, and how many are needed.
+ */
+received: number, required: number,
+/**
+ * Named people whose approval is still needed; empty if anyone's will do.
+ */
+awaited: Array<ParticipantId>,
+/**
+ * Whether the one who asks may vote on it.
+ */
+may_vote: boolean, gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean, };
 
 export type GateOutcome = "approved" | "rejected" | "timed_out" | "cancelled";
 
@@ -183,6 +255,10 @@ export type GateResolve = { gate: MessageId, tool_proposal: MessageId, outcome: 
  * Who rejected or cancelled it.
  */
 by?: ParticipantId, reason?: string, suggestion?: string, };
+
+export type GateState = { session: SessionId, tool_proposal: MessageId, status: GateStatus, open?: GateListed, resolution?: GateResolve, };
+
+export type GateStatus = "open" | "approved" | "rejected" | "timed_out" | "cancelled";
 
 export type GateTimeout = { gate: MessageId, approvals_received: number, approvals_required: number, resolution: TimeoutResolution,
 /**
@@ -224,6 +300,26 @@ target?: ParticipantId, urgency: InterruptUrgency, message: string, inject_conte
 
 export type InterruptUrgency = "pause" | "stop" | "emergency";
 
+export type Invitation = { token: string, link: string, participant: ParticipantId, roles: Array<Role>, expires?: string, };
+
+export type Invite = { name: string,
+/**
+ * The most they may be.
+ */
+roles: Array<Role>, kind: ParticipantKind, capabilities: Array<Capability>,
+/**
+ * The one session it is for; all of them if not given.
+ */
+session?: SessionId,
+/**
+ * How long the token lives; for ever if not given.
+ */
+expires_seconds?: number,
+/**
+ * Another device or another token for someone who is known already.
+ */
+participant?: ParticipantId, };
+
 export type Limits = {
 /**
  * Bytes of one message.
@@ -262,6 +358,12 @@ context_bytes: number,
  */
 proposals: number, };
 
+export type Me = { participant: ParticipantId, name: string, kind: ParticipantKind, roles: Array<Role>,
+/**
+ * The one session it is for; all of them if not given.
+ */
+session?: SessionId, expires?: string, };
+
 export type MergeExecute = { merge_proposal: MessageId, resolved_conflicts?: Array<ResolvedConflict>, };
 
 export type MergePropose = { source_fork: ForkId, target_fork: ForkId, strategy: MergeStrategy, summary: string, };
@@ -270,7 +372,27 @@ export type MergeStrategy = "replace" | "append" | "interleave" | "manual";
 
 export type MessageId = string;
 
+export type MessagePage = {
+/**
+ * Envelopes, as on the socket.
+ */
+messages: ServerMessage[],
+/**
+ * Ask for what follows with this as `after`.
+ */
+next: number,
+/**
+ * The seq of the last message in the log.
+ */
+head: number, };
+
 export type Mode = "normal" | "slow" | "background" | "pty";
+
+export type NewSession = {
+/**
+ * Its id; a fresh one if not given.
+ */
+session?: SessionId, name?: string, config: SessionConfig, };
 
 export type OpenGate = { gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean, };
 
@@ -431,6 +553,8 @@ export type SessionCreate = { name?: string, config: SessionConfig, };
 
 export type SessionEnd = { reason: string, final_state: FinalState, };
 
+export type SessionId = string;
+
 export type SessionJoin = { participant: Announce,
 /**
  * Says who this is; taken out before anything is recorded.
@@ -446,6 +570,26 @@ after?: number,
 history?: number, };
 
 export type SessionLeave = { reason?: string, };
+
+export type SessionList = { sessions: Array<SessionListed>,
+/**
+ * There are older ones; ask again with `before` as the last session's id.
+ */
+more: boolean, };
+
+export type SessionListed = { session: SessionId, name?: string, created_at: string, updated_at: string,
+/**
+ * The seq of the last message in the log.
+ */
+head: number, open_gates: number, ended: boolean, };
+
+export type SessionMade = { session: SessionId, seq: number, };
+
+export type SessionState = { session: SessionId, name?: string, config: SessionConfig, head: number, people: Array<Person>, gates: Array<GateListed>, running: Array<Running>,
+/**
+ * Why nothing starts at the moment, if it does not.
+ */
+paused?: string, ended: boolean, };
 
 export type SessionWelcome = { participant: ParticipantId, roles: Array<Role>, capabilities: Array<Capability>, name?: string, config: SessionConfig,
 /**

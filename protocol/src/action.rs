@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::payload::ShellExec;
 use crate::{Digest, JsonObject, ParticipantId};
 
 words! {
@@ -139,6 +140,17 @@ impl Action {
             mode: Mode::Normal,
             timeout_seconds: None,
             driver: None,
+        }
+    }
+
+    /// What a person's own command asks for.
+    pub fn own(exec: &ShellExec) -> Self {
+        Self {
+            cwd: exec.cwd.clone(),
+            timeout_seconds: exec.timeout_seconds,
+            ..Self::plain(Command::LoginShell {
+                line: exec.command.clone(),
+            })
         }
     }
 

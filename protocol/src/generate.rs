@@ -12,6 +12,7 @@ pub fn json_schema() -> Value {
     let mut generator = schemars::generate::SchemaSettings::draft2020_12().into_generator();
     let client = ClientMessage::schemas(&mut generator);
     let server = ServerMessage::schemas(&mut generator);
+    crate::api::schemas(&mut generator);
     let mut definitions = generator.take_definitions(true);
     let mut vocabulary = |who: &str, kinds: Vec<(&'static str, schemars::Schema)>| {
         let mut names = Vec::new();
@@ -86,6 +87,7 @@ pub fn typescript() -> String {
     };
     ClientMessage::visit(&mut declarations);
     ServerMessage::visit(&mut declarations);
+    crate::api::visit(&mut declarations);
     let mut text = String::from(
         "// Generated from the `protocol` crate by `make generate`. Do not edit.\n\n\
          export interface Envelope<Type extends string, Payload> {\n  v: 1;\n  id: string;\n  ts?: string;\n  \

@@ -4,6 +4,7 @@
 #[macro_use]
 mod wire;
 
+pub mod api;
 pub mod payload;
 
 mod action;
@@ -39,6 +40,9 @@ pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};
 pub use verdict::{Assessment, Category, PartVerdict, Profile, Risk, ToolCategory};
 pub use wire::{Extra, JsonObject};
+
+/// The JSON Schema of every message and of what HTTP says, generated from the types.
+pub const SCHEMA: &str = include_str!("../generated/pvp.schema.json");
 
 /// The protocol version in every envelope.
 pub const VERSION: u8 = 1;

@@ -4,7 +4,7 @@ mod fetch;
 mod lobby;
 mod room;
 
-pub(crate) use lobby::check as check_token;
+pub(crate) use lobby::{anyone, check as check_token};
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -49,6 +49,16 @@ impl Told {
     }
 }
 
+impl Told {
+    /// As `body_for`; who did not say who they are sees what everyone may.
+    pub(crate) fn body_for_reader(&self, viewer: Option<&Viewer>) -> Option<&Bytes> {
+        match viewer {
+            Some(viewer) => self.body_for(viewer),
+            None => (self.audience == Audience::everyone()).then_some(&self.body),
+        }
+    }
+}
+
 /// Consecutive entries in the ring.
 struct Chunk {
     first: u64,
@@ -182,6 +192,11 @@ impl Feed {
     /// The last seq that may be told.
     pub(crate) fn head(&self) -> u64 {
         self.ring.read().head
+    }
+
+    /// Whether the session is being put away.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.ring.read().closed
     }
 
     /// Where someone starts who has seen everything up to `seen`.

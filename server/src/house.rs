@@ -17,9 +17,10 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::clock;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::store::{Store, StoreError};
-use crate::task::{self, Handle, Joined, Order, ReplyTo, Wish};
+use crate::task::{self, Handle, Joined, Order, Presence, ReplyTo, Visit, Wish};
 
 /// Readers of the store at a time; more wait their turn.
 const READERS: usize = 8;
@@ -44,6 +45,9 @@ pub(crate) struct House {
     disconnected: Notify,
     pub(crate) readers: Arc<Semaphore>,
     stopping: watch::Sender<bool>,
+    /// Counts changes of gates anywhere, for those who wait for the next.
+    gates_version: watch::Sender<u64>,
+    pub(crate) metrics: Metrics,
 }
 
 /// A place among the connections of one token, given back when dropped.
@@ -81,6 +85,9 @@ impl House {
             disconnected: Notify::new(),
             readers: Arc::new(Semaphore::new(READERS)),
             stopping: watch::channel(false).0,
+            // Not a number that an earlier run of the server has given out.
+            gates_version: watch::channel(clock::now().as_millis()).0,
+            metrics: Metrics::default(),
         }))
     }
 
@@ -100,6 +107,24 @@ impl House {
     /// Becomes true when the server shuts down.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
+    }
+
+    /// Something about a gate has changed.
+    pub(crate) fn gates_changed(&self) {
+        self.gates_version.send_modify(|version| *version += 1);
+    }
+
+    pub(crate) fn gates_version(&self) -> watch::Receiver<u64> {
+        self.gates_version.subscribe()
+    }
+
+    /// Connections, sessions in memory and sessions stored, at this moment.
+    pub(crate) fn population(&self) -> (u64, usize, u64) {
+        (
+            self.connections.load(Ordering::Relaxed),
+            self.sessions.len(),
+            self.stored_sessions.load(Ordering::Relaxed),
+        )
     }
 
     /// Room for one more connection.
@@ -263,6 +288,34 @@ impl House {
         .await;
     }
 
+    /// As `say`, for someone who waits for the answer.
+    pub(crate) async fn say_once(
+        self: &Arc<Self>,
+        session: &SessionId,
+        by: ParticipantId,
+        said: Said,
+    ) -> Result<Answer, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        let wish = Box::new(Wish::Say { by, said });
+        self.order(session, Order::Wish(wish, ReplyTo::Once(sender)))
+            .await;
+        answer.await.unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// Looks in on a session without a connection.
+    pub(crate) async fn visit(
+        self: &Arc<Self>,
+        session: &SessionId,
+        participant: Option<ParticipantId>,
+    ) -> Result<Visit, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        self.order(session, Order::Visit(participant, sender)).await;
+        match answer.await {
+            Ok(visit) => visit.ok_or_else(|| Refusal::NoSuchSession(session.clone())),
+            Err(_) => Err(unreadable()),
+        }
+    }
+
     pub(crate) async fn heard(&self, session: &SessionId, participant: ParticipantId) {
         self.note(session, Order::Heard(participant)).await;
     }
@@ -277,9 +330,21 @@ impl House {
         session: &SessionId,
         question: impl FnOnce(&Session) -> T + Send + 'static,
     ) -> Option<T> {
+        self.ask_with_presence(session, move |session, _| question(session))
+            .await
+    }
+
+    /// As `ask`, with who is there.
+    pub(crate) async fn ask_with_presence<T: Send + 'static>(
+        self: &Arc<Self>,
+        session: &SessionId,
+        question: impl FnOnce(&Session, &Presence) -> T + Send + 'static,
+    ) -> Option<T> {
         let (sender, answer) = oneshot::channel();
-        // Who asked may have gone.
-        let ask = Box::new(move |session: &Session| drop(sender.send(question(session))));
+        let ask = Box::new(move |session: &Session, presence: &Presence| {
+            // Who asked may have gone.
+            drop(sender.send(question(session, presence)));
+        });
         self.order(session, Order::Ask(ask)).await;
         answer.await.ok()
     }
@@ -348,6 +413,11 @@ impl House {
             let _ = handle.gone.wait_for(|gone| *gone).await;
         }
     }
+}
+
+/// What is said of a session whose log is damaged or cannot be read.
+pub(crate) fn unreadable() -> Refusal {
+    Refusal::Unwritable("the session cannot be read; `pvp audit verify` says why".to_owned())
 }
 
 fn lost() -> Refusal {

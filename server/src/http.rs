@@ -1,81 +1,182 @@
-//! The HTTP edge: the upgrade to WebSocket, health, the published transcript, and invitations.
+//! The HTTP edge: the upgrade to WebSocket, and the API beside it.
 
+mod asking;
+mod gates;
 mod invites;
+mod messages;
+mod openapi;
+mod outputs;
+mod routes;
+mod sessions;
 mod transcript;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{any, delete, get, post};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::routing::any;
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use pvp_protocol::payload::ErrorReport;
-use pvp_protocol::{ErrorCode, Extra, Refusal};
+use pvp_protocol::{ErrorCode, Extra, MessageId, Refusal, SCHEMA};
 use serde_json::json;
 
 use crate::connection::{self, check_token};
 use crate::house::House;
+use crate::metrics;
 use crate::origin::OwnNames;
 use crate::socket::{SocketLimits, UpgradeRefusal, upgrade};
-use crate::token::Login;
 
-/// Bytes of a request's body.
+/// Longest wait for something to happen; bounded, so that a caller who is gone is noticed.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's body, where it is not a message.
 const MOST_BODY: usize = 64 * 1024;
 
 /// A refusal as an HTTP answer.
-pub(crate) struct Refused(pub(crate) Refusal);
+pub(crate) struct Refused {
+    refusal: Refusal,
+    status: StatusCode,
+    related_to: Option<MessageId>,
+}
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        Self(refusal)
+        let status = match (&refusal, refusal.code()) {
+            (Refusal::NoSuchGate(_) | Refusal::NoSuchProposal(_), _) => StatusCode::NOT_FOUND,
+            (_, ErrorCode::InvalidMessage) => StatusCode::BAD_REQUEST,
+            (_, ErrorCode::Unauthorized) => StatusCode::FORBIDDEN,
+            (_, ErrorCode::SessionNotFound | ErrorCode::ParticipantNotFound) => {
+                StatusCode::NOT_FOUND
+            }
+            (_, ErrorCode::GateFailed | ErrorCode::InvalidState) => StatusCode::CONFLICT,
+            (_, ErrorCode::RateLimited) => StatusCode::TOO_MANY_REQUESTS,
+            (_, ErrorCode::ContextTooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+            (
+                _,
+                ErrorCode::Timeout
+                | ErrorCode::TransportError
+                | ErrorCode::AgentError
+                | ErrorCode::InternalError,
+            ) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            refusal,
+            status,
+            related_to: None,
+        }
+    }
+}
+
+impl Refused {
+    /// For someone who has not shown who they are.
+    fn unknown_caller(refusal: Refusal) -> Self {
+        let status = match refusal.code() == ErrorCode::Unauthorized {
+            true => StatusCode::UNAUTHORIZED,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self {
+            refusal,
+            status,
+            related_to: None,
+        }
+    }
+
+    /// Says which message was refused.
+    fn about(mut self, id: &MessageId) -> Self {
+        self.related_to = Some(id.clone());
+        self
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = match self.0.code() {
-            ErrorCode::InvalidMessage => StatusCode::BAD_REQUEST,
-            ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
-            ErrorCode::SessionNotFound | ErrorCode::ParticipantNotFound => StatusCode::NOT_FOUND,
-            ErrorCode::GateFailed | ErrorCode::InvalidState => StatusCode::CONFLICT,
-            ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            ErrorCode::ContextTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorCode::Timeout
-            | ErrorCode::TransportError
-            | ErrorCode::AgentError
-            | ErrorCode::InternalError => StatusCode::SERVICE_UNAVAILABLE,
-        };
         let report = ErrorReport {
-            code: self.0.code(),
-            message: self.0.to_string(),
-            recoverable: self.0.recoverable(),
+            code: self.refusal.code(),
+            message: self.refusal.to_string(),
+            recoverable: self.refusal.recoverable(),
             details: None,
-            related_to: None,
+            related_to: self.related_to,
             extra: Extra::new(),
         };
-        (status, Json(report)).into_response()
+        let mut response = (self.status, Json(report)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        // The middleware counts it.
+        response.extensions_mut().insert(Counted(self.refusal));
+        response
     }
 }
 
+/// A refusal on its way out.
+#[derive(Clone)]
+struct Counted(Refusal);
+
 pub(crate) fn router(house: Arc<House>, names: OwnNames) -> Router {
-    Router::new()
+    let mut router = Router::new()
         .route("/", any(front_door))
-        .route("/ws", any(front_door))
-        .route("/health", get(health))
-        .route("/healthz", get(health))
-        .route("/readyz", get(ready))
-        .route("/sessions/{session}/transcript", get(transcript::read))
-        .route("/api/invites", post(invites::invite))
-        .route("/api/tokens/{token}", delete(invites::revoke))
-        .layer(axum::extract::DefaultBodyLimit::max(MOST_BODY))
+        .route("/ws", any(front_door));
+    for route in routes::all(&house) {
+        router = router.route(route.path, route.handler);
+    }
+    router
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(not_that_method)
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(middleware::from_fn_with_state(house.clone(), count))
         .layer(middleware::from_fn_with_state(
             Arc::new(names),
             own_names_only,
         ))
         .with_state(house)
+}
+
+/// How long a request may wait for something to happen.
+fn longest_wait(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(LONGEST_WAIT)
+}
+
+async fn no_such_route(uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(200).collect();
+    let problem = format!("there is no `{path}` here; /openapi.json lists what there is");
+    let mut refused = Refused::from(Refusal::Malformed(problem));
+    refused.status = StatusCode::NOT_FOUND;
+    refused.into_response()
+}
+
+async fn not_that_method(method: Method, uri: Uri) -> Response {
+    let problem = format!("`{}` takes another method than {method}", uri.path());
+    let mut refused = Refused::from(Refusal::Malformed(problem));
+    refused.status = StatusCode::METHOD_NOT_ALLOWED;
+    refused.into_response()
+}
+
+/// Counts requests by the route they matched, and what was refused.
+async fn count(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.and_then(|path| routes::name(path.as_str()));
+    let response = next.run(request).await;
+    let status = match response.status().as_u16() {
+        100..200 => "1xx",
+        200..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        _ => "5xx",
+    };
+    house.metrics.answered(route.unwrap_or("other"), status);
+    if let Some(Counted(refusal)) = response.extensions().get() {
+        house.metrics.refused(refusal);
+        tracing::info!(status = response.status().as_u16(), code = ?refusal.code(), "refused a request");
+    }
+    response
 }
 
 async fn own_names_only(
@@ -113,6 +214,18 @@ async fn ready(State(house): State<Arc<House>>) -> Response {
     }
 }
 
+async fn metrics(State(house): State<Arc<House>>) -> Response {
+    match house.metrics.render(house.population()) {
+        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// The JSON Schema of every message.
+async fn schema() -> Response {
+    ([(CONTENT_TYPE, "application/schema+json")], SCHEMA).into_response()
+}
+
 /// A WebSocket for those who ask for one; for a browser, a word about where it is.
 async fn front_door(State(house): State<Arc<House>>, mut request: Request) -> Response {
     let limits = SocketLimits {
@@ -122,7 +235,7 @@ async fn front_door(State(house): State<Arc<House>>, mut request: Request) -> Re
         None => None,
         Some(token) => match check_token(&house, token).await {
             Ok(login) => Some(login),
-            Err(refusal) => return Refused(refusal).into_response(),
+            Err(refusal) => return Refused::unknown_caller(refusal).into_response(),
         },
     };
     let (response, pending) = match upgrade(&mut request, limits) {
@@ -170,19 +283,4 @@ fn presented_token(headers: &HeaderMap, uri: &Uri) -> Option<String> {
             .map(str::to_owned)
     };
     bearer.or_else(query)
-}
-
-/// Who asks over HTTP; without login only where nobody needs one.
-async fn caller(
-    house: &Arc<House>,
-    headers: &HeaderMap,
-    uri: &Uri,
-) -> Result<Option<Login>, Refused> {
-    match presented_token(headers, uri) {
-        Some(token) => Ok(Some(check_token(house, token).await?)),
-        None if house.config.open => Ok(None),
-        None => Err(Refused(Refusal::Unauthorized(
-            "bring a token as `Authorization: Bearer` or `?token=`".to_owned(),
-        ))),
-    }
 }

@@ -1,51 +1,13 @@
 //! Invitations: a token and the link that carries it.
 
-use std::collections::BTreeSet;
-
-use pvp_protocol::{
-    Capability, ParticipantId, ParticipantKind, Refusal, Role, SessionId, Timestamp,
-};
-use serde::{Deserialize, Serialize};
+use pvp_protocol::api::{Invitation, Invite};
+use pvp_protocol::{Refusal, Timestamp};
 
 use crate::store::TokenTable;
 use crate::token::{self, Bearer};
 
 /// Longest life of a token with an expiry: ten years.
 const MOST_SECONDS: u64 = 315_360_000;
-
-/// Whom to invite.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Invite {
-    pub name: String,
-    pub roles: BTreeSet<Role>,
-    #[serde(default = "human")]
-    pub kind: ParticipantKind,
-    #[serde(default)]
-    pub capabilities: BTreeSet<Capability>,
-    #[serde(default)]
-    pub session: Option<SessionId>,
-    /// How long the token lives; for ever if not said.
-    #[serde(default)]
-    pub expires_seconds: Option<u64>,
-    /// Another device or another token for someone who is known already.
-    #[serde(default)]
-    pub participant: Option<ParticipantId>,
-}
-
-fn human() -> ParticipantKind {
-    ParticipantKind::Human
-}
-
-/// What the invited gets. The token is shown once and cannot be shown again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Invitation {
-    pub token: String,
-    pub link: String,
-    pub participant: ParticipantId,
-    pub roles: BTreeSet<Role>,
-    pub expires: Option<Timestamp>,
-}
 
 /// Makes a token and its link.
 pub fn make(

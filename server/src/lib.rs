@@ -12,6 +12,7 @@ mod envelope;
 mod feed;
 mod house;
 mod http;
+mod metrics;
 mod origin;
 mod outbox;
 mod output;

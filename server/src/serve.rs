@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
+use pvp_protocol::api::Invite;
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -20,7 +21,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::house::House;
 use crate::http;
-use crate::invite::{self, Invite};
+use crate::invite;
 use crate::origin::OwnNames;
 use crate::store::Store;
 

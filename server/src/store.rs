@@ -93,11 +93,19 @@ pub struct Append {
     /// The head the records were decided on.
     pub prev: Head,
     pub records: Vec<Record>,
-    pub next_deadline: Option<Timestamp>,
+    pub standing: Standing,
     pub at: Timestamp,
-    pub ended: bool,
     pub seal: Seal,
     pub done: Done,
+}
+
+/// What is looked up of a session without reading its log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub name: Option<String>,
+    pub next_deadline: Option<Timestamp>,
+    pub open_gates: u32,
+    pub ended: bool,
 }
 
 /// Told once, from the writer's thread, how an append went; dropped unanswered, it tells a failure.
@@ -197,8 +205,7 @@ pub struct SessionSummary {
     pub seq: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    pub ended: bool,
-    pub next_deadline: Option<Timestamp>,
+    pub standing: Standing,
 }
 
 /// A data directory that this process alone appends to. Clones share it.
@@ -252,6 +259,11 @@ impl Store {
     /// Every session, oldest first.
     pub fn sessions(&self) -> Result<Vec<SessionSummary>, StoreError> {
         self.0.readers.sessions()
+    }
+
+    /// Sessions with open gates, oldest first.
+    pub fn gated(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.0.readers.gated()
     }
 
     /// How many sessions there are, ended ones too.

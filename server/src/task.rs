@@ -13,21 +13,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pvp_protocol::payload::PresenceStatus;
 use pvp_protocol::{ClientMessage, ParticipantId, Refusal, ServerMessage, SessionId, Timestamp};
 use pvp_session::{Answer, Entry, Input, Said, Session, Terms};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use order::{Joined, Order, ReplyTo, Wish};
+pub(crate) use order::{Joined, Order, Presence, ReplyTo, Visit, Wish};
 
 use crate::clock;
 use crate::feed::Feed;
 use crate::house::House;
-use crate::store::{Append, AppendError, Done, Head, Record, Seal};
+use crate::store::{Append, AppendError, Done, Head, Record, Seal, Standing};
 use crate::told;
 use crate::vault::Vault;
-use crate::viewer::Viewer;
+use crate::viewer::{Device, Viewer};
 
 /// Orders decided in one go, and so written in one append.
 const ORDERS_AT_ONCE: usize = 256;
@@ -70,16 +69,14 @@ impl Batch {
 struct Writing {
     prev: Head,
     records: Vec<Record>,
-    next_deadline: Option<Timestamp>,
-    ended: bool,
+    standing: Standing,
     seal: Seal,
 }
 
 impl Writing {
     fn extend(&mut self, later: Self) {
         self.records.extend(later.records);
-        self.next_deadline = later.next_deadline;
-        self.ended = later.ended;
+        self.standing = later.standing;
         if later.seal == Seal::Now {
             self.seal = Seal::Now;
         }
@@ -101,7 +98,9 @@ pub(crate) struct Task {
     feed: Arc<Feed>,
     vault: Arc<Vault>,
     viewers: BTreeMap<ParticipantId, Arc<Viewer>>,
-    presence: BTreeMap<ParticipantId, PresenceStatus>,
+    presence: Presence,
+    /// Those who were here over HTTP lately, and until when that counts.
+    visits: BTreeMap<ParticipantId, (Device, Timestamp)>,
     /// The batch that the store is writing, and one that gathers what is decided meanwhile.
     in_flight: VecDeque<Batch>,
     /// The second of them, as it will be sent.
@@ -111,6 +110,8 @@ pub(crate) struct Task {
     reports: mpsc::UnboundedReceiver<Result<(), AppendError>>,
     report: mpsc::UnboundedSender<Result<(), AppendError>>,
     last_used: Instant,
+    /// When the append under way was handed to the store.
+    sent_at: Instant,
     last_ping: Instant,
     next_look: Option<Timestamp>,
     /// After the disk failed, nothing happens by itself before this.
@@ -131,6 +132,7 @@ pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
         vault: Arc::default(),
         viewers: BTreeMap::new(),
         presence: BTreeMap::new(),
+        visits: BTreeMap::new(),
         in_flight: VecDeque::new(),
         waiting: None,
         entries_in_flight: 0,
@@ -138,6 +140,7 @@ pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
         reports,
         report,
         last_used: now,
+        sent_at: now,
         last_ping: now,
         next_look: None,
         hold: now,
@@ -240,9 +243,8 @@ impl Task {
                     session: self.id.clone(),
                     prev: self.head,
                     records: Vec::new(),
-                    next_deadline: self.session.next_deadline(),
+                    standing: self.standing(),
                     at: clock::now(),
-                    ended: self.session.has_ended(),
                     seal: Seal::Now,
                     // The receiver lives as long as this task, which waits for the report.
                     done: Done::new(move |result| drop(report.send(result))),
@@ -260,6 +262,8 @@ impl Task {
             return;
         };
         self.entries_in_flight -= batch.entries.len();
+        let took = self.sent_at.elapsed();
+        self.house.metrics.appended(took, report.is_ok());
         match report {
             Ok(()) => {
                 if let Some(writing) = self.waiting.take() {
@@ -300,15 +304,20 @@ impl Task {
     /// Everything in the batch is durable: everyone may hear of it.
     fn tell(&mut self, mut batch: Batch) {
         let mut told = Vec::with_capacity(batch.entries.len());
-        let mut people_changed = false;
+        let (mut people_changed, mut gates_changed) = (false, false);
         for (entry, body) in batch.entries {
             people_changed |= self.follow(&entry, &mut batch.values);
+            gates_changed |= concerns_a_gate(&entry);
+            self.house.metrics.told(&entry.envelope.message, body.len());
             told.push(told::from_entry(&entry, body, &self.vault));
         }
         if people_changed {
             self.refresh_viewers();
         }
         self.feed.publish(told);
+        if gates_changed {
+            self.house.gates_changed();
+        }
         for (reply, answer) in batch.answers {
             reply.answer(answer);
         }
@@ -362,7 +371,11 @@ impl Task {
             Order::Wish(wish, reply) => self.grant_wish(*wish, reply, batch),
             Order::Heard(participant) => self.heard(&participant, batch),
             Order::Disconnected => self.look_around(batch),
-            Order::Ask(question) => question(&self.session),
+            Order::Visit(participant, answer) => {
+                // Who asked may have gone.
+                let _ = answer.send(self.visit(participant, batch));
+            }
+            Order::Ask(question) => question(&self.session, &self.presence),
             Order::Stop => self.stopping = true,
         }
     }
@@ -506,13 +519,22 @@ impl Task {
         Writing {
             prev,
             records,
-            next_deadline: self.session.next_deadline(),
-            ended: self.session.has_ended(),
+            standing: self.standing(),
             seal: if weighty { Seal::Now } else { Seal::WhenDue },
         }
     }
 
+    fn standing(&self) -> Standing {
+        Standing {
+            name: self.session.name().map(str::to_owned),
+            next_deadline: self.session.next_deadline(),
+            open_gates: u32::try_from(self.session.open_gates().len()).unwrap_or(u32::MAX),
+            ended: self.session.has_ended(),
+        }
+    }
+
     async fn send(&mut self, writing: Writing) {
+        self.sent_at = Instant::now();
         let report = self.report.clone();
         self.house
             .store
@@ -520,15 +542,28 @@ impl Task {
                 session: self.id.clone(),
                 prev: writing.prev,
                 records: writing.records,
-                next_deadline: writing.next_deadline,
+                standing: writing.standing,
                 at: clock::now(),
-                ended: writing.ended,
                 seal: writing.seal,
                 // The receiver is gone only when nobody waits for the answer any more.
                 done: Done::new(move |result| drop(report.send(result))),
             })
             .await;
     }
+}
+
+fn concerns_a_gate(entry: &Entry) -> bool {
+    matches!(
+        entry.envelope.message,
+        ServerMessage::GateRequest(_)
+            | ServerMessage::GateApprove(_)
+            | ServerMessage::GateReject(_)
+            | ServerMessage::ToolApprove(_)
+            | ServerMessage::ToolReject(_)
+            | ServerMessage::GateAmend(_)
+            | ServerMessage::GateTimeout(_)
+            | ServerMessage::GateResolve(_)
+    )
 }
 
 /// What ran and how it ended is signed for at once, so that it cannot be cut off unnoticed.

@@ -23,5 +23,5 @@ pub use gate::{Clearance, Gate};
 pub use grant::Grant;
 pub use input::{Attendance, Identity, Input, Said, Stamped};
 pub use member::Member;
-pub use proposal::{Closed, Ending, Execution, OutputSpan, Proposal, Stage};
+pub use proposal::{Closed, Ending, Execution, OutputSpan, Past, Proposal, Stage, Trail};
 pub use state::Session;

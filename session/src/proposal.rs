@@ -19,7 +19,20 @@ pub struct Proposal {
     pub assessment: Assessment,
     pub description: String,
     pub stage: Stage,
-    pub first_seq: u64,
+    pub trail: Trail,
+}
+
+/// Where in the log the steps of a proposal are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// It was proposed.
+    pub first: u64,
+    /// It was edited last.
+    pub amended: Option<u64>,
+    /// Its gate was resolved.
+    pub resolved: Option<u64>,
+    /// It was granted.
+    pub granted: Option<u64>,
 }
 
 /// How far a proposal has come.
@@ -85,7 +98,7 @@ impl Execution {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
     pub ending: Ending,
-    pub first_seq: u64,
+    pub trail: Trail,
     pub last_seq: u64,
 }
 
@@ -118,4 +131,13 @@ pub struct OutputSpan {
     pub first_seq: u64,
     /// `None` while it runs.
     pub last_seq: Option<u64>,
+}
+
+/// A proposal in the history of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Past {
+    pub id: MessageId,
+    pub trail: Trail,
+    /// How and at which seq it ended; `None` while it is waiting or running.
+    pub end: Option<(Ending, u64)>,
 }

@@ -11,7 +11,7 @@ use pvp_protocol::{
 use crate::entry::Audience;
 use crate::gate::Gate;
 use crate::member::Member;
-use crate::proposal::{Closed, Execution, OutputSpan, Proposal, Stage};
+use crate::proposal::{Closed, Execution, OutputSpan, Past, Proposal, Stage, Trail};
 use crate::seen::Seen;
 
 /// One session: everything that its log says, folded.
@@ -137,6 +137,11 @@ impl Session {
         &self.id
     }
 
+    /// What people call it.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// The seq of the last entry; 0 before the session is created.
     pub fn head(&self) -> u64 {
         self.head
@@ -206,15 +211,47 @@ impl Session {
             })
     }
 
+    /// The proposal that a gate id or a proposal id names, whether or not its gate is open.
+    pub fn proposal_of(&self, gate: &MessageId) -> Option<&MessageId> {
+        let named = self.gates.get(gate).unwrap_or(gate);
+        let open = self.proposals.get_key_value(named).map(|(id, _)| id);
+        open.or_else(|| self.closed.get_key_value(named).map(|(id, _)| id))
+    }
+
+    /// Where the steps of a proposal are in the log.
+    pub fn trail(&self, proposal: &MessageId) -> Option<Trail> {
+        let open = self.proposals.get(proposal).map(|open| open.trail);
+        open.or_else(|| self.closed.get(proposal).map(|closed| closed.trail))
+    }
+
+    /// The last `most` proposals that were made before `before`, newest first.
+    pub fn proposals_before(&self, before: u64, most: usize) -> Vec<Past> {
+        let open = self.proposals.values().map(|proposal| Past {
+            id: proposal.id.clone(),
+            trail: proposal.trail,
+            end: None,
+        });
+        let closed = self.closed.iter().map(|(id, closed)| Past {
+            id: id.clone(),
+            trail: closed.trail,
+            end: Some((closed.ending, closed.last_seq)),
+        });
+        let earlier = |past: &Past| past.trail.first < before;
+        let mut all: Vec<_> = open.chain(closed).filter(earlier).collect();
+        all.sort_unstable_by_key(|past| std::cmp::Reverse(past.trail.first));
+        all.truncate(most);
+        all
+    }
+
     /// Where the output of a command is recorded.
     pub fn output_span(&self, proposal: &MessageId) -> Option<OutputSpan> {
         let open = self.proposals.get(proposal).map(|proposal| OutputSpan {
-            first_seq: proposal.first_seq,
+            first_seq: proposal.trail.first,
             last_seq: None,
         });
         open.or_else(|| {
             self.closed.get(proposal).map(|closed| OutputSpan {
-                first_seq: closed.first_seq,
+                first_seq: closed.trail.first,
                 last_seq: Some(closed.last_seq),
             })
         })

@@ -19,21 +19,19 @@ impl Session {
         self.context.get(WORKING_DIRECTORY)?.shown.as_ref()
     }
 
-    /// What someone who has just joined needs to know.
-    pub fn welcome(
-        &self,
-        participant: &ParticipantId,
-        limits: &Limits,
-        presence: impl Fn(&ParticipantId) -> PresenceStatus,
-        server: String,
-    ) -> Option<SessionWelcome> {
-        let member = self.people.get(participant)?;
-        let people = self.members().map(|(id, member)| Person {
-            announce: member.announce.clone(),
-            presence: presence(id),
-        });
-        let gates = self
-            .open_gates()
+    /// Everyone who is in the session, and how present they are.
+    pub fn present(&self, presence: impl Fn(&ParticipantId) -> PresenceStatus) -> Vec<Person> {
+        self.members()
+            .map(|(id, member)| Person {
+                announce: member.announce.clone(),
+                presence: presence(id),
+            })
+            .collect()
+    }
+
+    /// The gates that are open, oldest first.
+    pub fn gates_told(&self) -> Vec<OpenGate> {
+        self.open_gates()
             .into_iter()
             .map(|(proposal, gate)| OpenGate {
                 gate: gate.id.clone(),
@@ -44,14 +42,32 @@ impl Session {
                 description: proposal.description.clone(),
                 approvals: gate.approvals.values().cloned().collect(),
                 escalated: gate.escalated,
-            });
-        let running = self.running().map(|(proposal, execution)| Running {
-            tool_proposal: proposal.id.clone(),
-            executor: proposal.executor.clone(),
-            command: proposal.action.command.summary(),
-            mode: execution.mode,
-            since: execution.since,
-        });
+            })
+            .collect()
+    }
+
+    /// The commands that are running.
+    pub fn runs(&self) -> Vec<Running> {
+        self.running()
+            .map(|(proposal, execution)| Running {
+                tool_proposal: proposal.id.clone(),
+                executor: proposal.executor.clone(),
+                command: proposal.action.command.summary(),
+                mode: execution.mode,
+                since: execution.since,
+            })
+            .collect()
+    }
+
+    /// What someone who has just joined needs to know.
+    pub fn welcome(
+        &self,
+        participant: &ParticipantId,
+        limits: &Limits,
+        presence: impl Fn(&ParticipantId) -> PresenceStatus,
+        server: String,
+    ) -> Option<SessionWelcome> {
+        let member = self.people.get(participant)?;
         Some(SessionWelcome {
             participant: participant.clone(),
             roles: member.announce.roles.clone(),
@@ -59,9 +75,9 @@ impl Session {
             name: self.name.clone(),
             config: self.config.clone(),
             head: self.head,
-            people: people.collect(),
-            gates: gates.collect(),
-            running: running.collect(),
+            people: self.present(presence),
+            gates: self.gates_told(),
+            running: self.runs(),
             limits: limits.clone(),
             extensions: Extensions {
                 supports_shell_exec: self.config.shell_exec != ShellExecMode::Off,

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
+use pvp_protocol::api::{Invitation, Invite};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
 use pvp_server::clock;
-use pvp_server::invite::{Invitation, Invite, make};
+use pvp_server::invite::make;
 use pvp_server::store::TokenTable;
 
 #[derive(Args)]

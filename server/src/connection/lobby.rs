@@ -243,7 +243,7 @@ impl Stranger<'_> {
 }
 
 /// Without login, a connection is whoever it says, and may be anything but the server.
-fn anyone(join: &SessionJoin) -> Identity {
+pub(crate) fn anyone(join: &SessionJoin) -> Identity {
     let claimed: BTreeSet<_> = join
         .participant
         .capabilities

@@ -340,6 +340,7 @@ impl<'a> Room<'a> {
         self.unanswered -= 1;
         let unpaid = self.unpaid.remove(&reply.id);
         if let Verdict::Refused(refusal) = &reply.verdict {
+            self.house.metrics.refused(refusal);
             tracing::info!(session = %self.session, participant = %self.viewer.participant, code = ?refusal.code(), %refusal, "refused");
             if unpaid {
                 self.pay_late();
@@ -359,6 +360,7 @@ impl<'a> Room<'a> {
     }
 
     fn refuse(&mut self, refusal: &Refusal, related_to: Option<MessageId>) -> Option<Ended> {
+        self.house.metrics.refused(refusal);
         // It quotes what could not be read, which may be a secret in the wrong place.
         let why = if matches!(refusal, Refusal::Malformed(_)) {
             "not a message".to_owned()

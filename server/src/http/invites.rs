@@ -1,27 +1,42 @@
-//! Invitations over HTTP, for admins.
+//! Tokens over HTTP: whose one is, and invitations for admins to give.
 
 use std::sync::Arc;
 
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::response::Json;
-use http::{HeaderMap, StatusCode, Uri};
+use http::StatusCode;
+use pvp_protocol::api::{Invitation, Invite, Me};
 use pvp_protocol::{Refusal, Role};
 
-use super::{Refused, caller};
+use super::Refused;
+use super::asking::{Asked, Body, Caller, NoParameters};
 use crate::clock;
 use crate::house::House;
-use crate::invite::{self, Invitation, Invite};
+use crate::invite;
 use crate::token::Login;
+
+pub(super) async fn me(
+    caller: Caller,
+    Asked(NoParameters {}): Asked<NoParameters>,
+) -> Result<Json<Me>, Refused> {
+    let login = caller.login()?;
+    Ok(Json(Me {
+        participant: login.bearer.participant,
+        name: login.bearer.name,
+        kind: login.bearer.kind,
+        roles: login.bearer.roles,
+        session: login.bearer.session,
+        expires: login.expires_at,
+    }))
+}
 
 pub(super) async fn invite(
     State(house): State<Arc<House>>,
-    headers: HeaderMap,
-    uri: Uri,
-    body: Result<Json<Invite>, JsonRejection>,
+    caller: Caller,
+    Asked(NoParameters {}): Asked<NoParameters>,
+    Body(invite): Body<Invite>,
 ) -> Result<(StatusCode, Json<Invitation>), Refused> {
-    let admin = admin(&house, &headers, &uri).await?;
-    let Json(invite) = body.map_err(|error| Refusal::Malformed(error.body_text()))?;
+    let admin = admin(caller)?;
     if let Some(bound) = &admin.bearer.session
         && invite.session.as_ref() != Some(bound)
     {
@@ -41,11 +56,11 @@ pub(super) async fn invite(
 
 pub(super) async fn revoke(
     State(house): State<Arc<House>>,
+    caller: Caller,
     Path(token): Path<String>,
-    headers: HeaderMap,
-    uri: Uri,
+    Asked(NoParameters {}): Asked<NoParameters>,
 ) -> Result<StatusCode, Refused> {
-    let admin = admin(&house, &headers, &uri).await?;
+    let admin = admin(caller)?;
     if admin.bearer.session.is_some() {
         let problem = "revoking takes an admin token that is not bound to a session";
         return Err(Refusal::Unauthorized(problem.to_owned()).into());
@@ -55,20 +70,21 @@ pub(super) async fn revoke(
         tokio::task::spawn_blocking(move || store.tokens().revoke(&token, clock::now())).await;
     match revoked {
         Ok(Ok(true)) => Ok(StatusCode::NO_CONTENT),
-        Ok(Ok(false)) => Ok(StatusCode::NOT_FOUND),
+        Ok(Ok(false)) => Err(Refused {
+            status: StatusCode::NOT_FOUND,
+            ..Refused::from(Refusal::Malformed("there is no such token".to_owned()))
+        }),
         Ok(Err(error)) => Err(Refusal::Unwritable(error.to_string()).into()),
         Err(panic) => Err(Refusal::Unwritable(panic.to_string()).into()),
     }
 }
 
 /// Inviting takes a token with the admin role, even where nobody needs to log in.
-async fn admin(house: &Arc<House>, headers: &HeaderMap, uri: &Uri) -> Result<Login, Refused> {
-    let login = caller(house, headers, uri).await?;
-    login
-        .filter(|login| login.bearer.roles.contains(&Role::Admin))
-        .ok_or_else(|| {
-            Refused(Refusal::Unauthorized(
-                "inviting people takes an admin's token".to_owned(),
-            ))
-        })
+fn admin(caller: Caller) -> Result<Login, Refused> {
+    let login = caller.login()?;
+    if login.bearer.roles.contains(&Role::Admin) {
+        return Ok(login);
+    }
+    let problem = "inviting people takes an admin's token".to_owned();
+    Err(Refusal::Unauthorized(problem).into())
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Uri};
 use pvp_protocol::{Refusal, SessionId};
-use pvp_session::Entry;
+use pvp_session::{Audience, Entry};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Refused, caller};
+use super::Refused;
+use super::asking::{Asked, InSession, parameters};
 use crate::house::House;
 use crate::store::{ReadBound, Store};
 
@@ -26,12 +26,13 @@ const PAGE: ReadBound = ReadBound {
     bytes: 1024 * 1024,
 };
 
-#[derive(Deserialize)]
-pub(super) struct Wanted {
-    /// Only these, by id or by type, separated by commas.
-    messages: Option<String>,
-    /// Only what came after this seq.
-    after: Option<u64>,
+parameters! {
+    Wanted {
+        /// Only these messages, by id or by type, separated by commas.
+        messages: String = "string",
+        /// Only what came after this seq.
+        after: u64 = "integer",
+    }
 }
 
 impl Wanted {
@@ -57,45 +58,18 @@ impl Wanted {
 
 pub(super) async fn read(
     State(house): State<Arc<House>>,
-    Path(session): Path<String>,
-    Query(wanted): Query<Wanted>,
-    headers: HeaderMap,
-    uri: Uri,
+    InSession { session, login }: InSession,
+    Asked(wanted): Asked<Wanted>,
 ) -> Result<Response, Refused> {
-    let session =
-        SessionId::parse(&session).map_err(|error| Refusal::Malformed(error.to_string()))?;
-    let login = caller(&house, &headers, &uri).await?;
-    let viewer = login.map(|login| login.bearer);
-    if viewer
-        .as_ref()
-        .is_some_and(|bearer| !bearer.opens(&session))
-    {
-        return Err(Refusal::Unauthorized("this token is for another session".to_owned()).into());
-    }
-    let viewer = viewer.map(|bearer| bearer.participant);
-    let (exists, may_approve) = {
-        let viewer = viewer.clone();
-        house
-            .ask(&session, move |session| {
-                let member = viewer.and_then(|viewer| session.member(&viewer));
-                (
-                    session.exists(),
-                    member.is_some_and(pvp_session::Member::may_vote),
-                )
-            })
-            .await
-            .ok_or_else(|| Refusal::Unwritable("the session cannot be read".to_owned()))?
-    };
-    if !exists {
-        return Err(Refusal::NoSuchSession(session).into());
-    }
+    let me = login.map(|login| login.bearer.participant);
+    let viewer = house.visit(&session, me).await?.viewer;
     let permit = house.readers.clone().acquire_owned().await;
     let store = house.store.clone();
     let reading = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let sees = |entry: &pvp_session::Audience| match &viewer {
-            Some(viewer) => entry.includes(viewer, may_approve),
-            None => *entry == pvp_session::Audience::everyone(),
+        let sees = |audience: &Audience| match &viewer {
+            Some(viewer) => viewer.may_see(audience),
+            None => *audience == Audience::everyone(),
         };
         transcript(&store, &session, &wanted, sees)
     });
@@ -109,7 +83,7 @@ fn transcript(
     store: &Store,
     session: &SessionId,
     wanted: &Wanted,
-    sees: impl Fn(&pvp_session::Audience) -> bool,
+    sees: impl Fn(&Audience) -> bool,
 ) -> Result<String, Refusal> {
     let unreadable = |why: String| Refusal::Unwritable(format!("the log cannot be read: {why}"));
     let mut messages: Vec<Box<RawValue>> = Vec::new();

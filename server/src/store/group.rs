@@ -139,7 +139,7 @@ impl Logs {
 
 fn is_due(log: &Log, append: &Append) -> bool {
     let unsealed = log.head.seq.saturating_sub(log.sealed);
-    let asked = append.ended || append.seal == Seal::Now;
+    let asked = append.standing.ended || append.seal == Seal::Now;
     unsealed >= CHECKPOINT_EVERY || (asked && unsealed > 0)
 }
 
@@ -198,7 +198,7 @@ fn update(connection: &Connection, log: &Log, append: &Append) -> rusqlite::Resu
     connection
         .prepare_cached(
             "UPDATE sessions SET head_seq = ?2, head_hash = ?3, updated_at = ?4, ended = ?5,
-                 next_deadline = ?6, sealed_seq = ?7
+                 next_deadline = ?6, sealed_seq = ?7, name = ?8, open_gates = ?9
              WHERE no = ?1",
         )?
         .execute(params![
@@ -206,9 +206,11 @@ fn update(connection: &Connection, log: &Log, append: &Append) -> rusqlite::Resu
             seq_column(log.head.seq)?,
             log.head.hash,
             millis(append.at),
-            append.ended,
-            append.next_deadline.map(millis),
-            seq_column(log.sealed)?
+            append.standing.ended,
+            append.standing.next_deadline.map(millis),
+            seq_column(log.sealed)?,
+            append.standing.name,
+            append.standing.open_gates
         ])?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use pvp_protocol::{SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::schema::{self, get_millis, get_optional_millis, get_seq, millis, seq_column};
-use super::{Head, ReadBound, Record, SessionSummary, StoreError};
+use super::{Head, ReadBound, Record, SessionSummary, Standing, StoreError};
 
 /// Connections kept open between questions; each holds a page cache of up to 2 MB.
 const KEPT: usize = 4;
@@ -17,6 +17,8 @@ pub(super) const DUE: &str =
     "SELECT id FROM sessions WHERE next_deadline <= ?1 ORDER BY next_deadline LIMIT ?2";
 pub(super) const NEXT_DEADLINE: &str =
     "SELECT min(next_deadline) FROM sessions WHERE next_deadline IS NOT NULL";
+
+pub(super) const GATED: &str = "SELECT id FROM sessions WHERE open_gates > 0 ORDER BY no";
 
 pub(super) struct Readers {
     dir: PathBuf,
@@ -81,7 +83,7 @@ impl Readers {
         let rows = self.ask(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT id, head_seq, created_at, updated_at, ended, next_deadline
+                    "SELECT id, head_seq, created_at, updated_at, ended, next_deadline, name, open_gates
                      FROM sessions ORDER BY no",
                 )?
                 .query_map([], |row| Ok((row.get::<_, String>(0)?, summary(row)?)))?
@@ -90,6 +92,16 @@ impl Readers {
         rows.into_iter()
             .map(|(id, summary)| Ok(summary(parse(&id)?)))
             .collect()
+    }
+
+    pub(super) fn gated(&self) -> Result<Vec<SessionId>, StoreError> {
+        let ids = self.ask(|connection| {
+            connection
+                .prepare_cached(GATED)?
+                .query_map([], |row| row.get::<_, String>(0))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        ids.iter().map(|id| parse(id)).collect()
     }
 
     pub(super) fn count_sessions(&self) -> Result<u64, StoreError> {
@@ -156,14 +168,18 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
 fn summary(row: &Row<'_>) -> rusqlite::Result<impl FnOnce(SessionId) -> SessionSummary + use<>> {
     let (seq, created_at, updated_at) =
         (get_seq(row, 1)?, get_millis(row, 2)?, get_millis(row, 3)?);
-    let (ended, next_deadline) = (row.get(4)?, get_optional_millis(row, 5)?);
+    let standing = Standing {
+        ended: row.get(4)?,
+        next_deadline: get_optional_millis(row, 5)?,
+        name: row.get(6)?,
+        open_gates: row.get(7)?,
+    };
     Ok(move |session| SessionSummary {
         session,
         seq,
         created_at,
         updated_at,
-        ended,
-        next_deadline,
+        standing,
     })
 }
 

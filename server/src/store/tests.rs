@@ -55,9 +55,8 @@ impl Log {
             session: self.session.clone(),
             prev: self.head,
             records: self.records(count),
-            next_deadline: None,
             at: Timestamp::from_millis(1000),
-            ended: false,
+            standing: Standing::default(),
             seal: Seal::WhenDue,
             done: Done::new(|result| tell.send(result).unwrap()),
         };
@@ -276,8 +275,10 @@ async fn deadlines_come_due_in_order_and_can_be_taken_back() {
     assert_eq!(store.next_deadline().unwrap(), None);
     let mut logs: Vec<Log> = ["a", "b", "c"].map(Log::new).into();
     for (log, due) in logs.iter_mut().zip([30, 10, 20]) {
-        log.grow_with(&store, 1, |append| append.next_deadline = Some(at(due)))
-            .await;
+        log.grow_with(&store, 1, |append| {
+            append.standing.next_deadline = Some(at(due))
+        })
+        .await;
     }
     let due = |now, most| -> Vec<String> {
         let due = store.due(at(now), most).unwrap();
@@ -300,8 +301,12 @@ async fn a_summary_tells_when_and_whether_a_session_ended() {
     owl.grow(&store, 2).await;
     let end = |append: &mut Append| {
         append.at = at(5000);
-        append.ended = true;
-        append.next_deadline = Some(at(6000));
+        append.standing = Standing {
+            name: Some("Night shift".to_owned()),
+            next_deadline: Some(at(6000)),
+            open_gates: 2,
+            ended: true,
+        };
     };
     owl.grow_with(&store, 1, end).await;
     let summary = SessionSummary {
@@ -309,10 +314,15 @@ async fn a_summary_tells_when_and_whether_a_session_ended() {
         seq: 3,
         created_at: at(1000),
         updated_at: at(5000),
-        ended: true,
-        next_deadline: Some(at(6000)),
+        standing: Standing {
+            name: Some("Night shift".to_owned()),
+            next_deadline: Some(at(6000)),
+            open_gates: 2,
+            ended: true,
+        },
     };
     assert_eq!(store.sessions().unwrap(), [summary]);
+    assert_eq!(store.gated().unwrap(), [owl.session.clone()]);
     let report = verify_store(dir.path(), None).unwrap();
     assert_eq!(report.sessions[0].sealed_seq, 3);
 }

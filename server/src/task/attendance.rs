@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
 use pvp_protocol::{Extra, ParticipantId, Timestamp};
-use pvp_session::{Attendance, Input};
+use pvp_session::{Attendance, Input, Member};
 use tokio::time::Instant;
 
-use super::order::{Joined, ReplyTo};
+use super::order::{Joined, ReplyTo, Visit};
 use super::{Batch, Task};
 use crate::viewer::Viewer;
 use crate::{clock, envelope};
 
 /// How often a session with nothing due looks around all the same.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(3600);
+
+/// How long a request over HTTP counts as being there, in seconds.
+const VISIT_SECONDS: u64 = 30;
 
 impl Task {
     /// When something happens by itself next: a deadline, someone going quiet, or a heartbeat.
@@ -110,6 +113,42 @@ impl Task {
         }));
     }
 
+    /// Lets someone look in over HTTP; `None` if there is no such session.
+    pub(super) fn visit(
+        &mut self,
+        participant: Option<ParticipantId>,
+        batch: &mut Batch,
+    ) -> Option<Visit> {
+        if !self.session.exists() {
+            return None;
+        }
+        let joined = |id: &ParticipantId| self.session.member(id).is_some_and(|m| !m.left);
+        let mut visit = Visit {
+            viewer: None,
+            device: None,
+            feed: self.feed.clone(),
+            vault: self.vault.clone(),
+        };
+        match participant {
+            Some(id) if joined(&id) => {
+                let viewer = self.viewer(&id);
+                viewer.set_may_approve(self.session.member(&id).is_some_and(Member::may_vote));
+                viewer.heard(clock::now());
+                let until = clock::now().plus_seconds(VISIT_SECONDS);
+                self.visits.insert(id, (viewer.connect(), until));
+                visit.device = Some(viewer.connect());
+                visit.viewer = Some(viewer);
+                self.look_around(batch);
+            }
+            Some(id) => {
+                let limits = &self.house.settings.limits;
+                visit.viewer = Some(Arc::new(Viewer::new(id, clock::now(), limits)));
+            }
+            None => {}
+        }
+        Some(visit)
+    }
+
     fn viewer(&mut self, participant: &ParticipantId) -> Arc<Viewer> {
         let limits = &self.house.settings.limits;
         let viewer = self.viewers.entry(participant.clone());
@@ -129,12 +168,13 @@ impl Task {
     /// Looks at everyone, tells what changed, and notes when to look again.
     pub(super) fn look_around(&mut self, batch: &mut Batch) {
         let now = clock::now();
+        self.visits.retain(|_, (_, until)| *until > now);
         let members: Vec<_> = self
             .session
             .members()
             .map(|(id, member)| (id.clone(), member.timed_out))
             .collect();
-        let mut next_look: Option<Timestamp> = None;
+        let mut next_look = self.visits.values().map(|(_, until)| *until).min();
         for (id, timed_out) in members {
             let viewer = self.viewer(&id);
             let (status, silent, next) = self.status(&viewer, now);

@@ -1,8 +1,9 @@
 //! What the rest of the server may ask of a session's task, and how it is answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pvp_protocol::payload::{Announce, ContextAdd, SessionCreate, SessionWelcome};
+use pvp_protocol::payload::{Announce, ContextAdd, PresenceStatus, SessionCreate, SessionWelcome};
 use pvp_protocol::{MessageId, ParticipantId, Refusal};
 use pvp_session::{Answer, Identity, Said, Session};
 use tokio::sync::oneshot;
@@ -10,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::feed::Feed;
 use crate::outbox::{Outbox, Reply, Verdict};
 use crate::vault::Vault;
-use crate::viewer::Device;
+use crate::viewer::{Device, Viewer};
 
 /// Something that changes the session, if it may be.
 pub(crate) enum Wish {
@@ -32,14 +33,22 @@ pub(crate) enum Wish {
     },
 }
 
+/// Looks at a session and at who is there.
+pub(crate) type Question = Box<dyn FnOnce(&Session, &Presence) + Send>;
+
+/// Who is there, as last told.
+pub(crate) type Presence = BTreeMap<ParticipantId, PresenceStatus>;
+
 pub(crate) enum Order {
     Wish(Box<Wish>, ReplyTo),
     /// Someone who had gone quiet was heard of.
     Heard(ParticipantId),
     /// A device of someone's is gone.
     Disconnected,
+    /// Someone looks in without a connection of their own.
+    Visit(Option<ParticipantId>, oneshot::Sender<Option<Visit>>),
     /// A question about the session as it is.
-    Ask(Box<dyn FnOnce(&Session) + Send>),
+    Ask(Question),
     /// The server is shutting down.
     Stop,
 }
@@ -56,6 +65,16 @@ pub(crate) struct Joined {
     /// The first seq that is not history: the newcomer's own announcement, or what comes next.
     pub(crate) present: u64,
     pub(crate) seq: Option<u64>,
+}
+
+/// What someone needs who reads a session over HTTP.
+pub(crate) struct Visit {
+    /// `None` where nobody has to say who they are.
+    pub(crate) viewer: Option<Arc<Viewer>>,
+    /// Keeps them present, if they have joined.
+    pub(crate) device: Option<Device>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) vault: Arc<Vault>,
 }
 
 /// Where an answer goes.
@@ -103,7 +122,11 @@ impl Order {
     pub(crate) fn refuse(self, refusal: Refusal) {
         match self {
             Order::Wish(_, reply) => reply.refuse(refusal),
-            Order::Heard(_) | Order::Disconnected | Order::Ask(_) | Order::Stop => {}
+            Order::Heard(_)
+            | Order::Disconnected
+            | Order::Visit(..)
+            | Order::Ask(_)
+            | Order::Stop => {}
         }
     }
 }

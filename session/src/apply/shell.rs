@@ -1,7 +1,7 @@
 //! A person's own commands.
 
 use pvp_protocol::payload::ShellExec;
-use pvp_protocol::{Action, Category, Command, ParticipantId, Refusal, ShellExecMode};
+use pvp_protocol::{Action, Category, ParticipantId, Refusal, ShellExecMode};
 
 use super::{Answer, Decided, Decision};
 use crate::gate::Clearance;
@@ -28,18 +28,12 @@ impl Decision<'_> {
             ));
         }
         let executor = self.shell_executor(exec.executor.as_ref())?;
-        let action = Action {
-            cwd: exec.cwd.clone(),
-            timeout_seconds: Some(exec.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT)),
-            ..Action::plain(Command::LoginShell {
-                line: exec.command.clone(),
-            })
-        };
+        exec.timeout_seconds.get_or_insert(DEFAULT_TIMEOUT);
+        let action = Action::own(&exec);
         self.check_action(&action)?;
         self.check_room(by)?;
         let assessment = self.assess(&action, &executor);
         exec.executor = Some(executor);
-        exec.timeout_seconds = action.timeout_seconds;
         exec.origin = Some(ORIGIN.to_owned());
         exec.assessment = Some(assessment.clone());
         let answer = self.relay(by, said, exec);

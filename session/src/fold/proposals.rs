@@ -9,12 +9,19 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp};
 
 use crate::gate::Gate;
-use crate::proposal::{Closed, Ending, Execution, Proposal, Stage, StreamState};
+use crate::proposal::{Closed, Ending, Execution, Proposal, Stage, StreamState, Trail};
 use crate::state::Session;
 
 /// Beyond its own time limit, how long a run may go without a result before it is given up:
 /// the grant's life, killing, and a reconnect.
 const RESULT_GRACE_MS: u64 = 120_000;
+
+/// What an edit changes of a proposal.
+pub(super) struct Amendable<'a> {
+    action: &'a mut Action,
+    assessment: &'a mut Assessment,
+    trail: &'a mut Trail,
+}
 
 impl Session {
     pub(super) fn take_proposal(&mut self, id: &MessageId, propose: &ToolPropose) {
@@ -38,18 +45,11 @@ impl Session {
         else {
             return;
         };
-        let action = Action {
-            cwd: exec.cwd.clone(),
-            timeout_seconds: exec.timeout_seconds,
-            ..Action::plain(Command::LoginShell {
-                line: exec.command.clone(),
-            })
-        };
         self.open_proposal(
             id,
             by,
             executor,
-            action,
+            Action::own(exec),
             assessment,
             "a person's own command",
         );
@@ -72,7 +72,10 @@ impl Session {
             assessment: assessment.clone(),
             description: description.to_owned(),
             stage: Stage::Judged,
-            first_seq: self.head,
+            trail: Trail {
+                first: self.head,
+                ..Trail::default()
+            },
         };
         self.proposals.insert(id.clone(), proposal);
         if assessment.category == Category::Blocked {
@@ -98,14 +101,16 @@ impl Session {
     }
 
     /// The proposal, if its gate is open, that a gate id or a proposal id names.
-    pub(super) fn gate_mut(
-        &mut self,
-        name: &MessageId,
-    ) -> Option<(&mut Gate, &mut Action, &mut Assessment)> {
+    pub(super) fn gate_mut(&mut self, name: &MessageId) -> Option<(&mut Gate, Amendable<'_>)> {
         let proposal = self.gates.get(name).unwrap_or(name).clone();
         let proposal = self.proposals.get_mut(&proposal)?;
+        let amendable = Amendable {
+            action: &mut proposal.action,
+            assessment: &mut proposal.assessment,
+            trail: &mut proposal.trail,
+        };
         match &mut proposal.stage {
-            Stage::Gated(gate) => Some((gate, &mut proposal.action, &mut proposal.assessment)),
+            Stage::Gated(gate) => Some((gate, amendable)),
             Stage::Judged | Stage::Cleared { .. } | Stage::Running(_) => None,
         }
     }
@@ -137,10 +142,11 @@ impl Session {
     }
 
     pub(super) fn take_amendment(&mut self, by: Option<&ParticipantId>, amend: &GateAmend) {
-        let Some((gate, action, assessment)) = self.gate_mut(&amend.gate) else {
+        let head = self.head;
+        let Some((gate, amendable)) = self.gate_mut(&amend.gate) else {
             return;
         };
-        let tool = match &action.command {
+        let tool = match &amendable.action.command {
             Command::Tool { name, .. } => name.clone(),
             Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
                 "shell".to_owned()
@@ -151,8 +157,9 @@ impl Session {
         else {
             return;
         };
-        *action = amended;
-        *assessment = verdict.clone();
+        *amendable.action = amended;
+        *amendable.assessment = verdict.clone();
+        amendable.trail.amended = Some(head);
         gate.approvals.clear();
         gate.amended_by = by.cloned();
         gate.escalated = false;
@@ -185,6 +192,9 @@ impl Session {
     }
 
     pub(super) fn take_resolution(&mut self, resolve: &GateResolve) {
+        if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
+            proposal.trail.resolved = Some(self.head);
+        }
         let ending = match resolve.outcome {
             GateOutcome::Approved => {
                 if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
@@ -211,6 +221,7 @@ impl Session {
             Stage::Judged | Stage::Gated(_) | Stage::Running(_) => None,
         };
         let limited = grant.limits.timeout_ms > 0;
+        proposal.trail.granted = Some(self.head);
         proposal.stage = Stage::Running(Execution {
             grant: grant.id.clone(),
             gate,
@@ -256,7 +267,7 @@ impl Session {
         if let Some(open) = self.proposals.remove(proposal) {
             let closed = Closed {
                 ending,
-                first_seq: open.first_seq,
+                trail: open.trail,
                 last_seq: self.head,
             };
             self.closed.insert(proposal.clone(), closed);

@@ -1,0 +1,166 @@
+//! Reading a request: who asks, for which session, with which parameters.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::response::Json;
+use http::request::Parts;
+use pvp_protocol::{MessageId, Refusal, SessionId};
+use serde::de::DeserializeOwned;
+
+use super::{Refused, presented_token};
+use crate::connection::check_token;
+use crate::house::House;
+use crate::token::Login;
+
+/// Who asks; `None` only where nobody has to log in.
+pub(super) struct Caller(pub(super) Option<Login>);
+
+impl FromRequestParts<Arc<House>> for Caller {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, house: &Arc<House>) -> Result<Self, Refused> {
+        match presented_token(&parts.headers, &parts.uri) {
+            Some(token) => match check_token(house, token).await {
+                Ok(login) => Ok(Self(Some(login))),
+                Err(refusal) => Err(Refused::unknown_caller(refusal)),
+            },
+            None if house.config.open => Ok(Self(None)),
+            None => Err(Refused::unknown_caller(Refusal::Unauthorized(
+                "bring a token as `Authorization: Bearer` or `?token=`".to_owned(),
+            ))),
+        }
+    }
+}
+
+impl Caller {
+    /// The caller's own token, for what needs one even where nobody has to log in.
+    pub(super) fn login(self) -> Result<Login, Refused> {
+        self.0.ok_or_else(|| {
+            let problem = "this takes a token; ask for an invitation".to_owned();
+            Refused::unknown_caller(Refusal::Unauthorized(problem))
+        })
+    }
+}
+
+/// The session in the path, which the caller's token opens.
+pub(super) struct InSession {
+    pub(super) session: SessionId,
+    pub(super) login: Option<Login>,
+}
+
+impl FromRequestParts<Arc<House>> for InSession {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, house: &Arc<House>) -> Result<Self, Refused> {
+        let Caller(login) = Caller::from_request_parts(parts, house).await?;
+        let Path(names) =
+            Path::<std::collections::BTreeMap<String, String>>::from_request_parts(parts, house)
+                .await
+                .map_err(|error| Refusal::Malformed(error.body_text()))?;
+        let session = names.get("session").map_or("", String::as_str);
+        let session =
+            SessionId::parse(session).map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let opens = login
+            .as_ref()
+            .is_none_or(|login| login.bearer.opens(&session));
+        if !opens {
+            let problem = "this token is for another session".to_owned();
+            return Err(Refusal::Unauthorized(problem).into());
+        }
+        Ok(Self { session, login })
+    }
+}
+
+/// The second name in the path, which is an id.
+pub(super) struct Named(pub(super) MessageId);
+
+impl FromRequestParts<Arc<House>> for Named {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, house: &Arc<House>) -> Result<Self, Refused> {
+        let Path((_, id)) = Path::<(String, String)>::from_request_parts(parts, house)
+            .await
+            .map_err(|error| Refusal::Malformed(error.body_text()))?;
+        let id = MessageId::parse(&id).map_err(|error| Refusal::Malformed(error.to_string()))?;
+        Ok(Self(id))
+    }
+}
+
+/// One parameter of a query, as documentation wants it.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) meaning: &'static str,
+}
+
+/// The parameters that a route takes.
+pub(super) trait Parameters: DeserializeOwned {
+    const ALL: &'static [Parameter];
+}
+
+/// Declares the parameters of a route: all optional, each with its JSON type and its meaning.
+macro_rules! parameters {
+    ($name:ident { $(#[doc = $meaning:literal] $key:ident: $type:ty = $kind:literal,)* }) => {
+        #[derive(Debug, Default, serde::Deserialize)]
+        pub(in crate::http) struct $name {
+            $(#[doc = $meaning] #[serde(default)] pub(in crate::http) $key: Option<$type>,)*
+        }
+
+        impl $crate::http::asking::Parameters for $name {
+            const ALL: &'static [$crate::http::asking::Parameter] = &[$(
+                $crate::http::asking::Parameter { name: stringify!($key), kind: $kind, meaning: $meaning.trim_ascii() },
+            )*];
+        }
+    };
+}
+pub(super) use parameters;
+
+/// The query of a request; a parameter that does not exist is refused, so that no typo passes.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: Parameters> FromRequestParts<Arc<House>> for Asked<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<House>) -> Result<Self, Refused> {
+        let known = |key: &str| key == "token" || T::ALL.iter().any(|one| one.name == key);
+        let keys = parts.uri.query().unwrap_or_default().split('&');
+        let keys = keys.map(|pair| pair.split('=').next().unwrap_or_default());
+        if let Some(unknown) = keys.filter(|key| !key.is_empty()).find(|key| !known(key)) {
+            let names: Vec<_> = T::ALL.iter().map(|one| one.name).collect();
+            let unknown: String = unknown.chars().take(64).collect();
+            let problem = match names.as_slice() {
+                [] => format!("there is no parameter `{unknown}`; this takes none"),
+                names => format!(
+                    "there is no parameter `{unknown}`; use {}",
+                    names.join(", ")
+                ),
+            };
+            return Err(Refusal::Malformed(problem).into());
+        }
+        let Query(asked) = Query::try_from_uri(&parts.uri)
+            .map_err(|error| Refusal::Malformed(error.body_text()))?;
+        Ok(Self(asked))
+    }
+}
+
+parameters! { NoParameters {} }
+
+/// A JSON body; what is wrong with it is said in the answer.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<House>> for Body<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, house: &Arc<House>) -> Result<Self, Refused> {
+        match Json::<T>::from_request(request, house).await {
+            Ok(Json(body)) => Ok(Self(body)),
+            Err(JsonRejection::MissingJsonContentType(_)) => {
+                let problem = "send JSON, with `Content-Type: application/json`".to_owned();
+                Err(Refusal::Malformed(problem).into())
+            }
+            Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
+        }
+    }
+}

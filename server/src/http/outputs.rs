@@ -1,0 +1,276 @@
+//! What commands printed, and the commands themselves, newest first.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Json, Response};
+use pvp_protocol::api::{CommandPage, CommandRecord, CommandResult, CommandStatus};
+use pvp_protocol::payload::{OutputPage, OutputRead, Stream};
+use pvp_protocol::{Action, Extra, Refusal, Sender, ServerMessage, SessionId, Timestamp};
+use pvp_session::{Ending, Past};
+
+use super::Refused;
+use super::asking::{Asked, InSession, Named, parameters};
+use super::messages::stored;
+use crate::house::{House, unreadable};
+use crate::output;
+use crate::store::Store;
+
+/// Commands of one answer unless the caller says otherwise, and at most.
+const DEFAULT_LIMIT: usize = 50;
+const MOST: usize = 200;
+
+/// Commands that one search looks at; the next answer goes on from there.
+const LOOKED_AT: usize = 2000;
+
+parameters! {
+    OutputParameters {
+        /// `stdout` or `stderr`; both unless given.
+        stream: Stream = "string",
+        /// First line, counted from 0.
+        offset: u64 = "integer",
+        /// At most this many lines: 1000 unless given, 10000 at most.
+        limit: u64 = "integer",
+        /// Only the first lines.
+        head: u64 = "integer",
+        /// Only the last lines.
+        tail: u64 = "integer",
+        /// Only lines that contain this text.
+        grep: String = "string",
+        /// `text` for the bare lines instead of JSON.
+        format: Format = "string",
+    }
+}
+
+/// How output is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::http) enum Format {
+    Json,
+    Text,
+}
+
+pub(super) async fn read(
+    State(house): State<Arc<House>>,
+    InSession { session, login }: InSession,
+    Named(reference): Named,
+    Asked(asked): Asked<OutputParameters>,
+) -> Result<Response, Refused> {
+    house
+        .visit(&session, login.map(|login| login.bearer.participant))
+        .await?;
+    let read = OutputRead {
+        reference,
+        stream: asked.stream,
+        offset: asked.offset,
+        limit: asked.limit,
+        head: asked.head,
+        tail: asked.tail,
+        grep: asked.grep,
+        extra: Extra::new(),
+    };
+    let page = output::page(&house, &session, read).await?;
+    Ok(match asked.format {
+        Some(Format::Text) => text(&page).into_response(),
+        Some(Format::Json) | None => Json(page).into_response(),
+    })
+}
+
+fn text(page: &OutputPage) -> String {
+    page.lines
+        .iter()
+        .flat_map(|line| [line.text.as_str(), "\n"])
+        .collect()
+}
+
+parameters! {
+    HistoryParameters {
+        /// Only commands proposed before this seq.
+        before: u64 = "integer",
+        /// At most this many: 1 to 200, 50 unless given.
+        limit: usize = "integer",
+        /// Only commands that contain this text.
+        grep: String = "string",
+        /// Only commands that have come this far.
+        status: CommandStatus = "string",
+    }
+}
+
+pub(super) async fn history(
+    State(house): State<Arc<House>>,
+    InSession { session, login }: InSession,
+    Asked(asked): Asked<HistoryParameters>,
+) -> Result<Json<CommandPage>, Refused> {
+    house
+        .visit(&session, login.map(|login| login.bearer.participant))
+        .await?;
+    let before = asked.before.unwrap_or(u64::MAX);
+    let past = house
+        .ask(&session, move |session| {
+            session.proposals_before(before, LOOKED_AT + 1)
+        })
+        .await
+        .ok_or_else(unreadable)?;
+    let permit = house.readers.clone().acquire_owned().await;
+    let store = house.store.clone();
+    let page = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        select(&store, &session, &past, &asked)
+    });
+    let page = page
+        .await
+        .map_err(|panic| Refusal::Unwritable(panic.to_string()))?;
+    Ok(Json(page.ok_or_else(unreadable)?))
+}
+
+/// The commands that are wanted, and where to go on.
+fn select(
+    store: &Store,
+    session: &SessionId,
+    past: &[Past],
+    asked: &HistoryParameters,
+) -> Option<CommandPage> {
+    let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MOST);
+    let mut commands = Vec::new();
+    for (looked_at, past) in past.iter().enumerate() {
+        if commands.len() == limit || looked_at == LOOKED_AT {
+            // The one before was the last that was looked at.
+            let next = Some(past.trail.first + 1);
+            return Some(CommandPage { commands, next });
+        }
+        let record = record(store, session, past)?;
+        let fits = asked.status.is_none_or(|status| status == record.status)
+            && asked
+                .grep
+                .as_ref()
+                .is_none_or(|grep| record.command.contains(grep));
+        if fits {
+            commands.push(record);
+        }
+    }
+    Some(CommandPage {
+        commands,
+        next: None,
+    })
+}
+
+/// What the log says of a command.
+fn record(store: &Store, session: &SessionId, past: &Past) -> Option<CommandRecord> {
+    let (mut record, tool) = proposed(store, session, past)?;
+    let trail = past.trail;
+    for seq in [
+        trail.amended,
+        trail.resolved,
+        trail.granted,
+        past.end.map(|(_, seq)| seq),
+    ] {
+        if let Some(seq) = seq {
+            let envelope = stored(store, session, seq)?;
+            let (by, at) = (envelope.heading.sender, envelope.at);
+            note(&mut record, &tool, by, at, envelope.message);
+        }
+    }
+    Some(record)
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a proposal begins in one of two ways"
+)]
+fn proposed(store: &Store, session: &SessionId, past: &Past) -> Option<(CommandRecord, String)> {
+    let envelope = stored(store, session, past.trail.first)?;
+    let (action, assessment, description, tool) = match envelope.message {
+        ServerMessage::ToolPropose(propose) => (
+            Action::read(&propose.tool_name, &propose.arguments).ok()?,
+            propose.assessment?,
+            propose.description,
+            propose.tool_name,
+        ),
+        ServerMessage::ShellExec(exec) => (
+            Action::own(&exec),
+            exec.assessment?,
+            "a person's own command".to_owned(),
+            "shell".to_owned(),
+        ),
+        _ => return None,
+    };
+    let Sender::Participant(proposer) = envelope.heading.sender else {
+        return None;
+    };
+    let record = CommandRecord {
+        tool_proposal: past.id.clone(),
+        seq: past.trail.first,
+        at: envelope.at,
+        proposer,
+        command: action.command.summary(),
+        cwd: action.cwd,
+        description,
+        category: assessment.category,
+        risk: assessment.risk,
+        rule: assessment.rule,
+        status: status(past),
+        edited_by: None,
+        resolution: None,
+        executor: None,
+        cleared_by: None,
+        approvals: Vec::new(),
+        result: None,
+    };
+    Some((record, tool))
+}
+
+fn status(past: &Past) -> CommandStatus {
+    match past.end {
+        None if past.trail.granted.is_some() => CommandStatus::Running,
+        None => CommandStatus::Waiting,
+        Some((Ending::Blocked, _)) => CommandStatus::Blocked,
+        Some((Ending::Rejected, _)) => CommandStatus::Rejected,
+        Some((Ending::TimedOut, _)) => CommandStatus::TimedOut,
+        Some((Ending::Cancelled, _)) => CommandStatus::Cancelled,
+        Some((Ending::Finished, _)) => CommandStatus::Finished,
+    }
+}
+
+/// Adds what one later entry says.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "other entries say nothing of a command's course"
+)]
+fn note(record: &mut CommandRecord, tool: &str, by: Sender, at: Timestamp, message: ServerMessage) {
+    match message {
+        ServerMessage::GateAmend(amend) => {
+            if let (Ok(action), Some(assessment)) =
+                (Action::read(tool, &amend.arguments), amend.assessment)
+            {
+                record.command = action.command.summary();
+                record.cwd = action.cwd;
+                record.category = assessment.category;
+                record.risk = assessment.risk;
+                record.rule = assessment.rule;
+            }
+            if let Sender::Participant(by) = by {
+                record.edited_by = Some(by);
+            }
+        }
+        ServerMessage::GateResolve(resolve) => {
+            record.approvals.clone_from(&resolve.approvals);
+            record.resolution = Some(resolve);
+        }
+        ServerMessage::ToolExecute(execute) => {
+            record.executor = Some(execute.grant.executor);
+            record.cleared_by = Some(execute.grant.cleared_by);
+            record.approvals = execute.grant.approvals;
+        }
+        ServerMessage::ToolResult(result) => {
+            record.result = Some(CommandResult {
+                at,
+                success: result.success,
+                exit_code: result.result.and_then(|body| body.exit_code),
+                error: result.error,
+                duration_ms: result.duration_ms,
+                outcome: result.outcome,
+            });
+        }
+        _ => {}
+    }
+}

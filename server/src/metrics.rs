@@ -1,0 +1,209 @@
+//! What the server counts, for Prometheus. Numbers only: no names of people, sessions or commands.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use pvp_protocol::payload::{ClearedBy, GateOutcome};
+use pvp_protocol::{ErrorCode, Refusal, ServerMessage};
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
+
+/// The content type of the text that [`Metrics::render`] gives.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Every counter of one server.
+pub(crate) struct Metrics {
+    registry: Registry,
+    entries: Counter,
+    entry_bytes: Counter,
+    failed_appends: Counter,
+    append_seconds: Histogram,
+    proposals: Counters<1>,
+    gates: Counters<1>,
+    grants: Counters<1>,
+    results: Counters<1>,
+    refusals: Counters<1>,
+    requests: Counters<2>,
+    connections: Gauge,
+    sessions_in_memory: Gauge,
+    sessions_stored: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("pvp");
+        let build = [("version", env!("CARGO_PKG_VERSION"))];
+        let info = Family::<Labels<1>, Gauge>::default();
+        info.get_or_create(&build).set(1);
+        registry.register("build", "The version that runs", info);
+        // From a fifth of a millisecond, what a fast disk takes, to more than 3 seconds.
+        let append_seconds = Histogram::new(exponential_buckets(0.0002, 2.0, 15));
+        let metrics = Self {
+            entries: Counter::default(),
+            entry_bytes: Counter::default(),
+            failed_appends: Counter::default(),
+            append_seconds,
+            proposals: Family::default(),
+            gates: Family::default(),
+            grants: Family::default(),
+            results: Family::default(),
+            refusals: Family::default(),
+            requests: Family::default(),
+            connections: Gauge::default(),
+            sessions_in_memory: Gauge::default(),
+            sessions_stored: Gauge::default(),
+            registry: Registry::default(),
+        };
+        metrics.register(&mut registry);
+        Self {
+            registry,
+            ..metrics
+        }
+    }
+}
+
+impl Metrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("entries", "Entries written and told", self.entries.clone());
+        registry.register(
+            "entry_bytes",
+            "Bytes of those entries",
+            self.entry_bytes.clone(),
+        );
+        let failed = self.failed_appends.clone();
+        registry.register("failed_appends", "Appends that the disk refused", failed);
+        let seconds = self.append_seconds.clone();
+        registry.register("append_seconds", "From deciding to durable", seconds);
+        let proposals = self.proposals.clone();
+        registry.register("proposals", "Commands judged, by category", proposals);
+        registry.register("gates", "Gates resolved, by outcome", self.gates.clone());
+        let grants = self.grants.clone();
+        registry.register("grants", "Commands let run, by what cleared them", grants);
+        registry.register(
+            "results",
+            "Commands that ended, by success",
+            self.results.clone(),
+        );
+        registry.register(
+            "refusals",
+            "Messages refused, by code",
+            self.refusals.clone(),
+        );
+        let requests = self.requests.clone();
+        registry.register(
+            "http_requests",
+            "Requests answered, by route and status",
+            requests,
+        );
+        registry.register("connections", "Open connections", self.connections.clone());
+        let in_memory = self.sessions_in_memory.clone();
+        registry.register("sessions_in_memory", "Sessions at work", in_memory);
+        let stored = self.sessions_stored.clone();
+        registry.register("sessions_stored", "Sessions in the store", stored);
+    }
+
+    /// An entry has been written and is told.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "of other entries only the number is counted"
+    )]
+    pub(crate) fn told(&self, message: &ServerMessage, bytes: usize) {
+        self.entries.inc();
+        self.entry_bytes.inc_by(bytes as u64);
+        match message {
+            ServerMessage::ToolPropose(propose) => {
+                if let Some(assessment) = &propose.assessment {
+                    let labels = [("category", assessment.category.as_str())];
+                    self.proposals.get_or_create(&labels).inc();
+                }
+            }
+            ServerMessage::GateResolve(resolve) => {
+                let labels = [("outcome", outcome(resolve.outcome))];
+                self.gates.get_or_create(&labels).inc();
+            }
+            ServerMessage::ToolExecute(execute) => {
+                let labels = [("cleared_by", cleared_by(execute.grant.cleared_by))];
+                self.grants.get_or_create(&labels).inc();
+            }
+            ServerMessage::ToolResult(result) => {
+                let labels = [("success", if result.success { "true" } else { "false" })];
+                self.results.get_or_create(&labels).inc();
+            }
+            _ => {}
+        }
+    }
+
+    /// An append took this long, and was written or not.
+    pub(crate) fn appended(&self, took: Duration, written: bool) {
+        self.append_seconds.observe(took.as_secs_f64());
+        if !written {
+            self.failed_appends.inc();
+        }
+    }
+
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        let labels = [("code", code(refusal.code()))];
+        self.refusals.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn answered(&self, route: &'static str, status: &'static str) {
+        let labels = [("route", route), ("status", status)];
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Everything as text.
+    pub(crate) fn render(&self, population: (u64, usize, u64)) -> Result<String, std::fmt::Error> {
+        let (connections, in_memory, stored) = population;
+        self.connections
+            .set(i64::try_from(connections).unwrap_or(i64::MAX));
+        self.sessions_in_memory
+            .set(i64::try_from(in_memory).unwrap_or(i64::MAX));
+        self.sessions_stored
+            .set(i64::try_from(stored).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+fn outcome(outcome: GateOutcome) -> &'static str {
+    match outcome {
+        GateOutcome::Approved => "approved",
+        GateOutcome::Rejected => "rejected",
+        GateOutcome::TimedOut => "timed_out",
+        GateOutcome::Cancelled => "cancelled",
+    }
+}
+
+fn cleared_by(cleared_by: ClearedBy) -> &'static str {
+    match cleared_by {
+        ClearedBy::Read => "read",
+        ClearedBy::Quorum => "quorum",
+        ClearedBy::Clock => "clock",
+        ClearedBy::AllowRule => "allow_rule",
+        ClearedBy::Direct => "direct",
+    }
+}
+
+fn code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::InvalidMessage => "INVALID_MESSAGE",
+        ErrorCode::Unauthorized => "UNAUTHORIZED",
+        ErrorCode::SessionNotFound => "SESSION_NOT_FOUND",
+        ErrorCode::ParticipantNotFound => "PARTICIPANT_NOT_FOUND",
+        ErrorCode::GateFailed => "GATE_FAILED",
+        ErrorCode::Timeout => "TIMEOUT",
+        ErrorCode::RateLimited => "RATE_LIMITED",
+        ErrorCode::ContextTooLarge => "CONTEXT_TOO_LARGE",
+        ErrorCode::InvalidState => "INVALID_STATE",
+        ErrorCode::TransportError => "TRANSPORT_ERROR",
+        ErrorCode::AgentError => "AGENT_ERROR",
+        ErrorCode::InternalError => "INTERNAL_ERROR",
+    }
+}
