@@ -1,26 +1,78 @@
 //! One module a command.
 
+mod account;
 mod audit;
 mod check;
+mod connect;
+mod demo;
+mod doctor;
+mod gates;
+mod history;
 mod invite;
+mod links;
+mod login;
+mod manual;
 mod policy;
+mod send;
 mod server;
+mod sessions;
+mod tail;
 mod tokens;
+mod up;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use pvp_protocol::{MessageId, ParticipantId, SessionId};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run the server.
+    /// Start a server with a session in it, and print the links to give out.
+    Up(up::UpArguments),
+    /// Start a server and an agent that shows what happens to its commands.
+    Demo(demo::DemoArguments),
+    /// Run the server alone.
     Server(server::ServerArguments),
+
+    /// What waits for a decision, in every session that the link opens.
+    Gates(gates::GatesArguments),
+    /// The whole card of one gate.
+    Show(gates::ShowArguments),
+    /// Approve a command that waits.
+    Approve(gates::ApproveArguments),
+    /// Reject a command that waits; the agent reads the reason.
+    Reject(gates::RejectArguments),
+    /// Edit a command that waits; votes are then cast again.
+    Amend(gates::AmendArguments),
+
+    /// Ask the agent something, or send any other message.
+    Send(send::SendArguments),
+    /// What happened in a session, and with --follow what happens.
+    Tail(tail::TailArguments),
+    /// Commands of a session: how they were judged, who approved, how they ended.
+    History(history::HistoryArguments),
+    /// What a command printed.
+    Output(history::OutputArguments),
+    /// Sessions that the link opens.
+    Sessions(sessions::SessionsArguments),
+    /// Make a session.
+    Create(sessions::CreateArguments),
+    /// Be a participant: one message a line on standard input and output.
+    Connect(connect::ConnectArguments),
+
+    /// Remember a link for this directory.
+    Login(login::LoginArguments),
+    /// Forget it.
+    Logout(login::LogoutArguments),
+    /// Whose link is used here.
+    Whoami(login::WhoamiArguments),
     /// Invite a person or an agent: makes a token and its link.
     Invite(invite::InviteArguments),
     /// List or revoke tokens.
     Tokens(tokens::TokensArguments),
+
     /// How dangerous is this command, and why? The exit code says it too: 0 read, 10 write,
     /// 20 destructive, 30 blocked.
     Check(check::CheckArguments),
@@ -28,25 +80,80 @@ pub(crate) enum Command {
     Policy(policy::PolicyArguments),
     /// Check, read or export the record of what happened.
     Audit(audit::AuditArguments),
+
+    /// What this machine can enforce.
+    Doctor(doctor::DoctorArguments),
+    /// Completions for a shell.
+    Completions(manual::CompletionsArguments),
+    /// Manual pages.
+    Man(manual::ManArguments),
 }
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Server(arguments) => server::run(arguments),
+        Command::Up(arguments) => up::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Server(arguments) => server::run(&arguments),
+        Command::Gates(arguments) => gates::list(&arguments),
+        Command::Show(arguments) => gates::show(&arguments),
+        Command::Approve(arguments) => gates::approve(&arguments),
+        Command::Reject(arguments) => gates::reject(&arguments),
+        Command::Amend(arguments) => gates::amend(&arguments),
+        Command::Send(arguments) => send::run(&arguments),
+        Command::Tail(arguments) => tail::run(&arguments),
+        Command::History(arguments) => history::run(&arguments),
+        Command::Output(arguments) => history::output(&arguments),
+        Command::Sessions(arguments) => sessions::list(&arguments),
+        Command::Create(arguments) => sessions::create(&arguments),
+        Command::Connect(arguments) => connect::run(arguments),
+        Command::Login(arguments) => login::login(&arguments),
+        Command::Logout(arguments) => login::logout(&arguments),
+        Command::Whoami(arguments) => login::whoami(&arguments),
         Command::Invite(arguments) => invite::run(arguments),
         Command::Tokens(arguments) => tokens::run(&arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
         Command::Audit(arguments) => audit::run(arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
     }
 }
 
 /// Prints a line that was asked for.
 fn say(line: impl std::fmt::Display) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{line}").context("writing to standard output")
+    say_bytes(format!("{line}\n").as_bytes())
+}
+
+/// Prints what was asked for. A reader who has seen enough ends the program quietly.
+fn say_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.context("writing to standard output"),
+    }
 }
 
 /// Says what went wrong; if even that fails there is nobody left to tell.
 pub(crate) fn complain(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "pvp: {error:#}");
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")
+}
+
+fn session_id(text: &str) -> Result<SessionId, String> {
+    SessionId::parse(text).map_err(|error| error.to_string())
+}
+
+fn participant_id(text: &str) -> Result<ParticipantId, String> {
+    ParticipantId::parse(text).map_err(|error| error.to_string())
+}
+
+fn message_id(text: &str) -> Result<MessageId, String> {
+    MessageId::parse(text).map_err(|error| error.to_string())
 }

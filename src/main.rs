@@ -9,7 +9,7 @@ use clap::Parser;
 /// Supervise an AI agent together: propose, gate, run, watch, prove.
 #[derive(Parser)]
 #[command(name = "pvp", version, arg_required_else_help = true)]
-struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: cli::Command,
 }

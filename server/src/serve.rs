@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
-use pvp_protocol::api::Invite;
+use pvp_protocol::api::{Invitation, Invite};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -24,6 +24,7 @@ use crate::http;
 use crate::invite;
 use crate::origin::OwnNames;
 use crate::store::Store;
+use crate::token;
 
 /// How long connections may take to close when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -36,7 +37,6 @@ pub struct Server {
     house: Arc<House>,
     listener: TcpListener,
     address: SocketAddr,
-    admin_link: Option<String>,
 }
 
 impl Server {
@@ -53,16 +53,10 @@ impl Server {
         let store = tokio::task::spawn_blocking(move || Store::open(&data)).await??;
         let policy = load_policy(config.policy.as_deref())?;
         let house = House::new(store, config, policy)?;
-        let admin_link = tokio::task::spawn_blocking({
-            let house = house.clone();
-            move || first_admin(&house)
-        })
-        .await??;
         Ok(Self {
             house,
             listener,
             address,
-            admin_link,
         })
     }
 
@@ -76,9 +70,38 @@ impl Server {
         self.address
     }
 
-    /// The link that makes its holder an admin; made at the first start only.
-    pub fn admin_link(&self) -> Option<&str> {
-        self.admin_link.as_deref()
+    /// A link that makes its holder an admin, if nobody has a token yet. Blocks for a moment.
+    pub fn first_admin_link(&self) -> anyhow::Result<Option<String>> {
+        if self.house.store.tokens().count()? > 0 {
+            return Ok(None);
+        }
+        let invitation = self.invite(Invite {
+            name: "admin".to_owned(),
+            roles: [Role::Admin].into(),
+            kind: ParticipantKind::Human,
+            capabilities: Default::default(),
+            session: None,
+            expires_seconds: None,
+            participant: Some(ParticipantId::parse("admin").context("a plain word")?),
+        })?;
+        Ok(Some(invitation.link))
+    }
+
+    /// The address that its links begin with.
+    pub fn url(&self) -> String {
+        self.house.base_url()
+    }
+
+    /// Makes a token and its link. Blocks on the disk for a moment.
+    pub fn invite(&self, invite: Invite) -> anyhow::Result<Invitation> {
+        let base = self.house.base_url();
+        invite::make(self.house.store.tokens(), invite, &base, clock::now())
+            .map_err(|refusal| anyhow::anyhow!("{refusal}"))
+    }
+
+    /// Whether this token opens anything here. Blocks on the disk for a moment.
+    pub fn knows(&self, token: &str) -> bool {
+        token::check(self.house.store.tokens(), token, clock::now()).is_ok()
     }
 
     /// Serves until `stop` completes, then tells everyone, writes what is left and closes.
@@ -179,28 +202,4 @@ async fn accept(house: &Arc<House>, listener: &TcpListener) {
             drop(place);
         });
     }
-}
-
-/// The first start makes an admin; later ones do not.
-fn first_admin(house: &House) -> anyhow::Result<Option<String>> {
-    if house.store.tokens().count()? > 0 {
-        return Ok(None);
-    }
-    let invite = Invite {
-        name: "admin".to_owned(),
-        roles: [Role::Admin].into(),
-        kind: ParticipantKind::Human,
-        capabilities: Default::default(),
-        session: None,
-        expires_seconds: None,
-        participant: Some(ParticipantId::parse("admin").context("a plain word")?),
-    };
-    let invitation = invite::make(
-        house.store.tokens(),
-        invite,
-        &house.base_url(),
-        clock::now(),
-    )
-    .map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
-    Ok(Some(invitation.link))
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pvp_protocol::{Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp};
+use pvp_protocol::{
+    Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of,
+};
 use pvp_session::Identity;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -43,6 +45,13 @@ impl Bearer {
     pub fn may_create(&self) -> bool {
         self.session.is_none()
             && (self.roles.contains(&Role::Driver) || self.roles.contains(&Role::Admin))
+    }
+
+    /// Whether its holder could vote on somebody else's proposal.
+    pub fn may_vote(&self) -> bool {
+        let roles: Vec<_> = self.roles.iter().copied().collect();
+        self.kind == ParticipantKind::Human
+            && capabilities_of(self.kind, &roles, &self.capabilities).contains(&Capability::Approve)
     }
 
     /// Whether the token opens this session.

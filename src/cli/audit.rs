@@ -1,7 +1,5 @@
 //! `pvp audit`
 
-mod account;
-
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::PathBuf;
@@ -12,7 +10,10 @@ use clap::{ArgGroup, Args, Subcommand};
 use pvp_protocol::SessionId;
 use pvp_server::store::audit::{self, AuditError, Item, KeySource, Report};
 use pvp_server::store::{PublicKey, hex, unhex};
+use pvp_session::Entry;
 use serde_json::json;
+
+use super::account;
 
 #[derive(Args)]
 pub(crate) struct AuditArguments {
@@ -155,7 +156,10 @@ fn show(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode>
     let mut out = BufWriter::new(std::io::stdout());
     let mut line = |item: Item| -> std::io::Result<()> {
         match item {
-            Item::Record(record) => writeln!(out, "{}", account::of(&record)),
+            Item::Record(record) => match Entry::read(&record.meta, &record.body) {
+                Ok(entry) => writeln!(out, "{}", account::of(&entry.envelope)),
+                Err(error) => writeln!(out, "{:>6}  unreadable: {error}", record.seq),
+            },
             Item::Checkpoint(checkpoint) => {
                 writeln!(
                     out,

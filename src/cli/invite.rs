@@ -4,31 +4,28 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::{ArgGroup, Args};
+use clap::Args;
 use pvp_protocol::api::{Invitation, Invite};
-use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
+use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use pvp_server::clock;
 use pvp_server::invite::make;
 use pvp_server::store::TokenTable;
 
+use super::links::LinkArguments;
+
 #[derive(Args)]
-#[command(group(ArgGroup::new("where").required(true).args(["data", "server"])))]
 pub(crate) struct InviteArguments {
-    /// The server's data directory, on this machine
-    #[arg(long, value_name = "DIR")]
+    #[command(flatten)]
+    link: LinkArguments,
+    /// Invite through the server's data directory on this machine, instead of an admin's link
+    #[arg(long, value_name = "DIR", conflicts_with = "link")]
     data: Option<PathBuf>,
-    /// A running server: an admin's link, or an address with --token
-    #[arg(long, value_name = "URL")]
-    server: Option<String>,
-    /// An admin's token, for --server
-    #[arg(long, env = "PVP_TOKEN", hide_env_values = true)]
-    token: Option<String>,
     /// Where links point to, for --data
     #[arg(
         long,
         value_name = "URL",
         default_value = "http://127.0.0.1:3000",
-        conflicts_with = "server"
+        requires = "data"
     )]
     url: String,
     /// Who is invited
@@ -40,14 +37,14 @@ pub(crate) struct InviteArguments {
     /// human or agent
     #[arg(long, default_value = "human", value_parser = kind)]
     kind: ParticipantKind,
-    /// The one session it is for
-    #[arg(long, value_parser = session)]
-    session: Option<SessionId>,
+    /// For every session, also if the link names one
+    #[arg(long, conflicts_with = "session")]
+    everywhere: bool,
     /// How long it holds, such as 30m, 2h or 7d; for ever if not given
     #[arg(long, value_parser = seconds, value_name = "TIME")]
     expires: Option<u64>,
     /// Another token for someone who is known already, by participant id
-    #[arg(long, value_parser = participant, value_name = "ID")]
+    #[arg(long, value_parser = super::participant_id, value_name = "ID")]
     participant: Option<ParticipantId>,
     /// Print JSON: token, link, participant, roles, expires
     #[arg(long)]
@@ -55,17 +52,17 @@ pub(crate) struct InviteArguments {
 }
 
 pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
-    let invite = Invite {
+    let invite = |session| Invite {
         name: arguments.name.clone(),
         roles: arguments.roles.iter().copied().collect(),
         kind: arguments.kind,
         capabilities: Default::default(),
-        session: arguments.session.clone(),
+        session,
         expires_seconds: arguments.expires,
         participant: arguments.participant.clone(),
     };
-    let invitation = match (&arguments.data, &arguments.server) {
-        (Some(data), _) => {
+    let invitation = match &arguments.data {
+        Some(data) => {
             if !data.join("pvp.sqlite3").exists() {
                 bail!(
                     "{} is not a data directory; start `pvp server --data` there first",
@@ -74,47 +71,21 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
             }
             let table = TokenTable::open(data).context("opening the data directory")?;
             let base = arguments.url.trim_end_matches('/');
+            let invite = invite(arguments.link.asked_session());
             make(&table, invite, base, clock::now())
                 .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
         }
-        (None, Some(server)) => ask(server, arguments.token.as_deref(), &invite)?,
-        (None, None) => bail!("say --data DIR or --server URL"),
+        None => {
+            let api = arguments.link.api()?;
+            let session = match arguments.everywhere {
+                true => None,
+                false => arguments.link.said_session(api.link()),
+            };
+            api.invite(&invite(session))?
+        }
     };
     show(&invitation, arguments.json)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Asks a running server for the invitation.
-fn ask(server: &str, token: Option<&str>, invite: &Invite) -> anyhow::Result<Invitation> {
-    let (base, query) = server.split_once('?').unwrap_or((server, ""));
-    let in_link = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("token="));
-    let token = token
-        .or(in_link)
-        .context("an admin's token is needed: give --token or an admin's link")?;
-    let url = format!("{}/api/invites", base.trim_end_matches('/'));
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .build()
-        .into();
-    let mut response = agent
-        .post(&url)
-        .header("Authorization", &format!("Bearer {token}"))
-        .send_json(invite)
-        .with_context(|| format!("asking {url}"))?;
-    if response.status() == 201 {
-        return response
-            .body_mut()
-            .read_json()
-            .context("reading the server's answer");
-    }
-    let answer: serde_json::Value = response.body_mut().read_json().unwrap_or_default();
-    let message = answer["message"]
-        .as_str()
-        .unwrap_or("no reason given")
-        .to_owned();
-    bail!("the server answered {}: {message}", response.status())
 }
 
 fn show(invitation: &Invitation, json: bool) -> anyhow::Result<()> {
@@ -137,14 +108,6 @@ fn kind(text: &str) -> Result<ParticipantKind, String> {
         "agent" => Ok(ParticipantKind::Agent),
         _ => Err(format!("`{text}` is neither human nor agent")),
     }
-}
-
-fn session(text: &str) -> Result<SessionId, String> {
-    SessionId::parse(text).map_err(|error| error.to_string())
-}
-
-fn participant(text: &str) -> Result<ParticipantId, String> {
-    ParticipantId::parse(text).map_err(|error| error.to_string())
 }
 
 /// Seconds of `90s`, `30m`, `2h` or `7d`.

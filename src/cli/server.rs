@@ -38,19 +38,24 @@ pub(crate) struct ServerArguments {
     config: Option<PathBuf>,
     /// Print one JSON line when it listens: listen, admin_link, data
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-pub(crate) fn run(arguments: ServerArguments) -> anyhow::Result<ExitCode> {
-    let config = load(&arguments)?;
+pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
+    let config = prepare(arguments)?;
+    let (data, open, json) = (config.data.clone(), config.open, arguments.json);
+    super::runtime()?.block_on(serve(config, move |server: &Server| {
+        announce(server, &data, open, json)
+    }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the settings, refuses dangerous ones, and starts the log.
+pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<Config> {
+    let config = load(arguments)?;
     config.check_exposure(arguments.i_know_this_is_open)?;
     start_log();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime")?;
-    runtime.block_on(serve(config, arguments.json))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(config)
 }
 
 fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
@@ -101,12 +106,15 @@ fn start_log() {
     tracing_subscriber::registry().with(lines).init();
 }
 
-async fn serve(config: Config, json: bool) -> anyhow::Result<()> {
+/// Runs a server until it is told to stop; `listening` is called when it has its address.
+pub(super) async fn serve(
+    config: Config,
+    listening: impl FnOnce(&Server) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     // A file size limit shall make a write fail, not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("watching for signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;
-    let (data, open) = (config.data.clone(), config.open);
     let server = Server::start(config).await?;
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.reloader();
@@ -115,7 +123,7 @@ async fn serve(config: Config, json: bool) -> anyhow::Result<()> {
             reloader.reload();
         }
     });
-    announce(&server, &data, open, json)?;
+    listening(&server)?;
     server
         .run(async move {
             tokio::select! {
@@ -130,6 +138,7 @@ async fn serve(config: Config, json: bool) -> anyhow::Result<()> {
 const SIGXFSZ: i32 = 25;
 
 fn announce(server: &Server, data: &std::path::Path, open: bool, json: bool) -> anyhow::Result<()> {
+    let admin_link = server.first_admin_link()?;
     if open {
         let mut stderr = std::io::stderr();
         writeln!(
@@ -143,13 +152,13 @@ fn announce(server: &Server, data: &std::path::Path, open: bool, json: bool) -> 
     if json {
         return super::say(json!({
             "listen": server.address().to_string(),
-            "admin_link": server.admin_link(),
+            "admin_link": admin_link,
             "data": data.display().to_string(),
         }));
     }
     super::say(format!("PVP listens on http://{}", server.address()))?;
     super::say(format!("data in {}", data.display()))?;
-    match server.admin_link() {
+    match admin_link {
         Some(link) => super::say(format!("admin link (shown once): {link}")),
         None => super::say("invite people with: pvp invite --data DIR --name NAME --role ROLE"),
     }

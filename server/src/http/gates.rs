@@ -18,6 +18,7 @@ use super::messages::{Speaker, entry};
 use super::{Refused, longest_wait};
 use crate::clock;
 use crate::house::{House, unreadable};
+use crate::token::{Bearer, Login};
 
 parameters! {
     WatchParameters {
@@ -51,11 +52,10 @@ pub(super) async fn everywhere(
         .map_err(|panic| Refusal::Unwritable(panic.to_string()))?
         .map_err(|error| Refusal::Unwritable(error.to_string()))?;
     let bearer = login.map(|login| login.bearer);
-    let me = bearer.as_ref().map(|bearer| bearer.participant.clone());
     let mut gates = Vec::new();
     for session in sessions {
         if bearer.as_ref().is_none_or(|bearer| bearer.opens(&session)) {
-            let me = me.clone();
+            let me = bearer.clone();
             let found = house.ask(&session, move |session| listed(session, me.as_ref()));
             // A session whose log is damaged shows no gates here; asked for by name it says why.
             gates.extend(found.await.unwrap_or_default());
@@ -65,11 +65,16 @@ pub(super) async fn everywhere(
 }
 
 /// The open gates of a session, as this person sees them.
-pub(super) fn listed(session: &Session, me: Option<&ParticipantId>) -> Vec<GateListed> {
+pub(super) fn listed(session: &Session, me: Option<&Bearer>) -> Vec<GateListed> {
     let open = session.gates_told();
     let tallies = session.open_gates().into_iter().map(|(proposal, gate)| {
         let approvers = session.approvers(gate, &proposal.proposer);
-        let may_vote = me.is_some_and(|me| approvers.eligible.contains(me));
+        let may_vote = me.is_some_and(|me| {
+            let joined = session.member(&me.participant).is_some_and(|m| !m.left);
+            // Voting joins who has not joined, with the roles of the token.
+            let would = !joined && me.may_vote() && !gate.escalated;
+            approvers.eligible.contains(&me.participant) || would
+        });
         (gate.tally(&approvers), may_vote)
     });
     open.into_iter()
@@ -90,9 +95,11 @@ pub(super) async fn of_session(
     InSession { session, login }: InSession,
     Asked(NoParameters {}): Asked<NoParameters>,
 ) -> Result<Json<GateList>, Refused> {
-    let me = login.map(|login| login.bearer.participant);
+    let me = login.map(|login| login.bearer);
     let version = *house.gates_version().borrow();
-    house.visit(&session, me.clone()).await?;
+    house
+        .visit(&session, me.as_ref().map(|me| me.participant.clone()))
+        .await?;
     let gates = house
         .ask(&session, move |session| listed(session, me.as_ref()))
         .await
@@ -106,8 +113,10 @@ pub(super) async fn one(
     Named(gate): Named,
     Asked(NoParameters {}): Asked<NoParameters>,
 ) -> Result<Json<GateState>, Refused> {
-    let me = login.map(|login| login.bearer.participant);
-    house.visit(&session, me.clone()).await?;
+    let me = login.map(|login| login.bearer);
+    house
+        .visit(&session, me.as_ref().map(|me| me.participant.clone()))
+        .await?;
     Ok(Json(state(&house, &session, gate, me).await?))
 }
 
@@ -116,7 +125,7 @@ async fn state(
     house: &Arc<House>,
     session: &SessionId,
     gate: MessageId,
-    me: Option<ParticipantId>,
+    me: Option<Bearer>,
 ) -> Result<GateState, Refusal> {
     let name = gate.clone();
     let found = house
@@ -161,11 +170,10 @@ async fn resolution(
     session: &SessionId,
     seq: u64,
 ) -> Result<GateResolve, Refusal> {
-    match entry(house, session, seq).await?.message {
-        ServerMessage::GateResolve(resolve) => Ok(resolve),
-        #[expect(clippy::wildcard_enum_match_arm, reason = "any other is as wrong")]
-        _ => Err(unreadable()),
-    }
+    let ServerMessage::GateResolve(resolve) = entry(house, session, seq).await?.message else {
+        return Err(unreadable());
+    };
+    Ok(resolve)
 }
 
 pub(super) async fn vote(
@@ -178,15 +186,7 @@ pub(super) async fn vote(
     let me = Caller(login).login()?;
     let by = me.bearer.participant.clone();
     let message = cast(gate.clone(), by, &ballot)?;
-    decide(
-        &house,
-        &session,
-        Speaker::from(me),
-        gate,
-        ballot.id,
-        message,
-    )
-    .await
+    decide(&house, &session, me, gate, ballot.id, message).await
 }
 
 /// The message that a ballot stands for.
@@ -235,21 +235,21 @@ pub(super) async fn edit(
         voters: None,
         extra: Extra::new(),
     });
-    decide(&house, &session, Speaker::from(me), gate, edit.id, message).await
+    decide(&house, &session, me, gate, edit.id, message).await
 }
 
 /// Says it, and tells what became of the gate.
 async fn decide(
     house: &Arc<House>,
     session: &SessionId,
-    speaker: Speaker,
+    me: Login,
     gate: MessageId,
     id: Option<MessageId>,
     message: ClientMessage,
 ) -> Result<Json<GateAnswer>, Refused> {
-    let me = speaker.participant.clone();
+    let bearer = me.bearer.clone();
     let said = Said::new(id.unwrap_or_else(clock::fresh_id), message);
-    let ack = speaker.say(house, session, said).await?;
-    let gate = state(house, session, gate, Some(me)).await?;
+    let ack = Speaker::from(me).say(house, session, said).await?;
+    let gate = state(house, session, gate, Some(bearer)).await?;
     Ok(Json(GateAnswer { ack, gate }))
 }

@@ -158,17 +158,12 @@ fn select(
 fn record(store: &Store, session: &SessionId, past: &Past) -> Option<CommandRecord> {
     let (mut record, tool) = proposed(store, session, past)?;
     let trail = past.trail;
-    for seq in [
-        trail.amended,
-        trail.resolved,
-        trail.granted,
-        past.end.map(|(_, seq)| seq),
-    ] {
-        if let Some(seq) = seq {
-            let envelope = stored(store, session, seq)?;
-            let (by, at) = (envelope.heading.sender, envelope.at);
-            note(&mut record, &tool, by, at, envelope.message);
-        }
+    let end = past.end.map(|(_, seq)| seq);
+    let later = [trail.amended, trail.resolved, trail.granted, end];
+    for seq in later.into_iter().flatten() {
+        let envelope = stored(store, session, seq)?;
+        let (by, at) = (envelope.heading.sender, envelope.at);
+        note(&mut record, &tool, by, at, envelope.message);
     }
     Some(record)
 }

@@ -15,6 +15,7 @@ use super::{Refused, gates};
 use crate::clock;
 use crate::house::{House, unreadable};
 use crate::store::SessionSummary;
+use crate::token::Bearer;
 
 /// Sessions of one answer unless the caller says otherwise, and at most.
 const DEFAULT_LIMIT: usize = 100;
@@ -117,8 +118,10 @@ pub(super) async fn state(
     InSession { session, login }: InSession,
     Asked(NoParameters {}): Asked<NoParameters>,
 ) -> Result<Json<SessionState>, Refused> {
-    let me = login.map(|login| login.bearer.participant);
-    house.visit(&session, me.clone()).await?;
+    let me = login.map(|login| login.bearer);
+    house
+        .visit(&session, me.as_ref().map(|me| me.participant.clone()))
+        .await?;
     let state = house
         .ask_with_presence(&session, move |session, presence| {
             describe(session, me.as_ref(), |id| {
@@ -133,7 +136,7 @@ pub(super) async fn state(
 
 fn describe(
     session: &Session,
-    me: Option<&ParticipantId>,
+    me: Option<&Bearer>,
     presence: impl Fn(&ParticipantId) -> PresenceStatus,
 ) -> SessionState {
     SessionState {

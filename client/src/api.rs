@@ -1,0 +1,227 @@
+//! A server's HTTP side, typed. Calls block; use them from a thread that may.
+
+use std::time::Duration;
+
+use pvp_protocol::api::{
+    Ballot, CommandPage, Edit, GateAnswer, GateList, GateState, Invitation, Invite, Me,
+    MessagePage, NewSession, SessionList, SessionMade, SessionState,
+};
+use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
+use pvp_protocol::{JsonObject, MessageId, SessionId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use crate::Link;
+
+/// How long a server may take to take a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take beyond the time that the server was asked to wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The largest answer that is read.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server has said no.
+    #[error("{}", .0.message)]
+    Refused(Box<ErrorReport>),
+    /// The server did not answer.
+    #[error("cannot reach {base}: {why}")]
+    Unreachable { base: String, why: String },
+    /// Something answered that does not speak as a PVP server does.
+    #[error("{base} answered what a PVP server would not ({why})")]
+    NotPvp { base: String, why: String },
+}
+
+/// Parameters of a request.
+type Query<'a> = &'a [(&'a str, Option<String>)];
+
+/// A server, asked on behalf of a link's token.
+pub struct Api {
+    link: Link,
+    agent: Agent,
+}
+
+impl Api {
+    pub fn new(link: Link) -> Self {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .max_redirects(0)
+            .build()
+            .into();
+        Self { link, agent }
+    }
+
+    /// The link that it asks with.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Whose token it is.
+    pub fn me(&self) -> Result<Me, ApiError> {
+        self.get("/api/me", &[])
+    }
+
+    /// Sessions that the token opens, newest first.
+    pub fn sessions(&self, query: Query<'_>) -> Result<SessionList, ApiError> {
+        self.get("/api/sessions", query)
+    }
+
+    pub fn create(&self, new: &NewSession) -> Result<SessionMade, ApiError> {
+        self.post("/api/sessions", new)
+    }
+
+    pub fn session(&self, session: &SessionId) -> Result<SessionState, ApiError> {
+        self.get(&format!("/api/sessions/{session}"), &[])
+    }
+
+    /// Messages after a seq; waits up to `wait` for the first if there is none.
+    pub fn messages(
+        &self,
+        session: &SessionId,
+        after: u64,
+        limit: u64,
+        wait: Duration,
+    ) -> Result<MessagePage, ApiError> {
+        let query = [
+            ("after", Some(after.to_string())),
+            ("limit", Some(limit.to_string())),
+            ("wait", Some(wait.as_secs().to_string())),
+        ];
+        let path = format!("/api/sessions/{session}/messages");
+        self.get_waiting(&path, &query, wait)
+    }
+
+    /// Sends a message, of which the envelope may be left to the server.
+    pub fn send(&self, session: &SessionId, message: &JsonObject) -> Result<SessionAck, ApiError> {
+        self.post(&format!("/api/sessions/{session}/messages"), message)
+    }
+
+    /// Open gates of every session that the token opens; waits for a change since `after`.
+    pub fn gates(&self, after: Option<u64>, wait: Duration) -> Result<GateList, ApiError> {
+        let wait_seconds = after.map(|_| wait.as_secs().to_string());
+        let query = [
+            ("after", after.map(|version| version.to_string())),
+            ("wait", wait_seconds),
+        ];
+        self.get_waiting("/api/gates", &query, wait)
+    }
+
+    pub fn gate(&self, session: &SessionId, gate: &MessageId) -> Result<GateState, ApiError> {
+        self.get(&format!("/api/sessions/{session}/gates/{gate}"), &[])
+    }
+
+    pub fn vote(
+        &self,
+        session: &SessionId,
+        gate: &MessageId,
+        ballot: &Ballot,
+    ) -> Result<GateAnswer, ApiError> {
+        self.post(
+            &format!("/api/sessions/{session}/gates/{gate}/vote"),
+            ballot,
+        )
+    }
+
+    pub fn amend(
+        &self,
+        session: &SessionId,
+        gate: &MessageId,
+        edit: &Edit,
+    ) -> Result<GateAnswer, ApiError> {
+        self.post(&format!("/api/sessions/{session}/gates/{gate}/amend"), edit)
+    }
+
+    pub fn output(
+        &self,
+        session: &SessionId,
+        reference: &MessageId,
+        query: Query<'_>,
+    ) -> Result<OutputPage, ApiError> {
+        self.get(
+            &format!("/api/sessions/{session}/outputs/{reference}"),
+            query,
+        )
+    }
+
+    pub fn history(&self, session: &SessionId, query: Query<'_>) -> Result<CommandPage, ApiError> {
+        self.get(&format!("/api/sessions/{session}/history"), query)
+    }
+
+    pub fn invite(&self, invite: &Invite) -> Result<Invitation, ApiError> {
+        self.post("/api/invites", invite)
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, ApiError> {
+        self.get_waiting(path, query, Duration::ZERO)
+    }
+
+    fn get_waiting<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        wait: Duration,
+    ) -> Result<T, ApiError> {
+        let mut request = self.agent.get(format!("{}{path}", self.link.base()));
+        for (key, value) in query {
+            if let Some(value) = value {
+                request = request.query(key, value);
+            }
+        }
+        if let Some(token) = self.link.token() {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let request = request
+            .config()
+            .timeout_global(Some(wait + PATIENCE))
+            .build();
+        self.read(request.call())
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
+        let mut request = self.agent.post(format!("{}{path}", self.link.base()));
+        if let Some(token) = self.link.token() {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let request = request.config().timeout_global(Some(PATIENCE)).build();
+        self.read(request.send_json(body))
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        response: Result<Response<Body>, ureq::Error>,
+    ) -> Result<T, ApiError> {
+        let base = || self.link.base().to_owned();
+        let mut response = response.map_err(|error| ApiError::Unreachable {
+            base: base(),
+            why: error.to_string(),
+        })?;
+        let status = response.status();
+        let text = response
+            .body_mut()
+            .with_config()
+            .limit(MOST_BYTES)
+            .read_to_string()
+            .map_err(|error| ApiError::Unreachable {
+                base: base(),
+                why: error.to_string(),
+            })?;
+        let not_pvp = |why: String| ApiError::NotPvp { base: base(), why };
+        if status.is_success() {
+            return serde_json::from_str(&text).map_err(|error| not_pvp(error.to_string()));
+        }
+        match serde_json::from_str::<ErrorReport>(&text) {
+            Ok(report) => Err(ApiError::Refused(Box::new(report))),
+            Err(_) => {
+                let said: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+                Err(not_pvp(format!("{status} {said}")))
+            }
+        }
+    }
+}

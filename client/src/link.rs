@@ -1,0 +1,190 @@
+//! Links: an address with the token that opens it and, perhaps, the session it leads to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pvp_protocol::SessionId;
+
+/// Where a server is, and what opens it. Its `Debug` and `Display` do not show the token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Link {
+    /// `http://` or `https://`, host, perhaps a path; no slash at the end.
+    base: String,
+    token: Option<String>,
+    session: Option<SessionId>,
+}
+
+/// Why a text is not a link.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    #[error("a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…")]
+    Scheme,
+    #[error("the link names no host")]
+    Host,
+    #[error("the link's session: {0}")]
+    Session(String),
+    #[error("the link's token has characters that no token has")]
+    Token,
+}
+
+impl Link {
+    /// Reads a link as `pvp invite` prints it; the parameters may stand after `?` or after `#`.
+    pub fn parse(text: &str) -> Result<Self, LinkError> {
+        let text = text.trim();
+        let (secure, rest) = [
+            ("http://", false),
+            ("ws://", false),
+            ("https://", true),
+            ("wss://", true),
+        ]
+        .into_iter()
+        .find_map(|(scheme, secure)| Some((secure, text.strip_prefix(scheme)?)))
+        .ok_or(LinkError::Scheme)?;
+        let end = rest.find(['?', '#']).unwrap_or(rest.len());
+        let (place, parameters) = rest.split_at(end);
+        let place = place.trim_end_matches('/');
+        let host_ends = place.find('/').unwrap_or(place.len());
+        let host = &place[..host_ends];
+        let plain = |c: char| c.is_ascii_graphic() && !"@\\\"<>^`{|}".contains(c);
+        if host.is_empty() || host.starts_with(':') || !place.chars().all(plain) {
+            return Err(LinkError::Host);
+        }
+        let mut link = Self {
+            base: format!("http{}://{place}", if secure { "s" } else { "" }),
+            token: None,
+            session: None,
+        };
+        for pair in parameters.split(['?', '#', '&']) {
+            match pair.split_once('=') {
+                Some(("token", token)) => link.token = Some(good_token(token)?),
+                Some(("session", session)) => link.session = Some(good_session(session)?),
+                Some(_) | None => {}
+            }
+        }
+        Ok(link)
+    }
+
+    /// The address without its parameters.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The token, if it has one.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// The session it leads to, if it names one.
+    pub fn session(&self) -> Option<&SessionId> {
+        self.session.as_ref()
+    }
+
+    /// The same link into this session.
+    pub fn into_session(mut self, session: SessionId) -> Self {
+        self.session = Some(session);
+        self
+    }
+
+    /// Where its socket is.
+    pub fn socket(&self) -> String {
+        format!("{}/ws", self.base.replacen("http", "ws", 1))
+    }
+
+    /// The whole link, secret included.
+    pub fn reveal(&self) -> String {
+        let token = self.token.as_ref().map(|token| format!("token={token}"));
+        let session = self.session.as_ref().map(|id| format!("session={id}"));
+        let parameters: Vec<_> = [token, session].into_iter().flatten().collect();
+        match parameters.as_slice() {
+            [] => format!("{}/", self.base),
+            parameters => format!("{}/?{}", self.base, parameters.join("&")),
+        }
+    }
+}
+
+fn good_token(token: &str) -> Result<String, LinkError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if token.is_empty() || token.len() > 256 || !token.chars().all(plain) {
+        return Err(LinkError::Token);
+    }
+    Ok(token.to_owned())
+}
+
+fn good_session(session: &str) -> Result<SessionId, LinkError> {
+    SessionId::parse(session).map_err(|error| LinkError::Session(error.to_string()))
+}
+
+impl FromStr for Link {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.base)?;
+        match &self.session {
+            Some(session) => write!(f, " session {session}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let token = self.token.as_ref().map(|_| "…");
+        f.debug_struct("Link")
+            .field("base", &self.base)
+            .field("token", &token)
+            .field("session", &self.session)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_read_and_written_the_same() {
+        for text in [
+            "http://127.0.0.1:3000/?token=pvp_ab_cd&session=owl",
+            "https://pvp.example/team/?token=pvp_ab_cd",
+            "http://[::1]:3000/",
+        ] {
+            assert_eq!(Link::parse(text).unwrap().reveal(), text);
+        }
+        let link = Link::parse("wss://pvp.example#token=pvp_ab_cd&session=owl").unwrap();
+        assert_eq!(link.base(), "https://pvp.example");
+        assert_eq!(link.socket(), "wss://pvp.example/ws");
+        assert_eq!(link.session().unwrap().as_str(), "owl");
+    }
+
+    #[test]
+    fn the_token_is_not_shown_by_accident() {
+        let link = Link::parse("http://h/?token=pvp_ab_cd&session=owl").unwrap();
+        assert_eq!(link.to_string(), "http://h session owl");
+        assert!(!format!("{link:?}").contains("pvp_ab"));
+    }
+
+    #[test]
+    fn what_is_no_link_is_named() {
+        for (text, error) in [
+            ("", LinkError::Scheme),
+            ("127.0.0.1:3000", LinkError::Scheme),
+            ("ftp://h", LinkError::Scheme),
+            ("http://", LinkError::Host),
+            ("http:///?token=a", LinkError::Host),
+            ("http://a b/", LinkError::Host),
+            ("http://user@h/", LinkError::Host),
+            ("http://h/?token=", LinkError::Token),
+            ("http://h/?token=a%20b", LinkError::Token),
+        ] {
+            assert_eq!(Link::parse(text), Err(error), "{text}");
+        }
+        let error = Link::parse("http://h/?session=../x").unwrap_err();
+        assert!(matches!(error, LinkError::Session(_)), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Text from others, made fit to show: nothing hidden, nothing endless.
+
+/// What an eye does not see, or takes for something else: format and bidi controls, joiners,
+/// fillers, variation selectors, tags, and spaces that are not the space.
+const UNSEEN: &[(char, char)] = &[
+    ('\u{a0}', '\u{a0}'),
+    ('\u{ad}', '\u{ad}'),
+    ('\u{34f}', '\u{34f}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{115f}', '\u{1160}'),
+    ('\u{1680}', '\u{1680}'),
+    ('\u{17b4}', '\u{17b5}'),
+    ('\u{180b}', '\u{180f}'),
+    ('\u{2000}', '\u{200f}'),
+    ('\u{2028}', '\u{202f}'),
+    ('\u{205f}', '\u{206f}'),
+    ('\u{2800}', '\u{2800}'),
+    ('\u{3000}', '\u{3000}'),
+    ('\u{3164}', '\u{3164}'),
+    ('\u{fe00}', '\u{fe0f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{ffa0}', '\u{ffa0}'),
+    ('\u{fff0}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0000}', '\u{e0fff}'),
+];
+
+/// The text with every character that an eye would not see written as `\u{202e}`.
+///
+/// Line feeds and tabs stay: every screen shows what they do.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_unseen(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// How many characters `visible` would write out.
+pub(super) fn unseen(text: &str) -> usize {
+    text.chars().filter(|&c| is_unseen(c)).count()
+}
+
+fn is_unseen(c: char) -> bool {
+    match c {
+        '\n' | '\t' | ' '..='~' => false,
+        c if c.is_control() => true,
+        c => UNSEEN.iter().any(|&(from, to)| (from..=to).contains(&c)),
+    }
+}
+
+/// Longest reason, comment, name or other line of text that is kept, in bytes: a screenful.
+pub(super) const LINE_BYTES: usize = 4 * 1024;
+
+/// The beginning of a text, at most so many bytes, without cutting a character in two.
+pub(super) fn clip(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
+}
+
+/// A line of text from someone, of the length that is kept.
+pub(super) fn line(text: &str) -> String {
+    clip(text, LINE_BYTES)
+}
+
+/// A line that may be missing.
+pub(super) fn some_line(text: Option<&String>) -> Option<String> {
+    text.map(|text| line(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_seen_stays_as_it_is() {
+        for text in [
+            "",
+            "ls -la",
+            "echo 'héllo → 世界 🦀'",
+            "a\tb\nc",
+            r"\u{202e}",
+        ] {
+            assert_eq!(visible(text), text);
+            assert_eq!(unseen(text), 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_written_out() {
+        for (text, shown) in [
+            ("a\u{202e}b", r"a\u{202e}b"),
+            ("\u{1b}[2K\r", r"\u{1b}[2K\u{d}"),
+            ("rm\u{200b} x", r"rm\u{200b} x"),
+            ("a\0b\u{7f}\u{9b}", r"a\u{0}b\u{7f}\u{9b}"),
+            ("\u{feff}ls\u{a0}-l", r"\u{feff}ls\u{a0}-l"),
+            ("\u{2066}x\u{2069}\u{e0041}", r"\u{2066}x\u{2069}\u{e0041}"),
+            ("a\u{2028}b\u{3164}", r"a\u{2028}b\u{3164}"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+        assert_eq!(unseen("\u{1b}[2K\r"), 2);
+    }
+
+    #[test]
+    fn the_table_is_in_order_without_overlap() {
+        for pair in UNSEEN.windows(2) {
+            assert!(pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_made_visible_is_visible() {
+        let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
+        assert_eq!(unseen(&visible(&all)), 0);
+    }
+
+    #[test]
+    fn a_cut_never_splits_a_character() {
+        assert_eq!(clip("aé", 2), "a");
+        assert_eq!(clip("aé", 3), "aé");
+        assert_eq!(clip("", 3), "");
+    }
+}

@@ -1,0 +1,390 @@
+//! Whatever is told, in whatever order: no panic, no growth without bound.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "whatever is not as expected ends the test"
+)]
+
+mod kit;
+
+use kit::{at, id, view};
+use proptest::prelude::*;
+use pvp_client::View;
+use pvp_client::view::{HISTORY, ITEMS, PEOPLE, PROPOSALS};
+use pvp_protocol::{Envelope, Heading, ParticipantId, Sender, ServerMessage, SessionId};
+use serde_json::{Value, json};
+
+/// Most bytes of JSON that a view has, whatever was told. Most of it is output.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+fn told(seq: Option<u64>, sender: &str, kind: &str, payload: &Value) -> Envelope {
+    let message = ServerMessage::read(kind, &payload.to_string())
+        .unwrap()
+        .unwrap_or_else(|error| panic!("{kind} {payload}: {error}"));
+    let sender = match sender {
+        "system" => Sender::System,
+        name => Sender::Participant(ParticipantId::parse(name).unwrap()),
+    };
+    Envelope {
+        heading: Heading {
+            id: id(&format!("m{}", seq.unwrap_or_default())),
+            session: SessionId::parse("s").unwrap(),
+            sender,
+            reference: None,
+            causal_refs: Vec::new(),
+            fork: None,
+        },
+        at: at(seq.unwrap_or_default()),
+        seq,
+        message,
+    }
+}
+
+fn pick<'a>(n: u64, words: &[&'a str]) -> &'a str {
+    words[n as usize % words.len()]
+}
+
+fn digest(n: u64) -> String {
+    format!("{:064x}", n % 3)
+}
+
+fn assessment(n: u64) -> Value {
+    let category = pick(n, &["read", "write", "destructive", "blocked"]);
+    json!({"category": category, "risk": "low", "rule": "r", "reason": "because",
+        "profile": "none", "digest": digest(n), "policy": "p"})
+}
+
+fn request(proposal: &str, n: u64) -> Value {
+    json!({"action_type": "tool", "action_ref": proposal, "quorum": {"type": "any", "count": n % 3},
+        "timeout_seconds": 3, "message": "m", "category": "write", "digest": digest(n),
+        "deadline": at(n % 1000), "on_timeout": "escalate", "voters": ["a", "b"]})
+}
+
+fn announce(who: &str, n: u64) -> Value {
+    let kind = pick(n, &["human", "agent"]);
+    let role = pick(n / 2, &["admin", "observer"]);
+    json!({"id": who, "name": who, "type": kind, "roles": [role], "transport": "websocket"})
+}
+
+fn welcome(who: &str, proposal: &str, n: u64) -> Value {
+    let mut person = announce(who, n);
+    person["presence"] = json!("away");
+    let action = json!({"command": {"form": "shell", "line": "make"}});
+    json!({
+        "participant": who, "roles": [], "capabilities": [], "config": {}, "head": n,
+        "people": [person],
+        "gates": [{"gate": "g", "request": request(proposal, n), "action": action,
+            "assessment": assessment(n), "proposer": "c", "description": "d", "escalated": n.is_multiple_of(2)}],
+        "running": [{"tool_proposal": format!("m{}", n % 7), "executor": "c", "command": "ls",
+            "mode": "background", "since": at(n % 100)}],
+        "limits": pvp_protocol::Limits::default(),
+        "extensions": {"supports_shell_exec": true, "supports_amend": true,
+            "supports_allow_rules": true, "supports_resume": true, "supports_output_read": true,
+            "supports_forks": false},
+        "paused": "a and b", "server": "x"
+    })
+}
+
+fn execute(proposal: &str, n: u64) -> Value {
+    let action = json!({"command": {"form": "argv", "command": "ls", "args": ["x"]}});
+    json!({"tool_proposal": proposal, "approved_by": ["a"], "grant": {
+        "id": "grant", "executor": "c", "action": action, "digest": digest(n),
+        "limits": {"timeout_ms": 1, "output_bytes": 1}, "profile": "none",
+        "expires_at": at(9), "cleared_by": "quorum"}})
+}
+
+/// One message about a few people and proposals, right or wrong.
+fn anything(kind: u8, who: &str, proposal: &str, n: u64, text: &str) -> (&'static str, Value) {
+    let arguments = json!({"full_command": text});
+    match kind % 40 {
+        0 => ("session.welcome", welcome(who, proposal, n % 50)),
+        1 => ("session.create", json!({"name": text})),
+        2 => ("session.leave", json!({})),
+        3 => (
+            "session.end",
+            json!({"reason": text, "final_state": "aborted"}),
+        ),
+        4 => (
+            "session.config_update",
+            json!({"changes": {"four_eyes": n.is_multiple_of(2)}, "reason": text}),
+        ),
+        5 => ("session.ack", json!({"id": proposal})),
+        6 => ("participant.announce", announce(who, n)),
+        7 => (
+            "participant.role_change",
+            json!({"participant": who, "old_roles": [],
+            "new_roles": ["approver"], "changed_by": "a", "capabilities": ["exec"]}),
+        ),
+        8 => (
+            "presence.update",
+            json!({"participant": who, "status": "away", "last_active": at(n % 99)}),
+        ),
+        9 => (
+            "context.add",
+            json!({"key": text, "content_type": "text", "content": text}),
+        ),
+        10 => (
+            "context.update",
+            json!({"key": text, "diff": text, "reason": text}),
+        ),
+        11 => ("context.remove", json!({"key": text, "reason": text})),
+        12 => (
+            "secret.share",
+            json!({"key": text, "scope": [who], "value_ref": text}),
+        ),
+        13 => ("secret.revoke", json!({"key": text, "reason": text})),
+        14 => ("prompt.draft", json!({"content": text, "contributors": []})),
+        15 => (
+            "prompt.submit",
+            json!({"content": text, "target_agent": who, "contributors": [], "context_keys": [text]}),
+        ),
+        16 => (
+            "prompt.amend",
+            json!({"original_prompt": proposal, "amendment": text, "reason": text}),
+        ),
+        17 => (
+            "thinking.start",
+            json!({"agent": who, "prompt_ref": proposal, "visible_to": "all"}),
+        ),
+        18 => ("thinking.chunk", json!({"text": text})),
+        19 => ("thinking.end", json!({"summary": text})),
+        20 => (
+            "response.start",
+            json!({"agent": who, "prompt_ref": proposal}),
+        ),
+        21 => ("response.chunk", json!({"text": text})),
+        22 => ("response.end", json!({"finish_reason": "complete"})),
+        23 => (
+            "tool.propose",
+            json!({"tool_name": pick(n, &["shell", "other"]),
+            "arguments": arguments, "agent": who, "risk_level": "low", "description": text,
+            "requires_approval": false, "category": "all", "assessment": assessment(n)}),
+        ),
+        24 => (
+            "shell.exec",
+            json!({"command": text, "assessment": assessment(n)}),
+        ),
+        25 => ("gate.request", request(proposal, n)),
+        26 => (
+            "gate.approve",
+            json!({"gate": proposal, "approver": who, "comment": text}),
+        ),
+        27 => (
+            "tool.reject",
+            json!({"tool_proposal": proposal, "rejector": who, "reason": text}),
+        ),
+        28 => (
+            "gate.amend",
+            json!({"gate": proposal, "arguments": arguments, "digest": digest(n),
+            "assessment": assessment(n + 1), "voters": [who]}),
+        ),
+        29 => (
+            "gate.timeout",
+            json!({"gate": proposal, "approvals_received": 1, "approvals_required": 2,
+            "resolution": "escalated", "quorum": {"type": "all"}, "voters": [who]}),
+        ),
+        30 => (
+            "gate.resolve",
+            json!({"gate": format!("m{}", n % 9), "tool_proposal": proposal,
+            "outcome": pick(n, &["approved", "rejected", "timed_out", "cancelled"]),
+            "how": "quorum", "at": at(1)}),
+        ),
+        31 | 32 => ("tool.execute", execute(proposal, n)),
+        33 | 34 => (
+            "tool.output",
+            json!({"tool_proposal": proposal, "stream": pick(n, &["stdout", "stderr"]),
+            "text": text, "complete": n.is_multiple_of(5), "offset": n}),
+        ),
+        35 => (
+            "tool.result",
+            json!({"tool_proposal": proposal, "success": true, "duration_ms": n,
+            "result": {"exitCode": null, "stdout": text, "stderr": text, "signal": n, "truncated": {"stdout": true}}}),
+        ),
+        36 => ("tool.cancel", json!({"tool_proposal": proposal})),
+        37 => (
+            "policy.allow",
+            json!({"prefix": [text], "expires_at": at(n % 500)}),
+        ),
+        38 => (
+            "interrupt.raise",
+            json!({"urgency": "stop", "message": text}),
+        ),
+        _ => (
+            "interrupt.acknowledge",
+            json!({"interrupt": proposal, "by": who, "action_taken": "stopped"}),
+        ),
+    }
+}
+
+type Dice = (u8, usize, u64, u64, String, Option<u64>);
+
+fn dice() -> impl Strategy<Value = Dice> {
+    let number = prop_oneof![0u64..20, any::<u64>()];
+    (
+        any::<u8>(),
+        0usize..4,
+        0u64..12,
+        number,
+        "\\PC{0,12}|[\u{0}-\u{1f}é\u{202e}]{0,4}",
+        prop::option::of(1u64..200),
+    )
+}
+
+fn envelope(place: usize, (kind, who, proposal, n, text, seq): &Dice) -> Envelope {
+    let who = ["a", "b", "c", "system"][*who];
+    let named = if who == "system" { "a" } else { who };
+    let (kind, payload) = anything(*kind, named, &format!("m{proposal}"), *n, text);
+    let mut envelope = told(seq.map(|seq| seq + place as u64), who, kind, &payload);
+    envelope.heading.id = id(&format!("m{}", place % 12));
+    envelope.heading.reference = n.is_multiple_of(2).then(|| id(&format!("m{proposal}")));
+    envelope
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_that_is_told_breaks_a_view(dice in prop::collection::vec(dice(), 0..120)) {
+        let told: Vec<_> = dice.iter().enumerate().map(|(place, dice)| envelope(place, dice)).collect();
+        let mut view = View::default();
+        for envelope in &told {
+            view.fold(envelope);
+            for card in &view.gates {
+                let _ = (card.remaining(at(5)), card.standing.words());
+                prop_assert!(view.proposal(&card.proposal).is_some(), "a card has its command");
+            }
+        }
+        let log: Vec<_> = told.iter().filter(|told| told.seq.is_some()).collect();
+        let before = view.clone();
+        log.into_iter().for_each(|envelope| view.fold(envelope));
+        prop_assert_eq!(&view, &before);
+        prop_assert!(serde_json::to_string(&view).unwrap().len() < MOST_BYTES);
+    }
+}
+
+#[test]
+fn a_flood_of_everything_small_is_held() {
+    let mut view = View::default();
+    for seq in 1..30_000u64 {
+        let (who, proposal) = (format!("p{}", seq % 20), format!("m{}", seq - seq % 7));
+        let (kind, payload) = anything(
+            (seq % 39 + 1) as u8,
+            &who,
+            &proposal,
+            seq,
+            &format!("text {seq}"),
+        );
+        view.fold(&told(Some(seq), &who, kind, &payload));
+    }
+    let lists = [
+        ("stream", view.stream.items.len(), ITEMS),
+        ("commands", view.commands.len(), PROPOSALS),
+        ("history", view.history.len(), HISTORY),
+        ("gates", view.gates.len(), 256),
+        ("resolved", view.resolved.len(), 100),
+        ("rules", view.rules.len(), 200),
+        ("secrets", view.secrets.len(), 200),
+        ("context", view.context.len(), 2000),
+        ("interrupts", view.interrupts.len(), 256),
+    ];
+    for (name, held, most) in lists {
+        assert!(held <= most, "{name}: {held}");
+    }
+    let bytes = serde_json::to_string(&view).unwrap().len();
+    assert!(bytes < 4 * 1024 * 1024, "{bytes}");
+}
+
+#[test]
+fn a_crowd_is_held_to_so_many_and_those_who_left_are_forgotten_first() {
+    let mut view = View::default();
+    for seq in 1..3000u64 {
+        let who = format!("p{}", seq / 2);
+        let (kind, payload) = anything(if seq % 2 == 0 { 6 } else { 2 }, &who, "m1", seq, "");
+        // Every third stays.
+        if kind == "participant.announce" || !seq.is_multiple_of(3) {
+            view.fold(&told(Some(seq), &who, kind, &payload));
+            view.fold(&told(
+                None,
+                &who,
+                "prompt.draft",
+                &json!({"content": "x", "contributors": []}),
+            ));
+        }
+    }
+    assert_eq!((view.people.len(), view.drafts.len()), (PEOPLE, 200));
+    assert_eq!(view.present().count(), 500);
+}
+
+/// The message again, as the next in the log and about this proposal.
+fn again(template: &Envelope, seq: u64, proposal: &str) -> Envelope {
+    let mut envelope = template.clone();
+    (envelope.seq, envelope.heading.id) = (Some(seq), id(&format!("m{seq}")));
+    if let ServerMessage::ToolPropose(_) = &envelope.message {
+        envelope.heading.id = id(proposal);
+    } else if let ServerMessage::ToolExecute(execute) = &mut envelope.message {
+        execute.tool_proposal = id(proposal);
+    } else if let ServerMessage::ToolOutput(output) = &mut envelope.message {
+        (output.tool_proposal, output.offset) = (id(proposal), None);
+    } else if let ServerMessage::ToolResult(result) = &mut envelope.message {
+        result.tool_proposal = id(proposal);
+    }
+    envelope
+}
+
+#[test]
+fn a_flood_of_large_texts_is_held() {
+    let large = "x".repeat(300_000);
+    let template = |kind: u8| {
+        let (kind, payload) = anything(kind, "a", "m1", 1, &large);
+        told(None, "a", kind, &payload)
+    };
+    let kinds = [
+        23, 31, 33, 34, 35, 15, 16, 17, 18, 3, 4, 9, 12, 14, 26, 27, 37, 38,
+    ];
+    let templates = kinds.map(template);
+    let (mut view, mut seq) = (View::default(), 0);
+    for number in 0..PROPOSALS + 10 {
+        // Of what is not a command, fewer are enough to be too many.
+        let kinds = if number % 6 == 0 { templates.len() } else { 5 };
+        for template in &templates[..kinds] {
+            seq += 1;
+            view.fold(&again(template, seq, &format!("p{number}")));
+        }
+    }
+    let bytes = serde_json::to_string(&view).unwrap().len();
+    assert!(bytes < MOST_BYTES, "{bytes}");
+    assert_eq!(view.commands.len(), PROPOSALS);
+    assert!(view.stream.dropped > 0);
+}
+
+#[test]
+fn another_sessions_messages_are_not_mine() {
+    let mine = told(Some(1), "a", "session.create", &json!({"name": "mine"}));
+    let mut other = told(Some(2), "a", "session.create", &json!({"name": "other"}));
+    other.heading.session = SessionId::parse("other").unwrap();
+    assert_eq!(view([&mine, &other]), view([&mine]));
+}
+
+#[test]
+fn a_command_too_long_to_show_is_not_mine_to_approve() {
+    let announce = json!({"id": "a", "name": "a", "type": "human", "roles": ["admin"], "transport": "websocket"});
+    let mut person = announce.clone();
+    person["presence"] = json!("active");
+    let mut welcome = welcome("a", "m9", 0);
+    (welcome["people"], welcome["gates"], welcome["running"]) =
+        (json!([person]), json!([]), json!([]));
+    let proposal = |text: &str| {
+        let (kind, payload) = anything(23, "c", "", 0, text);
+        let propose = told(Some(1), "c", kind, &payload);
+        let request = told(Some(2), "system", "gate.request", &request("m1", 0));
+        view([
+            &told(None, "system", "session.welcome", &welcome),
+            &propose,
+            &request,
+        ])
+    };
+    let standing = |view: &View| view.gates[0].standing.may_vote();
+    assert!(standing(&proposal("make")));
+    assert!(!standing(&proposal(&"x".repeat(300_000))));
+}

@@ -1,0 +1,161 @@
+//! Steps of a story, one JSON line each.
+
+use pvp_protocol::payload::{Announce, PresenceStatus, SessionCreate};
+use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
+use pvp_session::{Attendance, Input, Said, Settings};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{id, identity, message, person};
+
+/// Stands in a payload for the digest of a proposal as it is at that moment.
+const DIGEST_OF: &str = "$digest:";
+
+/// One thing that happens to a session or to its viewer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Always the first: how server and session are set up, and through whose eyes it is seen.
+    Create {
+        by: String,
+        id: String,
+        viewer: String,
+        #[serde(default)]
+        name: Option<String>,
+        #[serde(default)]
+        open: bool,
+        #[serde(default)]
+        config: ConfigChanges,
+    },
+    /// Someone joins. If it is the viewer, they are told everything from here on; `after` resumes.
+    Join {
+        id: String,
+        announce: Announce,
+        #[serde(default)]
+        after: Option<u64>,
+        #[serde(default)]
+        history: Option<u64>,
+    },
+    Say {
+        by: String,
+        id: String,
+        #[serde(rename = "type")]
+        kind: String,
+        payload: Value,
+        #[serde(rename = "ref", default)]
+        reference: Option<String>,
+    },
+    Quiet {
+        who: String,
+    },
+    Back {
+        who: String,
+    },
+    Tick,
+    Wait {
+        ms: u64,
+    },
+    /// The server notices how someone is.
+    Presence {
+        who: String,
+        status: PresenceStatus,
+    },
+    /// The server pings.
+    Ping,
+    /// The viewer's connection is lost.
+    Drop,
+    /// How the answer to the last message begins.
+    Expect {
+        answer: String,
+    },
+}
+
+impl Step {
+    pub fn read(line: &str) -> Self {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// The viewer and the server's settings that a first step asks for.
+    pub fn setting(&self) -> Option<(&str, Settings)> {
+        let Step::Create { viewer, open, .. } = self else {
+            return None;
+        };
+        let working_directory = Some("/work/demo".to_owned());
+        let settings = Settings {
+            open: *open,
+            working_directory,
+            ..Settings::default()
+        };
+        Some((viewer, settings))
+    }
+
+    /// What this step tells the session, if it does.
+    pub fn input(&self, now: Timestamp, digest: impl Fn(&str) -> String) -> Option<Input> {
+        Some(match self {
+            Step::Create {
+                by,
+                id: name,
+                name: title,
+                config,
+                ..
+            } => Input::Create {
+                by: person(by),
+                id: id(name),
+                create: SessionCreate {
+                    name: title.clone(),
+                    config: SessionConfig::default().with(config),
+                    extra: Default::default(),
+                },
+            },
+            Step::Join {
+                id: name, announce, ..
+            } => Input::Join {
+                identity: identity(announce),
+                announce: announce.clone(),
+                id: id(name),
+            },
+            Step::Say {
+                by,
+                id: name,
+                kind,
+                payload,
+                reference,
+            } => Input::Say {
+                by: person(by),
+                said: Said {
+                    reference: reference.as_deref().map(id),
+                    ..Said::new(id(name), message(kind, &filled(payload, &digest)))
+                },
+            },
+            Step::Quiet { who } => attendance(who, Attendance::TimedOut, now),
+            Step::Back { who } => attendance(who, Attendance::Back, now),
+            Step::Tick => Input::Tick,
+            Step::Wait { .. }
+            | Step::Presence { .. }
+            | Step::Ping
+            | Step::Drop
+            | Step::Expect { .. } => return None,
+        })
+    }
+}
+
+fn attendance(who: &str, attendance: Attendance, last_active: Timestamp) -> Input {
+    let participant = person(who);
+    Input::Attendance {
+        participant,
+        attendance,
+        last_active,
+    }
+}
+
+/// The payload with `"digest": "$digest:p1"` filled in.
+fn filled(payload: &Value, digest: impl Fn(&str) -> String) -> Value {
+    let mut payload = payload.clone();
+    let stands_for = payload["digest"]
+        .as_str()
+        .and_then(|text| text.strip_prefix(DIGEST_OF));
+    if let Some(proposal) = stands_for {
+        payload["digest"] = digest(proposal).into();
+    }
+    payload
+}

@@ -1,0 +1,164 @@
+//! One entry as a line that a person can read.
+
+use pvp_protocol::payload::{ClearedBy, GateOutcome, GateResolve, Stream};
+use pvp_protocol::{Envelope, MessageId, ServerMessage};
+
+/// Longest text of a message that is shown.
+const SHOWN: usize = 160;
+
+/// What an entry says.
+pub(super) fn of(envelope: &Envelope) -> String {
+    let what = what(&envelope.message);
+    let seq = envelope.seq.map(|seq| seq.to_string()).unwrap_or_default();
+    let line = format!(
+        "{seq:>6}  {}  {}: {what}",
+        envelope.at, envelope.heading.sender
+    );
+    plain(&line)
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest is shown as it stands"
+)]
+fn what(message: &ServerMessage) -> String {
+    use ServerMessage as M;
+    match message {
+        M::SessionCreate(create) => {
+            format!(
+                "created the session {}",
+                create.name.as_deref().unwrap_or_default()
+            )
+        }
+        M::SessionEnd(end) => format!("ended the session: {}", end.reason),
+        M::SessionLeave(_) => "left".to_owned(),
+        M::Announce(announce) => {
+            let roles: Vec<_> = announce.roles.iter().map(|role| role.as_str()).collect();
+            format!("joined as {} ({})", announce.name, roles.join(", "))
+        }
+        M::RoleChange(change) => {
+            format!("made {} {:?}", change.participant, change.new_roles)
+        }
+        M::SessionConfigUpdate(update) => format!("changed the configuration: {}", update.reason),
+        M::PresenceUpdate(presence) => {
+            format!("{} is {:?}", presence.participant, presence.status)
+        }
+        M::PromptSubmit(prompt) => format!("asked {}: {}", prompt.target_agent, prompt.content),
+        M::ToolPropose(propose) => {
+            let category = propose.assessment.as_ref().map(|a| a.category.as_str());
+            let command = propose
+                .arguments
+                .get("full_command")
+                .map(ToString::to_string);
+            let command = command.unwrap_or_else(|| format!("{:?}", propose.arguments));
+            format!("proposed [{}] {command}", category.unwrap_or("?"))
+        }
+        M::ShellExec(exec) => format!("ran their own command: {}", exec.command),
+        M::GateRequest(request) => format!("asked for approval: {}", request.message),
+        M::GateApprove(vote) => voted("approved", &vote.gate, vote.comment.as_deref()),
+        M::ToolApprove(vote) => voted("approved", &vote.tool_proposal, vote.comment.as_deref()),
+        M::GateReject(vote) => voted("rejected", &vote.gate, Some(&vote.reason)),
+        M::ToolReject(vote) => voted("rejected", &vote.tool_proposal, Some(&vote.reason)),
+        M::GateAmend(amend) => {
+            let command = amend.arguments.get("full_command").map(ToString::to_string);
+            let command = command.unwrap_or_default();
+            voted("edited the command of", &amend.gate, Some(&command))
+        }
+        M::GateTimeout(timeout) => {
+            let what = format!("{:?}", timeout.resolution).to_lowercase();
+            voted("the time is up for", &timeout.gate, Some(&what))
+        }
+        M::GateResolve(resolve) => resolved(resolve),
+        M::ToolExecute(execute) => {
+            let people: Vec<_> = execute.approved_by.iter().map(|id| id.as_str()).collect();
+            let why = match (execute.grant.cleared_by, people.as_slice()) {
+                (ClearedBy::Read, _) => "a read".to_owned(),
+                (ClearedBy::AllowRule, _) => "a rule allows it".to_owned(),
+                (ClearedBy::Direct, _) => "a person's own".to_owned(),
+                (ClearedBy::Clock, _) => "approved by the clock".to_owned(),
+                (ClearedBy::Quorum, people) => format!("approved by {}", people.join(", ")),
+            };
+            format!(
+                "granted {} to {} ({why}): {}",
+                short(&execute.tool_proposal),
+                execute.grant.executor,
+                execute.grant.action.command.summary()
+            )
+        }
+        M::ToolOutput(output) => {
+            let stream = match output.stream {
+                Stream::Stdout => "out",
+                Stream::Stderr => "err",
+            };
+            let end = if output.complete { " (end)" } else { "" };
+            format!(
+                "{} {stream}| {}{end}",
+                short(&output.tool_proposal),
+                output.text.trim_end()
+            )
+        }
+        M::ToolResult(result) => {
+            let code = result.result.as_ref().and_then(|body| body.exit_code);
+            let code =
+                code.map_or_else(|| "no exit code".to_owned(), |code| format!("exit {code}"));
+            let error = result.error.as_deref().unwrap_or_default();
+            format!("{} ended: {code} {error}", short(&result.tool_proposal))
+        }
+        other => {
+            use pvp_protocol::Vocabulary;
+            let payload = serde_json::to_string(other).unwrap_or_default();
+            format!("{} {payload}", other.kind())
+        }
+    }
+}
+
+/// The end of an id, which is what tells ids of one session apart.
+fn short(id: &MessageId) -> &str {
+    let id = id.as_str();
+    &id[id.len().saturating_sub(6)..]
+}
+
+fn voted(what: &str, gate: &MessageId, said: Option<&str>) -> String {
+    match said.filter(|said| !said.is_empty()) {
+        Some(said) => format!("{what} {}: {said}", short(gate)),
+        None => format!("{what} {}", short(gate)),
+    }
+}
+
+fn resolved(resolve: &GateResolve) -> String {
+    let outcome = match resolve.outcome {
+        GateOutcome::Approved => "approved",
+        GateOutcome::Rejected => "rejected",
+        GateOutcome::TimedOut => "timed out",
+        GateOutcome::Cancelled => "cancelled",
+    };
+    let who: Vec<_> = match &resolve.by {
+        Some(by) => vec![by.as_str()],
+        None => resolve
+            .approvals
+            .iter()
+            .map(|one| one.participant.as_str())
+            .collect(),
+    };
+    let by = if who.is_empty() {
+        String::new()
+    } else {
+        format!(" by {}", who.join(", "))
+    };
+    format!("{} was {outcome}{by}", short(&resolve.tool_proposal))
+}
+
+/// Nothing that a command printed reaches the terminal as anything but text.
+fn plain(line: &str) -> String {
+    let mut shown: String = line
+        .chars()
+        .map(|c| if c.is_control() { '\u{b7}' } else { c })
+        .filter(|c| !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}'))
+        .take(SHOWN + 1)
+        .collect();
+    if shown.chars().count() > SHOWN {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}

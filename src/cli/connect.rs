@@ -1,0 +1,192 @@
+//! `pvp connect`: one envelope a line between a program and the server.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use pvp_client::{Connection, Ending, Event, Events, Link, Options, fresh_id};
+use pvp_protocol::{Envelope, JsonObject, MessageId, ParticipantId, Role, ServerMessage, VERSION};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
+
+use super::links::LinkArguments;
+
+#[derive(Args)]
+pub(crate) struct ConnectArguments {
+    /// The link; else what `pvp login` remembered
+    #[arg(value_name = "LINK")]
+    target: Option<String>,
+    #[command(flatten)]
+    link: LinkArguments,
+    /// Join with fewer roles than the token allows; may be given several times
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<Role>,
+    /// Who to be, on a server without login
+    #[arg(long = "as", value_name = "ID", value_parser = super::participant_id)]
+    participant: Option<ParticipantId>,
+    /// Resume after this seq
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// How many past messages to tell first [default: the server's, 500]
+    #[arg(long, value_name = "N", conflicts_with = "after")]
+    history: Option<u64>,
+    /// Stay when standard input ends, until stopped
+    #[arg(long)]
+    stay: bool,
+}
+
+pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
+    let link = match &arguments.target {
+        Some(text) => Link::parse(text)?,
+        None => arguments.link.find()?.0,
+    };
+    let options = Options {
+        session: arguments.link.said_session(&link),
+        roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
+        participant: arguments.participant,
+        after: arguments.after,
+        history: arguments.history,
+        ..Options::default()
+    };
+    let stay = arguments.stay;
+    super::runtime()?.block_on(async move {
+        let (connection, events) = Connection::open(link, options).await?;
+        let lines = BufReader::new(tokio::io::stdin()).lines();
+        let bridge = Bridge {
+            connection: Some(connection),
+            unanswered: BTreeSet::new(),
+            bad: false,
+            stay,
+        };
+        bridge.run(lines, events).await
+    })
+}
+
+struct Bridge {
+    /// `None` once standard input has ended.
+    connection: Option<Connection>,
+    /// Sent and not acknowledged or refused yet.
+    unanswered: BTreeSet<MessageId>,
+    /// Something was not understood or was refused.
+    bad: bool,
+    stay: bool,
+}
+
+impl Bridge {
+    async fn run(
+        mut self,
+        mut lines: Lines<BufReader<Stdin>>,
+        mut events: Events,
+    ) -> anyhow::Result<ExitCode> {
+        let mut reading = true;
+        loop {
+            tokio::select! {
+                line = lines.next_line(), if reading => {
+                    match line.context("reading standard input")? {
+                        Some(line) => self.send(&line).await?,
+                        None => {
+                            reading = false;
+                            if !self.stay {
+                                // It closes by itself when everything is answered.
+                                self.connection = None;
+                            }
+                        }
+                    }
+                }
+                event = events.next() => match event {
+                    None => break,
+                    Some(Event::Ended(ending)) => {
+                        self.ended(ending)?;
+                        break;
+                    }
+                    Some(event) => self.tell(event).await?,
+                },
+            }
+        }
+        let good = !self.bad && self.unanswered.is_empty();
+        Ok(if good {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    /// Sends a line, of which the envelope may be left out.
+    async fn send(&mut self, line: &str) -> anyhow::Result<()> {
+        if line.trim().is_empty() {
+            return Ok(());
+        }
+        let Some(connection) = &self.connection else {
+            return Ok(());
+        };
+        let mut envelope: JsonObject = match serde_json::from_str(line) {
+            Ok(envelope) => envelope,
+            Err(error) => return self.complain(format!("a line is one JSON object: {error}")),
+        };
+        let mut default = |key: &str, value: serde_json::Value| {
+            envelope.entry(key).or_insert(value);
+        };
+        default("v", VERSION.into());
+        default("id", fresh_id().as_str().into());
+        default("session", connection.session().as_str().into());
+        default("sender", connection.participant().as_str().into());
+        default("payload", JsonObject::new().into());
+        let text = |key: &str| {
+            envelope
+                .get(key)
+                .and_then(|value| value.as_str())
+                .unwrap_or_default()
+        };
+        let Ok(id) = MessageId::parse(text("id")) else {
+            return self.complain(format!("`{}` cannot be an id", text("id")));
+        };
+        let kind = text("type").to_owned();
+        let text = serde_json::to_string(&envelope).context("writing an envelope")?;
+        connection.send_text(id.clone(), &kind, text).await?;
+        if kind != "heartbeat.pong" {
+            self.unanswered.insert(id);
+        }
+        Ok(())
+    }
+
+    async fn tell(&mut self, event: Event) -> anyhow::Result<()> {
+        match event {
+            Event::Told { envelope, text } => {
+                if let Some(envelope) = envelope {
+                    self.note(&envelope);
+                }
+                let mut out = tokio::io::stdout();
+                out.write_all(format!("{text}\n").as_bytes())
+                    .await
+                    .context("writing to standard output")?;
+                out.flush().await.context("writing to standard output")
+            }
+            Event::Down { why } => {
+                super::complain(&anyhow::anyhow!("lost the connection, trying again: {why}"));
+                Ok(())
+            }
+            Event::Up { .. } | Event::Ended(_) => Ok(()),
+        }
+    }
+
+    /// Whatever refers to a message of ours answers it.
+    fn note(&mut self, envelope: &Envelope) {
+        if let Some(id) = &envelope.heading.reference {
+            let refused = matches!(envelope.message, ServerMessage::Error(_));
+            self.bad |= self.unanswered.remove(id) && refused;
+        }
+    }
+
+    fn ended(&mut self, ending: Ending) -> anyhow::Result<()> {
+        match ending {
+            Ending::Closed | Ending::Left => Ok(()),
+            Ending::Refused(report) => self.complain(report.message),
+        }
+    }
+
+    fn complain(&mut self, problem: String) -> anyhow::Result<()> {
+        self.bad = true;
+        super::complain(&anyhow::anyhow!(problem));
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! `pvp demo`: a server, a session and an agent that shows what happens to its commands.
+
+mod agent;
+mod executor;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use pvp_client::{Api, Connection, Link, Options};
+use pvp_protocol::api::Invite;
+use pvp_protocol::payload::ExecutorAbility;
+use pvp_protocol::{ParticipantKind, Role, SessionConfig, SessionId};
+use pvp_server::Server;
+
+use self::agent::Agent;
+use super::server::ServerArguments;
+use super::{links, say, server, up};
+
+#[derive(Args)]
+pub(crate) struct DemoArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Where the agent's commands run; made if it is not there [default: DIR/workspace of --data]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
+    let mut config = server::prepare(&arguments.server)?;
+    let workspace = arguments
+        .workspace
+        .unwrap_or_else(|| config.data.join("workspace"));
+    let workspace = furnish(&workspace)?;
+    config.working_directory = workspace.to_str().map(str::to_owned);
+    super::runtime()?.block_on(server::serve(config, move |server: &Server| {
+        let me = up::own_link(server, &links::here()?)?;
+        let session = fresh_session();
+        let agent = invite_agent(server, &session)?;
+        // The server answers only once this function has returned.
+        tokio::spawn(async move {
+            if let Err(error) = show(me, agent, session, workspace).await {
+                super::complain(&error.context("the demo stopped"));
+            }
+        });
+        Ok(())
+    }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A small project to work on.
+fn furnish(workspace: &Path) -> anyhow::Result<PathBuf> {
+    let file = workspace.join("notes.txt");
+    std::fs::create_dir_all(workspace)
+        .and_then(|()| std::fs::write(&file, "milk\nbread\n"))
+        .with_context(|| format!("making the workspace {}", workspace.display()))?;
+    workspace
+        .canonicalize()
+        .with_context(|| format!("finding {}", workspace.display()))
+}
+
+fn fresh_session() -> SessionId {
+    let id = pvp_client::fresh_id();
+    let end = &id.as_str()[id.as_str().len() - 4..];
+    SessionId::parse(&format!("demo-{end}")).expect("letters, digits and a dash")
+}
+
+fn invite_agent(server: &Server, session: &SessionId) -> anyhow::Result<Link> {
+    let invitation = server.invite(Invite {
+        name: "demo agent".to_owned(),
+        roles: [Role::Driver].into(),
+        kind: ParticipantKind::Agent,
+        capabilities: Default::default(),
+        session: Some(session.clone()),
+        expires_seconds: Some(86_400),
+        participant: None,
+    })?;
+    Link::parse(&invitation.link).context("the agent's link")
+}
+
+async fn show(me: Link, agent: Link, session: SessionId, workspace: PathBuf) -> anyhow::Result<()> {
+    let api = Api::new(me.clone());
+    let config = SessionConfig {
+        // This executor has no sandbox, and says so; the demo lets its reads run all the same.
+        trust_reads: true,
+        gate_timeout_seconds: 0,
+        ..SessionConfig::default()
+    };
+    let name = Some("The demo".to_owned());
+    let place = session.clone();
+    tokio::task::spawn_blocking(move || up::make(&api, &place, name, config)).await??;
+    links::remember(&links::here()?, &me.clone().into_session(session.clone()))?;
+    introduce(&me, &session, &workspace)?;
+    let options = Options {
+        executor: Some(ExecutorAbility {
+            profiles: Vec::new(),
+            shell_exec: true,
+            working_directory: workspace.to_str().map(str::to_owned),
+            runner: Vec::new(),
+            shell: None,
+        }),
+        ..Options::default()
+    };
+    let (connection, events) = Connection::open(agent, options).await?;
+    Agent::play(connection, events, workspace).await
+}
+
+fn introduce(me: &Link, session: &SessionId, workspace: &Path) -> anyhow::Result<()> {
+    let pvp = std::env::current_exe().unwrap_or_else(|_| "pvp".into());
+    let here = std::env::current_dir().unwrap_or_default();
+    let pvp = match pvp.strip_prefix(&here) {
+        Ok(near) => format!("./{}", near.display()),
+        Err(_) => pvp.display().to_string(),
+    };
+    let text = format!(
+        "
+PVP runs on {base}, with the session `{session}` and an agent in it.
+Its commands run in {workspace}, without a sandbox.
+
+The agent reads a file (that runs at once), and then it wants to write one.
+It waits for you. In another shell, in this directory:
+
+    {pvp} gates                  what waits, and its handle
+    {pvp} show HANDLE            the whole card
+    {pvp} approve HANDLE         or: {pvp} reject HANDLE 'why not'
+    {pvp} tail --follow          everything, as it happens
+
+Then it proposes something destructive, and something that is never run.
+Ask it to begin again with: {pvp} send again
+
+Your link is remembered for this directory. To come in from elsewhere:
+    {link}
+
+Stop with Ctrl-C.
+",
+        base = me.base(),
+        workspace = workspace.display(),
+        link = me.clone().into_session(session.clone()).reveal(),
+    );
+    say(text)
+}

@@ -1,0 +1,244 @@
+//! `pvp doctor`: what this machine can enforce, and what that means.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
+};
+use serde::Serialize;
+
+use super::say;
+
+#[derive(Args)]
+pub(crate) struct DoctorArguments {
+    /// Print JSON, one line
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    Good,
+    /// Something works less well than it could.
+    Weak,
+    /// Something does not work.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    health: Health,
+    /// What was found.
+    found: String,
+    /// What it means for the user.
+    means: &'static str,
+}
+
+pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+    let checks = [
+        landlock(),
+        seccomp(),
+        cgroups(),
+        namespaces(),
+        descriptors(),
+        shell(),
+        directory(),
+    ];
+    if arguments.json {
+        say(serde_json::to_string(&checks)?)?;
+    } else {
+        for check in &checks {
+            let mark = match check.health {
+                Health::Good => "ok  ",
+                Health::Weak => "weak",
+                Health::Bad => "BAD ",
+            };
+            say(format!("{mark}  {:<12} {}", check.name, check.found))?;
+            if check.health != Health::Good {
+                say(format!("      {:<12} {}", "", check.means))?;
+            }
+        }
+    }
+    let bad = checks.iter().any(|check| check.health == Health::Bad);
+    Ok(if bad {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Reads that run without asking are held to reading by Landlock and seccomp.
+fn landlock() -> Check {
+    let versions = [
+        (7, ABI::V7),
+        (6, ABI::V6),
+        (5, ABI::V5),
+        (4, ABI::V4),
+        (3, ABI::V3),
+        (2, ABI::V2),
+        (1, ABI::V1),
+    ];
+    let best = versions.into_iter().find(|(_, abi)| takes(*abi));
+    let means = "reads cannot be confined to the workspace, so they are asked for";
+    match best {
+        Some((version, _)) => Check {
+            name: "landlock",
+            health: if version >= 4 {
+                Health::Good
+            } else {
+                Health::Weak
+            },
+            found: format!("the kernel enforces version {version}"),
+            means: "files are confined, but not the network",
+        },
+        None => Check {
+            name: "landlock",
+            health: Health::Weak,
+            found: "the kernel does not enforce it".to_owned(),
+            means,
+        },
+    }
+}
+
+/// Whether a set of rules of this version can be made; nothing is restricted by making one.
+fn takes(abi: ABI) -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let files = ruleset.handle_access(AccessFs::from_all(abi));
+    let network = files.and_then(|ruleset| match AccessNet::from_all(abi) {
+        none if none.is_empty() => Ok(ruleset),
+        all => ruleset.handle_access(all),
+    });
+    let scoped = network.and_then(|ruleset| match Scope::from_all(abi) {
+        none if none.is_empty() => Ok(ruleset),
+        all => ruleset.scope(all),
+    });
+    scoped.and_then(Ruleset::create).is_ok()
+}
+
+fn seccomp() -> Check {
+    let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
+    let filters = actions.is_ok_and(|actions| actions.split_whitespace().any(|one| one == "errno"));
+    Check {
+        name: "seccomp",
+        health: if filters { Health::Good } else { Health::Weak },
+        found: if filters {
+            "filters can refuse system calls"
+        } else {
+            "no filters"
+        }
+        .to_owned(),
+        means: "system calls cannot be refused, so reads are asked for",
+    }
+}
+
+/// Killing a whole tree at once, and limits on memory and processes, take a cgroup of our own.
+fn cgroups() -> Check {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"));
+    let directory = path.map(|path| format!("/sys/fs/cgroup{path}"));
+    let delegated = directory.as_ref().is_some_and(|directory| {
+        let probe =
+            std::path::Path::new(directory).join(format!("pvp-doctor-{}", std::process::id()));
+        std::fs::create_dir(&probe)
+            .and_then(|()| std::fs::remove_dir(&probe))
+            .is_ok()
+    });
+    Check {
+        name: "cgroups",
+        health: if delegated {
+            Health::Good
+        } else {
+            Health::Weak
+        },
+        found: match (delegated, path) {
+            (true, _) => "version 2, and this process may make its own".to_owned(),
+            (false, Some(_)) => "version 2, but this process may not make its own".to_owned(),
+            (false, None) => "no version 2 hierarchy".to_owned(),
+        },
+        means: "commands are limited and killed through namespaces and process trees instead",
+    }
+}
+
+fn namespaces() -> Check {
+    let limit = std::fs::read_to_string("/proc/sys/user/max_pid_namespaces");
+    let allowed = limit.is_ok_and(|limit| limit.trim().parse().is_ok_and(|limit: u64| limit > 0));
+    Check {
+        name: "namespaces",
+        health: if allowed { Health::Good } else { Health::Weak },
+        found: if allowed {
+            "process namespaces may be made"
+        } else {
+            "no process namespaces"
+        }
+        .to_owned(),
+        means: "the processes of a command are found one by one when it is killed",
+    }
+}
+
+/// Each connection takes one.
+fn descriptors() -> Check {
+    const WANTED: u64 = 4096;
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok());
+    Check {
+        name: "open files",
+        health: if soft.is_some_and(|soft| soft >= WANTED) {
+            Health::Good
+        } else {
+            Health::Weak
+        },
+        found: soft.map_or_else(
+            || "not known".to_owned(),
+            |soft| format!("at most {soft} at a time"),
+        ),
+        means: "a server here takes few connections; raise it with `ulimit -n`",
+    }
+}
+
+fn shell() -> Check {
+    let there = std::path::Path::new("/bin/bash").exists();
+    Check {
+        name: "bash",
+        health: if there { Health::Good } else { Health::Bad },
+        found: if there {
+            "/bin/bash"
+        } else {
+            "there is no /bin/bash"
+        }
+        .to_owned(),
+        means: "commands in shell form cannot run; install bash",
+    }
+}
+
+/// The log must survive a crash, so the disk must be able to say that it has written.
+fn directory() -> Check {
+    let probe = std::env::current_dir()
+        .map(|here| here.join(format!(".pvp-doctor-{}", std::process::id())));
+    let written = probe.and_then(|path| {
+        let file = std::fs::File::create_new(&path)?;
+        let synced = file.sync_all();
+        std::fs::remove_file(&path)?;
+        synced
+    });
+    Check {
+        name: "disk",
+        health: if written.is_ok() {
+            Health::Good
+        } else {
+            Health::Weak
+        },
+        found: match written {
+            Ok(()) => "this directory can be written durably".to_owned(),
+            Err(error) => format!("this directory: {error}"),
+        },
+        means: "a server started here needs --data somewhere else",
+    }
+}

@@ -1,0 +1,190 @@
+//! A gate on the terminal: one line of it, or the whole card.
+
+use std::fmt::Write as _;
+
+use pvp_client::view::visible;
+use pvp_protocol::api::{GateListed, GateState, GateStatus};
+use pvp_protocol::payload::GateResolve;
+use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
+
+/// Characters of an id and of a digest that a handle shows.
+const ID_SHOWN: usize = 6;
+const DIGEST_SHOWN: usize = 6;
+
+/// Characters of a command that one line shows.
+const COMMAND_SHOWN: usize = 100;
+
+/// A short name that binds what is shown: the end of the id, `@`, the beginning of the digest.
+pub(super) fn handle(gate: &GateListed) -> String {
+    let id = gate.open.gate.as_str();
+    let digest = gate.open.assessment.digest.to_string();
+    format!(
+        "{}@{}",
+        &id[id.len().saturating_sub(ID_SHOWN)..],
+        &digest[..DIGEST_SHOWN]
+    )
+}
+
+/// The command as it would run, with nothing hidden in it.
+pub(super) fn command(gate: &GateListed) -> String {
+    visible(&gate.open.action.command.summary())
+}
+
+pub(super) fn line(gate: &GateListed, now: Timestamp) -> String {
+    let assessment = &gate.open.assessment;
+    let shown = command(gate);
+    let mut short: String = shown.chars().take(COMMAND_SHOWN).collect();
+    if short.len() < shown.len() {
+        short.push('…');
+    }
+    format!(
+        "{}  {}  {:<11}  {}/{}  {:>6}  {}",
+        handle(gate),
+        gate.session,
+        assessment.category.as_str(),
+        gate.received,
+        gate.required,
+        left(gate, now),
+        short
+    )
+}
+
+fn left(gate: &GateListed, now: Timestamp) -> String {
+    match gate.open.request.deadline {
+        None => "no end".to_owned(),
+        Some(deadline) => {
+            let seconds = deadline.millis_since(now) / 1000;
+            format!("{}:{:02}", seconds / 60, seconds % 60)
+        }
+    }
+}
+
+/// How the vote stands, in words.
+pub(super) fn tally(gate: &GateListed) -> String {
+    let mut text = format!("{} of {}", gate.received, gate.required);
+    let voted: Vec<_> = gate
+        .open
+        .approvals
+        .iter()
+        .map(|approval| approval.participant.as_str())
+        .collect();
+    if !voted.is_empty() {
+        let _ = write!(text, " ({})", voted.join(", "));
+    }
+    if !gate.awaited.is_empty() {
+        let awaited: Vec<_> = gate.awaited.iter().map(ParticipantId::as_str).collect();
+        let _ = write!(text, ", waiting for {}", awaited.join(", "));
+    }
+    text
+}
+
+/// What became of a gate.
+pub(super) fn resolution(state: &GateState) -> String {
+    let Some(resolve) = &state.resolution else {
+        return "it waits".to_owned();
+    };
+    let status = match state.status {
+        GateStatus::Open => "open",
+        GateStatus::Approved => "approved",
+        GateStatus::Rejected => "rejected",
+        GateStatus::TimedOut => "timed out",
+        GateStatus::Cancelled => "cancelled",
+    };
+    let mut text = status.to_owned();
+    let who = people(resolve);
+    if !who.is_empty() {
+        let _ = write!(text, " by {}", who.join(", "));
+    }
+    if let Some(reason) = &resolve.reason {
+        let _ = write!(text, ": {}", visible(reason));
+    }
+    text
+}
+
+fn people(resolve: &GateResolve) -> Vec<&str> {
+    match &resolve.by {
+        Some(by) => vec![by.as_str()],
+        None => resolve
+            .approvals
+            .iter()
+            .map(|approval| approval.participant.as_str())
+            .collect(),
+    }
+}
+
+/// Everything that a voter should see, in the order that matters.
+pub(super) fn whole(state: &GateState, now: Timestamp) -> String {
+    let Some(gate) = &state.open else {
+        return format!("{}\n{}", state.tool_proposal, resolution(state));
+    };
+    let (open, assessment) = (&gate.open, &gate.open.assessment);
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    rows.push(("gate", format!("{}  ({})", handle(gate), open.gate)));
+    rows.push((
+        "verdict",
+        format!(
+            "{}, {} risk: {} [{}]",
+            assessment.category,
+            word(&assessment.risk),
+            visible(&assessment.reason),
+            assessment.rule
+        ),
+    ));
+    rows.extend(assessment.notes.iter().map(|note| ("note", visible(note))));
+    rows.extend(assessment.parts.iter().map(|part| {
+        let category = part.category.as_str();
+        let text = format!("{category:<11} {}  ({})", part.text, part.reason);
+        ("part", visible(&text))
+    }));
+    rows.push(("session", gate.session.to_string()));
+    rows.push(("agent", open.proposer.to_string()));
+    rows.push(("purpose", visible(&open.description)));
+    if let Some(cwd) = &open.action.cwd {
+        rows.push(("cwd", visible(cwd)));
+    }
+    rows.extend(
+        open.action
+            .env
+            .iter()
+            .map(|(key, value)| ("env", visible(&format!("{key}={value}")))),
+    );
+    if let Command::Argv { .. } = open.action.command {
+        rows.push(("form", "words, without a shell".to_owned()));
+    }
+    rows.push(("needs", open.request.quorum.to_string()));
+    rows.push(("votes", tally(gate)));
+    rows.push(("deadline", deadline(gate, now)));
+    rows.push(("you", may_vote(gate).to_owned()));
+    let mut text = format!("{}\n", command(gate));
+    for (name, value) in rows {
+        let _ = write!(text, "\n{name:<9} {value}");
+    }
+    text
+}
+
+fn deadline(gate: &GateListed, now: Timestamp) -> String {
+    if gate.open.request.deadline.is_none() {
+        return "none: it waits for ever".to_owned();
+    }
+    let then = match gate.open.request.on_timeout {
+        GateTimeoutAction::Reject => "then it is rejected",
+        GateTimeoutAction::Escalate if gate.open.escalated => "then it is rejected",
+        GateTimeoutAction::Escalate => "then the admins decide",
+        GateTimeoutAction::AutoApprove => "then the clock approves it",
+    };
+    format!("{} left, {then}", left(gate, now))
+}
+
+fn may_vote(gate: &GateListed) -> &'static str {
+    if gate.may_vote {
+        "may vote on it"
+    } else {
+        "may not vote on it"
+    }
+}
+
+/// A word of the protocol, as it stands on the wire.
+fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}

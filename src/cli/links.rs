@@ -1,0 +1,161 @@
+//! Which server and session a command is about: said, or remembered so that nobody pastes tokens.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use pvp_client::{Api, Link};
+use pvp_protocol::SessionId;
+
+/// Where a directory's link is remembered.
+const HERE: &str = ".pvp/link";
+
+#[derive(Args, Clone)]
+pub(crate) struct LinkArguments {
+    /// The link to use; else $PVP_LINK, the nearest `.pvp/link`, or the one for everywhere
+    #[arg(long, env = "PVP_LINK", hide_env_values = true, value_name = "LINK")]
+    link: Option<String>,
+    /// The session, if the link does not name it and there is more than one
+    #[arg(long, env = "PVP_SESSION", value_name = "ID", value_parser = super::session_id)]
+    session: Option<SessionId>,
+}
+
+/// Where a link was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Said,
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Said => f.write_str("given"),
+            Source::File(path) => write!(f, "remembered in {}", path.display()),
+        }
+    }
+}
+
+impl LinkArguments {
+    /// The link that was said, else the nearest one that is remembered.
+    pub(crate) fn find(&self) -> anyhow::Result<(Link, Source)> {
+        if let Some(text) = &self.link {
+            return Ok((Link::parse(text).context("--link")?, Source::Said));
+        }
+        let here = std::env::current_dir().context("finding the working directory")?;
+        let near = here.ancestors().map(|directory| directory.join(HERE));
+        for path in near.chain([everywhere()?]) {
+            match std::fs::read_to_string(&path) {
+                Ok(text) => {
+                    let link = Link::parse(&text)
+                        .with_context(|| format!("{} does not hold a link", path.display()))?;
+                    return Ok((link, Source::File(path)));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("reading {}", path.display()));
+                }
+            }
+        }
+        bail!(
+            "no server is known here; give --link, set PVP_LINK, or remember one with `pvp login LINK`"
+        )
+    }
+
+    pub(crate) fn api(&self) -> anyhow::Result<Api> {
+        Ok(Api::new(self.find()?.0))
+    }
+
+    /// The server and the session that a command is about.
+    pub(crate) fn place(&self) -> anyhow::Result<(Api, SessionId)> {
+        let api = self.api()?;
+        let session = self.session(&api)?;
+        Ok((api, session))
+    }
+
+    /// The session that was said, that the link names, or the only one there.
+    fn session(&self, api: &Api) -> anyhow::Result<SessionId> {
+        if let Some(session) = self.session.as_ref().or(api.link().session()) {
+            return Ok(session.clone());
+        }
+        let open = [("ended", Some("false".to_owned()))];
+        let sessions = api.sessions(&open)?.sessions;
+        match sessions.as_slice() {
+            [only] => Ok(only.session.clone()),
+            [] => bail!("there is no session yet; make one with `pvp create`"),
+            several => {
+                let names: Vec<_> = several.iter().map(|one| one.session.as_str()).collect();
+                bail!("say which with --session: {}", names.join(", "))
+            }
+        }
+    }
+
+    /// The session, only if it was said.
+    pub(crate) fn asked_session(&self) -> Option<SessionId> {
+        self.session.clone()
+    }
+
+    /// The session, only if it was said or the link names it.
+    pub(crate) fn said_session(&self, link: &Link) -> Option<SessionId> {
+        self.session.clone().or_else(|| link.session().cloned())
+    }
+}
+
+/// The file for links that hold in every directory.
+pub(crate) fn everywhere() -> anyhow::Result<PathBuf> {
+    let base = match std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let home = std::env::var_os("HOME").context("HOME is not set; set XDG_CONFIG_HOME")?;
+            PathBuf::from(home).join(".config")
+        }
+    };
+    Ok(base.join("pvp/link"))
+}
+
+/// The file for links that hold in this directory and below.
+pub(crate) fn here() -> anyhow::Result<PathBuf> {
+    let here = std::env::current_dir().context("finding the working directory")?;
+    Ok(here.join(HERE))
+}
+
+/// Remembers a link where only its owner can read it.
+pub(crate) fn remember(path: &Path, link: &Link) -> anyhow::Result<()> {
+    let directory = path.parent().context("a link is kept in a directory")?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .with_context(|| format!("making {}", directory.display()))?;
+    if path.ends_with(HERE) {
+        // A token does not belong in a repository.
+        let ignore = directory.join(".gitignore");
+        std::fs::write(&ignore, "*\n").with_context(|| format!("writing {}", ignore.display()))?;
+    }
+    let fresh = path.with_extension("new");
+    let written = || -> std::io::Result<()> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        writeln!(file, "{}", link.reveal())?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, path)
+    };
+    written().with_context(|| format!("writing {}", path.display()))
+}
+
+/// Forgets a link; false if there was none.
+pub(crate) fn forget(path: &Path) -> anyhow::Result<bool> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("removing {}", path.display())),
+    }
+}

@@ -1,0 +1,71 @@
+//! `pvp completions`, `pvp man`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+#[derive(Args)]
+pub(crate) struct CompletionsArguments {
+    /// bash, zsh, fish, elvish or powershell
+    shell: Shell,
+}
+
+#[derive(Args)]
+pub(crate) struct ManArguments {
+    /// Write a page for every command into this directory, instead of the first to standard output
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut crate::Arguments::command(),
+        "pvp",
+        &mut script,
+    );
+    super::say_bytes(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
+    let command = crate::Arguments::command();
+    match &arguments.out {
+        None => super::say_bytes(&page(command)?)?,
+        Some(directory) => {
+            std::fs::create_dir_all(directory)
+                .with_context(|| format!("making {}", directory.display()))?;
+            pages(command, "pvp", directory)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn page(command: clap::Command) -> anyhow::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command)
+        .render(&mut page)
+        .context("writing a manual page")?;
+    Ok(page)
+}
+
+/// A page for a command and for each below it, such as `pvp-audit-verify.1`.
+fn pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::Result<()> {
+    for below in command.get_subcommands() {
+        if below.get_name() != "help" {
+            pages(
+                below.clone(),
+                &format!("{name}-{}", below.get_name()),
+                directory,
+            )?;
+        }
+    }
+    let path = directory.join(format!("{name}.1"));
+    // A command keeps its name for as long as the program runs.
+    let command = command.name(name.to_owned().leak() as &'static str);
+    std::fs::write(&path, page(command)?).with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,125 @@
+//! `pvp send`
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use pvp_client::{Api, fresh_id};
+use pvp_protocol::payload::PromptSubmit;
+use pvp_protocol::{Extra, JsonObject, MessageId, ParticipantId, ParticipantKind, SessionId};
+
+use super::links::LinkArguments;
+use super::say;
+
+#[derive(Args)]
+pub(crate) struct SendArguments {
+    #[command(flatten)]
+    link: LinkArguments,
+    /// A prompt for the agent; `-` reads it from standard input
+    #[arg(required_unless_present = "kind", conflicts_with = "kind")]
+    text: Option<String>,
+    /// The agent, if there is more than one
+    #[arg(long, value_name = "AGENT", value_parser = super::participant_id, conflicts_with = "kind")]
+    to: Option<ParticipantId>,
+    /// Any other message: its type, such as interrupt.raise
+    #[arg(long = "type", value_name = "TYPE", requires = "payload")]
+    kind: Option<String>,
+    /// The payload of that message, as JSON; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", requires = "kind")]
+    payload: Option<String>,
+    /// The id of the message; sending it again with the same id does nothing twice
+    #[arg(long, value_parser = super::message_id)]
+    id: Option<MessageId>,
+    /// Print JSON: id, seq, duplicate
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<ExitCode> {
+    let (api, session) = arguments.link.place()?;
+    let (kind, payload) = match (&arguments.kind, &arguments.payload, &arguments.text) {
+        (Some(kind), Some(payload), _) => {
+            let payload = input(payload)?;
+            let payload: JsonObject =
+                serde_json::from_str(&payload).context("--payload is not a JSON object")?;
+            (kind.clone(), payload)
+        }
+        (_, _, Some(text)) => (
+            "prompt.submit".to_owned(),
+            prompt(arguments, &api, &session, text)?,
+        ),
+        (_, _, None) => bail!("say something, or give --type and --payload"),
+    };
+    let id = arguments.id.clone().unwrap_or_else(fresh_id);
+    let mut message = JsonObject::new();
+    message.insert("id".to_owned(), id.as_str().into());
+    message.insert("type".to_owned(), kind.into());
+    message.insert("payload".to_owned(), payload.into());
+    let ack = api.send(&session, &message)?;
+    if arguments.json {
+        say(serde_json::to_string(&ack)?)?;
+    } else {
+        let place = ack
+            .seq
+            .map_or_else(|| "it is not kept".to_owned(), |seq| format!("as {seq}"));
+        let again = if ack.duplicate { ", as before" } else { "" };
+        say(format!("said in {session} {place}{again}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prompt(
+    arguments: &SendArguments,
+    api: &Api,
+    session: &SessionId,
+    text: &str,
+) -> anyhow::Result<JsonObject> {
+    let content = input(text)?;
+    if content.trim().is_empty() {
+        bail!("the prompt is empty");
+    }
+    let me = api.me()?.participant;
+    let agent = match &arguments.to {
+        Some(agent) => agent.clone(),
+        None => only_agent(api, session)?,
+    };
+    let prompt = PromptSubmit {
+        content,
+        target_agent: agent,
+        contributors: vec![me],
+        context_keys: Vec::new(),
+        config: None,
+        extra: Extra::new(),
+    };
+    let prompt = serde_json::to_value(prompt).context("writing the prompt")?;
+    serde_json::from_value(prompt).context("a prompt is an object")
+}
+
+fn only_agent(api: &Api, session: &SessionId) -> anyhow::Result<ParticipantId> {
+    let people = api.session(session)?.people;
+    let agents: Vec<_> = people
+        .into_iter()
+        .filter(|person| person.announce.kind == ParticipantKind::Agent)
+        .map(|person| person.announce.id)
+        .collect();
+    match agents.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => bail!("there is no agent in {session}"),
+        several => {
+            let names: Vec<_> = several.iter().map(ParticipantId::as_str).collect();
+            bail!("say which agent with --to: {}", names.join(", "))
+        }
+    }
+}
+
+fn input(text: &str) -> anyhow::Result<String> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("reading standard input")?;
+    Ok(text)
+}

@@ -1,0 +1,98 @@
+//! `pvp tail`
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use pvp_client::{Api, ApiError};
+use pvp_protocol::api::MessagePage;
+use pvp_protocol::{Limits, SessionId, read_server};
+use serde_json::Value;
+
+use super::links::LinkArguments;
+use super::{account, complain, say};
+
+/// Messages of one question.
+const PAGE: u64 = 500;
+
+/// How long one question waits for the next message.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// How long to wait before asking a server again that did not answer.
+const AGAIN: Duration = Duration::from_secs(2);
+
+#[derive(Args)]
+pub(crate) struct TailArguments {
+    #[command(flatten)]
+    link: LinkArguments,
+    /// Go on with what happens next
+    #[arg(long, short)]
+    follow: bool,
+    /// How many of the last messages to begin with
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
+    lines: u64,
+    /// Begin after this seq instead
+    #[arg(long, value_name = "SEQ", conflicts_with = "lines")]
+    after: Option<u64>,
+    /// Print the messages as they are, one JSON envelope a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
+    let (api, session) = arguments.link.place()?;
+    let head = api.session(&session)?.head;
+    let mut after = arguments
+        .after
+        .unwrap_or_else(|| head.saturating_sub(arguments.lines));
+    loop {
+        let wait = match arguments.follow {
+            true => WAIT,
+            false => Duration::ZERO,
+        };
+        let Some(page) = ask(&api, &session, after, wait)? else {
+            continue;
+        };
+        for message in page.messages {
+            print(&Value::Object(message), arguments.json)?;
+        }
+        after = page.next;
+        if !arguments.follow && after >= page.head {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// The next messages; `None` if the server is away for the moment and is being waited for.
+fn ask(
+    api: &Api,
+    session: &SessionId,
+    after: u64,
+    wait: Duration,
+) -> anyhow::Result<Option<MessagePage>> {
+    match api.messages(session, after, PAGE, wait) {
+        Ok(page) => Ok(Some(page)),
+        Err(error @ ApiError::Unreachable { .. }) if !wait.is_zero() => {
+            complain(&error.into());
+            std::thread::sleep(AGAIN);
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn print(message: &Value, json: bool) -> anyhow::Result<()> {
+    let text = message.to_string();
+    if json {
+        return say(text);
+    }
+    let limits = Limits {
+        json_depth: 128,
+        ..Limits::default()
+    };
+    match read_server(&text, &limits) {
+        Ok(Some(envelope)) => say(account::of(&envelope)),
+        // A newer server says things that this version has no word for.
+        Ok(None) | Err(_) => say(format!("{:>6}  {}", message["seq"], message["type"])),
+    }
+}
