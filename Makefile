@@ -1,4 +1,4 @@
-# `make run` starts the server, `make test` checks everything; both install what they need.
+# `make run` starts the demo, `make test` checks everything; both install what they need.
 
 CARGO ?= cargo
 DATA ?= pvp-data
@@ -6,7 +6,7 @@ DATA ?= pvp-data
 .PHONY: run build test format lint rust generated soak bench generate deny tools
 
 run: tools
-	$(CARGO) run --release -- server --data $(DATA)
+	$(CARGO) run --release -- demo --data $(DATA)
 
 build: tools
 	$(CARGO) build --release

@@ -5,6 +5,7 @@ pub mod connection;
 pub mod link;
 pub mod view;
 
+mod acts;
 mod backoff;
 mod outbox;
 

@@ -130,7 +130,7 @@ impl View {
     pub fn fold(&mut self, envelope: &Envelope) {
         let heading = &envelope.heading;
         let session = self.session.get_or_insert_with(|| heading.session.clone());
-        let again = false;
+        let again = envelope.seq.is_some_and(|seq| seq <= self.head);
         if again || *session != heading.session {
             return;
         }

@@ -6,9 +6,9 @@ use anyhow::bail;
 use pvp_client::{Connection, Event, Events, SendError};
 use pvp_protocol::payload::{
     ActionTaken, FinishReason, GateOutcome, GateResolve, InterruptAcknowledge, ResponseChunk,
-    ResponseEnd, ResponseStart, ToolPropose, ToolResult,
+    ResponseEnd, ResponseStart, ToolResult,
 };
-use pvp_protocol::{Envelope, Extra, JsonObject, MessageId, Risk, ServerMessage, ToolCategory};
+use pvp_protocol::{Envelope, Extra, MessageId, ServerMessage};
 
 use tokio::sync::mpsc;
 
@@ -67,21 +67,7 @@ impl Agent {
         while let Some((command, purpose)) = SCRIPT.get(self.next) {
             self.next += 1;
             say(format!("agent: I want to {purpose}: {command}"))?;
-            let mut arguments = JsonObject::new();
-            arguments.insert("full_command".to_owned(), (*command).into());
-            let propose = ToolPropose {
-                tool_name: "shell".to_owned(),
-                arguments,
-                agent: self.connection.participant().clone(),
-                risk_level: Risk::Safe,
-                description: (*purpose).to_owned(),
-                requires_approval: false,
-                suggested_approvers: None,
-                category: ToolCategory::ShellExecute,
-                assessment: None,
-                extra: Extra::new(),
-            };
-            let receipt = self.connection.send(propose).await?;
+            let receipt = self.connection.propose_shell(command, purpose).await?;
             let id = receipt.id.clone();
             self.executor.proposed(id.clone(), command);
             match receipt.answer().await {

@@ -1,0 +1,145 @@
+//! Two of three people have to approve; the third sees the same thing in the same order.
+//!
+//!     cargo run --example multi_participant -- 'http://127.0.0.1:3000/?token=…'
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use anyhow::Context;
+use pvp_client::{Api, Connection, Events, Link, Options, View};
+use pvp_protocol::api::{Invite, NewSession};
+use pvp_protocol::{MessageId, ParticipantKind, QuorumRule, Role, SessionConfig, SessionId};
+
+/// Someone in the session, and what they see of it.
+struct Member {
+    connection: Connection,
+    events: Events,
+    view: View,
+}
+
+impl Member {
+    async fn join(link: Link) -> anyhow::Result<Self> {
+        let (connection, events) = Connection::open(link, Options::default()).await?;
+        let view = View::default();
+        Ok(Self {
+            connection,
+            events,
+            view,
+        })
+    }
+
+    /// Folds what is told until the view is as wanted.
+    async fn until(&mut self, wanted: impl Fn(&View) -> bool) -> anyhow::Result<()> {
+        while !wanted(&self.view) {
+            let envelope = self
+                .events
+                .next_told()
+                .await
+                .context("the connection ended")?;
+            self.view.fold(&envelope);
+        }
+        Ok(())
+    }
+
+    /// Approves what this person sees at the gate of a proposal.
+    async fn approve(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
+        self.until(|view| view.card(proposal).is_some()).await?;
+        let card = self.view.card(proposal).context("it waits")?;
+        let (gate, digest) = (card.gate.clone(), card.digest);
+        self.connection
+            .approve(&gate, digest, None)
+            .await?
+            .answer()
+            .await?;
+        Ok(())
+    }
+}
+
+fn invite(
+    api: &Api,
+    session: &SessionId,
+    name: &str,
+    role: Role,
+    kind: ParticipantKind,
+) -> anyhow::Result<Link> {
+    let invitation = api.invite(&Invite {
+        name: name.to_owned(),
+        roles: [role].into(),
+        kind,
+        capabilities: Default::default(),
+        session: Some(session.clone()),
+        expires_seconds: Some(3600),
+        participant: None,
+    })?;
+    Ok(Link::parse(&invitation.link)?)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let link = std::env::args()
+        .nth(1)
+        .context("give a link with the admin role")?;
+    let api = Api::new(Link::parse(&link)?);
+    let links = tokio::task::spawn_blocking(move || -> anyhow::Result<Vec<Link>> {
+        let config = SessionConfig {
+            default_gate_quorum: QuorumRule::Any { count: 2 },
+            ..SessionConfig::default()
+        };
+        let new = NewSession {
+            config,
+            ..NewSession::default()
+        };
+        let session = api.create(&new)?.session;
+        let people = ["Ann", "Bob", "Cid"].into_iter();
+        let mut links = people
+            .map(|name| invite(&api, &session, name, Role::Approver, ParticipantKind::Human))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        links.push(invite(
+            &api,
+            &session,
+            "bot",
+            Role::Driver,
+            ParticipantKind::Agent,
+        )?);
+        Ok(links)
+    })
+    .await??;
+
+    let mut members = Vec::new();
+    for link in links {
+        members.push(Member::join(link).await?);
+    }
+    let agent = members.pop().context("the agent joined last")?;
+    let [ann, bob, cid] = members.as_mut_slice() else {
+        anyhow::bail!("three people joined");
+    };
+
+    let proposal = agent
+        .connection
+        .propose_shell("rm -rf build", "start from a clean tree")
+        .await?
+        .id;
+    ann.approve(&proposal).await?;
+    cid.until(|view| view.card(&proposal).is_some_and(|card| card.received == 1))
+        .await?;
+    let card = cid.view.card(&proposal).context("it waits")?;
+    println!(
+        "Cid sees  {}: {} of {}",
+        card.asked.shown, card.received, card.required
+    );
+    bob.approve(&proposal).await?;
+
+    for (name, member) in [("Ann", ann), ("Bob", bob), ("Cid", cid)] {
+        member
+            .until(|view| view.running().any(|run| run.id == proposal))
+            .await?;
+        let resolved = member.view.resolved.back().context("the card is closed")?;
+        let approvers: Vec<_> = resolved
+            .resolution
+            .approvals
+            .iter()
+            .map(|one| one.participant.as_str())
+            .collect();
+        println!("{name} sees  it runs, approved by {}", approvers.len());
+    }
+    Ok(())
+}
