@@ -13,12 +13,14 @@ build: tools
 
 test: tools format lint rust generated
 
-# A C compiler for the bundled SQLite, and util-linux for the fault tests.
+# A C compiler for the bundled SQLite; util-linux for the fault tests, curl and jq for the page of commands.
 tools:
 	@command -v $(CARGO) >/dev/null || { echo "Rust (cargo) is needed"; exit 1; }
 	@missing=""; \
 	command -v cc >/dev/null || missing="$$missing build-essential"; \
 	command -v prlimit >/dev/null || missing="$$missing util-linux"; \
+	command -v curl >/dev/null || missing="$$missing curl"; \
+	command -v jq >/dev/null || missing="$$missing jq"; \
 	if [ -n "$$missing" ]; then \
 		echo "installing$$missing"; apt-get update -q && apt-get install -qy $$missing; \
 	fi
@@ -39,6 +41,7 @@ generated:
 
 generate:
 	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test generated
+	PVP_BLESS=1 $(CARGO) test -p pvp --test docs the_settings
 
 # Long rounds of what `make test` does briefly.
 soak:

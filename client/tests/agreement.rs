@@ -59,7 +59,10 @@ fn join(who: &str, kind: &str, roles: &[&str], number: usize) -> Step {
 
 fn opening() -> Stage {
     let mut stage = Stage::new(VIEWER, Settings::default());
-    let config = json!({"on_gate_timeout": "escalate", "gate_timeout_seconds": 60});
+    let config = json!({
+        "on_gate_timeout": "escalate", "gate_timeout_seconds": 60,
+        "default_gate_quorum": {"type": "any", "count": 3}
+    });
     stage.step(&Step::Create {
         by: "ann".to_owned(),
         id: "c".to_owned(),
@@ -80,7 +83,7 @@ const COMMANDS: [&str; 5] = ["ls", "make", "rm -rf build", "npm test", "git stat
 fn quorum(how: usize) -> Value {
     match how % 5 {
         0 => json!({"type": "any", "count": 1}),
-        1 => json!({"type": "any", "count": 2}),
+        1 => json!({"type": "any", "count": 3}),
         2 => json!({"type": "all"}),
         3 => json!({"type": "majority"}),
         _ => json!({"type": "role", "role": "admin", "count": 1}),
@@ -90,7 +93,12 @@ fn quorum(how: usize) -> Value {
 /// One step; what makes no sense at the moment is refused, and that is part of the story.
 fn step(stage: &Stage, number: usize, (what, who, which, how): Dice) -> Step {
     let (who, old_role) = PEOPLE[who % PEOPLE.len()];
-    let (name, proposal) = (format!("m{number}"), format!("m{}", which % (number + 1)));
+    let name = format!("m{number}");
+    let open: Vec<_> = stage.session.proposals().collect();
+    let proposal = match open.get(which % open.len().max(1)) {
+        Some(open) if which > 2 => open.id.to_string(),
+        Some(_) | None => format!("m{which}"),
+    };
     let digest = stage
         .session
         .proposal(&id(&proposal))

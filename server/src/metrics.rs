@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use pvp_protocol::payload::{ClearedBy, GateOutcome};
-use pvp_protocol::{ErrorCode, Refusal, ServerMessage};
+use pvp_protocol::{Category, ErrorCode, Refusal, ServerMessage};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
@@ -60,6 +60,7 @@ impl Default for Metrics {
             sessions_stored: Gauge::default(),
             registry: Registry::default(),
         };
+        metrics.begin_at_zero();
         metrics.register(&mut registry);
         Self {
             registry,
@@ -69,6 +70,40 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// A counter that appears only with its first event hides that event from a rate.
+    fn begin_at_zero(&self) {
+        use Category::{Blocked, Destructive, Read, Write};
+        for category in [Read, Write, Destructive, Blocked] {
+            let labels = [("category", category.as_str())];
+            self.proposals.get_or_create(&labels);
+        }
+        use GateOutcome::{Approved, Cancelled, Rejected, TimedOut};
+        for how in [Approved, Rejected, TimedOut, Cancelled] {
+            self.gates.get_or_create(&[("outcome", outcome(how))]);
+        }
+        for by in [
+            ClearedBy::Read,
+            ClearedBy::Quorum,
+            ClearedBy::Clock,
+            ClearedBy::AllowRule,
+            ClearedBy::Direct,
+        ] {
+            self.grants.get_or_create(&[("cleared_by", cleared_by(by))]);
+        }
+        for success in ["true", "false"] {
+            self.results.get_or_create(&[("success", success)]);
+        }
+        for refusal in [
+            ErrorCode::InvalidMessage,
+            ErrorCode::Unauthorized,
+            ErrorCode::InvalidState,
+            ErrorCode::RateLimited,
+            ErrorCode::InternalError,
+        ] {
+            self.refusals.get_or_create(&[("code", code(refusal))]);
+        }
+    }
+
     fn register(&self, registry: &mut Registry) {
         registry.register("entries", "Entries written and told", self.entries.clone());
         registry.register(

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use pvp_protocol::payload::{Announce, ErrorReport, HeartbeatPong, SessionAck, SessionJoin};
+use pvp_protocol::payload::{
+    Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
+};
 use pvp_protocol::{
     ClientMessage, Envelope, ErrorCode, Extra, Heading, Limits, MessageId, Sender, ServerMessage,
     SessionId, VERSION, read_server,
@@ -62,6 +64,10 @@ struct Task {
     backoff: Backoff,
     /// Nobody will send any more.
     closing: bool,
+    /// Before closing: a ping, and how far we had been told when it was sent.
+    last_ping: Option<(MessageId, Option<u64>)>,
+    /// The last seq that is known to be ours to hear of, if it is for us.
+    expected: u64,
     /// We said that we leave.
     leaving: bool,
     joined: bool,
@@ -84,6 +90,8 @@ pub(super) async fn live(
         first: Some(first),
         backoff: Backoff::default(),
         closing: false,
+        last_ping: None,
+        expected: 0,
         leaving: false,
         joined: false,
     };
@@ -247,8 +255,10 @@ impl Task {
     ) -> Finish {
         let mut silent_at = Instant::now() + JOIN;
         loop {
-            if self.joined && self.closing && self.outbox.is_empty() {
-                return Finish::Over(Ending::Closed);
+            match self.may_close(socket).await {
+                Ok(true) => return Finish::Over(Ending::Closed),
+                Ok(false) => {}
+                Err(error) => return Finish::Lost(error.to_string()),
             }
             let frame = tokio::select! {
                 frame = socket.next() => frame,
@@ -275,6 +285,37 @@ impl Task {
             }
             let patience = Duration::from_secs(self.terms.heartbeat_seconds.max(5) * MISSED);
             silent_at = Instant::now() + patience;
+        }
+    }
+
+    /// Whether everything is answered and told that will be. What is told comes by another way
+    /// than answers, so a ping asks whether more is coming.
+    async fn may_close(&mut self, socket: &mut Socket) -> Result<bool, Error> {
+        if !self.joined || !self.closing || !self.outbox.is_empty() {
+            return Ok(false);
+        }
+        if self.seat.after.unwrap_or(0) >= self.expected {
+            return Ok(true);
+        }
+        if self.last_ping.is_none() {
+            let id = fresh_id();
+            let ping = ClientMessage::HeartbeatPing(HeartbeatPing::default());
+            let text = written(self.heading(id.clone(), None), ping);
+            self.last_ping = Some((id, self.seat.after));
+            socket.send(Message::text(text)).await?;
+        }
+        Ok(false)
+    }
+
+    /// Nothing was told since the ping: what is missing is not for us to see.
+    fn ponged(&mut self, ping: &MessageId) {
+        if let Some((id, after)) = &self.last_ping
+            && id == ping
+        {
+            if *after == self.seat.after {
+                self.expected = 0;
+            }
+            self.last_ping = None;
         }
     }
 
@@ -335,6 +376,8 @@ impl Task {
             && envelope.heading.reference.as_ref() == Some(join)
         {
             self.terms = Terms::from(welcome);
+            self.last_ping = None;
+            self.expected = self.expected.max(welcome.head);
             // From here on a resume is possible even if nothing is told.
             self.seat.after.get_or_insert(0);
             self.welcomed(resuming.is_some()).await;
@@ -376,11 +419,13 @@ impl Task {
     fn answered(&mut self, envelope: &Envelope, join: &MessageId) -> Option<Finish> {
         let report = match &envelope.message {
             ServerMessage::SessionAck(ack) => {
+                self.expected = self.expected.max(ack.seq.unwrap_or(0));
                 self.reply(&ack.id, Ok(ack.clone()));
                 return None;
             }
             ServerMessage::HeartbeatPong(_) | ServerMessage::OutputPage(_) => {
                 let id = envelope.heading.reference.clone()?;
+                self.ponged(&id);
                 let (seq, duplicate) = (None, false);
                 self.reply(&id.clone(), Ok(SessionAck { id, seq, duplicate }));
                 return None;

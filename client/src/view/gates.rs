@@ -191,6 +191,7 @@ impl View {
         let Some(card) = self.card_mut(&timeout.gate) else {
             return;
         };
+        card.escalated = true;
         card.deadline = timeout.deadline;
         if let (Some(quorum), Some(voters)) = (&timeout.quorum, &timeout.voters) {
             card.quorum = quorum.clone();

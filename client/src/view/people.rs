@@ -152,7 +152,7 @@ impl View {
         let here = known.filter(|person| !person.left);
         let person = Person {
             // The server says so when someone who was given up is heard of again.
-            timed_out: here.is_some_and(|person| person.timed_out),
+            timed_out: false,
             presence: here.map_or(PresenceStatus::Active, |person| person.presence),
             last_active: known.and_then(|person| person.last_active),
             ..Person::new(announce)

@@ -1,0 +1,91 @@
+//! What docs/operations.md says is what the program does.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
+mod kit;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use kit::Server;
+use pvp_server::config::Config;
+
+const BEGIN: &str = "<!-- settings: made from the types by `make generate` -->\n";
+const END: &str = "<!-- end of settings -->";
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md")
+}
+
+fn settings() -> String {
+    let mut table = "| setting | default | may be | means |\n|---|---|---|---|\n".to_owned();
+    for setting in Config::reference() {
+        let default = match setting.default.as_str() {
+            "None" => "none".to_owned(),
+            default => format!("`{}`", default.trim_matches('"')),
+        };
+        table += &format!(
+            "| `{}` | {default} | {} | {} |\n",
+            setting.key, setting.allowed, setting.meaning
+        );
+    }
+    table
+}
+
+#[test]
+fn the_settings_on_the_page_are_those_of_the_types() {
+    let text = std::fs::read_to_string(page()).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var("PVP_BLESS").is_ok_and(|bless| bless == "1") {
+        let blessed = format!("{before}{BEGIN}{}{END}{after}", settings());
+        std::fs::write(page(), blessed).unwrap();
+        return;
+    }
+    assert_eq!(found, settings(), "run `make generate`");
+}
+
+#[tokio::test]
+async fn the_metrics_on_the_page_are_those_that_are_served() {
+    let server = Server::start(&[]).await;
+    kit::get(&server.address, "/healthz", &[]).await;
+    let (_, text) = kit::get(&server.address, "/metrics", &[]).await;
+    let served: BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .map(str::to_owned)
+        .collect();
+    let page = std::fs::read_to_string(page()).unwrap();
+    let table = page.split("### Metrics").nth(1).unwrap();
+    let named: BTreeSet<_> = table
+        .split('`')
+        .filter(|word| word.starts_with("pvp_"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(named, served);
+}
+
+#[tokio::test]
+async fn the_files_on_the_page_are_those_in_the_data_directory() {
+    let server = Server::start(&[]).await;
+    server.create("owl", serde_json::json!({})).await;
+    let names = std::fs::read_dir(&server.data).unwrap();
+    let names: BTreeSet<_> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let page = std::fs::read_to_string(page()).unwrap();
+    let table = page.split("| file in the data directory").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let named: BTreeSet<_> = rows
+        .flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(named, names);
+}
