@@ -152,7 +152,7 @@ impl View {
         let here = known.filter(|person| !person.left);
         let person = Person {
             // The server says so when someone who was given up is heard of again.
-            timed_out: false,
+            timed_out: here.is_some_and(|person| person.timed_out),
             presence: here.map_or(PresenceStatus::Active, |person| person.presence),
             last_active: known.and_then(|person| person.last_active),
             ..Person::new(announce)
@@ -221,9 +221,6 @@ impl View {
             person.explicit = capabilities.iter().copied().collect();
         }
         person.capabilities = capabilities_of(person.kind, &person.roles, &person.explicit);
-        if !person.may_vote() {
-            self.strike_from_votes(&change.participant);
-        }
         self.after_people_changed();
     }
 
