@@ -361,6 +361,47 @@ async fn a_disk_that_takes_its_time_holds_up_the_answers_and_not_the_deciding() 
     assert_eq!(kept(&eye.received), log(&server.data, "slow"));
 }
 
+#[tokio::test]
+async fn a_question_over_http_is_not_answered_with_what_is_not_written() {
+    let server = Server::start(&[]).await;
+    server.create("slow", json!({})).await;
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let mut agent = server.join("slow", &bot).await;
+    let admin = server.admin();
+    let mut eye = server.join("slow", &admin).await;
+    let bearer = format!("Bearer {}", admin.token);
+    let other = Connection::open(server.data.join("pvp.sqlite3")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let payload = agent.proposal("touch file");
+    let proposal = agent.send("tool.propose", payload).await;
+    // A draft is told as soon as everything before it is decided.
+    let draft = json!({ "content": "what if", "contributors": [] });
+    let draft = agent.send("prompt.draft", draft).await;
+    eye.wait(|message| message["id"] == draft.as_str()).await;
+
+    let (address, token) = (server.address.clone(), bearer.clone());
+    let mut asking = tokio::spawn(async move {
+        let headers = [("Authorization", token.as_str())];
+        get(&address, "/api/sessions/slow/gates", &headers).await
+    });
+    // Enough for it to be asked; were it answered by now, it would be with what is not written.
+    for _ in 0..3 {
+        get(&server.address, "/api/me", &[("Authorization", &bearer)]).await;
+    }
+    let early = futures_util::FutureExt::now_or_never(&mut asking);
+    assert!(early.is_none(), "{early:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+
+    agent.acked(&proposal).await;
+    let (status, gates) = asking.await.unwrap();
+    let gates: Value = serde_json::from_str(&gates).unwrap();
+    assert_eq!(status, 200);
+    assert_eq!(
+        gates["gates"][0]["request"]["action_ref"],
+        proposal.as_str()
+    );
+}
+
 /// Puts other bytes into the body of a stored entry, and gives those that were there.
 fn swap_body(data: &Path, session: &str, seq: u64, body: Option<&[u8]>) -> Vec<u8> {
     let connection = Connection::open(data.join("pvp.sqlite3")).unwrap();

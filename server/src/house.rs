@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::store::{Store, StoreError};
-use crate::task::{self, Handle, Joined, Order, Presence, ReplyTo, Visit, Wish};
+use crate::task::{self, Handle, Joined, Order, Presence, Release, ReplyTo, Visit, Wish};
 
 /// Readers of the store at a time; more wait their turn.
 const READERS: usize = 8;
@@ -341,9 +341,10 @@ impl House {
         question: impl FnOnce(&Session, &Presence) -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, answer) = oneshot::channel();
-        let ask = Box::new(move |session: &Session, presence: &Presence| {
+        let ask = Box::new(move |session: &Session, presence: &Presence| -> Release {
+            let answer = question(session, presence);
             // Who asked may have gone.
-            drop(sender.send(question(session, presence)));
+            Box::new(move || drop(sender.send(answer)))
         });
         self.order(session, Order::Ask(ask)).await;
         answer.await.ok()

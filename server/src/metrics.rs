@@ -75,11 +75,13 @@ impl Metrics {
         use Category::{Blocked, Destructive, Read, Write};
         for category in [Read, Write, Destructive, Blocked] {
             let labels = [("category", category.as_str())];
-            self.proposals.get_or_create(&labels);
+            self.proposals.get_or_create(&labels).inc_by(0);
         }
         use GateOutcome::{Approved, Cancelled, Rejected, TimedOut};
         for how in [Approved, Rejected, TimedOut, Cancelled] {
-            self.gates.get_or_create(&[("outcome", outcome(how))]);
+            self.gates
+                .get_or_create(&[("outcome", outcome(how))])
+                .inc_by(0);
         }
         for by in [
             ClearedBy::Read,
@@ -88,10 +90,14 @@ impl Metrics {
             ClearedBy::AllowRule,
             ClearedBy::Direct,
         ] {
-            self.grants.get_or_create(&[("cleared_by", cleared_by(by))]);
+            self.grants
+                .get_or_create(&[("cleared_by", cleared_by(by))])
+                .inc_by(0);
         }
         for success in ["true", "false"] {
-            self.results.get_or_create(&[("success", success)]);
+            self.results
+                .get_or_create(&[("success", success)])
+                .inc_by(0);
         }
         for refusal in [
             ErrorCode::InvalidMessage,
@@ -100,7 +106,9 @@ impl Metrics {
             ErrorCode::RateLimited,
             ErrorCode::InternalError,
         ] {
-            self.refusals.get_or_create(&[("code", code(refusal))]);
+            self.refusals
+                .get_or_create(&[("code", code(refusal))])
+                .inc_by(0);
         }
     }
 

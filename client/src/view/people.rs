@@ -221,6 +221,9 @@ impl View {
             person.explicit = capabilities.iter().copied().collect();
         }
         person.capabilities = capabilities_of(person.kind, &person.roles, &person.explicit);
+        if !person.may_vote() {
+            self.strike_from_votes(&change.participant);
+        }
         self.after_people_changed();
     }
 

@@ -33,8 +33,12 @@ pub(crate) enum Wish {
     },
 }
 
-/// Looks at a session and at who is there.
-pub(crate) type Question = Box<dyn FnOnce(&Session, &Presence) + Send>;
+/// Looks at a session and at who is there. What was seen may rest on entries that are still being
+/// written, so it is released when they are durable; dropped, it was refused.
+pub(crate) type Question = Box<dyn FnOnce(&Session, &Presence) -> Release + Send>;
+
+/// Gives an answer to the one who asked.
+pub(crate) type Release = Box<dyn FnOnce() + Send>;
 
 /// Who is there, as last told.
 pub(crate) type Presence = BTreeMap<ParticipantId, PresenceStatus>;
