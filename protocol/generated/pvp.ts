@@ -238,7 +238,11 @@ awaited: Array<ParticipantId>,
 /**
  * Whether the one who asks may vote on it.
  */
-may_vote: boolean, gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean, };
+may_vote: boolean, gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean,
+/**
+ * Who edited the command last.
+ */
+amended_by?: ParticipantId, };
 
 export type GateOutcome = "approved" | "rejected" | "timed_out" | "cancelled";
 
@@ -394,7 +398,11 @@ export type NewSession = {
  */
 session?: SessionId, name?: string, config: SessionConfig, };
 
-export type OpenGate = { gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean, };
+export type OpenGate = { gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean,
+/**
+ * Who edited the command last.
+ */
+amended_by?: ParticipantId, };
 
 export type OrderingMode = "causal" | "total";
 

@@ -42,6 +42,7 @@ impl Session {
                 description: proposal.description.clone(),
                 approvals: gate.approvals.values().cloned().collect(),
                 escalated: gate.escalated,
+                amended_by: gate.amended_by.clone(),
             })
             .collect()
     }

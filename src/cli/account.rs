@@ -25,10 +25,8 @@ fn what(message: &ServerMessage) -> String {
     use ServerMessage as M;
     match message {
         M::SessionCreate(create) => {
-            format!(
-                "created the session {}",
-                create.name.as_deref().unwrap_or_default()
-            )
+            let name = create.name.as_ref().map(|name| format!(" {name}"));
+            format!("created the session{}", name.unwrap_or_default())
         }
         M::SessionEnd(end) => format!("ended the session: {}", end.reason),
         M::SessionLeave(_) => "left".to_owned(),

@@ -107,7 +107,10 @@ impl Asked {
     /// What a newcomer is told of an open gate.
     pub(super) fn at_gate(open: &OpenGate) -> Self {
         let assessment = Some(&open.assessment);
-        Self::new(&open.proposer, &open.action, assessment, &open.description)
+        Self {
+            edited_by: open.amended_by.clone(),
+            ..Self::new(&open.proposer, &open.action, assessment, &open.description)
+        }
     }
 
     /// What a newcomer is told of a running command: one line.

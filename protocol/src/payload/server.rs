@@ -25,6 +25,9 @@ objects! {
         #[serde(default)]
         pub approvals: Vec<Approval>,
         pub escalated: bool,
+        /// Who edited the command last.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub amended_by: Option<ParticipantId>,
     }
 
     /// A command that is running, as told to a newcomer.
