@@ -15,6 +15,9 @@ pub(crate) struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = pvp_agent::part_of_a_run() {
+        return code;
+    }
     let arguments = Arguments::parse();
     match cli::run(arguments.command) {
         Ok(code) => code,

@@ -52,9 +52,11 @@ const THINKING: &[(&str, &[&str])] = &[
 const DOING: &[(&str, &[&str])] = &[
     ("server", &["pvp-policy", "pvp-protocol", "pvp-session"]),
     ("client", &["pvp-protocol"]),
+    ("agent", &["pvp-client", "pvp-policy", "pvp-protocol"]),
     (
         ".",
         &[
+            "pvp-agent",
             "pvp-client",
             "pvp-policy",
             "pvp-protocol",

@@ -1,0 +1,59 @@
+//! Holding a process to what its profile allows: Landlock for files and sockets, seccomp for the
+//! rest, limits on what it may use. Applied by the process itself, just before it becomes the
+//! command, and inherited by everything it starts.
+
+mod files;
+mod limits;
+mod syscalls;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use pvp_protocol::Profile;
+use serde::{Deserialize, Serialize};
+
+pub use limits::Share;
+
+/// What a command is held to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Confinement {
+    pub profile: Profile,
+    /// What the command is about: readable, and in profile `workspace` writable.
+    pub workspace: PathBuf,
+    /// Its own temporary directory, writable in every profile.
+    pub temporary: PathBuf,
+    pub share: Share,
+}
+
+impl Confinement {
+    /// Confines this process; an error means that it must not go on.
+    pub(crate) fn apply(&self) -> anyhow::Result<()> {
+        self.share.apply().context("setting limits")?;
+        match self.profile {
+            Profile::None => Ok(()),
+            Profile::Workspace => files::confine(self),
+            Profile::Read => {
+                files::confine(self)?;
+                syscalls::filter(syscalls::Network::Refused)
+            }
+            Profile::ReadNet => {
+                files::confine(self)?;
+                syscalls::filter(syscalls::Network::Allowed)
+            }
+        }
+    }
+}
+
+/// Which profiles this machine can enforce.
+pub fn enforceable() -> Vec<Profile> {
+    let files = files::are_enforceable();
+    let calls = syscalls::are_enforceable();
+    let mut profiles = Vec::new();
+    if files && calls {
+        profiles.extend([Profile::Read, Profile::ReadNet]);
+    }
+    if files {
+        profiles.push(Profile::Workspace);
+    }
+    profiles
+}

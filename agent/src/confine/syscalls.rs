@@ -1,0 +1,250 @@
+//! System calls that a read has no use for, refused by seccomp.
+//!
+//! Landlock knows files; it does not know modes, owners, times and attributes, nor sockets, nor
+//! the many calls that change the machine itself.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
+};
+
+/// Whether sockets may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Network {
+    Refused,
+    Allowed,
+}
+
+/// Whether the kernel takes filters that answer with an error.
+pub(super) fn are_enforceable() -> bool {
+    let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
+    let errno = actions.is_ok_and(|actions| actions.split_whitespace().any(|one| one == "errno"));
+    errno && program(Network::Refused).is_ok()
+}
+
+/// Filters this process for good.
+pub(super) fn filter(network: Network) -> anyhow::Result<()> {
+    for program in [unknown_to_glibc()?, program(network)?] {
+        apply_filter(&program).context("seccomp")?;
+    }
+    Ok(())
+}
+
+/// `clone3` hides its flags from filters; without it glibc falls back to `clone`.
+fn unknown_to_glibc() -> anyhow::Result<BpfProgram> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    compile(rules, Errno::NOSYS)
+}
+
+fn program(network: Network) -> anyhow::Result<BpfProgram> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    if network == Network::Refused {
+        rules.extend(NETWORK.iter().map(|call| (*call, Vec::new())));
+    }
+    rules.insert(libc::SYS_clone, new_namespaces()?);
+    // Limits of other processes; 0 is oneself.
+    rules.insert(
+        libc::SYS_prlimit64,
+        vec![SeccompRule::new(vec![condition(0, SeccompCmpOp::Ne, 0)?])?],
+    );
+    // Pushing characters into a terminal's input is typing in somebody's name.
+    let typing = [libc::TIOCSTI, libc::TIOCLINUX];
+    let typing = typing.iter().map(|request| {
+        Ok(SeccompRule::new(vec![condition(
+            1,
+            SeccompCmpOp::Eq,
+            *request,
+        )?])?)
+    });
+    rules.insert(libc::SYS_ioctl, typing.collect::<anyhow::Result<_>>()?);
+    compile(rules, Errno::PERM)
+}
+
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> anyhow::Result<SeccompCondition> {
+    Ok(SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Dword,
+        operator,
+        value,
+    )?)
+}
+
+/// A process that makes namespaces could mount over what it may not read.
+fn new_namespaces() -> anyhow::Result<Vec<SeccompRule>> {
+    let flags = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+    ];
+    flags
+        .iter()
+        .map(|flag| {
+            let flag = u64::from(flag.unsigned_abs());
+            Ok(SeccompRule::new(vec![condition(
+                0,
+                SeccompCmpOp::MaskedEq(flag),
+                flag,
+            )?])?)
+        })
+        .collect()
+}
+
+fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>, answer: Errno) -> anyhow::Result<BpfProgram> {
+    let architecture: TargetArch = std::env::consts::ARCH
+        .try_into()
+        .context("this processor has no filters")?;
+    let refuse = SeccompAction::Errno(answer.raw_os_error().unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?;
+    let mut program: BpfProgram = filter.try_into()?;
+    program.splice(0..0, no_second_numbering());
+    Ok(program)
+}
+
+/// On x86-64 the same calls have second numbers (x32), which a list of refused ones does not see.
+fn no_second_numbering() -> Vec<sock_filter> {
+    const X32: u32 = 0x4000_0000;
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const RETURN_ERRNO: u32 = 0x0005_0000;
+    if !cfg!(target_arch = "x86_64") {
+        return Vec::new();
+    }
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    vec![
+        step(LOAD_NUMBER, 0, 0, 0),
+        step(JUMP_IF_AT_LEAST, 0, 1, X32),
+        step(
+            RETURN,
+            0,
+            0,
+            RETURN_ERRNO | Errno::PERM.raw_os_error().unsigned_abs(),
+        ),
+    ]
+}
+
+const NETWORK: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+];
+
+const REFUSED: &[i64] = &[
+    // Modes, owners, times, attributes.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    // Mounts and namespaces.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    // Ways around a filter of calls.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    // Memory and messages shared by name.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // Keys.
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // The machine itself.
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_vhangup,
+    libc::SYS_syslog,
+    libc::SYS_fanotify_init,
+    libc::SYS_personality,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+];
