@@ -1,6 +1,10 @@
 //! Proposing and executing. This crate never decides whether a command may run.
 
 pub mod confine;
+pub mod environment;
+pub mod journal;
+pub mod mask;
+pub mod orders;
 pub mod reaper;
 pub mod run;
 

@@ -1,0 +1,183 @@
+//! What a command finds in its environment: what it needs, no secrets, and nothing that asks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Beginnings of names whose values stay with the executor.
+const SECRET_PREFIXES: &[&str] = &[
+    "ANTHROPIC_",
+    "OPENAI_",
+    "GEMINI_",
+    "GOOGLE_",
+    "MISTRAL_",
+    "COHERE_",
+    "AWS_",
+    "AZURE_",
+    "GCP_",
+    "PVP_",
+    "CI_JOB_",
+    "ACTIONS_",
+    "DOCKER_AUTH",
+    "NPM_CONFIG_",
+    "VAULT_",
+    "BASH_FUNC_",
+];
+
+/// Parts of names that say what the value is.
+const SECRET_PARTS: &[&str] = &[
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "PRIVATE",
+    "APIKEY",
+];
+
+/// Ends of names that do.
+const SECRET_ENDS: &[&str] = &["_KEY", "_PAT", "_DSN", "_AUTH"];
+
+/// Names that hold a secret, or a way to one, without saying so.
+const SECRET_NAMES: &[&str] = &[
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "GPG_AGENT_INFO",
+    "DATABASE_URL",
+    "REDIS_URL",
+    "MONGO_URL",
+    "KUBECONFIG",
+    "PGPASSFILE",
+    "NETRC",
+    "DBUS_SESSION_BUS_ADDRESS",
+];
+
+/// Names that change what a program does before its first line.
+const TRICKS: &[&str] = &[
+    "BASH_ENV",
+    "ENV",
+    "PROMPT_COMMAND",
+    "PS4",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "IFS",
+    "CDPATH",
+];
+
+/// An editor that cannot be used, and says so.
+const NO_EDITOR: &str = "sh -c 'echo \"pvp: there is no editor here; give the text on the command line (git commit -m, git rebase with GIT_SEQUENCE_EDITOR set to a command)\" >&2; exit 1' pvp-no-editor";
+
+/// Whether a variable of the executor's may be seen by commands.
+fn is_plain(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let secret = SECRET_PREFIXES
+        .iter()
+        .any(|prefix| upper.starts_with(prefix))
+        || SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || SECRET_ENDS.iter().any(|end| upper.ends_with(end))
+        || SECRET_NAMES.contains(&upper.as_str());
+    let trick =
+        TRICKS.contains(&upper.as_str()) || upper.starts_with("LD_") || upper.starts_with("GIT_");
+    !secret && !trick && !name.is_empty()
+}
+
+/// The environment of a command: what the executor has and may give, what keeps it from asking,
+/// what was granted with it, and the secrets that were shared with it.
+pub fn of_command(
+    own: impl IntoIterator<Item = (String, String)>,
+    granted: &BTreeMap<String, String>,
+    secrets: &BTreeMap<String, String>,
+    temporary: &Path,
+) -> Vec<(String, String)> {
+    let mut environment: BTreeMap<String, String> =
+        own.into_iter().filter(|(name, _)| is_plain(name)).collect();
+    let temporary = temporary.display().to_string();
+    for (name, value) in [
+        ("EDITOR", NO_EDITOR),
+        ("VISUAL", NO_EDITOR),
+        ("GIT_EDITOR", NO_EDITOR),
+        ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("MANPAGER", "cat"),
+        ("SYSTEMD_PAGER", ""),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_ASKPASS", "true"),
+        ("SSH_ASKPASS", "true"),
+        ("DEBIAN_FRONTEND", "noninteractive"),
+        ("TERM", "dumb"),
+        ("TMPDIR", temporary.as_str()),
+    ] {
+        environment.insert(name.to_owned(), value.to_owned());
+    }
+    environment.extend(granted.clone());
+    environment.extend(secrets.clone());
+    environment.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(own: &[(&str, &str)], granted: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let owned = pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            owned.collect()
+        };
+        let own = pairs(own);
+        let secrets = pairs(&[("DEPLOY_TOKEN", "shared")]);
+        of_command(own, &pairs(granted), &secrets, Path::new("/tmp/x"))
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn secrets_of_the_executor_stay_with_it() {
+        for name in [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "AWS_ACCESS_KEY_ID",
+            "GITHUB_TOKEN",
+            "npm_token",
+            "DB_PASSWORD",
+            "PVP_LINK",
+            "SSH_AUTH_SOCK",
+            "STRIPE_KEY",
+            "SENTRY_DSN",
+            "LD_PRELOAD",
+            "BASH_ENV",
+            "BASH_FUNC_ls%%",
+            "GIT_SSH_COMMAND",
+            "database_url",
+        ] {
+            assert!(!seen(&[(name, "x")], &[]).contains_key(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOME",
+            "LANG",
+            "LC_ALL",
+            "USER",
+            "CARGO_HOME",
+            "JAVA_HOME",
+            "KEYBOARD",
+            "MONKEY",
+        ] {
+            assert!(seen(&[(name, "x")], &[]).contains_key(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_granted_and_shared_is_there_and_nothing_asks() {
+        let seen = seen(
+            &[("PAGER", "less"), ("A", "1")],
+            &[("A", "2"), ("PAGER", "more")],
+        );
+        assert_eq!(seen["A"], "2");
+        assert_eq!(seen["PAGER"], "more");
+        assert_eq!(seen["DEPLOY_TOKEN"], "shared");
+        assert_eq!(seen["GIT_TERMINAL_PROMPT"], "0");
+        assert_eq!(seen["TMPDIR"], "/tmp/x");
+    }
+}

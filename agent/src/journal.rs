@@ -1,0 +1,259 @@
+//! Which grants have been acted on, on disk before anything runs, so that nothing runs twice.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use pvp_protocol::{MessageId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// How long a grant is remembered after it has expired, in milliseconds: a day, for clocks that
+/// differ.
+const REMEMBERED_MS: u64 = 86_400_000;
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// About to run.
+    Begun {
+        grant: MessageId,
+        proposal: MessageId,
+        expires: Timestamp,
+    },
+    /// Its result was accepted.
+    Done { grant: MessageId },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Spent {
+    proposal: MessageId,
+    expires: Timestamp,
+    done: bool,
+}
+
+/// The journal of one executor. Its file is locked: two executors do not share one.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    spent: BTreeMap<MessageId, Spent>,
+}
+
+impl Journal {
+    /// Opens the journal in a directory, making both where missing. What expired long ago is
+    /// dropped; a last line that was cut off by a crash never happened.
+    pub fn open(directory: &Path, now: Timestamp) -> anyhow::Result<Self> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+        let path = directory.join("grants.journal");
+        let mut file = open(&path)?;
+        if let Err(error) = file.try_lock() {
+            bail!("{} is in use by another executor ({error})", path.display());
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let mut spent = read(&text).with_context(|| format!("reading {}", path.display()))?;
+        spent.retain(|_, one| one.expires.plus_millis(REMEMBERED_MS) > now);
+        let file = rewrite(&path, &spent)?;
+        Ok(Self { file, spent })
+    }
+
+    /// Notes that a grant is about to be acted on; false if it was noted before. When this
+    /// returns, the note survives a crash.
+    pub fn begin(
+        &mut self,
+        grant: &MessageId,
+        proposal: &MessageId,
+        expires: Timestamp,
+    ) -> anyhow::Result<bool> {
+        if self.spent.contains_key(grant) {
+            return Ok(false);
+        }
+        self.write(&Line::Begun {
+            grant: grant.clone(),
+            proposal: proposal.clone(),
+            expires,
+        })?;
+        let (proposal, done) = (proposal.clone(), false);
+        let spent = Spent {
+            proposal,
+            expires,
+            done,
+        };
+        self.spent.insert(grant.clone(), spent);
+        Ok(true)
+    }
+
+    /// Notes that the result of a grant was accepted.
+    pub fn done(&mut self, grant: &MessageId) -> anyhow::Result<()> {
+        if let Some(spent) = self.spent.get_mut(grant) {
+            spent.done = true;
+            let grant = grant.clone();
+            self.write(&Line::Done { grant })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a proposal was begun and nobody knows how it ended.
+    pub fn is_unfinished(&self, proposal: &MessageId) -> bool {
+        self.spent
+            .values()
+            .any(|spent| spent.proposal == *proposal && !spent.done)
+    }
+
+    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
+        let mut bytes = serde_json::to_vec(line).context("writing the journal")?;
+        bytes.push(b'\n');
+        self.file
+            .write_all(&bytes)
+            .and_then(|()| self.file.sync_data())
+            .context("writing the journal")
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .read(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("opening {}", path.display()))
+}
+
+fn read(text: &str) -> anyhow::Result<BTreeMap<MessageId, Spent>> {
+    let mut spent = BTreeMap::new();
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    for (number, line) in text[..whole].lines().enumerate() {
+        let line = serde_json::from_str(line).with_context(|| {
+            format!(
+                "line {} is damaged; nothing runs until it is looked at",
+                number + 1
+            )
+        })?;
+        match line {
+            Line::Begun {
+                grant,
+                proposal,
+                expires,
+            } => {
+                let done = false;
+                spent.insert(
+                    grant,
+                    Spent {
+                        proposal,
+                        expires,
+                        done,
+                    },
+                );
+            }
+            Line::Done { grant } => {
+                if let Some(spent) = spent.get_mut(&grant) {
+                    spent.done = true;
+                }
+            }
+        }
+    }
+    Ok(spent)
+}
+
+/// Writes only what is still to be remembered, in one step.
+fn rewrite(path: &Path, spent: &BTreeMap<MessageId, Spent>) -> anyhow::Result<File> {
+    let fresh: PathBuf = path.with_extension("new");
+    let mut lines = String::new();
+    for (grant, one) in spent {
+        let begun = Line::Begun {
+            grant: grant.clone(),
+            proposal: one.proposal.clone(),
+            expires: one.expires,
+        };
+        lines += &serde_json::to_string(&begun).context("writing the journal")?;
+        lines.push('\n');
+        if one.done {
+            let grant = grant.clone();
+            lines +=
+                &serde_json::to_string(&Line::Done { grant }).context("writing the journal")?;
+            lines.push('\n');
+        }
+    }
+    // A leftover of a crash in this very place is of no use.
+    let _ = std::fs::remove_file(&fresh);
+    let mut file = open(&fresh)?;
+    if let Err(error) = file.try_lock() {
+        bail!(
+            "{} is in use by another executor ({error})",
+            fresh.display()
+        );
+    }
+    file.write_all(lines.as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&fresh, path))
+        .and_then(|()| File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all())
+        .with_context(|| format!("writing {}", path.display()))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> MessageId {
+        MessageId::parse(text).unwrap()
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + ms)
+    }
+
+    #[test]
+    fn a_grant_is_begun_once_also_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(directory.path(), at(0)).unwrap();
+        assert!(journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap());
+        assert!(!journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap());
+        assert!(journal.begin(&id("g2"), &id("p2"), at(1000)).unwrap());
+        journal.done(&id("g2")).unwrap();
+        drop(journal);
+        let mut journal = Journal::open(directory.path(), at(2000)).unwrap();
+        assert!(!journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap());
+        assert!(!journal.begin(&id("g2"), &id("p2"), at(1000)).unwrap());
+        assert!(journal.is_unfinished(&id("p1")));
+        assert!(!journal.is_unfinished(&id("p2")));
+    }
+
+    #[test]
+    fn a_line_cut_off_by_a_crash_never_happened_and_a_damaged_one_stops_everything() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(directory.path(), at(0)).unwrap();
+        journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap();
+        drop(journal);
+        let path = directory.path().join("grants.journal");
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{whole}{{\"begun\":{{\"gra")).unwrap();
+        let mut journal = Journal::open(directory.path(), at(0)).unwrap();
+        assert!(!journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap());
+        drop(journal);
+        std::fs::write(&path, format!("garbage\n{whole}")).unwrap();
+        let error = format!("{:#}", Journal::open(directory.path(), at(0)).unwrap_err());
+        assert!(error.contains("line 1 is damaged"), "{error}");
+    }
+
+    #[test]
+    fn what_expired_long_ago_is_dropped_and_two_executors_do_not_share() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(directory.path(), at(0)).unwrap();
+        journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap();
+        let error = Journal::open(directory.path(), at(0)).unwrap_err();
+        assert!(error.to_string().contains("another executor"), "{error}");
+        drop(journal);
+        let journal = Journal::open(directory.path(), at(2000 + REMEMBERED_MS)).unwrap();
+        assert!(journal.spent.is_empty());
+    }
+}

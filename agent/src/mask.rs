@@ -1,0 +1,131 @@
+//! Hiding the values of shared secrets in what a command prints, also across the edges of pieces.
+
+use std::collections::BTreeMap;
+
+/// Shorter values would hide half of any text.
+const SHORTEST: usize = 4;
+
+/// What stands in the place of a value.
+const HIDDEN: &str = "[secret]";
+
+/// Hides values in one stream.
+#[derive(Debug, Clone, Default)]
+pub struct Mask {
+    /// Longest first, so that a value inside another does not uncover the rest of it.
+    values: Vec<String>,
+    /// The end of what came so far, which may be the beginning of a value.
+    held: String,
+}
+
+impl Mask {
+    pub fn new(secrets: &BTreeMap<String, String>) -> Self {
+        let mut values: Vec<_> = secrets
+            .values()
+            .filter(|value| value.len() >= SHORTEST)
+            .cloned()
+            .collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self {
+            values,
+            held: String::new(),
+        }
+    }
+
+    /// The text with values hidden; holds back what may be the beginning of one.
+    pub fn take(&mut self, text: &str) -> String {
+        if self.values.is_empty() {
+            return text.to_owned();
+        }
+        self.held.push_str(text);
+        let mut out = String::new();
+        let mut rest = std::mem::take(&mut self.held);
+        loop {
+            let found = self
+                .values
+                .iter()
+                .filter_map(|value| Some((rest.find(value.as_str())?, value.len())))
+                .min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length)));
+            let Some((at, length)) = found else { break };
+            // A longer value may begin here, and its end may be still to come.
+            let longer =
+                |value: &&String| value.len() > rest.len() - at && value.starts_with(&rest[at..]);
+            if self.values.iter().any(|value| longer(&value)) {
+                break;
+            }
+            out.push_str(&rest[..at]);
+            out.push_str(HIDDEN);
+            rest.drain(..at + length);
+        }
+        let keep = self.beginnings(&rest);
+        self.held = rest.split_off(rest.len() - keep);
+        out + &rest
+    }
+
+    /// The end of the stream: what was held back was not the beginning of a longer value.
+    pub fn end(&mut self) -> String {
+        let mut rest = std::mem::take(&mut self.held);
+        for value in &self.values {
+            rest = rest.replace(value.as_str(), HIDDEN);
+        }
+        rest
+    }
+
+    /// How many bytes at the end of a text may be the beginning of a value.
+    fn beginnings(&self, text: &str) -> usize {
+        let longest = self
+            .values
+            .iter()
+            .map(|value| value.len() - 1)
+            .max()
+            .unwrap_or(0);
+        (1..=longest.min(text.len()))
+            .rev()
+            .filter(|length| text.is_char_boundary(text.len() - length))
+            .find(|length| {
+                let end = &text[text.len() - length..];
+                self.values.iter().any(|value| value.starts_with(end))
+            })
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(values: &[&str], text: &str, size: usize) -> String {
+        let named = values.iter().enumerate();
+        let secrets = named
+            .map(|(number, value)| (format!("S{number}"), (*value).to_owned()))
+            .collect();
+        let mut mask = Mask::new(&secrets);
+        let characters: Vec<char> = text.chars().collect();
+        let pieces = characters
+            .chunks(size)
+            .map(|piece| piece.iter().collect::<String>());
+        let told: String = pieces.map(|piece| mask.take(&piece)).collect();
+        told + &mask.end()
+    }
+
+    #[test]
+    fn values_are_hidden_wherever_the_text_is_cut() {
+        for size in 1..30 {
+            assert_eq!(
+                masked(&["hunter2"], "a hunter2 b hunter hunter2", size),
+                "a [secret] b hunter [secret]"
+            );
+            assert_eq!(masked(&["pässwörd"], "xpässwördx", size), "x[secret]x");
+            let nested = masked(&["abcdef", "abcdefgh"], "abcdefgh abcdef", size);
+            assert_eq!(nested, "[secret] [secret]");
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_without_values() {
+        assert_eq!(masked(&[], "anything", 3), "anything");
+        assert_eq!(
+            masked(&["ab"], "ab is too short to hide", 3),
+            "ab is too short to hide"
+        );
+    }
+}
