@@ -74,6 +74,7 @@ impl Schema {
                 "minimum" => value.as_f64() >= rule.as_f64() || !value.is_number(),
                 "maximum" => value.as_f64() <= rule.as_f64() || !value.is_number(),
                 "format" => has_format(rule, value),
+                "uniqueItems" => rule == &Value::Bool(false) || all_different(value),
                 "pattern" => value.as_str().is_none_or(|text| matches(rule, text)),
                 "items" => {
                     for item in value.as_array().into_iter().flatten() {
@@ -138,6 +139,12 @@ fn has_type(rule: &Value, value: &Value) -> bool {
         Some(names) => names.iter().any(is),
         None => is(rule),
     }
+}
+
+fn all_different(value: &Value) -> bool {
+    let items = value.as_array().into_iter().flatten();
+    let different: BTreeSet<_> = items.clone().map(Value::to_string).collect();
+    different.len() == items.count()
 }
 
 fn has_format(rule: &Value, value: &Value) -> bool {

@@ -1,0 +1,359 @@
+//! Commands of the past: the list of them, and what they printed.
+
+use serde_json::{Value, json};
+
+use crate::http::Api;
+use crate::kit::{Invited, Server};
+use crate::room::{ROOM, Room, Someone, approve, reject};
+
+async fn output(api: &Api, reference: &str, query: &str) -> Value {
+    api.get(&format!("/api/sessions/{ROOM}/outputs/{reference}{query}"))
+        .await
+        .ok()
+}
+
+fn lines(page: &Value) -> Vec<String> {
+    let lines = page["lines"].as_array().unwrap().iter();
+    lines
+        .map(|line| format!("{} {}", line["number"], line["text"].as_str().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn output_is_read_by_lines() {
+    let mut room = Room::open(json!({})).await;
+    let proposal = room.propose("touch a").await;
+    let eve = room.eve.api.clone();
+    let empty = json!({ "ref": proposal, "lines": [], "total_lines": 0, "total_bytes": 0, "finished": false, "cut": false });
+    assert_eq!(output(&eve, &proposal, "").await, empty);
+    room.bob.api.vote(ROOM, &proposal, approve()).await.ok();
+    for (stream, text) in [
+        ("stdout", "one\ntw"),
+        ("stderr", "oops\n"),
+        ("stdout", "o ☃\nthree\n"),
+        ("stdout", "four"),
+    ] {
+        room.print(&proposal, stream, text).await;
+    }
+    let line = |number: u64, stream: &str, text: &str| json!({ "number": number, "stream": stream, "text": text });
+    let whole = json!({
+        "ref": proposal, "total_lines": 5, "total_bytes": 27, "finished": false, "cut": false,
+        "lines": [line(0, "stdout", "one"), line(1, "stderr", "oops"), line(2, "stdout", "two ☃"), line(3, "stdout", "three"), line(4, "stdout", "four")],
+    });
+    assert_eq!(output(&eve, &proposal, "").await, whole);
+    room.finish(&proposal, 0).await;
+    let mut finished = whole.clone();
+    finished["finished"] = json!(true);
+    let huge = u64::MAX;
+    for query in [
+        "",
+        "?format=json",
+        "?offset=0&limit=10000",
+        "?limit=18446744073709551615",
+        "?head=18446744073709551615",
+        "?tail=99999",
+    ] {
+        assert_eq!(output(&eve, &proposal, query).await, finished, "{query}");
+    }
+    for (query, expected) in [
+        ("?offset=1&limit=2", vec!["1 oops", "2 two ☃"]),
+        ("?offset=4", vec!["4 four"]),
+        ("?offset=5", vec![]),
+        (&format!("?offset={huge}&limit={huge}"), vec![]),
+        ("?head=2", vec!["0 one", "1 oops"]),
+        ("?tail=2", vec!["3 three", "4 four"]),
+        ("?head=0", vec![]),
+        ("?tail=0", vec![]),
+        ("?grep=o&head=2", vec!["0 one", "1 oops"]),
+        ("?grep=o&tail=1", vec!["4 four"]),
+        ("?grep=%E2%98%83", vec!["2 two ☃"]),
+        ("?grep=two+%E2%98%83", vec!["2 two ☃"]),
+        ("?grep=nothing", vec![]),
+        ("?stream=stderr", vec!["0 oops"]),
+        ("?stream=stdout&grep=t", vec!["1 two ☃", "2 three"]),
+    ] {
+        assert_eq!(
+            lines(&output(&eve, &proposal, query).await),
+            expected,
+            "{query}"
+        );
+    }
+    let text = eve
+        .get(&format!(
+            "/api/sessions/{ROOM}/outputs/{proposal}?format=text&head=3"
+        ))
+        .await;
+    assert_eq!(text.text, "one\noops\ntwo ☃\n");
+    assert_eq!(text.headers["content-type"], "text/plain; charset=utf-8");
+    for (query, sentence) in [
+        (
+            "?head=1&tail=1",
+            "ask for `head` or for `tail`, not for both",
+        ),
+        (
+            "?head=1&offset=1",
+            "`head` and `tail` do not go with `offset` and `limit`",
+        ),
+        (
+            "?tail=1&limit=1",
+            "`head` and `tail` do not go with `offset` and `limit`",
+        ),
+    ] {
+        let refused = eve
+            .get(&format!("/api/sessions/{ROOM}/outputs/{proposal}{query}"))
+            .await
+            .refused(400);
+        assert_eq!(refused, ("INVALID_MESSAGE".to_owned(), sentence.to_owned()));
+    }
+    // On the socket the same page is told.
+    let read = room
+        .agent
+        .send("output.read", json!({ "ref": proposal, "tail": 2 }))
+        .await;
+    let told = room
+        .agent
+        .wait(|message| message["ref"] == read.as_str())
+        .await;
+    assert_eq!(told["payload"], output(&eve, &proposal, "?tail=2").await);
+}
+
+/// A session in which commands came to every kind of end.
+struct Past {
+    room: Room,
+    /// In the order they were proposed.
+    all: Vec<&'static str>,
+    ids: Vec<String>,
+}
+
+async fn past() -> Past {
+    let mut room = Room::open(
+        json!({ "default_gate_quorum": { "type": "any", "count": 2 }, "gate_timeout_seconds": 0 }),
+    )
+    .await;
+    let mut ids = Vec::new();
+    // Approved by two, and failed.
+    ids.push(room.propose("touch a").await);
+    let ballot = json!({ "vote": "approve", "comment": "go" });
+    room.ann.api.vote(ROOM, &ids[0], ballot).await.ok();
+    room.bob.api.vote(ROOM, &ids[0], approve()).await.ok();
+    room.print(&ids[0], "stderr", "no space\n").await;
+    room.finish(&ids[0], 1).await;
+    // Edited, then rejected.
+    ids.push(room.propose("touch b").await);
+    let digest = room.gate(&ids[1]).await["open"]["assessment"]["digest"].clone();
+    let edit = json!({ "arguments": { "command": "sh", "args": [], "full_command": "rm -r b", "cwd": "/tmp" }, "digest": digest });
+    let path = format!("/api/sessions/{ROOM}/gates/{}/amend", ids[1]);
+    let digest =
+        room.bob.api.post(&path, edit).await.ok()["gate"]["open"]["assessment"]["digest"].clone();
+    let mut ballot = reject("too much");
+    ballot["digest"] = digest;
+    room.ann.api.vote(ROOM, &ids[1], ballot).await.ok();
+    // A read that runs, a person's own command that is done, one that waits, one that is blocked,
+    // one that was withdrawn.
+    ids.push(room.propose("ls -la").await);
+    let own = json!({ "type": "shell.exec", "payload": { "command": "touch c" } });
+    ids.push(
+        room.ann.api.send(ROOM, own).await.ok()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    );
+    let own = ids[3].clone();
+    room.finish(&own, 0).await;
+    ids.push(room.propose("touch d").await);
+    let blocked = room.agent.proposal("rm -rf /");
+    let blocked = json!({ "id": "blocked-1", "type": "tool.propose", "payload": blocked });
+    let answer = room.bot.api.send(ROOM, blocked).await.refused(409);
+    assert_eq!(answer.0, "GATE_FAILED");
+    ids.push("blocked-1".to_owned());
+    ids.push(room.propose("touch e").await);
+    room.agent
+        .say("tool.cancel", json!({ "tool_proposal": ids[6] }))
+        .await;
+    let all = vec![
+        "touch a", "rm -r b", "ls -la", "touch c", "touch d", "rm -rf /", "touch e",
+    ];
+    Past { room, all, ids }
+}
+
+async fn history(api: &Api, query: &str) -> Value {
+    api.get(&format!("/api/sessions/{ROOM}/history{query}"))
+        .await
+        .ok()
+}
+
+fn named(page: &Value) -> Vec<&str> {
+    let commands = page["commands"].as_array().unwrap().iter();
+    commands
+        .map(|command| command["command"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn history_tells_what_became_of_every_command() {
+    let past = past().await;
+    let room = &past.room;
+    let log = room.log();
+    let entry = |id: &str| log.iter().find(|entry| entry["id"] == id).unwrap();
+    let about = |kind: &str, id: &str| {
+        let fits =
+            |entry: &&Value| entry["type"] == kind && entry["payload"]["tool_proposal"] == id;
+        log.iter().find(fits).unwrap()
+    };
+    let record = |id: &str,
+                  proposer: &str,
+                  description: &str,
+                  rule: &str,
+                  category: &str,
+                  risk: &str,
+                  status: &str| {
+        json!({
+            "tool_proposal": id, "seq": entry(id)["seq"], "at": entry(id)["ts"], "proposer": proposer,
+            "description": description, "category": category, "risk": risk, "rule": rule, "status": status,
+            "approvals": [],
+        })
+    };
+    let bot = room.bot.id();
+    let with = |mut record: Value, more: Value| {
+        record
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        record
+    };
+    let result = |id: &str, exit_code: i64| {
+        let at = &about("tool.result", id)["ts"];
+        json!({ "at": at, "success": exit_code == 0, "exit_code": exit_code, "duration_ms": 3 })
+    };
+    let ids = &past.ids;
+    let resolved = |id: &str| about("gate.resolve", id)["payload"].clone();
+    let write =
+        |id: &str, status: &str| record(id, bot, "a test", "files.touch", "write", "low", status);
+    let expected = json!([
+        with(
+            write(&ids[6], "cancelled"),
+            json!({ "command": "touch e", "resolution": resolved(&ids[6]) })
+        ),
+        with(
+            record(
+                &ids[5],
+                bot,
+                "a test",
+                "blocked.rm-root",
+                "blocked",
+                "critical",
+                "blocked"
+            ),
+            json!({ "command": "rm -rf /" })
+        ),
+        with(write(&ids[4], "waiting"), json!({ "command": "touch d" })),
+        with(
+            record(
+                &ids[3],
+                room.ann.id(),
+                "a person's own command",
+                "files.touch",
+                "write",
+                "low",
+                "finished"
+            ),
+            json!({ "command": "touch c", "executor": bot, "cleared_by": "direct", "result": result(&ids[3], 0) }),
+        ),
+        with(
+            record(&ids[2], bot, "a test", "read.ls", "read", "safe", "running"),
+            json!({ "command": "ls -la", "executor": bot, "cleared_by": "read" }),
+        ),
+        with(
+            record(
+                &ids[1],
+                bot,
+                "a test",
+                "files.rm-tree",
+                "destructive",
+                "high",
+                "rejected"
+            ),
+            json!({ "command": "rm -r b", "cwd": "/tmp", "edited_by": room.bob.id(), "resolution": resolved(&ids[1]) }),
+        ),
+        with(
+            write(&ids[0], "finished"),
+            json!({
+                "command": "touch a", "executor": bot, "cleared_by": "quorum", "resolution": resolved(&ids[0]),
+                "approvals": resolved(&ids[0])["approvals"], "result": result(&ids[0], 1),
+            }),
+        ),
+    ]);
+    let whole = history(&room.eve.api, "").await;
+    assert_eq!(whole["next"], Value::Null);
+    let rule = whole["commands"][5]["rule"].clone();
+    let mut expected = expected;
+    expected[5]["rule"] = rule;
+    assert_eq!(whole["commands"], expected);
+    assert_eq!(whole["commands"][5]["resolution"]["reason"], "too much");
+    let mut approvers: Vec<_> = whole["commands"][6]["approvals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["participant"].as_str().unwrap())
+        .collect();
+    approvers.sort_unstable();
+    let mut both = [room.ann.id(), room.bob.id()];
+    both.sort_unstable();
+    assert_eq!(approvers, both);
+}
+
+#[tokio::test]
+async fn history_is_searched_paged_and_survives_a_restart() {
+    let past = past().await;
+    let newest: Vec<_> = past.all.iter().rev().copied().collect();
+    let eve = &past.room.eve.api;
+    let before = history(eve, "").await;
+    assert_eq!(named(&before), newest);
+    for (query, expected) in [
+        ("?status=waiting", vec!["touch d"]),
+        ("?status=running", vec!["ls -la"]),
+        ("?status=blocked", vec!["rm -rf /"]),
+        ("?status=rejected", vec!["rm -r b"]),
+        ("?status=cancelled", vec!["touch e"]),
+        ("?status=finished", vec!["touch c", "touch a"]),
+        ("?status=timed_out", vec![]),
+        ("?grep=rm", vec!["rm -rf /", "rm -r b"]),
+        ("?grep=touch&status=finished&limit=1", vec!["touch c"]),
+        ("?grep=touch%20b", vec![]),
+        ("?before=0", vec![]),
+        ("?limit=0", vec!["touch e"]),
+        ("?limit=99999", newest.clone()),
+        (&format!("?before={}", u64::MAX), newest.clone()),
+    ] {
+        assert_eq!(named(&history(eve, query).await), expected, "{query}");
+    }
+    for (limit, grep, expected) in [
+        (1, "", newest.clone()),
+        (3, "", newest.clone()),
+        (1, "&grep=rm", vec!["rm -rf /", "rm -r b"]),
+    ] {
+        let mut found = Vec::new();
+        let mut before = String::new();
+        loop {
+            let page = history(eve, &format!("?limit={limit}{grep}{before}")).await;
+            found.extend(named(&page).into_iter().map(str::to_owned));
+            match page["next"].as_u64() {
+                Some(next) => before = format!("&before={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(found, expected);
+    }
+    let outputs = output(eve, &past.ids[0], "").await;
+    let eve: Invited = past.room.eve.who.clone();
+    let Past { room, ids, .. } = past;
+    let Room {
+        mut server, agent, ..
+    } = room;
+    drop(agent);
+    server.kill_9().await;
+    let restarted = Server::start_in(&server.data, &[]).await;
+    let eve = Someone::from(&restarted, eve).await;
+    assert_eq!(history(&eve.api, "").await, before);
+    assert_eq!(output(&eve.api, &ids[0], "").await, outputs);
+}

@@ -1,0 +1,323 @@
+//! One door: what is said over HTTP and on the socket is decided and told alike.
+
+use serde_json::{Value, json};
+
+use crate::http::{Api, joining, kept, stored};
+use crate::kit::{Server, fresh_id};
+use crate::room::{ROOM, Room, Someone, approve, context, ids};
+
+#[tokio::test]
+async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
+    let server = Server::start(&[]).await;
+    let config = json!({ "default_gate_quorum": { "type": "any", "count": 2 } });
+    server.create(ROOM, config).await;
+    let people = ["ann", "bob", "cid"].map(|name| server.invite(name, &["approver"], &[]));
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let mut agent = server.join(ROOM, &bot).await;
+    let mut ann = server.join(ROOM, &people[0]).await;
+    let mut cid = server.join(ROOM, &people[2]).await;
+    let proposal = agent.propose("touch a").await;
+    let gate = ann.wait_for("gate.request").await["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    ann.approve(&gate).await;
+
+    // Bob has joined nothing: his vote brings him in, and counts.
+    let bob = Someone::from(&server, people[1].clone()).await;
+    let path = format!("/api/sessions/{ROOM}/gates/{gate}");
+    let open = bob.api.get(&path).await.ok();
+    assert_eq!(
+        (&open["status"], &open["open"]["received"]),
+        (&json!("open"), &json!(1))
+    );
+    assert_eq!(open["open"]["may_vote"], false, "he is not there yet");
+    let ballot = json!({ "vote": "approve", "comment": "fine", "id": "bobs-vote" });
+    let passed = bob.api.vote(ROOM, &gate, ballot).await.ok();
+    let resolution = &passed["gate"]["resolution"];
+    let expected = json!({
+        "session": ROOM, "tool_proposal": proposal, "status": "approved", "resolution": resolution,
+    });
+    assert_eq!(passed["gate"], expected);
+    assert_eq!(passed["ack"]["id"], "bobs-vote");
+    let approvals: Vec<_> = resolution["approvals"].as_array().unwrap().iter().collect();
+    let by: Vec<_> = approvals
+        .iter()
+        .map(|one| one["participant"].as_str().unwrap())
+        .collect();
+    let mut both = [people[0].participant.as_str(), bob.id()];
+    both.sort_unstable();
+    assert_eq!(by, both);
+    let comments: Vec<_> = approvals
+        .iter()
+        .filter_map(|one| one["comment"].as_str())
+        .collect();
+    assert_eq!(comments, ["fine"]);
+
+    // Everyone was told the same, in the same order, whichever way they listen.
+    let told = cid.wait_for("gate.resolve").await;
+    assert_eq!(told["payload"], *resolution);
+    assert!(agent.wait_for("tool.execute").await["payload"]["grant"]["nonce"].is_string());
+    for client in [&mut agent, &mut ann, &mut cid] {
+        client.settle().await;
+    }
+    let log = stored(&server, ROOM);
+    let seen = kept(&cid.received);
+    assert_eq!(seen, log);
+    assert_eq!(bob.api.whole(ROOM, 1000).await, log);
+    assert_eq!(kept(&ann.received), log[..log.len() - 1]);
+    assert_eq!(kept(&agent.received), log[..log.len() - 2]);
+    let joined = log
+        .iter()
+        .position(|entry| entry["sender"] == bob.id())
+        .unwrap();
+    assert_eq!(log[joined]["type"], "participant.announce");
+    assert_eq!(log[joined]["payload"]["transport"], "http");
+    assert_eq!(
+        (&log[joined + 1]["id"], &log[joined + 1]["type"]),
+        (&json!("bobs-vote"), &json!("gate.approve"))
+    );
+}
+
+#[tokio::test]
+async fn one_person_on_two_ways_is_one_vote() {
+    let mut room =
+        Room::open(json!({ "default_gate_quorum": { "type": "any", "count": 2 } })).await;
+    let mut socket = room.server.join(ROOM, &room.ann.who).await;
+    let proposal = room.propose("touch a").await;
+    socket.approve(&proposal).await;
+    for _ in 0..2 {
+        let answer = room.ann.api.vote(ROOM, &proposal, approve()).await.ok();
+        assert_eq!(answer["gate"]["open"]["received"], 1);
+    }
+    // Repeated by its id it is not even said again.
+    let ballot = json!({ "vote": "approve", "id": "same" });
+    let first = room
+        .ann
+        .api
+        .vote(ROOM, &proposal, ballot.clone())
+        .await
+        .ok();
+    let before = room.log();
+    let again = room.ann.api.vote(ROOM, &proposal, ballot).await.ok();
+    let expected = json!({ "id": "same", "seq": first["ack"]["seq"], "duplicate": true });
+    assert_eq!((&again["ack"], &again["gate"]), (&expected, &first["gate"]));
+    assert_eq!(room.log(), before);
+    let passed = room.bob.api.vote(ROOM, &proposal, approve()).await.ok();
+    assert_eq!(passed["gate"]["status"], "approved");
+    assert_eq!(
+        passed["gate"]["resolution"]["approvals"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_message_is_known_by_its_id_on_either_way() {
+    let mut room = Room::open(json!({})).await;
+    let mut socket = room.server.join(ROOM, &room.ann.who).await;
+    let envelope = socket.envelope("context.add", context("one"));
+    socket.send_raw(&envelope.to_string()).await;
+    let seq = socket
+        .acked(envelope["id"].as_str().unwrap())
+        .await
+        .unwrap();
+    let again = room.ann.api.send(ROOM, envelope.clone()).await.ok();
+    assert_eq!(
+        again,
+        json!({ "id": envelope["id"], "seq": seq, "duplicate": true })
+    );
+    let other = json!({ "id": envelope["id"], "type": "context.add", "payload": context("two") });
+    assert_eq!(room.ann.api.send(ROOM, other).await.status, 400);
+    // Said over HTTP first, and by someone else.
+    let mut envelope = socket.envelope("context.add", context("three"));
+    let sent = room.ann.api.send(ROOM, envelope.clone()).await.ok();
+    assert_eq!(sent, json!({ "id": envelope["id"], "seq": sent["seq"] }));
+    socket.send_raw(&envelope.to_string()).await;
+    let answer = socket.answer(envelope["id"].as_str().unwrap()).await;
+    assert_eq!(
+        answer["payload"],
+        json!({ "id": envelope["id"], "seq": sent["seq"], "duplicate": true })
+    );
+    envelope["sender"] = json!(room.bot.id());
+    assert_eq!(room.bot.api.send(ROOM, envelope).await.status, 400);
+    let adds = room
+        .log()
+        .into_iter()
+        .filter(|entry| entry["type"] == "context.add");
+    let keys: Vec<_> = adds
+        .map(|entry| entry["payload"]["key"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(keys[keys.len() - 2..], ["one", "three"]);
+    room.agent.settle().await;
+}
+
+#[tokio::test]
+async fn roles_come_from_the_token_and_nowhere_else() {
+    let server = Server::start(&[]).await;
+    server.create(ROOM, json!({})).await;
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let mut agent = server.join(ROOM, &bot).await;
+    let proposal = agent.propose("touch a").await;
+    let eve = Someone::invited(&server, "eve", &["observer"]).await;
+    let before = stored(&server, ROOM);
+    let mut claim = joining(&eve.who);
+    claim["participant"]["roles"] = json!(["approver"]);
+    let refused = eve.api.tell(ROOM, "session.join", claim).await.refused(403);
+    assert_eq!(
+        refused.1,
+        "roles [Approver] are more than your token allows"
+    );
+    let mut claim = joining(&eve.who);
+    claim["participant"]["type"] = json!("agent");
+    let refused = eve.api.tell(ROOM, "session.join", claim).await.refused(403);
+    assert_eq!(refused.1, "you are known here as `human`");
+    let mut claim = joining(&eve.who);
+    claim["participant"]["id"] = json!(bot.participant);
+    assert_eq!(eve.api.tell(ROOM, "session.join", claim).await.status, 403);
+    let mut claim = joining(&eve.who);
+    claim["supported_versions"] = json!([2]);
+    let refused = eve.api.tell(ROOM, "session.join", claim).await.refused(400);
+    assert_eq!(refused.1, "`supported_versions` must include 1");
+    assert_eq!(stored(&server, ROOM), before);
+    // Someone who may approve, and joined as less, is less over HTTP too.
+    let bob = Someone::invited(&server, "bob", &["approver"]).await;
+    let mut claim = joining(&bob.who);
+    claim["participant"]["roles"] = json!(["observer"]);
+    assert_eq!(
+        bob.api
+            .tell(ROOM, "session.join", claim.clone())
+            .await
+            .status,
+        403,
+        "not a role of the token"
+    );
+    let both = Someone::invited(&server, "cid", &["approver", "observer"]).await;
+    let mut claim = joining(&both.who);
+    claim["participant"]["roles"] = json!(["observer"]);
+    both.api.tell(ROOM, "session.join", claim).await.ok();
+    let lacks = "you need the capability `approve`; ask an admin for a role that has it";
+    assert_eq!(
+        both.api
+            .vote(ROOM, &proposal, approve())
+            .await
+            .refused(403)
+            .1,
+        lacks
+    );
+    // Joining again as what the token says is a change that everyone sees.
+    both.join(ROOM).await;
+    assert_eq!(
+        both.api.vote(ROOM, &proposal, approve()).await.ok()["gate"]["status"],
+        "approved"
+    );
+}
+
+#[tokio::test]
+async fn who_left_comes_back_by_speaking() {
+    let room = Room::open(json!({})).await;
+    room.bob
+        .api
+        .tell(ROOM, "session.leave", json!({ "reason": "lunch" }))
+        .await
+        .ok();
+    let path = format!("/api/sessions/{ROOM}");
+    let people = |state: Value| -> Vec<String> {
+        let people = state["people"].as_array().unwrap().clone();
+        people
+            .iter()
+            .map(|person| person["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let there = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    assert_eq!(
+        there(people(room.bob.api.get(&path).await.ok())),
+        ["ann", "bot", "eve"]
+    );
+    room.bob
+        .api
+        .tell(ROOM, "context.add", context("back"))
+        .await
+        .ok();
+    assert_eq!(
+        there(people(room.bob.api.get(&path).await.ok())),
+        ["ann", "bob", "bot", "eve"]
+    );
+}
+
+#[tokio::test]
+async fn an_agent_can_work_over_http_alone() {
+    let server = Server::start(&[]).await;
+    server.create(ROOM, json!({})).await;
+    let bot = Someone::from(
+        &server,
+        server.invite("bot", &["driver"], &["--kind", "agent"]),
+    )
+    .await;
+    let ann = Someone::invited(&server, "ann", &["approver"]).await;
+    bot.join(ROOM).await;
+    ann.join(ROOM).await;
+    let proposal = fresh_id("proposal");
+    let payload = json!({
+        "tool_name": "shell", "arguments": { "command": "sh", "args": [], "full_command": "touch a" },
+        "agent": bot.id(), "risk_level": "low", "description": "a test",
+        "requires_approval": false, "category": "shell_execute",
+    });
+    bot.api
+        .send(
+            ROOM,
+            json!({ "id": proposal, "type": "tool.propose", "payload": payload }),
+        )
+        .await
+        .ok();
+    ann.api.vote(ROOM, &proposal, approve()).await.ok();
+    let execute = |messages: Vec<Value>| {
+        messages
+            .into_iter()
+            .find(|m| m["type"] == "tool.execute")
+            .unwrap()
+    };
+    let own = execute(bot.api.whole(ROOM, 100).await);
+    assert!(own["payload"]["grant"]["nonce"].is_string());
+    let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": "done\n", "complete": true });
+    bot.api.tell(ROOM, "tool.output", output.clone()).await.ok();
+    let result = json!({ "tool_proposal": proposal, "success": true, "result": { "exitCode": 0, "stdout": "done\n", "stderr": "" }, "duration_ms": 3 });
+    bot.api.tell(ROOM, "tool.result", result).await.ok();
+    let late = bot
+        .api
+        .tell(ROOM, "tool.output", output.clone())
+        .await
+        .refused(409);
+    assert_eq!(
+        late.1,
+        format!("`{proposal}` is finished; its record is closed")
+    );
+    let forged = ann.api.tell(ROOM, "tool.output", output).await;
+    assert_eq!(forged.status, 403, "{}", forged.text);
+    let seen = ann.api.whole(ROOM, 100).await;
+    let kinds: Vec<_> = seen
+        .iter()
+        .map(|message| message["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds[kinds.len() - 7..],
+        [
+            "tool.propose",
+            "gate.request",
+            "gate.approve",
+            "gate.resolve",
+            "tool.execute",
+            "tool.output",
+            "tool.result"
+        ]
+    );
+    assert_eq!(ids(&seen), ids(&stored(&server, ROOM)));
+    let bearer = Api::of(&server, &ann.who).await;
+    let path = format!("/api/sessions/{ROOM}/outputs/{proposal}?format=text");
+    assert_eq!(bearer.get(&path).await.text, "done\n");
+}

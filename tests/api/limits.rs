@@ -1,0 +1,233 @@
+//! How much one may ask for, and that nothing one asks for hurts the server.
+
+use serde_json::{Value, json};
+
+use crate::http::{Api, exchange};
+use crate::kit::{PATIENCE, Server};
+use crate::room::{ROOM, Room, Someone, approve, context};
+
+#[tokio::test]
+async fn who_is_too_fast_over_http_is_told_to_slow_down() {
+    let slow = [("PVP_MESSAGES_PER_SECOND", "1"), ("PVP_MESSAGE_BURST", "5")];
+    let mut room = Room::with(json!({}), &slow).await;
+    let proposal = room.propose("touch a").await;
+    let mut refused = Vec::new();
+    let mut said = 0;
+    while refused.len() < 3 {
+        let answer = room
+            .ann
+            .api
+            .tell(ROOM, "context.add", context(&format!("k{said}")))
+            .await;
+        match answer.status {
+            200 => said += 1,
+            _ => refused.push(answer),
+        }
+        assert!(said < 100, "nothing holds it back");
+    }
+    assert!(said >= 5, "{said}");
+    for answer in refused {
+        let sentence = "slower: at most 1 messages a second".to_owned();
+        assert_eq!(answer.refused(429), ("RATE_LIMITED".to_owned(), sentence));
+        assert_eq!(answer.json()["recoverable"], true);
+    }
+    // The allowance is the person's, on whichever way, and nobody else's.
+    let mut socket = room.server.join(ROOM, &room.ann.who).await;
+    let mut answers = Vec::new();
+    for number in 0..10 {
+        let id = socket
+            .send("context.add", context(&format!("s{number}")))
+            .await;
+        answers.push(
+            socket.answer(&id).await["type"]
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        );
+    }
+    assert!(
+        answers.iter().filter(|kind| *kind == "error").count() > 5,
+        "{answers:?}"
+    );
+    assert_eq!(
+        room.bob.api.vote(ROOM, &proposal, approve()).await.ok()["gate"]["status"],
+        "approved"
+    );
+    let kept = room.log();
+    let adds = kept
+        .iter()
+        .filter(|entry| entry["type"] == "context.add" && entry["sender"] == room.ann.id());
+    assert!(adds.count() >= said);
+    // Output of what was granted is not slowed down.
+    for number in 0..30 {
+        let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": format!("{number}\n"), "complete": false });
+        room.bot.api.tell(ROOM, "tool.output", output).await.ok();
+    }
+    let page = room
+        .eve
+        .api
+        .get(&format!("/api/sessions/{ROOM}/outputs/{proposal}"))
+        .await
+        .ok();
+    assert_eq!(page["total_lines"], 30);
+}
+
+/// Polls of one token beside each other, and the answer to the one that is too many.
+async fn too_many(room: &Room, path: &'static str) -> Value {
+    let mut polls = Vec::new();
+    for _ in 0..2 {
+        let api = room.eve.api.clone();
+        polls.push(tokio::spawn(async move { api.get(path).await }));
+    }
+    let begun = std::time::Instant::now();
+    loop {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "there is always room for one more"
+        );
+        // Without waiting, so that what is let in is over at once.
+        let answer = room.eve.api.get("/api/sessions/room/messages").await;
+        if answer.status != 200 {
+            assert!(polls.iter().all(|poll| !poll.is_finished()));
+            polls.iter().for_each(tokio::task::JoinHandle::abort);
+            return answer.with(429);
+        }
+    }
+}
+
+#[tokio::test]
+async fn polls_count_towards_the_connections_of_a_token() {
+    let room = Room::with(json!({}), &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
+    let version = room.eve.api.get("/api/gates").await.ok()["version"].clone();
+    let gates: &'static str = format!("/api/gates?after={version}&wait=60").leak();
+    let expected = json!({
+        "code": "RATE_LIMITED", "message": "too many connections with one token: at most 2", "recoverable": true,
+    });
+    for path in ["/api/sessions/room/messages?after=1000&wait=60", gates] {
+        assert_eq!(too_many(&room, path).await, expected, "{path}");
+        // Others are not held back, and when the polls are gone there is room again.
+        room.bob.api.get("/api/sessions/room/messages").await.ok();
+        let begun = std::time::Instant::now();
+        while room.eve.api.get("/api/sessions/room/messages").await.status != 200 {
+            assert!(begun.elapsed() < PATIENCE, "the place is not given back");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hostile_addresses_are_refused_in_words() {
+    let mut room = Room::open(json!({})).await;
+    let proposal = room.propose("touch a").await;
+    let ann = &room.ann.api;
+    let long = "x".repeat(129);
+    let very_long = "y".repeat(30_000);
+    let before = room.log();
+    let names = [
+        "%00",
+        "room%00",
+        "%ff",
+        "%2e%2e",
+        "..",
+        "%2e%2e%2f%2e%2e%2fetc",
+        "room%2fmessages",
+        "%F0%9F%98%80",
+        "r%20oom",
+        "%",
+        "%zz",
+        "-room",
+        &long,
+        &very_long,
+    ];
+    for name in names {
+        for path in [
+            format!("/api/sessions/{name}"),
+            format!("/api/sessions/{name}/messages"),
+            format!("/api/sessions/{name}/history"),
+            format!("/api/sessions/{ROOM}/gates/{name}"),
+            format!("/api/sessions/{ROOM}/outputs/{name}"),
+            format!("/sessions/{name}/transcript"),
+        ] {
+            let answer = ann.get(&path).await;
+            assert!([400, 404].contains(&answer.status), "{path}: {answer:?}");
+        }
+        let vote = ann.vote(ROOM, name, approve()).await;
+        assert!([400, 404].contains(&vote.status), "{name}: {vote:?}");
+        let revoked = ann
+            .ask("DELETE", &format!("/api/tokens/{name}"), None)
+            .await;
+        assert!([400, 404].contains(&revoked.status), "{name}: {revoked:?}");
+        let lost = ann.get(&format!("/{name}")).await;
+        assert_eq!(lost.status, 404, "{name}");
+        assert!(lost.text.len() < 400, "{name}");
+    }
+    for query in [
+        "%",
+        "%ff=1",
+        "after=%ff",
+        "=",
+        "&&&",
+        "after",
+        "after=1;limit=1",
+        "%00=1",
+        &very_long,
+    ] {
+        let answer = ann
+            .get(&format!("/api/sessions/{ROOM}/messages?{query}"))
+            .await;
+        assert!([200, 400].contains(&answer.status), "{query}: {answer:?}");
+        assert!(
+            answer.status == 200 || answer.text.len() < 400,
+            "{}",
+            answer.text
+        );
+    }
+    for grep in ["%00", "%F0%9F%98%80", ".*(", &"z".repeat(30_000)] {
+        ann.get(&format!(
+            "/api/sessions/{ROOM}/outputs/{proposal}?grep={grep}"
+        ))
+        .await
+        .ok();
+        ann.get(&format!("/api/sessions/{ROOM}/history?grep={grep}"))
+            .await
+            .ok();
+    }
+    // What is no HTTP at all ends the connection, not the server.
+    let endless = format!("/{}", "z".repeat(200_000));
+    let answer = exchange(&room.server.address, "GET", &endless, &[], b"").await;
+    assert_eq!(answer.status, 414);
+    let answer = exchange(&room.server.address, "G\u{1}T", "/", &[], b"").await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(room.log(), before);
+    assert_eq!(room.gate(&proposal).await["status"], "open");
+}
+
+#[tokio::test]
+async fn one_who_asks_and_goes_leaves_no_trace() {
+    use tokio::io::AsyncWriteExt;
+    let server = Server::start_env(&[], &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
+    server.create(ROOM, json!({})).await;
+    let eve = Someone::invited(&server, "eve", &["observer"]).await;
+    for _ in 0..10 {
+        let mut stream = tokio::net::TcpStream::connect(&server.address)
+            .await
+            .unwrap();
+        let request = format!(
+            "GET /api/sessions/{ROOM}/messages?after=99&wait=60 HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            server.address, eve.who.token
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+    }
+    let begun = std::time::Instant::now();
+    let nobody = Api::anyone(&server).await;
+    loop {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "their places are not given back"
+        );
+        let text = nobody.get("/metrics").await.text;
+        let free = text.contains("\npvp_connections 1\n");
+        if free && eve.api.get("/api/sessions/room/messages").await.status == 200 {
+            break;
+        }
+    }
+}

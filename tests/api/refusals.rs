@@ -1,0 +1,781 @@
+//! What the API refuses: with a status, a code and a sentence, and without changing anything.
+
+use serde_json::{Value, json};
+
+use crate::http::Api;
+use crate::kit::{PATIENCE, Server};
+use crate::room::{ROOM, Room, Someone, approve, context, reject};
+
+const MIB: usize = 1024 * 1024;
+
+const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
+const INVALID_STATE: &str = "INVALID_STATE";
+const UNAUTHORIZED: &str = "UNAUTHORIZED";
+
+fn said(code: &str, message: &str) -> (String, String) {
+    (code.to_owned(), message.to_owned())
+}
+
+/// Every operation of the document, with the names in its path filled in.
+fn operations(api: &Api, gate: &str) -> Vec<(String, String, &'static Value)> {
+    let mut all = Vec::new();
+    for (path, methods) in api.document()["paths"].as_object().unwrap() {
+        let names = [
+            ("session", ROOM),
+            ("gate", gate),
+            ("ref", gate),
+            ("token", "0123"),
+        ];
+        let filled = names.iter().fold(path.clone(), |path, (name, value)| {
+            path.replace(&format!("{{{name}}}"), value)
+        });
+        for (method, operation) in methods.as_object().unwrap() {
+            all.push((method.to_uppercase(), filled.clone(), operation));
+        }
+    }
+    assert!(all.len() > 20, "{all:?}");
+    all
+}
+
+/// A body that the route would take.
+fn body(method: &str, path: &str) -> Option<Value> {
+    if method != "POST" {
+        return None;
+    }
+    Some(match path.rsplit('/').next().unwrap() {
+        "vote" => approve(),
+        "amend" => edit("touch z", &"0".repeat(64)),
+        "invites" => json!({ "name": "x", "roles": ["observer"] }),
+        "sessions" => json!({ "session": "made" }),
+        _ => json!({ "type": "context.add", "payload": context("k") }),
+    })
+}
+
+fn edit(command: &str, digest: &str) -> Value {
+    let arguments = json!({ "command": "sh", "args": [], "full_command": command });
+    json!({ "arguments": arguments, "digest": digest })
+}
+
+fn token_id(who: &Someone) -> &str {
+    who.who.token.split('_').nth(1).unwrap()
+}
+
+#[tokio::test]
+async fn nothing_opens_without_a_good_token() {
+    let mut room = Room::open(json!({})).await;
+    let gate = room.propose("touch a").await;
+    let nobody = Api::anyone(&room.server).await;
+    let mut wrong = room.ann.who.clone();
+    wrong.token.pop();
+    let wrong = Api::of(&room.server, &wrong).await;
+    let brief = room.server.invite("brief", &["admin"], &["--expires", "1"]);
+    let brief = Api::of(&room.server, &brief).await;
+    let gone = Someone::invited(&room.server, "gone", &["admin"]).await;
+    assert_eq!(gone.api.get("/api/me").await.ok()["participant"], gone.id());
+    let admin = Api::of(&room.server, &room.server.admin()).await;
+    let path = format!("/api/tokens/{}", token_id(&gone));
+    let revoked = admin.ask("DELETE", &path, None).await;
+    assert_eq!((revoked.status, revoked.text.as_str()), (204, ""));
+    let begun = std::time::Instant::now();
+    while brief.get("/api/me").await.status == 200 {
+        assert!(begun.elapsed() < PATIENCE, "it does not expire");
+    }
+    let before = room.log();
+    for (method, path, operation) in operations(&nobody, &gate) {
+        if operation["security"] == json!([]) {
+            let answer = nobody.ask(&method, &path, None).await;
+            assert_eq!(answer.status, 200, "{method} {path}");
+            continue;
+        }
+        for (api, sentence) in [
+            (
+                &nobody,
+                "bring a token as `Authorization: Bearer` or `?token=`",
+            ),
+            (&wrong, "this is not a PVP token; ask for an invitation"),
+            (&brief, "the token has expired; ask for a new invitation"),
+            (&gone.api, "the token was revoked; ask for a new invitation"),
+        ] {
+            let answer = api.ask(&method, &path, body(&method, &path)).await;
+            assert_eq!(
+                answer.refused(401),
+                said(UNAUTHORIZED, sentence),
+                "{method} {path}"
+            );
+            assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        }
+    }
+    assert_eq!(room.log(), before);
+}
+
+#[tokio::test]
+async fn a_token_is_taken_in_the_header_before_the_query() {
+    let room = Room::open(json!({})).await;
+    let nobody = Api::anyone(&room.server).await;
+    let in_query = format!("/api/me?token={}", room.ann.who.token);
+    assert_eq!(
+        nobody.get(&in_query).await.ok()["participant"],
+        room.ann.id()
+    );
+    assert_eq!(
+        room.bob.api.get(&in_query).await.ok()["participant"],
+        room.bob.id()
+    );
+    let basic = [("Authorization", "Basic YW5uOmFubg==")];
+    assert_eq!(nobody.raw("GET", "/api/me", &basic, b"").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_token_for_one_session_opens_no_other() {
+    let mut room = Room::open(json!({})).await;
+    let gate = room.propose("touch a").await;
+    room.server.create("other", json!({})).await;
+    let bound = room
+        .server
+        .invite("pat", &["admin", "approver"], &["--session", "other"]);
+    let bound = Api::of(&room.server, &bound).await;
+    let before = room.log();
+    for (method, path, _) in operations(&bound, &gate) {
+        if path.contains(ROOM) {
+            let answer = bound.ask(&method, &path, body(&method, &path)).await;
+            let expected = said(UNAUTHORIZED, "this token is for another session");
+            assert_eq!(answer.refused(403), expected, "{method} {path}");
+        }
+    }
+    assert_eq!(room.log(), before);
+}
+
+#[tokio::test]
+async fn names_that_nobody_has_are_not_found() {
+    let mut room = Room::open(json!({})).await;
+    let ann = &room.ann.api;
+    let before = room.log();
+    for (method, path, _) in operations(ann, "p1") {
+        if path.contains(ROOM) {
+            let path = path.replace(ROOM, "nowhere");
+            let answer = ann.ask(&method, &path, body(&method, &path)).await;
+            let expected = said("SESSION_NOT_FOUND", "there is no session `nowhere`");
+            assert_eq!(answer.refused(404), expected, "{method} {path}");
+        }
+    }
+    let (gate, output) = (
+        "there is no gate and no proposal `p1`",
+        "there is no proposal `p1`",
+    );
+    for (method, path, _) in operations(ann, "p1") {
+        if path.contains("p1") {
+            let sentence = if path.contains("outputs") {
+                output
+            } else {
+                gate
+            };
+            let answer = ann.ask(&method, &path, body(&method, &path)).await;
+            assert_eq!(
+                answer.refused(404),
+                said(INVALID_STATE, sentence),
+                "{method} {path}"
+            );
+        }
+    }
+    let answer = ann.ask("DELETE", "/api/tokens/nothing", None).await;
+    assert_eq!(
+        answer.refused(404),
+        said(INVALID_MESSAGE, "there is no such token")
+    );
+    for path in [
+        "/api",
+        "/api/",
+        "/api/sessions/",
+        "/api/sessions/room/",
+        "/api/me/",
+        "/nothing",
+    ] {
+        let sentence = format!("there is no `{path}` here; /openapi.json lists what there is");
+        assert_eq!(
+            ann.get(path).await.refused(404),
+            said(INVALID_MESSAGE, &sentence)
+        );
+    }
+    assert_eq!(room.log(), before);
+    // What runs at once, and what is blocked, never waited at a gate.
+    let read = room.propose("ls").await;
+    let path = format!("/api/sessions/{ROOM}/gates/{read}");
+    let sentence = format!("there is no gate and no proposal `{read}`");
+    assert_eq!(
+        room.ann.api.get(&path).await.refused(404),
+        said(INVALID_STATE, &sentence)
+    );
+}
+
+#[tokio::test]
+async fn a_route_takes_its_own_methods_and_parameters_only() {
+    let mut room = Room::open(json!({})).await;
+    let gate = room.propose("touch a").await;
+    let ann = &room.ann.api;
+    let before = room.log();
+    for (method, path, operation) in operations(ann, &gate) {
+        for other in ["PUT", "PATCH", "OPTIONS"] {
+            let answer = ann.ask(other, &path, None).await;
+            let sentence = format!("`{path}` takes another method than {other}");
+            assert_eq!(answer.refused(405), said(INVALID_MESSAGE, &sentence));
+            assert!(answer.headers["allow"].contains(&method), "{answer:?}");
+        }
+        if operation["security"] == json!([]) {
+            continue;
+        }
+        let parameters = operation["parameters"].as_array().unwrap().iter();
+        let parameters = parameters.filter(|one| one["in"] == "query");
+        let names: Vec<_> = parameters
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
+        let body = || body(&method, &path);
+        for key in ["nonsense", "After", "%61fter"] {
+            let answer = ann.ask(&method, &format!("{path}?{key}=1"), body()).await;
+            let sentence = match names.as_slice() {
+                [] => format!("there is no parameter `{key}`; this takes none"),
+                names => format!("there is no parameter `{key}`; use {}", names.join(", ")),
+            };
+            assert_eq!(
+                answer.refused(400),
+                said(INVALID_MESSAGE, &sentence),
+                "{method} {path}"
+            );
+        }
+        for name in names {
+            let parameters = operation["parameters"].as_array().unwrap();
+            let parameter = parameters.iter().find(|one| one["name"] == name);
+            let twice = ann.get(&format!("{path}?{name}=1&{name}=1")).await;
+            assert_eq!(twice.refused(400).0, INVALID_MESSAGE);
+            let bad: &[&str] = match parameter.unwrap()["schema"]["type"].as_str().unwrap() {
+                "integer" => &["", "-1", "x", "1.5", "0x1", "99999999999999999999999"],
+                "boolean" => &["", "1", "yes"],
+                _ => &[],
+            };
+            for value in bad {
+                let answer = ann.get(&format!("{path}?{name}={value}")).await;
+                let (code, sentence) = answer.refused(400);
+                assert_eq!(code, INVALID_MESSAGE);
+                assert!(
+                    sentence.contains(&format!("{name}: ")),
+                    "{path}?{name}={value}: {sentence}"
+                );
+            }
+        }
+    }
+    for (path, name) in [
+        ("outputs/x?stream=both", "stream"),
+        ("outputs/x?format=xml", "format"),
+        ("history?status=odd", "status"),
+    ] {
+        let (code, sentence) = ann
+            .get(&format!("/api/sessions/{ROOM}/{path}"))
+            .await
+            .refused(400);
+        assert_eq!(code, INVALID_MESSAGE);
+        assert!(sentence.contains(name), "{sentence}");
+    }
+    assert_eq!(room.log(), before);
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_what_the_route_takes_is_refused() {
+    let mut room = Room::open(json!({})).await;
+    let gate = room.propose("touch a").await;
+    let ann = &room.ann.api;
+    let before = room.log();
+    let json_type: &[(&str, &str)] = &[("Content-Type", "application/json")];
+    let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+    for (method, path, operation) in operations(ann, &gate) {
+        if method != "POST" {
+            continue;
+        }
+        assert_eq!(operation["requestBody"]["required"], true);
+        let message = path.ends_with("/messages");
+        let good = body(&method, &path).unwrap();
+        let mut unknown = good.clone();
+        unknown["surprise"] = json!(1);
+        let mut nested = good.clone();
+        nested["deep"] = serde_json::from_str(&deep(100)).unwrap();
+        let mut bodies = vec![
+            (Vec::new(), 400),
+            (b"{".to_vec(), 400),
+            (b"[]".to_vec(), 400),
+            (b"null".to_vec(), 400),
+            (b"\"text\"".to_vec(), 400),
+            (b"{\"a\": \xff}".to_vec(), 400),
+            (deep(100_000 / 4).into_bytes(), 400),
+            (nested.to_string().into_bytes(), 400),
+            (format!("{good} {good}").into_bytes(), 400),
+        ];
+        if !message {
+            bodies.push((unknown.to_string().into_bytes(), 400));
+        }
+        let most = if message { MIB } else { 64 * 1024 };
+        bodies.push((format!("{good}{}", " ".repeat(most)).into_bytes(), 413));
+        for (body, status) in bodies {
+            let answer = ann.raw("POST", &path, json_type, &body).await;
+            let (code, sentence) = answer.refused(status);
+            assert_eq!(code, INVALID_MESSAGE, "{path}: {sentence}");
+        }
+        if !message {
+            let sentence = "send JSON, with `Content-Type: application/json`";
+            for kind in ["text/plain", "application/x-www-form-urlencoded", "json"] {
+                let (headers, good) = ([("Content-Type", kind)], good.to_string());
+                let answer = ann.raw("POST", &path, &headers, good.as_bytes());
+                assert_eq!(answer.await.refused(400), said(INVALID_MESSAGE, sentence));
+            }
+        }
+    }
+    assert_eq!(room.log(), before);
+    assert_eq!(room.gate(&gate).await["status"], "open");
+}
+
+#[tokio::test]
+async fn an_edit_is_not_deeper_than_a_message_may_be() {
+    let mut room = Room::open(json!({})).await;
+    let proposal = room.propose("touch a").await;
+    let digest = room.gate(&proposal).await["open"]["assessment"]["digest"].clone();
+    let nested = |levels: usize| {
+        let value: Value =
+            serde_json::from_str(&("[".repeat(levels) + &"]".repeat(levels))).unwrap();
+        let mut edit = edit("touch b", digest.as_str().unwrap());
+        edit["arguments"]["more"] = value;
+        edit
+    };
+    let path = format!("/api/sessions/{ROOM}/gates/{proposal}/amend");
+    let before = room.log();
+    // In the record it is three levels down: envelope, payload, arguments.
+    let sentence = room.ann.api.post(&path, nested(62)).await.refused(400);
+    assert_eq!(
+        sentence,
+        said(INVALID_MESSAGE, "JSON is nested deeper than 63 levels")
+    );
+    assert_eq!(room.log(), before);
+    assert_eq!(
+        room.ann.api.post(&path, nested(61)).await.ok()["gate"]["status"],
+        "open"
+    );
+    room.agent.settle().await;
+}
+
+#[tokio::test]
+async fn a_message_that_may_not_be_said_changes_nothing() {
+    let mut room = Room::open(json!({})).await;
+    room.propose("touch a").await;
+    let (ann, bob) = (&room.ann, &room.bob);
+    let first = json!({ "id": "once", "type": "context.add", "payload": context("first") });
+    assert_eq!(
+        ann.api.send(ROOM, first.clone()).await.ok()["duplicate"],
+        Value::Null
+    );
+    let add = |more: Value| {
+        let mut envelope =
+            json!({ "id": "refused", "type": "context.add", "payload": context("k") });
+        envelope
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        envelope
+    };
+    let other = json!({ "id": "once", "type": "context.add", "payload": context("second") });
+    let not_you = format!(
+        "you are `{}` here; `sender` may not say `{}`",
+        ann.id(),
+        bob.id()
+    );
+    let approver = format!(
+        "you are `{}` here; `approver` may not say `{}`",
+        ann.id(),
+        bob.id()
+    );
+    let before = room.log();
+    for (envelope, status, code, sentence) in [
+        (
+            add(json!({ "sender": bob.id() })),
+            403,
+            UNAUTHORIZED,
+            not_you.as_str(),
+        ),
+        (
+            add(json!({ "sender": "system" })),
+            403,
+            UNAUTHORIZED,
+            "nobody but the server is `system`",
+        ),
+        (
+            add(json!({ "session": "other" })),
+            400,
+            INVALID_MESSAGE,
+            "`session` says `other`, the address says `room`",
+        ),
+        (
+            add(json!({ "v": 2 })),
+            400,
+            INVALID_MESSAGE,
+            "`v` is 2; this server speaks version 1",
+        ),
+        (
+            add(json!({ "type": "tool.execute" })),
+            400,
+            INVALID_MESSAGE,
+            "`tool.execute` is not something a client may say",
+        ),
+        (
+            add(json!({ "type": "session.create", "payload": { "config": {} } })),
+            400,
+            INVALID_MESSAGE,
+            "make sessions with POST /api/sessions",
+        ),
+        (
+            add(json!({ "type": "output.read", "payload": { "ref": "once" } })),
+            400,
+            INVALID_MESSAGE,
+            "read output with GET /api/sessions/{session}/outputs/{ref}",
+        ),
+        (
+            add(
+                json!({ "type": "gate.approve", "payload": { "gate": "x", "approver": bob.id() } }),
+            ),
+            403,
+            UNAUTHORIZED,
+            approver.as_str(),
+        ),
+        (
+            add(json!({ "type": "context.remove", "payload": { "key": "none", "reason": "r" } })),
+            409,
+            INVALID_STATE,
+            "there is no context `none`",
+        ),
+        (
+            add(json!({ "fork": "f" })),
+            409,
+            INVALID_STATE,
+            "forks are not supported by this server",
+        ),
+        (
+            other,
+            400,
+            INVALID_MESSAGE,
+            "the id `once` was used for another message; give every message its own id",
+        ),
+    ] {
+        let answer = ann.api.send(ROOM, envelope.clone()).await;
+        assert_eq!(answer.refused(status), said(code, sentence), "{envelope}");
+        assert_eq!(answer.json()["related_to"], envelope["id"]);
+        assert_eq!(room.log(), before, "{envelope}");
+    }
+    for envelope in [
+        add(json!({ "id": null })),
+        add(json!({ "id": "not an id" })),
+        add(json!({ "sender": 7 })),
+        add(json!({ "payload": [] })),
+        add(json!({ "payload": { "key": 1 } })),
+        json!({}),
+    ] {
+        assert_eq!(
+            ann.api.send(ROOM, envelope).await.refused(400).0,
+            INVALID_MESSAGE
+        );
+        assert_eq!(room.log(), before);
+    }
+    // Who only watches may say nothing of weight, whatever the message claims.
+    let needs = "you need the capability `add_context`; ask an admin for a role that has it";
+    let refused = room.eve.api.tell(ROOM, "context.add", context("k")).await;
+    assert_eq!(refused.refused(403), said(UNAUTHORIZED, needs));
+    assert_eq!(room.log(), before);
+    // The same again is acknowledged as what it was.
+    let seq = before.iter().find(|entry| entry["id"] == "once").unwrap()["seq"].clone();
+    let again = ann.api.send(ROOM, first).await.ok();
+    assert_eq!(
+        again,
+        json!({ "id": "once", "seq": seq, "duplicate": true })
+    );
+    assert_eq!(room.log(), before);
+}
+
+#[tokio::test]
+async fn a_vote_that_does_not_count_changes_nothing() {
+    let mut room =
+        Room::open(json!({ "default_gate_quorum": { "type": "any", "count": 2 } })).await;
+    let proposal = room.propose("touch a").await;
+    let own = json!({ "id": "own", "type": "shell.exec", "payload": { "command": "rm -r a" } });
+    room.ann.api.send(ROOM, own).await.ok();
+    let before = room.log();
+    let lacks = "you need the capability `approve`; ask an admin for a role that has it";
+    let changed = "the command was edited since you saw it; look again and vote with its digest";
+    let both = json!({ "vote": "reject", "reason": "r", "comment": "c" });
+    let stale = json!({ "vote": "approve", "digest": "0".repeat(64) });
+    let long = json!({ "vote": "approve", "comment": "c".repeat(4097) });
+    for (who, gate, ballot, status, code, sentence) in [
+        (
+            &room.bot,
+            proposal.as_str(),
+            approve(),
+            403,
+            UNAUTHORIZED,
+            "agents do not vote; a person has to decide",
+        ),
+        (&room.eve, &proposal, approve(), 403, UNAUTHORIZED, lacks),
+        (&room.eve, &proposal, reject("r"), 403, UNAUTHORIZED, lacks),
+        (
+            &room.ann,
+            "own",
+            approve(),
+            403,
+            UNAUTHORIZED,
+            "a proposer does not vote on its own proposal",
+        ),
+        (
+            &room.ann,
+            &proposal,
+            json!({ "vote": "reject" }),
+            400,
+            INVALID_MESSAGE,
+            "a rejection needs a `reason`; the agent reads it",
+        ),
+        (
+            &room.ann,
+            &proposal,
+            json!({ "vote": "approve", "reason": "r" }),
+            400,
+            INVALID_MESSAGE,
+            "an approval has a `comment`, not a `reason`",
+        ),
+        (
+            &room.ann,
+            &proposal,
+            both,
+            400,
+            INVALID_MESSAGE,
+            "a rejection has a `reason`, not a `comment`",
+        ),
+        (&room.ann, &proposal, stale, 409, INVALID_STATE, changed),
+        (
+            &room.ann,
+            &proposal,
+            long,
+            400,
+            INVALID_MESSAGE,
+            "`comment` is at most 4096 bytes",
+        ),
+    ] {
+        let answer = who.api.vote(ROOM, gate, ballot.clone()).await;
+        assert_eq!(answer.refused(status), said(code, sentence), "{ballot}");
+        assert_eq!(room.log(), before, "{ballot}");
+    }
+    for ballot in [
+        json!({}),
+        json!({ "vote": "perhaps" }),
+        json!({ "vote": "approve", "digest": "00" }),
+        json!({ "vote": "approve", "id": "not an id" }),
+        json!({ "vote": "approve", "approver": room.bob.id() }),
+    ] {
+        assert_eq!(
+            room.ann
+                .api
+                .vote(ROOM, &proposal, ballot)
+                .await
+                .refused(400)
+                .0,
+            INVALID_MESSAGE
+        );
+        assert_eq!(room.log(), before);
+    }
+}
+
+#[tokio::test]
+async fn after_an_edit_only_a_vote_on_what_it_says_counts() {
+    let mut room = Room::open(json!({ "four_eyes": true })).await;
+    let proposal = room.propose("touch a").await;
+    let first = room.gate(&proposal).await["open"]["assessment"]["digest"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("/api/sessions/{ROOM}/gates/{proposal}/amend");
+    // Who may not edit, edits of what is not there, and edits of nothing.
+    let before = room.log();
+    let changed = "the command was edited since you saw it; look again and vote with its digest";
+    let wrong = room
+        .ann
+        .api
+        .post(&path, edit("touch b", &"0".repeat(64)))
+        .await;
+    assert_eq!(wrong.refused(409), said(INVALID_STATE, changed));
+    assert_eq!(
+        room.eve
+            .api
+            .post(&path, edit("touch b", &first))
+            .await
+            .status,
+        403
+    );
+    assert_eq!(room.log(), before);
+
+    let mut wanted = edit("touch b", &first);
+    wanted["reason"] = json!("better");
+    wanted["id"] = json!("edit-1");
+    let edited = room.ann.api.post(&path, wanted.clone()).await.ok();
+    let gate = &edited["gate"]["open"];
+    assert_eq!(
+        gate["action"],
+        json!({ "command": { "form": "shell", "line": "touch b" }, "mode": "normal" })
+    );
+    assert_eq!(
+        gate["may_vote"], false,
+        "who edits does not vote with four eyes"
+    );
+    let second = gate["assessment"]["digest"].clone();
+    assert_ne!(second, json!(first));
+    // Asked for once more, the edit is the one that was made.
+    let again = room.ann.api.post(&path, wanted).await.ok();
+    assert_eq!(
+        again["ack"],
+        json!({ "id": "edit-1", "seq": edited["ack"]["seq"], "duplicate": true })
+    );
+
+    let before = room.log();
+    for ballot in [
+        approve(),
+        reject("r"),
+        json!({ "vote": "approve", "digest": first }),
+    ] {
+        let answer = room.bob.api.vote(ROOM, &proposal, ballot).await;
+        assert_eq!(answer.refused(409), said(INVALID_STATE, changed));
+    }
+    let answer = room
+        .ann
+        .api
+        .vote(
+            ROOM,
+            &proposal,
+            json!({ "vote": "approve", "digest": second }),
+        )
+        .await;
+    let sentence = "with four eyes, who edited a command does not vote on it";
+    assert_eq!(answer.refused(403), said(UNAUTHORIZED, sentence));
+    assert_eq!(room.log(), before);
+    let ballot = json!({ "vote": "approve", "digest": second });
+    assert_eq!(
+        room.bob.api.vote(ROOM, &proposal, ballot).await.ok()["gate"]["status"],
+        "approved"
+    );
+    let execute = room.agent.wait_for("tool.execute").await;
+    assert_eq!(
+        execute["payload"]["grant"]["action"]["command"]["line"],
+        "touch b"
+    );
+}
+
+#[tokio::test]
+async fn a_closed_gate_takes_no_vote_and_no_edit() {
+    let mut room = Room::open(json!({})).await;
+    let proposal = room.propose("touch a").await;
+    let digest = room.gate(&proposal).await["open"]["assessment"]["digest"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let vote = json!({ "vote": "reject", "reason": "not today", "id": "vote-1" });
+    let closed = room.bob.api.vote(ROOM, &proposal, vote.clone()).await.ok();
+    assert_eq!(closed["gate"]["status"], "rejected");
+    let before = room.log();
+    let sentence = "the gate is closed: the proposal is rejected";
+    for ballot in [approve(), reject("r")] {
+        let answer = room.ann.api.vote(ROOM, &proposal, ballot).await;
+        assert_eq!(answer.refused(409), said(INVALID_STATE, sentence));
+    }
+    let path = format!("/api/sessions/{ROOM}/gates/{proposal}/amend");
+    let answer = room.ann.api.post(&path, edit("touch b", &digest)).await;
+    assert_eq!(answer.refused(409), said(INVALID_STATE, sentence));
+    // The vote that closed it, repeated, is still the vote that was cast.
+    let again = room.bob.api.vote(ROOM, &proposal, vote).await.ok();
+    assert_eq!(
+        again["ack"],
+        json!({ "id": "vote-1", "seq": closed["ack"]["seq"], "duplicate": true })
+    );
+    assert_eq!(again["gate"], closed["gate"]);
+    assert_eq!(room.log(), before);
+}
+
+#[tokio::test]
+async fn only_an_admin_invites_and_revokes() {
+    let server = Server::start(&[]).await;
+    server.create(ROOM, json!({})).await;
+    let admin = Api::of(&server, &server.admin()).await;
+    let made = admin.post(
+        "/api/invites",
+        json!({ "name": "Pat", "roles": ["approver"], "session": ROOM, "expires_seconds": 60 }),
+    );
+    let made = made.await.with(201);
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(
+        made["link"],
+        format!("http://{}/?token={token}&session={ROOM}", server.address)
+    );
+    assert_eq!(made["roles"], json!(["approver"]));
+    let nobody = Api::anyone(&server).await;
+    let me = nobody.get(&format!("/api/me?token={token}")).await.ok();
+    let expected = json!({
+        "participant": made["participant"], "name": "Pat", "kind": "human", "roles": ["approver"],
+        "session": ROOM, "expires": made["expires"],
+    });
+    assert_eq!(me, expected);
+    let driver = Someone::invited(&server, "dan", &["driver", "approver"]).await;
+    let bound = server.invite("bea", &["admin"], &["--session", ROOM]);
+    let bound = Api::of(&server, &bound).await;
+    let invite = |session: Value| json!({ "name": "x", "roles": ["observer"], "session": session });
+    let (tokens, needs) = ("/api/tokens/0123", "inviting people takes an admin's token");
+    assert_eq!(
+        driver
+            .api
+            .post("/api/invites", invite(json!(ROOM)))
+            .await
+            .refused(403),
+        said(UNAUTHORIZED, needs)
+    );
+    assert_eq!(
+        driver.api.ask("DELETE", tokens, None).await.refused(403),
+        said(UNAUTHORIZED, needs)
+    );
+    let alone = "your token is for `room`, so you may invite to it alone";
+    for session in [Value::Null, json!("other")] {
+        assert_eq!(
+            bound
+                .post("/api/invites", invite(session))
+                .await
+                .refused(403),
+            said(UNAUTHORIZED, alone)
+        );
+    }
+    bound
+        .post("/api/invites", invite(json!(ROOM)))
+        .await
+        .with(201);
+    let unbound = "revoking takes an admin token that is not bound to a session";
+    assert_eq!(
+        bound.ask("DELETE", tokens, None).await.refused(403),
+        said(UNAUTHORIZED, unbound)
+    );
+    for (body, sentence) in [
+        (
+            json!({ "name": " ", "roles": ["driver"] }),
+            "`name` has 1 to 128 characters and no control characters",
+        ),
+        (
+            json!({ "name": "x", "roles": [] }),
+            "an invitation needs at least one role",
+        ),
+        (
+            json!({ "name": "x", "roles": ["driver"], "expires_seconds": 0 }),
+            "a token lives 1 second to 10 years",
+        ),
+        (
+            json!({ "name": "x", "roles": ["driver"], "participant": "system" }),
+            "nobody but the server is `system`",
+        ),
+    ] {
+        assert_eq!(
+            admin.post("/api/invites", body).await.refused(400),
+            said(INVALID_MESSAGE, sentence)
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Sessions: made, and listed newest first.
+
+use serde_json::{Value, json};
+
+use crate::http::{Api, stored};
+use crate::kit::Server;
+use crate::room::{ROOM, Someone};
+
+fn names(list: &Value) -> Vec<&str> {
+    let sessions = list["sessions"].as_array().unwrap().iter();
+    sessions
+        .map(|session| session["session"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn sessions_are_listed_newest_first() {
+    let server = Server::start(&[]).await;
+    let admin = Api::of(&server, &server.admin()).await;
+    assert_eq!(
+        admin.get("/api/sessions").await.ok(),
+        json!({ "sessions": [], "more": false })
+    );
+    for session in ["b", "a", "d", "c"] {
+        let made = admin.post(
+            "/api/sessions",
+            json!({ "session": session, "name": session.to_uppercase() }),
+        );
+        assert_eq!(
+            made.await.with(201),
+            json!({ "session": session, "seq": 1 })
+        );
+    }
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    server.join("b", &bot).await.propose("touch a").await;
+    let end = json!({ "reason": "done", "final_state": "completed" });
+    admin.tell("a", "session.end", end).await.ok();
+    let list = async |query: &str| admin.get(&format!("/api/sessions{query}")).await.ok();
+    let whole = list("").await;
+    assert_eq!(names(&whole), ["c", "d", "a", "b"]);
+    let log = stored(&server, "b");
+    let at = |entry: Option<&Value>| entry.unwrap()["ts"].clone();
+    assert_eq!(
+        whole["sessions"][3],
+        json!({
+            "session": "b", "name": "B", "created_at": at(log.first()), "updated_at": whole["sessions"][3]["updated_at"],
+            "head": log.len(), "open_gates": 1, "ended": false,
+        })
+    );
+    assert!(whole["sessions"][3]["updated_at"].as_str() >= at(log.last()).as_str());
+    for (query, expected, more) in [
+        ("?limit=2", vec!["c", "d"], true),
+        ("?limit=2&before=d", vec!["a", "b"], false),
+        ("?before=b", vec![], false),
+        ("?limit=0", vec!["c"], true),
+        (
+            "?limit=18446744073709551615",
+            vec!["c", "d", "a", "b"],
+            false,
+        ),
+        ("?ended=true", vec!["a"], false),
+        ("?ended=false", vec!["c", "d", "b"], false),
+        ("?ended=false&limit=1&before=c", vec!["d"], true),
+        ("?ended=false&before=a", vec!["b"], false),
+    ] {
+        let found = list(query).await;
+        assert_eq!(
+            (names(&found), &found["more"]),
+            (expected, &json!(more)),
+            "{query}"
+        );
+    }
+    let bound = server.invite("pat", &["approver"], &["--session", "d"]);
+    let bound = Api::of(&server, &bound).await;
+    assert_eq!(names(&bound.get("/api/sessions").await.ok()), ["d"]);
+    // Nor does it learn which others there are.
+    for before in ["c", "nothing"] {
+        let refused = bound
+            .get(&format!("/api/sessions?before={before}"))
+            .await
+            .refused(400);
+        assert_eq!(refused.1, "`before` names no session that you may see");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_made_as_it_was_asked_for() {
+    let server = Server::start(&[]).await;
+    let admin = Api::of(&server, &server.admin()).await;
+    let config = json!({ "default_gate_quorum": { "type": "any", "count": 2 }, "four_eyes": true });
+    let made = admin
+        .post(
+            "/api/sessions",
+            json!({ "name": "Two eyes more", "config": config }),
+        )
+        .await
+        .with(201);
+    let id = made["session"].as_str().unwrap();
+    let state = admin.get(&format!("/api/sessions/{id}")).await.ok();
+    assert_eq!(
+        (&state["name"], &state["config"]["four_eyes"]),
+        (&json!("Two eyes more"), &json!(true))
+    );
+    assert_eq!(
+        state["config"]["default_gate_quorum"],
+        config["default_gate_quorum"]
+    );
+    let log = stored(&server, id);
+    assert_eq!(
+        (&log[0]["type"], &log[0]["sender"]),
+        (&json!("session.create"), &json!("admin"))
+    );
+    let other = admin.post("/api/sessions", json!({})).await.with(201);
+    assert_ne!(other["session"], made["session"]);
+
+    let driver = Someone::invited(&server, "dan", &["driver"]).await;
+    driver
+        .api
+        .post("/api/sessions", json!({ "session": ROOM }))
+        .await
+        .with(201);
+    let before = (stored(&server, ROOM), admin.get("/api/sessions").await.ok());
+    let taken = admin
+        .post("/api/sessions", json!({ "session": ROOM, "name": "other" }))
+        .await
+        .refused(409);
+    let sentence = "session `room` exists already; join it, or create one with another id";
+    assert_eq!(taken, ("INVALID_STATE".to_owned(), sentence.to_owned()));
+    for (body, sentence) in [
+        (
+            json!({ "config": { "max_participants": 0 } }),
+            "`max_participants` is 0; use 1 to 200",
+        ),
+        (
+            json!({ "config": { "profile": "read" } }),
+            "`profile` for approved commands is `none` or `workspace`",
+        ),
+        (
+            json!({ "config": { "default_gate_quorum": { "type": "any", "count": 0 } } }),
+            "`default_gate_quorum`: ",
+        ),
+        (
+            json!({ "config": { "max_participants": "many" } }),
+            "config.max_participants: invalid type",
+        ),
+        (json!({ "config": [] }), "config: invalid type"),
+        (
+            json!({ "session": "a b" }),
+            "session: an id has ' ' at position 1",
+        ),
+        (json!({ "session": "../etc" }), "session: an id"),
+        (json!({ "session": "" }), "session: "),
+        (json!({ "session": "x".repeat(129) }), "session: "),
+        (json!({ "name": 7 }), "name: invalid type"),
+        (json!({ "id": "x" }), "unknown field `id`"),
+    ] {
+        let refused = admin.post("/api/sessions", body.clone()).await.refused(400);
+        assert_eq!(refused.0, "INVALID_MESSAGE");
+        assert!(refused.1.contains(sentence), "{body}: {}", refused.1);
+    }
+    let may_not = "creating a session takes a token with driver or admin that is not bound to one";
+    let bound = server.invite("bea", &["admin"], &["--session", ROOM]);
+    for who in [
+        Someone::invited(&server, "obi", &["observer", "approver", "navigator"]).await,
+        Someone::from(&server, bound).await,
+    ] {
+        let refused = who
+            .api
+            .post("/api/sessions", json!({ "session": "mine" }))
+            .await
+            .refused(403);
+        assert_eq!(refused, ("UNAUTHORIZED".to_owned(), may_not.to_owned()));
+    }
+    assert_eq!(
+        (stored(&server, ROOM), admin.get("/api/sessions").await.ok()),
+        before
+    );
+}
+
+#[tokio::test]
+async fn a_server_holds_so_many_sessions_and_no_more() {
+    let server = Server::start_env(&[], &[("PVP_SESSIONS", "2")]).await;
+    let admin = Api::of(&server, &server.admin()).await;
+    for _ in 0..2 {
+        admin.post("/api/sessions", json!({})).await.with(201);
+    }
+    let refused = admin.post("/api/sessions", json!({})).await;
+    let sentence = "too many sessions on this server: at most 2".to_owned();
+    assert_eq!(refused.refused(429), ("RATE_LIMITED".to_owned(), sentence));
+    assert_eq!(refused.json()["recoverable"], true);
+}
