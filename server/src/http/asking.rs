@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::JsonRejection;
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::Json;
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use pvp_protocol::{MessageId, Refusal, SessionId};
+use http::{HeaderMap, StatusCode};
+use pvp_protocol::{MessageId, Refusal, SessionId, nesting};
 use serde::de::DeserializeOwned;
 
 use super::{Refused, presented_token};
@@ -147,6 +149,26 @@ impl<T: Parameters> FromRequestParts<Arc<House>> for Asked<T> {
 
 parameters! { NoParameters {} }
 
+/// The bytes of a body, if they are not too many.
+pub(super) struct WholeBody(pub(super) Bytes);
+
+impl FromRequest<Arc<House>> for WholeBody {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, house: &Arc<House>) -> Result<Self, Refused> {
+        match Bytes::from_request(request, house).await {
+            Ok(body) => Ok(Self(body)),
+            Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                let problem = "the body is larger than this takes".to_owned();
+                let mut refused = Refused::from(Refusal::Malformed(problem));
+                refused.status = StatusCode::PAYLOAD_TOO_LARGE;
+                Err(refused)
+            }
+            Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
+        }
+    }
+}
+
 /// A JSON body; what is wrong with it is said in the answer.
 pub(super) struct Body<T>(pub(super) T);
 
@@ -154,13 +176,30 @@ impl<T: DeserializeOwned> FromRequest<Arc<House>> for Body<T> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, house: &Arc<House>) -> Result<Self, Refused> {
-        match Json::<T>::from_request(request, house).await {
+        if !is_json(request.headers()) {
+            let problem = "send JSON, with `Content-Type: application/json`".to_owned();
+            return Err(Refusal::Malformed(problem).into());
+        }
+        let WholeBody(body) = WholeBody::from_request(request, house).await?;
+        let text = std::str::from_utf8(&body)
+            .map_err(|_| Refusal::Malformed("a body is JSON in UTF-8".to_owned()))?;
+        // It becomes the payload of a message, one level further down.
+        let deepest = house.settings.limits.json_depth - 1;
+        if nesting(text, deepest) > deepest {
+            let problem = format!("JSON is nested deeper than {deepest} levels");
+            return Err(Refusal::Malformed(problem).into());
+        }
+        match Json::<T>::from_bytes(&body) {
             Ok(Json(body)) => Ok(Self(body)),
-            Err(JsonRejection::MissingJsonContentType(_)) => {
-                let problem = "send JSON, with `Content-Type: application/json`".to_owned();
-                Err(Refusal::Malformed(problem).into())
-            }
             Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
         }
     }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }

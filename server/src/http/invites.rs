@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Json;
 use http::StatusCode;
@@ -57,10 +58,11 @@ pub(super) async fn invite(
 pub(super) async fn revoke(
     State(house): State<Arc<House>>,
     caller: Caller,
-    Path(token): Path<String>,
+    token: Result<Path<String>, PathRejection>,
     Asked(NoParameters {}): Asked<NoParameters>,
 ) -> Result<StatusCode, Refused> {
     let admin = admin(caller)?;
+    let Path(token) = token.map_err(|error| Refusal::Malformed(error.body_text()))?;
     if admin.bearer.session.is_some() {
         let problem = "revoking takes an admin token that is not bound to a session";
         return Err(Refusal::Unauthorized(problem.to_owned()).into());

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
 use http::header::CONTENT_TYPE;
@@ -17,7 +16,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::asking::{Asked, InSession, NoParameters, parameters};
+use super::asking::{Asked, InSession, NoParameters, WholeBody, parameters};
 use super::{Refused, longest_wait};
 use crate::clock;
 use crate::house::{House, unreadable};
@@ -265,7 +264,7 @@ pub(super) async fn send(
     State(house): State<Arc<House>>,
     InSession { session, login }: InSession,
     Asked(NoParameters {}): Asked<NoParameters>,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Result<Json<SessionAck>, Refused> {
     let limits = &house.settings.limits;
     let me = login.as_ref().map(|login| &login.bearer.participant);
