@@ -355,6 +355,21 @@ async fn hear(
             Err(Refusal::Malformed(problem).into())
         }
         ClientMessage::SessionJoin(join) => {
+            if !join
+                .supported_versions
+                .contains(&u32::from(pvp_protocol::VERSION))
+            {
+                let problem = "`supported_versions` must include 1".to_owned();
+                return Err(Refusal::Malformed(problem).into());
+            }
+            let me = speaker.participant;
+            if join.participant.id != me {
+                return Err(Refused::from(Refusal::NotYou {
+                    field: "participant.id",
+                    claimed: join.participant.id.to_string(),
+                    actual: me,
+                }));
+            }
             let identity = match speaker.joins_as {
                 Some((identity, _)) => identity,
                 None => crate::connection::anyone(&join),
@@ -362,6 +377,8 @@ async fn hear(
             let joined = house
                 .join(session, identity, join.participant, heading.id.clone())
                 .await?;
+            // From here on they are there as anyone is who asks.
+            house.visit(session, Some(me)).await?;
             Ok(SessionAck {
                 id: heading.id,
                 seq: joined.seq,
