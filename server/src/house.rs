@@ -66,6 +66,18 @@ impl Drop for Place {
     }
 }
 
+/// One request of a token's that waits, for as long as it is kept.
+pub(crate) struct Turn {
+    house: Arc<House>,
+    token: String,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.house.leave_token(&self.token);
+    }
+}
+
 impl House {
     pub(crate) fn new(
         store: Store,
@@ -139,6 +151,19 @@ impl House {
 
     /// Counts a connection towards its token.
     pub(crate) fn seat_token(&self, place: &mut Place, token: &str) -> Result<(), Refusal> {
+        self.enter_token(token)?;
+        place.token = Some(token.to_owned());
+        Ok(())
+    }
+
+    /// Counts a request that may wait towards its token, as a connection is.
+    pub(crate) fn turn(self: &Arc<Self>, token: &str) -> Result<Turn, Refusal> {
+        self.enter_token(token)?;
+        let (house, token) = (self.clone(), token.to_owned());
+        Ok(Turn { house, token })
+    }
+
+    fn enter_token(&self, token: &str) -> Result<(), Refusal> {
         let limit = self.config.connections_per_token;
         let mut devices = self.devices_of_token.lock();
         let count = devices.entry(token.to_owned()).or_insert(0);
@@ -149,7 +174,6 @@ impl House {
             });
         }
         *count += 1;
-        place.token = Some(token.to_owned());
         Ok(())
     }
 

@@ -35,6 +35,8 @@ pub(super) async fn everywhere(
     Caller(login): Caller,
     Asked(asked): Asked<WatchParameters>,
 ) -> Result<Json<GateList>, Refused> {
+    let turn = login.as_ref().map(|login| house.turn(&login.token_id));
+    let _turn = turn.transpose()?;
     let mut changes = house.gates_version();
     if let (Some(after), Some(wait)) = (asked.after, asked.wait) {
         let mut stopping = house.stopping();

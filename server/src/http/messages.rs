@@ -58,13 +58,8 @@ pub(super) async fn read(
 ) -> Result<Response, Refused> {
     let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MOST);
     let until = Instant::now() + longest_wait(asked.wait.unwrap_or(0));
-    let mut waiting = house.place().ok_or(Refusal::TooMany {
-        what: "connections",
-        limit: house.config.connections,
-    })?;
-    if let Some(login) = &login {
-        house.seat_token(&mut waiting, &login.token_id)?;
-    }
+    let turn = login.as_ref().map(|login| house.turn(&login.token_id));
+    let _turn = turn.transpose()?;
     let me = login.map(|login| login.bearer.participant);
     let visit = house.visit(&session, me).await?;
     let mut stopping = house.stopping();
