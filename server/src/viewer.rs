@@ -17,6 +17,8 @@ pub(crate) struct Viewer {
     /// reported to it at once.
     quiet: AtomicBool,
     devices: AtomicU32,
+    /// Requests that wait for what comes next.
+    waiting: AtomicU32,
     last_heard: AtomicU64,
     last_active: AtomicU64,
     bucket: Mutex<Bucket>,
@@ -37,6 +39,7 @@ impl Viewer {
             left: AtomicBool::new(false),
             quiet: AtomicBool::new(false),
             devices: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
             last_heard: AtomicU64::new(now.as_millis()),
             last_active: AtomicU64::new(now.as_millis()),
             bucket: Mutex::new(Bucket {
@@ -96,6 +99,17 @@ impl Viewer {
         self.devices.load(Ordering::Relaxed)
     }
 
+    /// Counts one more request that waits, for as long as it is kept.
+    pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self.clone())
+    }
+
+    /// Whether a request of theirs waits: they are there, though nothing is heard of them.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Takes one message from the participant's allowance, on whichever device it came.
     pub(crate) fn may_send(&self, now: Timestamp, limits: &Limits) -> bool {
         let mut bucket = self.bucket.lock();
@@ -125,6 +139,15 @@ impl std::ops::Deref for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         self.0.devices.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One request of a participant's that waits.
+pub(crate) struct Waiting(Arc<Viewer>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

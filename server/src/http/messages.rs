@@ -62,6 +62,7 @@ pub(super) async fn read(
     let _turn = turn.transpose()?;
     let me = login.map(|login| login.bearer.participant);
     let visit = house.visit(&session, me).await?;
+    let _waiting = visit.viewer.as_ref().map(|viewer| viewer.wait());
     let mut stopping = house.stopping();
     let mut after = asked.after.unwrap_or(0);
     let page = loop {

@@ -168,6 +168,13 @@ impl Task {
     /// Looks at everyone, tells what changed, and notes when to look again.
     pub(super) fn look_around(&mut self, batch: &mut Batch) {
         let now = clock::now();
+        for (id, viewer) in &self.viewers {
+            if viewer.is_waiting() {
+                viewer.heard(now);
+                let until = now.plus_seconds(VISIT_SECONDS);
+                self.visits.insert(id.clone(), (viewer.connect(), until));
+            }
+        }
         self.visits.retain(|_, (_, until)| *until > now);
         let members: Vec<_> = self
             .session
