@@ -189,6 +189,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<House>> for Body<T> {
             let problem = format!("JSON is nested deeper than {deepest} levels");
             return Err(Refusal::Malformed(problem).into());
         }
+        // A list would be read as the fields in their order.
+        if text.trim_ascii_start().starts_with('[') {
+            let problem = "a body is one JSON object, not a list".to_owned();
+            return Err(Refusal::Malformed(problem).into());
+        }
         match Json::<T>::from_bytes(&body) {
             Ok(Json(body)) => Ok(Self(body)),
             Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
