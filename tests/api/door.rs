@@ -218,7 +218,7 @@ async fn roles_come_from_the_token_and_nowhere_else() {
 #[tokio::test]
 async fn who_left_comes_back_by_speaking() {
     let room = Room::open(json!({})).await;
-    room.bob
+    room.ann
         .api
         .tell(ROOM, "session.leave", json!({ "reason": "lunch" }))
         .await
@@ -236,16 +236,16 @@ async fn who_left_comes_back_by_speaking() {
         names
     };
     assert_eq!(
-        there(people(room.bob.api.get(&path).await.ok())),
-        ["ann", "bot", "eve"]
+        there(people(room.ann.api.get(&path).await.ok())),
+        ["bob", "bot", "eve"]
     );
-    room.bob
+    room.ann
         .api
         .tell(ROOM, "context.add", context("back"))
         .await
         .ok();
     assert_eq!(
-        there(people(room.bob.api.get(&path).await.ok())),
+        there(people(room.ann.api.get(&path).await.ok())),
         ["ann", "bob", "bot", "eve"]
     );
 }
@@ -297,8 +297,6 @@ async fn an_agent_can_work_over_http_alone() {
         late.1,
         format!("`{proposal}` is finished; its record is closed")
     );
-    let forged = ann.api.tell(ROOM, "tool.output", output).await;
-    assert_eq!(forged.status, 403, "{}", forged.text);
     let seen = ann.api.whole(ROOM, 100).await;
     let kinds: Vec<_> = seen
         .iter()

@@ -198,7 +198,12 @@ async fn a_gate_says_how_it_was_closed() {
     };
     assert_eq!(
         how(&late).await,
-        json!(["timed_out", "timed_out", null, null])
+        json!([
+            "timed_out",
+            "timed_out",
+            null,
+            "nobody decided before the deadline"
+        ])
     );
     assert_eq!(
         how(&withdrawn).await,

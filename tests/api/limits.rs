@@ -1,10 +1,13 @@
 //! How much one may ask for, and that nothing one asks for hurts the server.
 
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::task::JoinHandle;
 
-use crate::http::{Api, exchange};
+use crate::http::{Answer, Api, exchange};
 use crate::kit::{PATIENCE, Server};
 use crate::room::{ROOM, Room, Someone, approve, context};
+
+const MESSAGES: &str = "/api/sessions/room/messages";
 
 #[tokio::test]
 async fn who_is_too_fast_over_http_is_told_to_slow_down() {
@@ -72,43 +75,50 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
     assert_eq!(page["total_lines"], 30);
 }
 
-/// Polls of one token beside each other, and the answer to the one that is too many.
-async fn too_many(room: &Room, path: &'static str) -> Value {
-    let mut polls = Vec::new();
-    for _ in 0..2 {
-        let api = room.eve.api.clone();
-        polls.push(tokio::spawn(async move { api.get(path).await }));
-    }
+/// As many polls of one token as it may have, all of them waiting.
+pub(crate) async fn held(api: &Api, path: &str, count: usize) -> Vec<JoinHandle<Answer>> {
+    let poll = || {
+        let (api, path) = (api.clone(), path.to_owned());
+        tokio::spawn(async move { api.get(&path).await })
+    };
+    let mut polls: Vec<_> = (0..count).map(|_| poll()).collect();
     let begun = std::time::Instant::now();
-    loop {
+    // As soon as all of them wait, there is no room for another.
+    while api.get(MESSAGES).await.status == 200 {
         assert!(
             begun.elapsed() < PATIENCE,
             "there is always room for one more"
         );
-        // Without waiting, so that what is let in is over at once.
-        let answer = room.eve.api.get("/api/sessions/room/messages").await;
-        if answer.status != 200 {
-            assert!(polls.iter().all(|poll| !poll.is_finished()));
-            polls.iter().for_each(tokio::task::JoinHandle::abort);
-            return answer.with(429);
+        for one in polls.iter_mut().filter(|one| one.is_finished()) {
+            // It came while the question above had its place.
+            *one = poll();
         }
     }
+    polls
 }
 
 #[tokio::test]
 async fn polls_count_towards_the_connections_of_a_token() {
     let room = Room::with(json!({}), &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
     let version = room.eve.api.get("/api/gates").await.ok()["version"].clone();
-    let gates: &'static str = format!("/api/gates?after={version}&wait=60").leak();
+    let gates = &format!("/api/gates?after={version}&wait=60");
     let expected = json!({
         "code": "RATE_LIMITED", "message": "too many connections with one token: at most 2", "recoverable": true,
     });
-    for path in ["/api/sessions/room/messages?after=1000&wait=60", gates] {
-        assert_eq!(too_many(&room, path).await, expected, "{path}");
+    for path in [&format!("{MESSAGES}?after=1000&wait=60"), gates] {
+        let polls = held(&room.eve.api, path, 2).await;
+        assert_eq!(
+            room.eve.api.get(MESSAGES).await.with(429),
+            expected,
+            "{path}"
+        );
+        assert_eq!(room.eve.api.get(path).await.with(429), expected, "{path}");
+        assert!(polls.iter().all(|poll| !poll.is_finished()));
+        polls.iter().for_each(JoinHandle::abort);
         // Others are not held back, and when the polls are gone there is room again.
-        room.bob.api.get("/api/sessions/room/messages").await.ok();
+        room.bob.api.get(MESSAGES).await.ok();
         let begun = std::time::Instant::now();
-        while room.eve.api.get("/api/sessions/room/messages").await.status != 200 {
+        while room.eve.api.get(MESSAGES).await.status != 200 {
             assert!(begun.elapsed() < PATIENCE, "the place is not given back");
         }
     }

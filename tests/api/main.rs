@@ -22,4 +22,5 @@ mod reading;
 mod refusals;
 mod room;
 mod sessions;
+mod votes;
 mod waiting;

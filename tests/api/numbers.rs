@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::http::{Api, exchange};
-use crate::kit::Server;
+use crate::kit::{PATIENCE, Server};
+use crate::limits::held;
 use crate::room::{ROOM, Room, approve, context, reject};
 
 type Numbers = BTreeMap<String, f64>;
@@ -190,24 +191,17 @@ async fn counters_move_by_what_happened() {
 
 #[tokio::test]
 async fn connections_are_counted_once_each() {
-    let room = Room::open(json!({})).await;
+    let room = Room::with(json!({}), &[("PVP_CONNECTIONS_PER_TOKEN", "1")]).await;
     let nobody = Api::anyone(&room.server).await;
-    let api = room.eve.api.clone();
-    let poll = tokio::spawn(async move {
-        api.get("/api/sessions/room/messages?after=1000&wait=60")
-            .await
-    });
+    let messages = format!("/api/sessions/{ROOM}/messages");
+    let poll = held(&room.eve.api, &format!("{messages}?after=1000&wait=60"), 1).await;
     let begun = std::time::Instant::now();
     // The agent's socket, the poll, and the one who asks.
     while numbers(&nobody).await["pvp_connections"] != 3.0 {
-        assert!(
-            begun.elapsed() < crate::kit::PATIENCE,
-            "{:?}",
-            numbers(&nobody).await
-        );
+        assert!(begun.elapsed() < PATIENCE, "{:?}", numbers(&nobody).await);
     }
-    assert!(!poll.is_finished());
-    poll.abort();
+    assert!(!poll[0].is_finished());
+    poll[0].abort();
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ async fn who_does_not_say_who_they_are_sees_what_everyone_may() {
     let mut secret = context("plum");
     secret["visible_to"] = json!(["ann"]);
     socket.say("context.add", secret).await;
-    let start = json!({ "agent": "bot", "prompt_ref": "fig", "visible_to": "approvers_only" });
+    let start = json!({ "agent": "bot", "prompt_ref": "kiwi", "visible_to": "approvers_only" });
     agent.say("thinking.start", start).await;
     let proposal = agent.propose("touch a").await;
     socket.approve(&proposal).await;
@@ -133,7 +133,7 @@ async fn who_does_not_say_who_they_are_sees_what_everyone_may() {
     let mut public = kept(&socket.received);
     public.retain(|message| {
         let text = message.to_string();
-        !text.contains("plum") && !text.contains("fig")
+        !text.contains("plum") && !text.contains("kiwi")
     });
     assert_eq!(public.len() + 2, stored(&server, ROOM).len());
     assert_eq!(api.whole(ROOM, 100).await, public);

@@ -129,34 +129,34 @@ async fn what_is_for_some_is_given_to_them_and_skipped_for_others() {
     let to_bob = json!({ "key": "plum", "content_type": "text", "content": "c", "visible_to": [room.bob.id()] });
     room.ann.api.tell(ROOM, "context.add", to_bob).await.ok();
     let me = room.bot.id().to_owned();
-    let start = json!({ "agent": me, "prompt_ref": "fig", "visible_to": "approvers_only" });
+    let start = json!({ "agent": me, "prompt_ref": "kiwi", "visible_to": "approvers_only" });
     room.agent.say("thinking.start", start).await;
     room.agent
-        .say("thinking.chunk", json!({ "text": "fig" }))
+        .say("thinking.chunk", json!({ "text": "kiwi" }))
         .await;
     let head = room
         .agent
-        .say("thinking.end", json!({ "summary": "fig" }))
+        .say("thinking.end", json!({ "summary": "kiwi" }))
         .await;
     let thinking = ["thinking.start", "thinking.chunk", "thinking.end"];
     assert_eq!(sees(&room.ann.api, "plum").await, ["context.add"]);
     assert_eq!(sees(&room.bob.api, "plum").await, ["context.add"]);
-    assert_eq!(sees(&room.ann.api, "fig").await, thinking);
-    assert_eq!(sees(&room.bob.api, "fig").await, thinking);
-    assert_eq!(sees(&room.bot.api, "fig").await, thinking);
+    assert_eq!(sees(&room.ann.api, "kiwi").await, thinking);
+    assert_eq!(sees(&room.bob.api, "kiwi").await, thinking);
+    assert_eq!(sees(&room.bot.api, "kiwi").await, thinking);
     for who in [&room.eve, &room.bot] {
         assert_eq!(sees(&who.api, "plum").await, Vec::<String>::new());
     }
-    assert_eq!(sees(&room.eve.api, "fig").await, Vec::<String>::new());
+    assert_eq!(sees(&room.eve.api, "kiwi").await, Vec::<String>::new());
     // An approver who is not there, or left, is nobody's audience; who is named still is.
     let pat = Someone::invited(&room.server, "pat", &["approver"]).await;
-    assert_eq!(sees(&pat.api, "fig").await, Vec::<String>::new());
+    assert_eq!(sees(&pat.api, "kiwi").await, Vec::<String>::new());
     room.bob
         .api
         .tell(ROOM, "session.leave", json!({}))
         .await
         .ok();
-    assert_eq!(sees(&room.bob.api, "fig").await, Vec::<String>::new());
+    assert_eq!(sees(&room.bob.api, "kiwi").await, Vec::<String>::new());
     assert_eq!(sees(&room.bob.api, "plum").await, ["context.add"]);
     // An answer with nothing in it still says how far it looked.
     let path = format!("/api/sessions/{ROOM}/messages?limit=3&after={}", head - 3);
@@ -168,7 +168,7 @@ async fn what_is_for_some_is_given_to_them_and_skipped_for_others() {
     let gone = [&room.eve.api, &pat.api];
     for api in gone {
         let transcript = api.get(&format!("/sessions/{ROOM}/transcript")).await;
-        assert!(!transcript.text.contains("fig") && !transcript.text.contains("plum"));
+        assert!(!transcript.text.contains("kiwi") && !transcript.text.contains("plum"));
     }
 }
 

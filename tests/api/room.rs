@@ -116,6 +116,12 @@ pub(crate) fn reject(reason: &str) -> Value {
     json!({ "vote": "reject", "reason": reason })
 }
 
+/// An edit of what has this digest.
+pub(crate) fn edit(command: &str, digest: &str) -> Value {
+    let arguments = json!({ "command": "sh", "args": [], "full_command": command });
+    json!({ "arguments": arguments, "digest": digest })
+}
+
 pub(crate) fn context(key: &str) -> Value {
     json!({ "key": key, "content_type": "text", "content": "c" })
 }
