@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::http::Api;
+use crate::http::{Api, joining};
 use crate::kit::{Client, Server};
 use crate::room::{ROOM, Room, Someone, approve, reject};
 
@@ -66,19 +66,29 @@ async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
     // Of a session, the same list.
     let two = ann.api.get("/api/sessions/two/gates").await.ok();
     assert_eq!(two, gates(&ann.api).await);
-    ann.join("two").await;
-    let may = |list: &Value| -> Vec<bool> {
+    let may = async |api: &Api| -> Vec<bool> {
+        let list = gates(api).await;
         let gates = list["gates"].as_array().unwrap().iter();
         gates
             .map(|gate| gate["may_vote"].as_bool().unwrap())
             .collect()
     };
-    assert_eq!(may(&gates(&ann.api).await), [true, true]);
-    assert_eq!(
-        may(&gates(&admin).await),
-        [false, false, false],
-        "the admin is in none of them"
-    );
+    // Who has not joined would be joined by voting, with the roles of their token.
+    assert_eq!(may(&admin).await, [true, true, true]);
+    assert_eq!(may(&ann.api).await, [true, true]);
+    let eve = Someone::invited(&server, "eve", &["observer", "driver"]).await;
+    let agent = server.invite("spy", &["approver"], &["--kind", "agent"]);
+    for who in [eve, Someone::from(&server, agent).await] {
+        assert_eq!(may(&who.api).await, [false, false, false]);
+    }
+    // Who has joined as less is less.
+    let pam = Someone::invited(&server, "pam", &["approver", "observer"]).await;
+    let mut join = joining(&pam.who);
+    join["participant"]["roles"] = json!(["observer"]);
+    pam.api.tell("two", "session.join", join).await.ok();
+    assert_eq!(may(&pam.api).await, [true, false, false]);
+    ann.join("two").await;
+    assert_eq!(may(&ann.api).await, [true, true]);
     ann.api.vote("two", &proposals[0], reject("no")).await.ok();
     let left = pairs(&[("one", "touch b"), ("two", "touch c")]);
     assert_eq!(commands(&gates(&admin).await), left);
