@@ -22,5 +22,6 @@ mod reading;
 mod refusals;
 mod room;
 mod sessions;
+mod tokens;
 mod votes;
 mod waiting;
