@@ -172,7 +172,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
         kit::get(&server.address, "/sessions/other/transcript", &headers)
             .await
             .0,
-        401
+        403
     );
     assert_eq!(
         kit::get(&server.address, "/sessions/mine/transcript", &headers)
@@ -208,10 +208,10 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
     witness.heard_nothing(&server).await;
     // An admin of one session invites to that session alone, and revokes nobody.
     for (body, expected) in [
-        (json!({ "name": "x", "roles": ["observer"] }), 401),
+        (json!({ "name": "x", "roles": ["observer"] }), 403),
         (
             json!({ "name": "x", "roles": ["observer"], "session": "other" }),
-            401,
+            403,
         ),
         (
             json!({ "name": "x", "roles": ["observer"], "session": "mine" }),
@@ -232,7 +232,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
         kit::request(&server.address, "DELETE", "/api/tokens/x", &headers, "")
             .await
             .0,
-        401
+        403
     );
 }
 
@@ -289,7 +289,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         )
         .await
         .0,
-        401
+        403
     );
     assert_eq!(
         kit::request(
