@@ -139,6 +139,7 @@ async fn after_an_edit_only_a_vote_on_what_it_says_counts() {
         gate["action"],
         json!({ "command": { "form": "shell", "line": "touch b" }, "mode": "normal" })
     );
+    assert_eq!(gate["amended_by"], room.ann.id());
     assert_eq!(
         gate["may_vote"], false,
         "who edits does not vote with four eyes"
