@@ -38,8 +38,8 @@ pub(super) async fn everywhere(
     let turn = login.as_ref().map(|login| house.turn(&login.token_id));
     let _turn = turn.transpose()?;
     let mut changes = house.gates_version();
+    let mut stopping = house.stopping();
     if let (Some(after), Some(wait)) = (asked.after, asked.wait) {
-        let mut stopping = house.stopping();
         tokio::select! {
             _ = changes.wait_for(|version| *version != after) => {}
             () = tokio::time::sleep(longest_wait(wait)) => {}
@@ -62,6 +62,10 @@ pub(super) async fn everywhere(
             // A session whose log is damaged shows no gates here; asked for by name it says why.
             gates.extend(found.await.unwrap_or_default());
         }
+    }
+    if *stopping.borrow() {
+        // Sessions that have been put away were not asked, so gates may be missing.
+        return Err(Refusal::Unwritable("the server is shutting down".to_owned()).into());
     }
     Ok(Json(GateList { gates, version }))
 }
