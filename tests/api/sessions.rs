@@ -39,15 +39,19 @@ async fn sessions_are_listed_newest_first() {
     let whole = list("").await;
     assert_eq!(names(&whole), ["c", "d", "a", "b"]);
     let log = stored(&server, "b");
-    let at = |entry: Option<&Value>| entry.unwrap()["ts"].clone();
+    let oldest = &whole["sessions"][3];
+    let (created, updated) = (&oldest["created_at"], &oldest["updated_at"]);
     assert_eq!(
-        whole["sessions"][3],
+        *oldest,
         json!({
-            "session": "b", "name": "B", "created_at": at(log.first()), "updated_at": whole["sessions"][3]["updated_at"],
+            "session": "b", "name": "B", "created_at": created, "updated_at": updated,
             "head": log.len(), "open_gates": 1, "ended": false,
         })
     );
-    assert!(whole["sessions"][3]["updated_at"].as_str() >= at(log.last()).as_str());
+    // When they were written, which is not before they were decided.
+    let (first, last) = (log.first().unwrap(), log.last().unwrap());
+    assert!(created.as_str() >= first["ts"].as_str() && created.as_str() < updated.as_str());
+    assert!(updated.as_str() >= last["ts"].as_str());
     for (query, expected, more) in [
         ("?limit=2", vec!["c", "d"], true),
         ("?limit=2&before=d", vec!["a", "b"], false),
