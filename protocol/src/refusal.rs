@@ -100,6 +100,8 @@ pub enum Refusal {
     InvalidState(String),
     #[error("it could not be written down, so it did not happen ({0}); try again")]
     Unwritable(String),
+    #[error("it cannot be read at the moment ({0})")]
+    Unreadable(String),
 }
 
 fn capability_word(capability: &Capability) -> String {
@@ -144,7 +146,7 @@ impl Refusal {
             | Refusal::AlreadyFinished(_)
             | Refusal::OutputBudgetSpent(_)
             | Refusal::InvalidState(_) => ErrorCode::InvalidState,
-            Refusal::Unwritable(_) => ErrorCode::InternalError,
+            Refusal::Unwritable(_) | Refusal::Unreadable(_) => ErrorCode::InternalError,
         }
     }
 
@@ -153,6 +155,7 @@ impl Refusal {
         matches!(
             self,
             Refusal::Unwritable(_)
+                | Refusal::Unreadable(_)
                 | Refusal::TooFast { .. }
                 | Refusal::TooMany { .. }
                 | Refusal::SessionPaused(_)

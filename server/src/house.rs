@@ -442,7 +442,7 @@ impl House {
 
 /// What is said of a session whose log is damaged or cannot be read.
 pub(crate) fn unreadable() -> Refusal {
-    Refusal::Unwritable("the session cannot be read; `pvp audit verify` says why".to_owned())
+    Refusal::Unreadable("`pvp audit verify` says why".to_owned())
 }
 
 fn lost() -> Refusal {

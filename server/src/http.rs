@@ -186,7 +186,7 @@ async fn own_names_only(
 ) -> Response {
     if let Err(foreign) = names.check(request.headers()) {
         tracing::info!(%foreign, "refused a request");
-        return (StatusCode::FORBIDDEN, foreign.to_string()).into_response();
+        return Refused::from(Refusal::Unauthorized(foreign.to_string())).into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -205,12 +205,8 @@ async fn ready(State(house): State<Arc<House>>) -> Response {
     let store = house.store.clone();
     match tokio::task::spawn_blocking(move || store.next_deadline()).await {
         Ok(Ok(_)) => Json(json!({ "status": "ready" })).into_response(),
-        Ok(Err(error)) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("the store does not answer: {error}"),
-        )
-            .into_response(),
-        Err(panic) => (StatusCode::SERVICE_UNAVAILABLE, panic.to_string()).into_response(),
+        Ok(Err(error)) => Refused::from(Refusal::Unreadable(error.to_string())).into_response(),
+        Err(panic) => Refused::from(Refusal::Unreadable(panic.to_string())).into_response(),
     }
 }
 

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use pvp_protocol::payload::{ClearedBy, GateOutcome};
-use pvp_protocol::{Category, ErrorCode, Refusal, ServerMessage};
+use pvp_protocol::{Assessment, Category, ErrorCode, Refusal, ServerMessage};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
@@ -160,12 +160,8 @@ impl Metrics {
         self.entries.inc();
         self.entry_bytes.inc_by(bytes as u64);
         match message {
-            ServerMessage::ToolPropose(propose) => {
-                if let Some(assessment) = &propose.assessment {
-                    let labels = [("category", assessment.category.as_str())];
-                    self.proposals.get_or_create(&labels).inc();
-                }
-            }
+            ServerMessage::ToolPropose(propose) => self.judged(propose.assessment.as_ref()),
+            ServerMessage::ShellExec(exec) => self.judged(exec.assessment.as_ref()),
             ServerMessage::GateResolve(resolve) => {
                 let labels = [("outcome", outcome(resolve.outcome))];
                 self.gates.get_or_create(&labels).inc();
@@ -179,6 +175,13 @@ impl Metrics {
                 self.results.get_or_create(&labels).inc();
             }
             _ => {}
+        }
+    }
+
+    fn judged(&self, assessment: Option<&Assessment>) {
+        if let Some(assessment) = assessment {
+            let labels = [("category", assessment.category.as_str())];
+            self.proposals.get_or_create(&labels).inc();
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) async fn page(
     });
     reading
         .await
-        .unwrap_or_else(|panic| Err(Refusal::Unwritable(panic.to_string())))
+        .unwrap_or_else(|panic| Err(Refusal::Unreadable(panic.to_string())))
 }
 
 fn scan(
@@ -55,7 +55,7 @@ fn scan(
     span: OutputSpan,
     picker: &mut Picker,
 ) -> Result<(), Refusal> {
-    let unreadable = |why: String| Refusal::Unwritable(format!("the log cannot be read: {why}"));
+    let unreadable = Refusal::Unreadable;
     let mut from = span.first_seq;
     loop {
         let records = store

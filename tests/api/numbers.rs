@@ -110,7 +110,7 @@ async fn counters_move_by_what_happened() {
     assert_eq!(
         grown("proposals"),
         counts(&[
-            ("{category=write}", 2.0),
+            ("{category=write}", 3.0),
             ("{category=destructive}", 1.0),
             ("{category=read}", 1.0),
             ("{category=blocked}", 1.0)

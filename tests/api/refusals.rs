@@ -180,9 +180,9 @@ async fn names_that_nobody_has_are_not_found() {
     // What runs at once, and what is blocked, never waited at a gate.
     let read = room.propose("ls").await;
     let path = format!("/api/sessions/{ROOM}/gates/{read}");
-    let sentence = format!("there is no gate and no proposal `{read}`");
+    let sentence = format!("`{read}` never waited at a gate");
     assert_eq!(
-        room.ann.api.get(&path).await.refused(404),
+        room.ann.api.get(&path).await.refused(409),
         said(INVALID_STATE, &sentence)
     );
 }

@@ -279,6 +279,6 @@ pub(crate) async fn check(house: &Arc<House>, token: String) -> Result<Login, Re
     match checked {
         Ok(Ok(login)) => Ok(login),
         Ok(Err(error)) => Err(Refusal::Unauthorized(error.to_string())),
-        Err(panic) => Err(Refusal::Unwritable(panic.to_string())),
+        Err(panic) => Err(Refusal::Unreadable(panic.to_string())),
     }
 }

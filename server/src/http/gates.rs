@@ -51,8 +51,8 @@ pub(super) async fn everywhere(
     let store = house.store.clone();
     let sessions = tokio::task::spawn_blocking(move || store.gated())
         .await
-        .map_err(|panic| Refusal::Unwritable(panic.to_string()))?
-        .map_err(|error| Refusal::Unwritable(error.to_string()))?;
+        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?
+        .map_err(|error| Refusal::Unreadable(error.to_string()))?;
     let bearer = login.map(|login| login.bearer);
     let mut gates = Vec::new();
     for session in sessions {
@@ -65,7 +65,7 @@ pub(super) async fn everywhere(
     }
     if *stopping.borrow() {
         // Sessions that have been put away were not asked, so gates may be missing.
-        return Err(Refusal::Unwritable("the server is shutting down".to_owned()).into());
+        return Err(Refusal::Unreadable("the server is shutting down".to_owned()).into());
     }
     Ok(Json(GateList { gates, version }))
 }
@@ -159,8 +159,10 @@ async fn state(
             GateOutcome::TimedOut => GateStatus::TimedOut,
             GateOutcome::Cancelled => GateStatus::Cancelled,
         },
-        // It never waited at a gate.
-        (None, None) => return Err(Refusal::NoSuchGate(gate)),
+        (None, None) => {
+            let problem = format!("`{tool_proposal}` never waited at a gate");
+            return Err(Refusal::InvalidState(problem));
+        }
     };
     Ok(GateState {
         session: session.clone(),

@@ -128,7 +128,7 @@ async fn page(
     reading
         .await
         .unwrap_or_else(|panic| Err(panic.to_string()))
-        .map_err(|why| Refusal::Unwritable(format!("the log cannot be read: {why}")))
+        .map_err(Refusal::Unreadable)
 }
 
 /// One entry of the log.
@@ -140,7 +140,7 @@ pub(super) async fn entry(
     let (store, session) = (house.store.clone(), session.clone());
     tokio::task::spawn_blocking(move || stored(&store, &session, seq))
         .await
-        .map_err(|panic| Refusal::Unwritable(panic.to_string()))?
+        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?
         .ok_or_else(unreadable)
 }
 

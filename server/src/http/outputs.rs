@@ -119,7 +119,7 @@ pub(super) async fn history(
     });
     let page = page
         .await
-        .map_err(|panic| Refusal::Unwritable(panic.to_string()))?;
+        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?;
     Ok(Json(page.ok_or_else(unreadable)?))
 }
 

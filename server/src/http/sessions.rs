@@ -40,8 +40,8 @@ pub(super) async fn list(
     let store = house.store.clone();
     let all = tokio::task::spawn_blocking(move || store.sessions())
         .await
-        .map_err(|panic| Refusal::Unwritable(panic.to_string()))?
-        .map_err(|error| Refusal::Unwritable(error.to_string()))?;
+        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?
+        .map_err(|error| Refusal::Unreadable(error.to_string()))?;
     let opens = |summary: &SessionSummary| {
         let bearer = login.as_ref().map(|login| &login.bearer);
         bearer.is_none_or(|bearer| bearer.opens(&summary.session))

@@ -75,7 +75,7 @@ pub(super) async fn read(
     });
     let json = reading
         .await
-        .unwrap_or_else(|panic| Err(Refusal::Unwritable(panic.to_string())))?;
+        .unwrap_or_else(|panic| Err(Refusal::Unreadable(panic.to_string())))?;
     Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
 }
 
@@ -85,7 +85,7 @@ fn transcript(
     wanted: &Wanted,
     sees: impl Fn(&Audience) -> bool,
 ) -> Result<String, Refusal> {
-    let unreadable = |why: String| Refusal::Unwritable(format!("the log cannot be read: {why}"));
+    let unreadable = Refusal::Unreadable;
     let mut messages: Vec<Box<RawValue>> = Vec::new();
     let mut bytes = 0;
     let mut from = wanted.after.unwrap_or(0).saturating_add(1);
