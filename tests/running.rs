@@ -6,6 +6,7 @@
     reason = "whatever is not as expected ends the test"
 )]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ impl Bench {
             }
             pieces
         };
-        let both = async { tokio::join!(run.finish(bounds, sender), gather) };
+        let both = async { tokio::join!(run.finish(bounds, &BTreeMap::new(), sender), gather) };
         tokio::time::timeout(PATIENCE, both).await.expect("it ends")
     }
 
@@ -247,7 +248,7 @@ async fn someone_may_stop_it() {
     );
     let (run, stopper) = Run::start(program(), &errand).await.unwrap();
     let (sender, mut pieces) = mpsc::channel(16);
-    let finish = tokio::spawn(run.finish(ample(), sender));
+    let finish = tokio::spawn(async move { run.finish(ample(), &BTreeMap::new(), sender).await });
     assert_eq!(pieces.recv().await.unwrap().text, "ready\n");
     stopper.stop("enough");
     assert_eq!(pieces.recv().await.unwrap().text, "ended nicely\n");

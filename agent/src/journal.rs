@@ -101,6 +101,11 @@ impl Journal {
         Ok(())
     }
 
+    /// Whether a grant was acted on.
+    pub fn knows(&self, grant: &MessageId) -> bool {
+        self.spent.contains_key(grant)
+    }
+
     /// Whether a proposal was begun and nobody knows how it ended.
     pub fn is_unfinished(&self, proposal: &MessageId) -> bool {
         self.spent

@@ -2,6 +2,7 @@
 
 pub mod confine;
 pub mod environment;
+pub mod executor;
 pub mod journal;
 pub mod mask;
 pub mod orders;

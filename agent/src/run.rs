@@ -2,6 +2,7 @@
 
 mod stream;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
@@ -16,6 +17,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::mask::Mask;
 use crate::reaper::{Errand, Mechanism, REAP, Report, Word};
 use stream::Recorder;
 pub use stream::Summary;
@@ -146,20 +148,22 @@ impl Run {
         Ok((run, Stopper(stopper)))
     }
 
-    /// Sends what is printed to `pieces` until nothing is left of the command. A receiver that
+    /// Sends what is printed, with the values of `secrets` hidden, to `pieces` until nothing is left of the command. A receiver that
     /// does not keep up slows the command down; one that is gone stops it.
     pub async fn finish(
         self,
         bounds: Bounds,
+        secrets: &BTreeMap<String, String>,
         pieces: mpsc::Sender<Piece>,
     ) -> Result<Finish, RunError> {
+        let mask = Mask::new(secrets);
         let mut course = Course {
             ends_at: bounds.timeout.map(|timeout| self.begun + timeout),
             words: self.words,
             pieces,
             room: bounds.output_bytes,
-            stdout: Recorder::new(Stream::Stdout),
-            stderr: Recorder::new(Stream::Stderr),
+            stdout: Recorder::new(Stream::Stdout, mask.clone()),
+            stderr: Recorder::new(Stream::Stderr, mask),
             stopped: None,
             ended: None,
             gone: None,

@@ -1,17 +1,16 @@
 //! `pvp demo`: a server, a session and an agent that shows what happens to its commands.
 
 mod agent;
-mod executor;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use pvp_agent::executor::Settings;
 use pvp_client::{Api, Connection, Link, Options};
 use pvp_protocol::api::Invite;
-use pvp_protocol::payload::ExecutorAbility;
-use pvp_protocol::{ParticipantKind, Role, SessionConfig, SessionId};
+use pvp_protocol::{ParticipantKind, Profile, Role, SessionConfig, SessionId};
 use pvp_server::Server;
 
 use self::agent::Agent;
@@ -33,6 +32,7 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .workspace
         .unwrap_or_else(|| config.data.join("workspace"));
     let workspace = furnish(&workspace)?;
+    let state = config.data.join("executor");
     config.working_directory = workspace.to_str().map(str::to_owned);
     super::runtime()?.block_on(server::serve(config, move |server: &Server| {
         let me = up::own_link(server, &links::here()?)?;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         let agent = invite_agent(server, &session)?;
         // The server answers only once this function has returned.
         tokio::spawn(async move {
-            if let Err(error) = show(me, agent, session, workspace).await {
+            if let Err(error) = show(me, agent, session, workspace, state).await {
                 super::complain(&error.context("the demo stopped"));
             }
         });
@@ -79,11 +79,15 @@ fn invite_agent(server: &Server, session: &SessionId) -> anyhow::Result<Link> {
     Link::parse(&invitation.link).context("the agent's link")
 }
 
-async fn show(me: Link, agent: Link, session: SessionId, workspace: PathBuf) -> anyhow::Result<()> {
+async fn show(
+    me: Link,
+    agent: Link,
+    session: SessionId,
+    workspace: PathBuf,
+    state: PathBuf,
+) -> anyhow::Result<()> {
     let api = Api::new(me.clone());
     let config = SessionConfig {
-        // This executor has no sandbox, and says so; the demo lets its reads run all the same.
-        trust_reads: true,
         gate_timeout_seconds: 0,
         ..SessionConfig::default()
     };
@@ -92,18 +96,13 @@ async fn show(me: Link, agent: Link, session: SessionId, workspace: PathBuf) -> 
     tokio::task::spawn_blocking(move || up::make(&api, &place, name, config)).await??;
     links::remember(&links::here()?, &me.clone().into_session(session.clone()))?;
     introduce(&me, &session, &workspace)?;
+    let settings = Settings::new(workspace, state);
     let options = Options {
-        executor: Some(ExecutorAbility {
-            profiles: Vec::new(),
-            shell_exec: true,
-            working_directory: workspace.to_str().map(str::to_owned),
-            runner: Vec::new(),
-            shell: None,
-        }),
+        executor: Some(settings.ability()),
         ..Options::default()
     };
     let (connection, events) = Connection::open(agent, options).await?;
-    Agent::play(connection, events, workspace).await
+    Agent::play(connection, events, settings).await
 }
 
 fn introduce(me: &Link, session: &SessionId, workspace: &Path) -> anyhow::Result<()> {
@@ -116,7 +115,7 @@ fn introduce(me: &Link, session: &SessionId, workspace: &Path) -> anyhow::Result
     let text = format!(
         "
 PVP runs on {base}, with the session `{session}` and an agent in it.
-Its commands run in {workspace}, without a sandbox.
+Its commands run in {workspace}{sandbox}.
 
 The agent reads a file (that runs at once), and then it wants to write one.
 It waits for you. In another shell, in this directory:
@@ -136,6 +135,10 @@ Stop with Ctrl-C.
 ",
         base = me.base(),
         workspace = workspace.display(),
+        sandbox = match pvp_agent::confine::enforceable().contains(&Profile::Read) {
+            true => ", reads in a sandbox that holds them to reading",
+            false => "; this machine has no sandbox, so reads are asked for too",
+        },
         link = me.clone().into_session(session.clone()).reveal(),
     );
     say(text)

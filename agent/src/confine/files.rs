@@ -92,10 +92,6 @@ const DEVICES: &[&str] = &[
     "/dev/random",
     "/dev/urandom",
     "/dev/tty",
-    "/dev/fd",
-    "/dev/stdin",
-    "/dev/stdout",
-    "/dev/stderr",
 ];
 
 /// Whether the kernel enforces enough for reads to run without asking.

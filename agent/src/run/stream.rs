@@ -6,6 +6,7 @@ use pvp_protocol::payload::Stream;
 use sha2::{Digest as _, Sha256};
 
 use super::Piece;
+use crate::mask::Mask;
 
 /// Bytes of one piece, at most.
 pub(super) const PIECE: usize = 32 * 1024;
@@ -40,6 +41,7 @@ pub(super) struct Used {
 
 pub(super) struct Recorder {
     stream: Stream,
+    mask: Mask,
     /// Bytes of a character that is not whole yet.
     unfinished: Vec<u8>,
     /// Text that waits to be told.
@@ -56,9 +58,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream, mask: Mask) -> Self {
         Self {
             stream,
+            mask,
             unfinished: Vec::new(),
             waiting: String::new(),
             given: 0,
@@ -83,6 +86,12 @@ impl Recorder {
         }
         self.unfinished.extend_from_slice(bytes);
         let text = whole_characters(&mut self.unfinished);
+        let text = self.mask.take(&text);
+        self.record_within(&text, room)
+    }
+
+    /// Records as much of a text as there is room for.
+    fn record_within(&mut self, text: &str, room: u64) -> Used {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let fits = &text[..text.floor_char_boundary(room)];
         self.cut = fits.len() < text.len();
@@ -93,19 +102,17 @@ impl Recorder {
         }
     }
 
-    /// The stream has ended; gives how many more bytes that made.
+    /// The stream has ended: an unfinished character is replaced, and what was held back is told.
+    /// Gives how many more bytes that made.
     pub(super) fn end(&mut self, room: u64) -> u64 {
-        let rest = std::mem::take(&mut self.unfinished);
-        if rest.is_empty() || self.cut {
+        let mut rest = self.mask.end();
+        if !std::mem::take(&mut self.unfinished).is_empty() {
+            rest.push(char::REPLACEMENT_CHARACTER);
+        }
+        if self.cut {
             return 0;
         }
-        let replacement = char::REPLACEMENT_CHARACTER.to_string();
-        if (replacement.len() as u64) > room {
-            self.cut = true;
-            return 0;
-        }
-        self.record(&replacement);
-        replacement.len() as u64
+        self.record_within(&rest, room).told
     }
 
     fn record(&mut self, text: &str) {
@@ -206,7 +213,7 @@ mod tests {
     use super::*;
 
     fn told(chunks: &[&[u8]], room: u64) -> (String, Summary) {
-        let mut recorder = Recorder::new(Stream::Stdout);
+        let mut recorder = Recorder::new(Stream::Stdout, Mask::default());
         let (mut text, mut left) = (String::new(), room);
         for chunk in chunks {
             left -= recorder.take(chunk, left).told;

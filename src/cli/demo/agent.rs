@@ -1,18 +1,17 @@
 //! The demo's agent: a script of proposals, and an answer to what becomes of each.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::bail;
+use pvp_agent::executor::{Executor, Settings};
 use pvp_client::{Connection, Event, Events, SendError};
+use pvp_policy::Policy;
 use pvp_protocol::payload::{
     ActionTaken, FinishReason, GateOutcome, GateResolve, InterruptAcknowledge, ResponseChunk,
     ResponseEnd, ResponseStart, ToolResult,
 };
 use pvp_protocol::{Envelope, Extra, MessageId, ServerMessage};
 
-use tokio::sync::mpsc;
-
-use super::executor::{Executor, Granted};
 use crate::cli::say;
 
 /// What it wants to do, in order, and what it says it is for.
@@ -30,8 +29,6 @@ pub(super) struct Agent {
     next: usize,
     /// What was proposed and is not over.
     open: Option<MessageId>,
-    /// Where runs report that they are over.
-    report: mpsc::UnboundedSender<anyhow::Result<ToolResult>>,
 }
 
 impl Agent {
@@ -39,25 +36,29 @@ impl Agent {
     pub(super) async fn play(
         connection: Connection,
         mut events: Events,
-        workspace: PathBuf,
+        settings: Settings,
     ) -> anyhow::Result<()> {
-        let (report, mut reports) = mpsc::unbounded_channel();
+        let policy = Arc::new(Policy::built_in());
         let mut agent = Self {
-            executor: Executor::new(connection.participant().clone(), workspace),
+            executor: Executor::new(connection.clone(), settings, policy)?,
             connection,
             next: 0,
             open: None,
-            report,
         };
         agent.propose().await?;
         loop {
-            tokio::select! {
-                Some(report) = reports.recv() => agent.finished(report?).await?,
-                event = events.next() => match event {
-                    Some(Event::Told { envelope: Some(envelope), .. }) => agent.hear(*envelope).await?,
-                    Some(Event::Ended(_)) | None => return Ok(()),
-                    Some(Event::Up { .. } | Event::Down { .. } | Event::Told { envelope: None, .. }) => {}
-                },
+            match events.next().await {
+                Some(Event::Told {
+                    envelope: Some(envelope),
+                    ..
+                }) => {
+                    agent.executor.hear(&envelope);
+                    agent.hear(*envelope).await?;
+                }
+                Some(Event::Ended(_)) | None => return Ok(()),
+                Some(
+                    Event::Up { .. } | Event::Down { .. } | Event::Told { envelope: None, .. },
+                ) => {}
             }
         }
     }
@@ -69,7 +70,6 @@ impl Agent {
             say(format!("agent: I want to {purpose}: {command}"))?;
             let receipt = self.connection.propose_shell(command, purpose).await?;
             let id = receipt.id.clone();
-            self.executor.proposed(id.clone(), command);
             match receipt.answer().await {
                 Ok(_) => {
                     self.open = Some(id);
@@ -90,29 +90,13 @@ impl Agent {
         let id = envelope.heading.id;
         match envelope.message {
             ServerMessage::GateRequest(request) if self.is_open(&request.action_ref) => {
-                self.executor.gated(id, request.action_ref);
                 say(format!("agent: it waits ({})", request.quorum))
             }
             ServerMessage::GateResolve(resolve) if self.is_open(&resolve.tool_proposal) => {
                 self.resolved(&resolve).await
             }
-            ServerMessage::GateAmend(amend) => {
-                self.executor.amended(&amend);
-                Ok(())
-            }
-            ServerMessage::ShellExec(exec) => {
-                self.executor.asked(id, &exec);
-                Ok(())
-            }
-            ServerMessage::ToolExecute(execute) => {
-                match self.executor.accept(execute, pvp_client::now()) {
-                    Ok(Some(granted)) => {
-                        self.execute(granted);
-                        Ok(())
-                    }
-                    Ok(None) => Ok(()),
-                    Err(why) => say(format!("agent: I do not run this: {why}")),
-                }
+            ServerMessage::ToolResult(result) if self.is_open(&result.tool_proposal) => {
+                self.finished(&result).await
             }
             ServerMessage::PromptSubmit(prompt)
                 if prompt.target_agent == *self.connection.participant() =>
@@ -150,29 +134,15 @@ impl Agent {
         self.propose().await
     }
 
-    /// Runs it beside everything else, because answers to its output come as events.
-    fn execute(&self, granted: Granted) {
-        let (connection, report) = (self.connection.clone(), self.report.clone());
-        tokio::spawn(async move {
-            let result = granted.run(&connection).await;
-            // The agent may have stopped.
-            let _ = report.send(result);
-        });
-    }
-
-    async fn finished(&mut self, result: ToolResult) -> anyhow::Result<()> {
-        let ours = self.is_open(&result.tool_proposal);
+    async fn finished(&mut self, result: &ToolResult) -> anyhow::Result<()> {
         let code = result.result.as_ref().and_then(|body| body.exit_code);
-        say(format!(
-            "agent: done, exit {}",
-            code.map_or("unknown".to_owned(), |code| code.to_string())
-        ))?;
-        self.connection.send(result).await?;
-        if ours {
-            self.open = None;
-            return self.propose().await;
+        match (code, &result.error) {
+            (_, Some(error)) => say(format!("agent: {error}"))?,
+            (Some(code), None) => say(format!("agent: done, exit {code}"))?,
+            (None, None) => say("agent: done")?,
         }
-        Ok(())
+        self.open = None;
+        self.propose().await
     }
 
     /// Answers a prompt, and begins again if nothing is under way.

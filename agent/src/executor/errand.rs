@@ -1,0 +1,85 @@
+//! From a grant to what a reaper is to run: exactly the granted bytes.
+
+use std::path::{Path, PathBuf};
+
+use pvp_protocol::payload::{ClearedBy, GrantTerms};
+use pvp_protocol::{Command, Mode};
+
+use super::Settings;
+use crate::confine::Confinement;
+use crate::environment;
+use crate::reaper::Errand;
+
+/// The account's login shell.
+pub(super) fn login_shell() -> String {
+    let shell = std::env::var("SHELL").ok();
+    let usable = |shell: &String| shell.starts_with('/') && Path::new(shell).exists();
+    shell.filter(usable).unwrap_or_else(|| "/bin/sh".to_owned())
+}
+
+/// What to run, or why it cannot be.
+pub(super) fn of(
+    grant: &GrantTerms,
+    settings: &Settings,
+    temporary: &Path,
+) -> Result<Errand, String> {
+    if grant.action.mode == Mode::Pty {
+        return Err("interactive commands do not run on this executor".to_owned());
+    }
+    let (program, arguments) = words(&grant.action.command)?;
+    let mut line: Vec<String> = std::iter::once(program).chain(arguments).collect();
+    // Reads run in the sandbox on this machine; a runner is for what people approved.
+    if grant.cleared_by != ClearedBy::Read {
+        line.splice(0..0, settings.runner.iter().cloned());
+    }
+    let mut line = line.into_iter();
+    let program = line.next().ok_or("there is nothing to run")?;
+    let secrets = grant.secret_env.clone().unwrap_or_default();
+    Ok(Errand {
+        program,
+        arguments: line.collect(),
+        directory: directory(grant.action.cwd.as_deref(), &settings.workspace)?,
+        environment: environment::of_command(
+            std::env::vars(),
+            &grant.action.env,
+            &secrets,
+            temporary,
+        ),
+        confinement: Confinement {
+            profile: grant.profile,
+            workspace: settings.workspace.clone(),
+            temporary: temporary.to_owned(),
+            share: settings.share,
+        },
+        grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
+        cgroup: true,
+    })
+}
+
+fn words(command: &Command) -> Result<(String, Vec<String>), String> {
+    match command {
+        Command::Shell { line } => {
+            let words = ["--noprofile", "--norc", "-c", line];
+            Ok(("/bin/bash".to_owned(), words.map(str::to_owned).into()))
+        }
+        Command::LoginShell { line } => Ok((login_shell(), vec!["-lc".to_owned(), line.clone()])),
+        Command::Argv { command, args } => Ok((command.clone(), args.clone())),
+        Command::Tool { name, .. } => Err(format!("this executor has no tool `{name}`")),
+    }
+}
+
+/// Where it runs; a place that is not there is named.
+fn directory(cwd: Option<&str>, workspace: &Path) -> Result<PathBuf, String> {
+    let directory = match cwd {
+        None => workspace.to_owned(),
+        Some(cwd) => workspace.join(cwd),
+    };
+    match std::fs::metadata(&directory) {
+        Ok(metadata) if metadata.is_dir() => Ok(directory),
+        Ok(_) => Err(format!(
+            "cannot work in {}: it is not a directory",
+            directory.display()
+        )),
+        Err(error) => Err(format!("cannot work in {}: {error}", directory.display())),
+    }
+}
