@@ -139,3 +139,241 @@ impl Orders {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_protocol::payload::{ClearedBy, GrantTerms};
+    use pvp_protocol::{
+        Assessment, Command, ExecutionLimits, Extra, JsonObject, Mode, Profile, Risk, ToolCategory,
+    };
+    use serde_json::{Value, json};
+
+    fn id(text: &str) -> MessageId {
+        MessageId::parse(text).unwrap()
+    }
+
+    fn me() -> ParticipantId {
+        ParticipantId::parse("bot").unwrap()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000)
+    }
+
+    fn arguments(line: &str) -> JsonObject {
+        let mut arguments = JsonObject::new();
+        arguments.insert("full_command".to_owned(), line.into());
+        arguments
+    }
+
+    fn propose(line: &str) -> ToolPropose {
+        ToolPropose {
+            tool_name: "shell".to_owned(),
+            arguments: arguments(line),
+            agent: me(),
+            risk_level: Risk::Safe,
+            description: "d".to_owned(),
+            requires_approval: false,
+            suggested_approvers: None,
+            category: ToolCategory::ShellExecute,
+            assessment: None,
+            extra: Extra::new(),
+        }
+    }
+
+    fn grant(proposal: &str, line: &str) -> ToolExecute {
+        let action = Action::plain(Command::Shell {
+            line: line.to_owned(),
+        });
+        ToolExecute {
+            tool_proposal: id(proposal),
+            approved_by: Vec::new(),
+            grant: GrantTerms {
+                id: id("g1"),
+                executor: me(),
+                digest: action.digest(),
+                action,
+                limits: ExecutionLimits {
+                    timeout_ms: 1000,
+                    output_bytes: 1000,
+                },
+                profile: Profile::None,
+                expires_at: now().plus_seconds(60),
+                cleared_by: ClearedBy::Quorum,
+                approvals: Vec::new(),
+                rule: None,
+                driver: None,
+                nonce: Some("n".to_owned()),
+                secret_env: None,
+            },
+            extra: Extra::new(),
+        }
+    }
+
+    fn orders() -> Orders {
+        let mut orders = Orders::new(me(), Place::default());
+        orders.proposed(&id("p1"), &propose("touch a"));
+        orders.proposed(&id("p2"), &propose("touch b"));
+        orders
+    }
+
+    fn checked(orders: &Orders, execute: &ToolExecute) -> Option<Result<(), Refused>> {
+        orders.check(execute, &Policy::built_in(), now())
+    }
+
+    #[test]
+    fn exactly_what_was_shown_is_acted_on() {
+        assert_eq!(checked(&orders(), &grant("p1", "touch a")), Some(Ok(())));
+    }
+
+    #[test]
+    fn whatever_else_is_refused() {
+        let orders = orders();
+        let refused = |execute: &ToolExecute| checked(&orders, execute).unwrap().unwrap_err();
+        assert_eq!(refused(&grant("p1", "touch b")), Refused::Changed);
+        assert_eq!(refused(&grant("p3", "touch a")), Refused::NotShown);
+        let mut execute = grant("p1", "touch a");
+        execute.grant.nonce = None;
+        assert_eq!(refused(&execute), Refused::NoNonce);
+        let mut execute = grant("p1", "touch a");
+        execute.grant.expires_at = now();
+        assert_eq!(refused(&execute), Refused::Expired);
+        let mut execute = grant("p1", "touch a");
+        execute.grant.executor = ParticipantId::parse("other").unwrap();
+        assert_eq!(checked(&orders, &execute), None);
+    }
+
+    #[test]
+    fn what_is_blocked_here_does_not_run_whatever_the_server_says() {
+        let mut orders = orders();
+        orders.proposed(&id("p9"), &propose("rm -rf /"));
+        let refused = checked(&orders, &grant("p9", "rm -rf /"))
+            .unwrap()
+            .unwrap_err();
+        assert!(matches!(refused, Refused::Blocked { .. }), "{refused:?}");
+    }
+
+    #[test]
+    fn an_edit_that_was_recorded_replaces_what_was_shown() {
+        let mut orders = orders();
+        let request = json!({
+            "action_type": "tool", "action_ref": "p1", "quorum": { "type": "any", "count": 1 },
+            "timeout_seconds": 0, "message": "m", "category": "write", "digest": "00".repeat(32),
+            "on_timeout": "reject", "voters": [],
+        });
+        let request: GateRequest = serde_json::from_value(request).unwrap();
+        orders.gated(&id("gate1"), &request);
+        let edited = Action::plain(Command::Shell {
+            line: "touch c".to_owned(),
+        });
+        let assessment: Assessment = Policy::built_in().assess(&edited, &Place::default());
+        let amend = json!({
+            "gate": "gate1", "arguments": arguments("touch c"), "digest": "00".repeat(32),
+            "assessment": assessment,
+        });
+        orders.amended(&serde_json::from_value(amend).unwrap());
+        assert_eq!(checked(&orders, &grant("p1", "touch c")), Some(Ok(())));
+        assert_eq!(
+            checked(&orders, &grant("p1", "touch a")),
+            Some(Err(Refused::Changed))
+        );
+    }
+
+    #[test]
+    fn what_is_over_is_not_acted_on_again() {
+        let mut orders = orders();
+        orders.closed(&id("p1"));
+        assert_eq!(
+            checked(&orders, &grant("p1", "touch a")),
+            Some(Err(Refused::NotShown))
+        );
+    }
+
+    #[test]
+    fn a_persons_command_runs_if_it_was_asked_of_us() {
+        let mut orders = orders();
+        let exec = |executor: &str| -> ShellExec {
+            serde_json::from_value(json!({ "command": "ls", "executor": executor })).unwrap()
+        };
+        orders.asked(&id("s1"), &exec("bot"));
+        orders.asked(&id("s2"), &exec("other"));
+        let mut execute = grant("s1", "ls");
+        execute.grant.action = Action::own(&exec("bot"));
+        execute.grant.digest = execute.grant.action.digest();
+        assert_eq!(checked(&orders, &execute), Some(Ok(())));
+        execute.tool_proposal = id("s2");
+        assert_eq!(checked(&orders, &execute), Some(Err(Refused::NotShown)));
+    }
+
+    /// Changes one thing in a grant, wherever it stands.
+    fn mutated(value: &Value, number: usize) -> Value {
+        let mut value = value.clone();
+        let leaves = leaves(&value, String::new());
+        let leaf = value.pointer_mut(&leaves[number % leaves.len()]).unwrap();
+        *leaf = match (leaf.take(), number / leaves.len()) {
+            (Value::String(text), round) => {
+                let at = round % (text.len() + 1);
+                json!(format!(
+                    "{}{}{}",
+                    &text[..at],
+                    char::from(b'!' + (round % 90) as u8),
+                    &text[at..]
+                ))
+            }
+            (Value::Number(number), round) => {
+                json!(number.as_u64().unwrap_or(0) + 1 + round as u64)
+            }
+            (_, round) => json!(format!("x{round}")),
+        };
+        value
+    }
+
+    fn leaves(value: &Value, path: String) -> Vec<String> {
+        match value {
+            Value::Object(fields) => fields
+                .iter()
+                .flat_map(|(key, value)| leaves(value, format!("{path}/{key}")))
+                .collect(),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .flat_map(|(at, value)| leaves(value, format!("{path}/{at}")))
+                .collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![path],
+        }
+    }
+
+    /// Every change of what would run, for whom or by whom is refused; the rest changes nothing.
+    #[test]
+    fn ten_thousand_mutated_grants_run_nothing_but_what_was_shown() {
+        let orders = orders();
+        let mut good = grant("p1", "touch a");
+        good.grant.action.cwd = None;
+        good.grant.action.mode = Mode::Normal;
+        let good = serde_json::to_value(&good).unwrap();
+        let shown = Action::plain(Command::Shell {
+            line: "touch a".to_owned(),
+        });
+        let (mut refused, mut accepted) = (0, 0);
+        for number in 0..10_000 {
+            let Ok(execute) = serde_json::from_value::<ToolExecute>(mutated(&good, number)) else {
+                refused += 1;
+                continue;
+            };
+            match checked(&orders, &execute) {
+                Some(Ok(())) => {
+                    accepted += 1;
+                    assert_eq!(execute.grant.action, shown);
+                    assert_eq!(execute.tool_proposal, id("p1"));
+                    assert!(execute.grant.expires_at > now());
+                }
+                Some(Err(_)) | None => refused += 1,
+            }
+        }
+        assert!(
+            refused > 4000 && accepted > 0,
+            "{refused} refused, {accepted} accepted"
+        );
+    }
+}
