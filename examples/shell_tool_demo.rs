@@ -1,0 +1,77 @@
+//! An agent's shell tool as a library: a read, a write, a destructive command, a blocked one, and
+//! output as it is printed. Give it an agent's link, such as the one of `pvp up`, and approve from
+//! another shell with `pvp gates` and `pvp approve`:
+//!
+//!     cargo run --example shell_tool_demo -- 'http://127.0.0.1:3000/?token=…&session=main'
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use anyhow::Context;
+use pvp_agent::agent::{Agent, ProposeError, Step};
+use pvp_agent::executor::Settings;
+use pvp_client::Link;
+use pvp_protocol::payload::Stream;
+
+fn main() -> anyhow::Result<std::process::ExitCode> {
+    // A command runs below this same program under another name.
+    if let Some(code) = pvp_agent::part_of_a_run() {
+        return Ok(code);
+    }
+    let link = std::env::args().nth(1).context("give an agent's link")?;
+    tokio::runtime::Runtime::new()?.block_on(run(Link::parse(&link)?))?;
+    Ok(std::process::ExitCode::SUCCESS)
+}
+
+async fn run(link: Link) -> anyhow::Result<()> {
+    let workspace = std::env::current_dir()?;
+    let state = workspace.join(".pvp/executor");
+    let agent = Agent::connect(link, Settings::new(workspace, state)).await?;
+    println!("{} in {}", agent.participant(), agent.session());
+    for line in [
+        "ls -la",
+        "echo 'buy milk' > shopping-list.txt",
+        "for n in 1 2 3; do echo tick $n; sleep 0.2; done",
+        "rm -rf shopping-list.txt",
+        "rm -rf /",
+    ] {
+        println!("\n$ {line}");
+        match agent.propose_shell(line).await {
+            Err(ProposeError::Blocked { rule, reason }) => {
+                println!("  not even sent: {reason} [{rule}]");
+            }
+            Err(error) => println!("  refused: {error}"),
+            Ok(mut proposal) => {
+                while let Some(step) = proposal.next().await {
+                    show(&step);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show(step: &Step) {
+    match step {
+        Step::Judged(verdict) => println!("  {}: {}", verdict.category, verdict.reason),
+        Step::Waiting { quorum } => println!("  waits for {quorum}"),
+        Step::Edited { command, .. } => println!("  edited: {command}"),
+        Step::Granted { approved_by } => println!("  runs, approved by {}", approved_by.len()),
+        Step::Output { stream, text } => {
+            let mark = match stream {
+                Stream::Stdout => "|",
+                Stream::Stderr => "!",
+            };
+            for line in text.lines() {
+                println!("  {mark} {line}");
+            }
+        }
+        Step::Finished(result) => {
+            let code = result.result.as_ref().and_then(|body| body.exit_code);
+            println!(
+                "  ended: exit {code:?} {}",
+                result.error.as_deref().unwrap_or_default()
+            );
+        }
+        Step::NotRun { outcome, why } => println!("  not run: {outcome:?} {why}"),
+    }
+}
