@@ -94,7 +94,8 @@ impl Bench {
             }
             pieces
         };
-        let both = async { tokio::join!(run.finish(bounds, &BTreeMap::new(), sender), gather) };
+        let secrets = BTreeMap::new();
+        let both = async { tokio::join!(run.finish(bounds, &secrets, sender), gather) };
         tokio::time::timeout(PATIENCE, both).await.expect("it ends")
     }
 
@@ -248,7 +249,10 @@ async fn someone_may_stop_it() {
     );
     let (run, stopper) = Run::start(program(), &errand).await.unwrap();
     let (sender, mut pieces) = mpsc::channel(16);
-    let finish = tokio::spawn(async move { run.finish(ample(), &BTreeMap::new(), sender).await });
+    let finish = tokio::spawn(async move {
+        let secrets = BTreeMap::new();
+        run.finish(ample(), &secrets, sender).await
+    });
     assert_eq!(pieces.recv().await.unwrap().text, "ready\n");
     stopper.stop("enough");
     assert_eq!(pieces.recv().await.unwrap().text, "ended nicely\n");
