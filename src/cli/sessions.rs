@@ -76,10 +76,10 @@ fn line(session: &SessionListed) -> String {
     let name = session.name.as_deref().unwrap_or_default();
     format!(
         "{:<24}  {state:<9}  {:>7} messages  {}  {}",
-        session.session,
+        session.session.as_str(),
         session.head,
         session.updated_at,
-        pvp_client::view::visible(name)
+        super::one_line(name)
     )
 }
 
