@@ -1,13 +1,15 @@
 //! `pvp connect`: one envelope a line between a program and the server.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use pvp_client::{Connection, Ending, Event, Events, Link, Options, fresh_id};
-use pvp_protocol::{Envelope, JsonObject, MessageId, ParticipantId, Role, ServerMessage, VERSION};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
+use pvp_client::{
+    ConnectError, Connection, Ending, Event, Events, Link, Options, SendError, fresh_id,
+};
+use pvp_protocol::{JsonObject, MessageId, ParticipantId, Role, VERSION};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+use tokio::task::JoinSet;
 
 use super::links::LinkArguments;
 
@@ -50,11 +52,12 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
     };
     let stay = arguments.stay;
     super::runtime()?.block_on(async move {
-        let (connection, events) = Connection::open(link, options).await?;
+        let opened = Connection::open(link, options).await;
+        let (connection, events) = opened.map_err(with_flag)?;
         let lines = BufReader::new(tokio::io::stdin()).lines();
         let bridge = Bridge {
             connection: Some(connection),
-            unanswered: BTreeSet::new(),
+            answers: JoinSet::new(),
             bad: false,
             stay,
         };
@@ -62,11 +65,24 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The same, and which flag helps.
+fn with_flag(error: ConnectError) -> anyhow::Error {
+    let flag = match &error {
+        ConnectError::NoSession => " with --session",
+        ConnectError::Nobody => " with --as",
+        ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Lost(_) => "",
+    };
+    anyhow::anyhow!("{error}{flag}")
+}
+
+/// The answer to one line.
+type Answer = (MessageId, Result<(), SendError>);
+
 struct Bridge {
     /// `None` once standard input has ended.
     connection: Option<Connection>,
-    /// Sent and not acknowledged or refused yet.
-    unanswered: BTreeSet<MessageId>,
+    /// What was sent and is not answered yet.
+    answers: JoinSet<Answer>,
     /// Something was not understood or was refused.
     bad: bool,
     stay: bool,
@@ -99,15 +115,17 @@ impl Bridge {
                         self.ended(ending)?;
                         break;
                     }
-                    Some(event) => self.tell(event).await?,
+                    Some(event) => self.tell(event)?,
                 },
+                Some(answer) = self.answers.join_next() => self.answered(answer?)?,
             }
         }
-        let good = !self.bad && self.unanswered.is_empty();
-        Ok(if good {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
+        while let Some(answer) = self.answers.join_next().await {
+            self.answered(answer?)?;
+        }
+        Ok(match self.bad {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
         })
     }
 
@@ -142,25 +160,15 @@ impl Bridge {
         };
         let kind = text("type").to_owned();
         let text = serde_json::to_string(&envelope).context("writing an envelope")?;
-        connection.send_text(id.clone(), &kind, text).await?;
-        if kind != "heartbeat.pong" {
-            self.unanswered.insert(id);
-        }
+        let receipt = connection.send_text(id.clone(), &kind, text).await?;
+        let answer = async { (id, receipt.answer().await.map(|_| ())) };
+        self.answers.spawn(answer);
         Ok(())
     }
 
-    async fn tell(&mut self, event: Event) -> anyhow::Result<()> {
+    fn tell(&self, event: Event) -> anyhow::Result<()> {
         match event {
-            Event::Told { envelope, text } => {
-                if let Some(envelope) = envelope {
-                    self.note(&envelope);
-                }
-                let mut out = tokio::io::stdout();
-                out.write_all(format!("{text}\n").as_bytes())
-                    .await
-                    .context("writing to standard output")?;
-                out.flush().await.context("writing to standard output")
-            }
+            Event::Told { text, .. } => super::say(text),
             Event::Down { why } => {
                 super::complain(&anyhow::anyhow!("lost the connection, trying again: {why}"));
                 Ok(())
@@ -169,11 +177,13 @@ impl Bridge {
         }
     }
 
-    /// Whatever refers to a message of ours answers it.
-    fn note(&mut self, envelope: &Envelope) {
-        if let Some(id) = &envelope.heading.reference {
-            let refused = matches!(envelope.message, ServerMessage::Error(_));
-            self.bad |= self.unanswered.remove(id) && refused;
+    fn answered(&mut self, (id, answer): Answer) -> anyhow::Result<()> {
+        match answer {
+            Ok(()) => Ok(()),
+            Err(SendError::Refused(report)) => {
+                self.complain(format!("`{id}` was refused: {}", report.message))
+            }
+            Err(error) => self.complain(format!("`{id}`: {error}")),
         }
     }
 
