@@ -133,6 +133,7 @@ impl Granted {
             Ok(child) => child,
             Err(error) => return Ok(failed(granted.proposal, begun, &error.to_string())),
         };
+        let _group = Group(child.id().context("it has just begun")?);
         let (sender, mut pieces) = mpsc::channel(16);
         let stdout = child.stdout.take().context("a pipe was asked for")?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
@@ -178,6 +179,19 @@ impl Granted {
             outcome: Some(Outcome::Known),
             extra: Extra::new(),
         })
+    }
+}
+
+/// The processes of one command, which all end with it.
+struct Group(u32);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Usually none is left, which bash complains about.
+        let _ = std::process::Command::new("/bin/bash")
+            .args(["-c", "kill -KILL -- -$0", &self.0.to_string()])
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
