@@ -248,7 +248,10 @@ impl Task {
         let mut silent_at = Instant::now() + JOIN;
         loop {
             if self.joined && self.closing && self.outbox.is_empty() {
-                return Finish::Over(Ending::Closed);
+                return Finish::Over(match self.leaving {
+                    true => Ending::Left,
+                    false => Ending::Closed,
+                });
             }
             let frame = tokio::select! {
                 frame = socket.next() => frame,
