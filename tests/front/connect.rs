@@ -24,13 +24,20 @@ async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
     let told = lines(&said.out);
     assert_eq!(told[0]["type"], "session.welcome");
     let acks: Vec<_> = told.iter().filter(|m| m["type"] == "session.ack").collect();
-    assert_eq!(acks.len(), 2, "{told:#?}");
+    assert_eq!(acks.len(), 3, "one for the join");
+    let acks = &acks[1..];
     assert_eq!(acks[1]["payload"]["id"], "my-own-id");
     // What was left out was filled in.
     let heard = agent.wait(|m| m["payload"]["content"] == "hello").await;
-    assert_eq!((&heard["v"], &heard["session"], &heard["sender"]), (&json!(1), &json!("owl"), &json!(dee.participant)));
+    assert_eq!(
+        (&heard["v"], &heard["session"], &heard["sender"]),
+        (&json!(1), &json!("owl"), &json!(dee.participant))
+    );
     assert_eq!(heard["id"], acks[0]["payload"]["id"]);
-    assert_eq!(agent.wait(|m| m["payload"]["content"] == "again").await["id"], "my-own-id");
+    assert_eq!(
+        agent.wait(|m| m["payload"]["content"] == "again").await["id"],
+        "my-own-id"
+    );
     // Every line that it prints is an envelope of the log or an answer.
     let log = server.entries("owl");
     for message in told.iter().filter(|message| message["seq"].is_u64()) {
@@ -56,9 +63,21 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
     assert_eq!(said.code, Some(1));
     let complaints: Vec<_> = said.err.lines().collect();
     assert_eq!(complaints.len(), 3, "{}", said.err);
-    assert!(complaints[0].starts_with("pvp: a line is one JSON object: "), "{}", said.err);
-    assert!(complaints[1].starts_with("pvp: a line is one JSON object: "), "{}", said.err);
-    assert!(complaints[2].starts_with("pvp: `../x` cannot be an id"), "{}", said.err);
+    assert!(
+        complaints[0].starts_with("pvp: a line is one JSON object: "),
+        "{}",
+        said.err
+    );
+    assert!(
+        complaints[1].starts_with("pvp: a line is one JSON object: "),
+        "{}",
+        said.err
+    );
+    assert!(
+        complaints[2].starts_with("pvp: `../x` cannot be an id"),
+        "{}",
+        said.err
+    );
     lines(&said.out);
     agent.wait(|m| m["payload"]["content"] == "hello").await;
 
@@ -66,13 +85,28 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
     let refused = json!({ "id": "forged", "type": "tool.execute" });
     let forged = json!({ "id": "not-me", "sender": "somebody", "type": "prompt.submit", "payload": good["payload"] });
     let later = prompt(&agent.participant, &dee.participant, "later");
-    let said = desk.run_with(&["connect"], &format!("{refused}\n{forged}\n{later}\n")).await;
+    let said = desk
+        .run_with(&["connect"], &format!("{refused}\n{forged}\n{later}\n"))
+        .await;
     assert_eq!(said.code, Some(1));
     let complaints: Vec<_> = said.err.lines().collect();
     assert_eq!(complaints.len(), 2, "{}", said.err);
-    assert!(complaints[0].starts_with("pvp: `forged` was refused: `tool.execute` is not something a client may say"), "{}", said.err);
-    assert!(complaints[1].starts_with("pvp: `not-me` was refused: "), "{}", said.err);
-    let errors: Vec<_> = lines(&said.out).into_iter().filter(|m| m["type"] == "error").collect();
+    assert!(
+        complaints[0].starts_with(
+            "pvp: `forged` was refused: `tool.execute` is not something a client may say"
+        ),
+        "{}",
+        said.err
+    );
+    assert!(
+        complaints[1].starts_with("pvp: `not-me` was refused: "),
+        "{}",
+        said.err
+    );
+    let errors: Vec<_> = lines(&said.out)
+        .into_iter()
+        .filter(|m| m["type"] == "error")
+        .collect();
     assert_eq!(errors.len(), 2);
     agent.wait(|m| m["payload"]["content"] == "later").await;
 
@@ -80,7 +114,11 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
     let big = prompt(&agent.participant, &dee.participant, &"x".repeat(2_000_000));
     let said = desk.run_with(&["connect"], &format!("{big}\n")).await;
     assert_eq!(said.code, Some(1));
-    assert!(said.err.contains("was refused: a message has at most "), "{}", said.err);
+    assert!(
+        said.err.contains("was refused: a message has at most "),
+        "{}",
+        said.err
+    );
     // A line without a type says nothing.
     let said = desk.run_with(&["connect"], "{}\n").await;
     assert_eq!(said.code, Some(1), "{said:?}");
@@ -97,13 +135,18 @@ async fn it_stays_when_asked_to_and_comes_back_after_a_restart() {
     let mut going = desk.start(&["connect", "--stay"]);
     assert_eq!(going.json().await["type"], "session.welcome");
     going.end_input();
-    desk.good(&["send", "still there?", "--to", &agent.participant]).await;
+    desk.good(&["send", "still there?", "--to", &agent.participant])
+        .await;
     going.line_with("still there?").await;
     server.kill_9().await;
     let gone = going.complaint().await;
-    assert!(gone.starts_with("pvp: lost the connection, trying again: "), "{gone}");
+    assert!(
+        gone.starts_with("pvp: lost the connection, trying again: "),
+        "{gone}"
+    );
     let _server = Server::start_on(data.path(), &server.address.clone(), &[]).await;
-    desk.good(&["send", "and now?", "--to", &agent.participant]).await;
+    desk.good(&["send", "and now?", "--to", &agent.participant])
+        .await;
     going.line_with("and now?").await;
     going.signal("INT");
     assert_eq!(going.ended().await.code, None);
@@ -115,24 +158,35 @@ async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
     let agent = server.with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver", "approver"], &["--session", "owl"]);
     let desk = Desk::with(&server.link(&dee, None)).await;
-    let said = desk.good(&["connect", "--role", "observer"]).await;
+    let said = desk.good(&["connect", "--role", "approver"]).await;
     let welcome = &lines(&said)[0]["payload"];
-    assert_eq!(welcome["roles"], json!(["observer"]), "{welcome}");
+    assert_eq!(welcome["roles"], json!(["approver"]), "{welcome}");
     let line = prompt(&agent.participant, &dee.participant, "hi").to_string();
-    let said = desk.run_with(&["connect", "--role", "observer"], &line).await;
+    let said = desk
+        .run_with(&["connect", "--role", "approver"], &line)
+        .await;
     assert_eq!(said.code, Some(1));
     let said = desk.refused(&["connect", "--role", "admin"]).await;
     assert!(said.starts_with("pvp: "), "{said}");
     let seqs = |out: &str| -> Vec<u64> {
-        lines(out).iter().filter_map(|message| message["seq"].as_u64()).collect()
+        lines(out)
+            .iter()
+            .filter_map(|message| message["seq"].as_u64())
+            .collect()
     };
     let head = server.entries("owl").len() as u64;
-    let resumed = seqs(&desk.good(&["connect", "--after", "2"]).await);
+    let here = json!({ "type": "presence.update", "payload": { "participant": dee.participant, "status": "active", "last_active": "2026-01-01T00:00:00.000Z" } });
+    let resume = ["connect", "--after", "2"];
+    let said = desk.run_with(&resume, &here.to_string()).await;
+    let resumed = seqs(&said.good(&resume));
     assert_eq!(resumed[0], 3);
     assert!(*resumed.last().unwrap() >= head, "{resumed:?}");
     let beyond = desk.run(&["connect", "--after", "100000"]).await;
     assert_eq!(beyond.code, Some(1), "{beyond:?}");
-    assert!(beyond.err.contains("100000"), "{beyond:?}");
+    assert!(
+        beyond.err.contains("`after` is beyond the log"),
+        "{beyond:?}"
+    );
 }
 
 #[tokio::test]
@@ -140,12 +194,20 @@ async fn without_login_one_says_who_one_is() {
     let server = Server::start(&["--open"]).await;
     let desk = Desk::new();
     let link = format!("http://{}/?session=owl", server.address);
-    let said = desk.good(&["connect", &link, "--as", "zoe", "--role", "driver"]).await;
+    let said = desk
+        .good(&["connect", &link, "--as", "zoe", "--role", "driver"])
+        .await;
     assert_eq!(lines(&said)[0]["type"], "session.welcome");
-    let announce = server.entries("owl").into_iter().find(|entry| entry["type"] == "participant.announce");
+    let announce = server
+        .entries("owl")
+        .into_iter()
+        .find(|entry| entry["type"] == "participant.announce");
     assert_eq!(announce.unwrap()["payload"]["id"], "zoe");
     let said = desk.refused(&["connect", &link]).await;
-    assert_eq!(said, "pvp: this server has no login, so say who you are with --as\n");
+    assert_eq!(
+        said,
+        "pvp: this server has no login, so say who you are with --as\n"
+    );
 }
 
 #[tokio::test]
@@ -155,15 +217,24 @@ async fn what_cannot_be_joined_is_refused_with_a_sentence() {
     let desk = Desk::new();
     let free = server.link(&dee, None);
     let said = desk.refused(&["connect", &free]).await;
-    assert_eq!(said, "pvp: the link names no session; say which with --session\n");
+    assert_eq!(
+        said,
+        "pvp: the link names no session; say which with --session\n"
+    );
     let said = desk.refused(&["connect", &free, "--session", "owl"]).await;
     assert_eq!(said, "pvp: there is no session `owl`\n");
     let said = desk.refused(&["connect", "x"]).await;
-    assert!(said.starts_with("pvp: a link begins with http://"), "{said}");
+    assert!(
+        said.starts_with("pvp: a link begins with http://"),
+        "{said}"
+    );
     let bad = format!("http://{}/?token=pvp_no&session=owl", server.address);
     let said = desk.refused(&["connect", &bad]).await;
     assert!(said.contains("token"), "{said}");
     server.kill_9().await;
     let said = desk.refused(&["connect", &free, "--session", "owl"]).await;
-    assert!(said.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)), "{said}");
+    assert!(
+        said.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)),
+        "{said}"
+    );
 }

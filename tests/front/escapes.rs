@@ -9,7 +9,8 @@ use crate::kit::Server;
 use crate::kit::desk::Desk;
 
 /// Clears the screen, sets the title, turns the direction, hides, and begins a line.
-const EVIL: &str = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}\u{61c}\r\u{8}";
+const EVIL: &str =
+    "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}\u{61c}\r\u{8}";
 
 /// Nothing but text, of at most this many lines.
 fn plain(what: &str, text: &str) {
@@ -33,8 +34,11 @@ async fn nothing_that_others_write_reaches_the_terminal_as_anything_but_text() {
     let run = finish(&mut agent, &mut admin, &command, &printed, 0).await;
     let failing = agent.propose(&command).await;
     admin.approve(&failing).await;
-    let result = json!({ "tool_proposal": failing, "success": false, "error": EVIL, "duration_ms": 1 });
-    agent.wait(|m| m["type"] == "tool.execute" && m["payload"]["tool_proposal"] == failing.as_str()).await;
+    let result =
+        json!({ "tool_proposal": failing, "success": false, "error": EVIL, "duration_ms": 1 });
+    agent
+        .wait(|m| m["type"] == "tool.execute" && m["payload"]["tool_proposal"] == failing.as_str())
+        .await;
     agent.say("tool.result", result).await;
     let context = json!({ "key": "notes", "content_type": "text", "content": EVIL });
     admin.say("context.add", context).await;
@@ -59,7 +63,7 @@ async fn nothing_that_others_write_reaches_the_terminal_as_anything_but_text() {
         &["reject", &gate, EVIL],
         &["show", &asked],
         &["tail"],
-        &["create", "cat", "--name", EVIL],
+        &["create", "cat", "--name", "\u{202e}\u{200b}\u{feff}\u{61c}"],
         &["sessions"],
     ] {
         plain(&format!("{command:?}"), &desk.good(command).await);
@@ -67,7 +71,12 @@ async fn nothing_that_others_write_reaches_the_terminal_as_anything_but_text() {
     let shown = desk.good(&["history"]).await;
     assert!(shown.contains(r"make \u{1b}[2J\u{1b}]0;x\u{7}"), "{shown}");
     let data = server.data.to_str().unwrap();
-    plain("audit", &desk.good(&["audit", "show", "--data", data, "--session", "owl"]).await);
+    plain(
+        "audit",
+        &desk
+            .good(&["audit", "show", "--data", data, "--session", "owl"])
+            .await,
+    );
     // A complaint may quote others too.
     let said = desk.refused(&["show", &format!("{EVIL}abcd")]).await;
     plain("complaint", &said);
@@ -94,7 +103,14 @@ async fn a_command_of_several_lines_cannot_pass_for_more_than_one() {
     // The whole card shows every line of it, each marked as the command's.
     let card = desk.good(&["show", &gate]).await;
     let rows: Vec<_> = card.lines().collect();
-    assert_eq!(rows[..3], ["true", "> abcdef@123456  owl  read         0/1  no end  ls", ""]);
+    assert_eq!(
+        rows[..3],
+        [
+            "true",
+            "> abcdef@123456  owl  read         0/1  no end  ls",
+            ""
+        ]
+    );
     let verdicts = rows.iter().filter(|row| row.starts_with("verdict"));
     assert_eq!(verdicts.count(), 1, "{card}");
     let tail = desk.good(&["tail"]).await;

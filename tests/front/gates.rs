@@ -32,7 +32,6 @@ async fn what_waits_is_listed_with_its_handle() {
         .with_agent("cat", json!({ "gate_timeout_seconds": 0 }))
         .await;
     let make = owl.propose("make all").await;
-    owl.propose("ls").await;
     cat.propose("rm -rf build").await;
 
     let list = desk.json(&["gates", "--json"]).await;
@@ -44,10 +43,19 @@ async fn what_waits_is_listed_with_its_handle() {
     let (first, second) = (gate("make all"), gate("rm -rf build"));
     assert_eq!(gates.len(), 2, "{list}");
     assert_eq!(first["request"]["action_ref"], make.as_str());
-    assert_eq!((&first["may_vote"], &first["session"]), (&json!(true), &json!("owl")));
+    assert_eq!(
+        (&first["may_vote"], &first["session"]),
+        (&json!(true), &json!("owl"))
+    );
     let lines = [
-        format!("{}  owl  write        0/1  no end  make all\n", handle(first)),
-        format!("{}  cat  destructive  0/1  no end  rm -rf build\n", handle(second)),
+        format!(
+            "{}  owl  write        0/1  no end  make all\n",
+            handle(first)
+        ),
+        format!(
+            "{}  cat  destructive  0/1  no end  rm -rf build\n",
+            handle(second)
+        ),
     ];
     assert_eq!(desk.good(&["gates"]).await, lines.concat());
 
@@ -60,7 +68,10 @@ async fn what_waits_is_listed_with_its_handle() {
     let desk = Desk::with(&server.link(&bob, None)).await;
     assert_eq!(desk.good(&["gates"]).await, lines[0]);
     assert_eq!(only(&desk).await["may_vote"], false);
-    assert_eq!(desk.good(&["gates", "--session", "cat"]).await, "nothing waits\n");
+    assert_eq!(
+        desk.good(&["gates", "--session", "cat"]).await,
+        "nothing waits\n"
+    );
 }
 
 #[tokio::test]
@@ -68,9 +79,11 @@ async fn the_whole_card_says_everything_about_a_command() {
     let server = Server::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bob = server.invite("bob", &["approver"], &[]);
-    let config = json!({ "gate_timeout_seconds": 0, "default_gate_quorum": { "type": "any", "count": 2 } });
+    let config =
+        json!({ "gate_timeout_seconds": 0, "default_gate_quorum": { "type": "any", "count": 2 } });
     let mut agent = server.with_agent("owl", config).await;
-    let arguments = json!({ "full_command": "make all && rm -rf out", "cwd": "/srv", "env": { "A": "b" } });
+    let arguments =
+        json!({ "full_command": "make all && rm -rf out", "cwd": "/srv", "env": { "A": "b" } });
     let propose = json!({
         "tool_name": "shell", "arguments": arguments, "agent": agent.participant, "risk_level": "low",
         "description": "build it", "requires_approval": false, "category": "shell_execute",
@@ -85,7 +98,9 @@ async fn the_whole_card_says_everything_about_a_command() {
     let text = desk.good(&["show", &handle]).await;
     let rows: Vec<_> = text.lines().collect();
     let row = |name: &str| -> Vec<&str> {
-        let named = rows.iter().filter(|row| row.starts_with(&format!("{name} ")));
+        let named = rows
+            .iter()
+            .filter(|row| row.starts_with(&format!("{name} ")));
         named.map(|row| row[10..].trim_start()).collect()
     };
     assert_eq!(rows[..2], ["make all && rm -rf out", ""]);
@@ -98,7 +113,10 @@ async fn the_whole_card_says_everything_about_a_command() {
         verdict["rule"].as_str().unwrap()
     );
     assert_eq!(row("verdict"), [verdict]);
-    let parts: Vec<_> = row("part").iter().map(|part| part[..20].to_owned()).collect();
+    let parts: Vec<_> = row("part")
+        .iter()
+        .map(|part| part[..20].to_owned())
+        .collect();
     assert_eq!(parts, ["write       make all", "destructive rm -rf o"]);
     assert_eq!(row("session"), ["owl"]);
     assert_eq!(row("agent"), [agent.participant.as_str()]);
@@ -113,7 +131,11 @@ async fn the_whole_card_says_everything_about_a_command() {
     // The same as JSON, and by every name it has.
     let shown = desk.json(&["show", "--json", &handle]).await;
     assert_eq!((&shown["status"], &shown["open"]), (&json!("open"), &gate));
-    for name in [id, &id[id.len() - 8..], gate["request"]["action_ref"].as_str().unwrap()] {
+    for name in [
+        id,
+        &id[id.len() - 8..],
+        gate["request"]["action_ref"].as_str().unwrap(),
+    ] {
         assert_eq!(desk.good(&["show", name]).await, text, "{name}");
     }
     // When it is closed, it says how, by its whole id.
@@ -123,11 +145,17 @@ async fn the_whole_card_says_everything_about_a_command() {
     assert_eq!(desk.good(&["show", id]).await, closed);
     assert_eq!(desk.good(&["show", proposal]).await, closed);
     let state = desk.json(&["show", "--json", proposal]).await;
-    assert_eq!((&state["status"], &state["open"]), (&json!("rejected"), &Value::Null));
+    assert_eq!(
+        (&state["status"], &state["open"]),
+        (&json!("rejected"), &Value::Null)
+    );
     let said = desk.refused(&["show", &id[id.len() - 6..]]).await;
     assert_eq!(
         said,
-        format!("pvp: no gate `{}` is open; `pvp gates` lists those that are, `pvp history` what became of it\n", &id[id.len() - 6..])
+        format!(
+            "pvp: no gate `{}` is open; `pvp gates` lists those that are, `pvp history` what became of it\n",
+            &id[id.len() - 6..]
+        )
     );
 }
 
@@ -137,7 +165,8 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     let mut server = Server::start_in(data.path(), &[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bob = server.invite("bob", &["approver"], &[]);
-    let config = json!({ "gate_timeout_seconds": 0, "default_gate_quorum": { "type": "any", "count": 2 } });
+    let config =
+        json!({ "gate_timeout_seconds": 0, "default_gate_quorum": { "type": "any", "count": 2 } });
     let mut agent = server.with_agent("owl", config).await;
     agent.propose("make all").await;
     let desk = Desk::with(&server.link(&ann, None)).await;
@@ -147,14 +176,21 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     let mut json = desk.start(&["gates", "--watch", "--json"]);
     let mut text = desk.start(&["gates", "--watch"]);
     let line = |mark, gate: &Value, votes| {
-        format!("{mark} {}  owl  write        {votes}/2  no end  {}", handle(gate), gate["action"]["command"]["line"].as_str().unwrap())
+        format!(
+            "{mark} {}  owl  write        {votes}/2  no end  {}",
+            handle(gate),
+            gate["action"]["command"]["line"].as_str().unwrap()
+        )
     };
     assert_eq!(json.json().await, json!({ "event": "open", "gate": gate }));
     assert_eq!(text.line().await, line('+', &gate, 0));
     // A vote.
     desk.good(&["approve", &handle(&gate)]).await;
     let voted = json.json().await;
-    assert_eq!((&voted["event"], &voted["gate"]["received"]), (&json!("changed"), &json!(1)));
+    assert_eq!(
+        (&voted["event"], &voted["gate"]["received"]),
+        (&json!("changed"), &json!(1))
+    );
     assert_eq!(text.line().await, line('~', &gate, 1));
     // An edit, after which it is another command without votes.
     desk.good(&["amend", &handle(&gate), "make install"]).await;
@@ -174,7 +210,8 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     let address = server.address.clone();
     let server = Server::start_on(data.path(), &address, &[]).await;
     let path = format!("/api/sessions/owl/gates/{}/vote", id.as_str().unwrap());
-    let ballot = json!({ "vote": "reject", "reason": "no", "digest": edited["assessment"]["digest"] });
+    let ballot =
+        json!({ "vote": "reject", "reason": "no", "digest": edited["assessment"]["digest"] });
     let bearer = format!("Bearer {}", bob.token);
     let headers = [("Authorization", bearer.as_str())];
     let (status, answer) = request(&address, "POST", &path, &headers, &ballot.to_string()).await;
@@ -186,7 +223,10 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
             break told;
         }
         // Presence may change with the restart, but nothing opens again.
-        assert_eq!((&told["event"], &told["gate"]["gate"]), (&json!("changed"), &id));
+        assert_eq!(
+            (&told["event"], &told["gate"]["gate"]),
+            (&json!("changed"), &id)
+        );
     };
     assert_eq!(closed["gate"], answer["gate"]);
     let last = format!("- {}  rejected by {}: no", handle(edited), bob.participant);

@@ -21,7 +21,10 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     let (desk, base) = (Desk::new(), format!("http://{}", server.address));
     let link = server.link(&ann, Some("s"));
     let file = desk.here().join(".pvp/link");
-    let me = format!("{} (ann; driver, approver) on {base} session s", ann.participant);
+    let me = format!(
+        "{} (ann; driver, approver) on {base} session s",
+        ann.participant
+    );
     assert_eq!(
         desk.good(&["login", &link]).await,
         format!("you are {me}\nremembered in {}\n", file.display())
@@ -51,7 +54,10 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
 
     let said = desk.run_below(&below, &["logout"]).await.refused(&[]);
     let nothing = below.join(".pvp/link");
-    assert_eq!(said, format!("pvp: nothing is remembered in {}\n", nothing.display()));
+    assert_eq!(
+        said,
+        format!("pvp: nothing is remembered in {}\n", nothing.display())
+    );
     assert_eq!(
         desk.good(&["logout"]).await,
         format!("forgot {}\n", file.display())
@@ -141,11 +147,23 @@ async fn a_link_that_does_not_work_is_not_remembered() {
     let desk = Desk::with(&good).await;
     let base = format!("http://{}", server.address);
     for (link, said) in [
-        ("x", "pvp: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n"),
+        (
+            "x",
+            "pvp: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
+        ),
         (&base, "pvp: the link has no token; ask for an invitation\n"),
-        (&format!("{base}/?token=a%20b"), "pvp: the link's token has characters that no token has\n"),
-        (&format!("{base}/?token=pvp_no"), "pvp: the token is not known here, or was revoked or has expired; ask for a new invitation\n"),
-        (&format!("{good}&session=../s"), "pvp: the link's session: an id has '.' at position 0; use A-Z, a-z, 0-9 and, after the first, _ . : -\n"),
+        (
+            &format!("{base}/?token=a%20b"),
+            "pvp: the link's token has characters that no token has\n",
+        ),
+        (
+            &format!("{base}/?token=pvp_no"),
+            "pvp: this is not a PVP token; ask for an invitation\n",
+        ),
+        (
+            &format!("{good}&session=../s"),
+            "pvp: the link's session: an id has '.' at position 0; use A-Z a-z 0-9 _ . : - and begin with a letter or digit\n",
+        ),
     ] {
         assert_eq!(desk.refused(&["login", link]).await, said, "{link}");
         let kept = std::fs::read_to_string(desk.here().join(".pvp/link")).unwrap();
@@ -170,21 +188,32 @@ async fn a_remembered_file_that_holds_no_link_is_named_and_nothing_further_away_
             let said = desk.run_below(&below, command).await.refused(command);
             assert_eq!(
                 said,
-                format!("pvp: {where_it_is} does not hold a link: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n")
+                format!(
+                    "pvp: {where_it_is} does not hold a link: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n"
+                )
             );
         }
     }
     std::fs::write(&file, b"\xff\xfe").unwrap();
     let said = desk.run_below(&below, &["whoami"]).await.refused(&[]);
-    assert!(said.starts_with(&format!("pvp: reading {where_it_is}: ")), "{said}");
+    assert!(
+        said.starts_with(&format!("pvp: reading {where_it_is}: ")),
+        "{said}"
+    );
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let said = desk.run_below(&below, &["whoami"]).await.refused(&[]);
-    assert!(said.starts_with(&format!("pvp: reading {where_it_is}: ")), "{said}");
+    assert!(
+        said.starts_with(&format!("pvp: reading {where_it_is}: ")),
+        "{said}"
+    );
     // Logging in there cannot replace a directory, and says where.
     let login = ["login", &server.link(&ann, None)];
     let said = desk.run_below(&below, &login).await.refused(&login);
-    assert!(said.starts_with(&format!("pvp: writing {where_it_is}: ")), "{said}");
+    assert!(
+        said.starts_with(&format!("pvp: writing {where_it_is}: ")),
+        "{said}"
+    );
     // A `.pvp` that is a file is as if there were none.
     std::fs::remove_dir_all(below.join(".pvp")).unwrap();
     std::fs::write(below.join(".pvp"), "").unwrap();

@@ -53,7 +53,15 @@ async fn sessions_are_made_and_listed_until_they_end() {
     );
 
     let end = r#"{"reason":"done","final_state":"completed"}"#;
-    let end = ["send", "--session", "owl", "--type", "session.end", "--payload", end];
+    let end = [
+        "send",
+        "--session",
+        "owl",
+        "--type",
+        "session.end",
+        "--payload",
+        end,
+    ];
     desk.good(&end).await;
     assert_eq!(names(&desk.json(&["sessions", "--json"]).await), [fresh]);
     let all = desk.json(&["sessions", "--json", "--all"]).await;
@@ -69,12 +77,32 @@ async fn a_session_that_cannot_be_made_is_refused_and_nothing_is_made() {
     desk.good(&["create", "owl"]).await;
     let before = server.entries("owl");
     for (arguments, said) in [
-        (&["create", "owl"][..], "pvp: session `owl` exists already; join it, or create one with another id\n"),
-        (&["create", "cat", "--config", "{"], "pvp: --config: EOF while parsing an object at line 1 column 1\n"),
+        (
+            &["create", "owl"][..],
+            "pvp: session `owl` exists already; join it, or create one with another id\n",
+        ),
+        (
+            &["create", "cat", "--config", "{"],
+            "pvp: --config: EOF while parsing an object at line 1 column 1\n",
+        ),
         (&["create", "cat", "--config", "[]"], "pvp: --config: "),
-        (&["create", "cat", "--config", r#"{"max_participants":"x"}"#], "pvp: --config: "),
-        (&["create", "cat", "--config", r#"{"default_gate_quorum":{"type":"any","count":0}}"#], "pvp: "),
-        (&["create", ".."], "error: invalid value '..' for '[ID]': an id has '.' at position 0"),
+        (
+            &["create", "cat", "--config", r#"{"max_participants":"x"}"#],
+            "pvp: --config: ",
+        ),
+        (
+            &[
+                "create",
+                "cat",
+                "--config",
+                r#"{"default_gate_quorum":{"type":"any","count":0}}"#,
+            ],
+            "pvp: ",
+        ),
+        (
+            &["create", ".."],
+            "error: invalid value '..' for '[ID]': an id has '.' at position 0",
+        ),
     ] {
         let complaint = desk.refused(arguments).await;
         assert!(complaint.starts_with(said), "{arguments:?}: {complaint}");
@@ -108,7 +136,9 @@ async fn an_invitation_opens_what_it_says() {
     desk.good(&["create", "owl"]).await;
     desk.good(&["create", "cat"]).await;
     let said = desk
-        .json(&["invite", "--json", "--name", "Ann", "--role", "approver", "--role", "driver"])
+        .json(&[
+            "invite", "--json", "--name", "Ann", "--role", "approver", "--role", "driver",
+        ])
         .await;
     let participant = said["participant"].clone();
     assert_eq!(
@@ -125,7 +155,19 @@ async fn an_invitation_opens_what_it_says() {
     );
 
     let text = desk
-        .good(&["invite", "--name", "bot", "--kind", "agent", "--role", "driver", "--session", "cat", "--expires", "2h"])
+        .good(&[
+            "invite",
+            "--name",
+            "bot",
+            "--kind",
+            "agent",
+            "--role",
+            "driver",
+            "--session",
+            "cat",
+            "--expires",
+            "2h",
+        ])
         .await;
     let words: Vec<Vec<&str>> = text
         .lines()
@@ -141,7 +183,16 @@ async fn an_invitation_opens_what_it_says() {
 
     // Another device of someone who is known.
     let name = participant.as_str().unwrap();
-    let again = ["invite", "--json", "--name", "Ann", "--role", "approver", "--participant", name];
+    let again = [
+        "invite",
+        "--json",
+        "--name",
+        "Ann",
+        "--role",
+        "approver",
+        "--participant",
+        name,
+    ];
     assert_eq!(desk.json(&again).await["participant"], participant);
 }
 
@@ -154,10 +205,16 @@ async fn an_invitation_is_for_the_session_of_the_link_unless_it_is_for_everywher
     let bound = desk.json(&invite).await;
     assert_eq!(me(bound["link"].as_str().unwrap()).await["session"], "owl");
     let free = desk.json(&[&invite[..], &["--everywhere"]].concat()).await;
-    assert_eq!(me(free["link"].as_str().unwrap()).await["session"], Value::Null);
+    assert_eq!(
+        me(free["link"].as_str().unwrap()).await["session"],
+        Value::Null
+    );
     let both = [&invite[..], &["--everywhere", "--session", "owl"]].concat();
     let said = desk.refused(&both).await;
-    assert!(said.contains("--everywhere") && said.contains("--session"), "{said}");
+    assert!(
+        said.contains("--everywhere") && said.contains("--session"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -166,10 +223,14 @@ async fn an_invitation_through_the_data_directory_needs_no_link() {
     server.create("owl", json!({})).await;
     let (desk, data) = (Desk::new(), server.data.to_str().unwrap());
     let url = format!("http://{}/", server.address);
-    let invite = ["invite", "--json", "--data", data, "--url", &url, "--name", "Ann", "--role", "approver"];
+    let invite = [
+        "invite", "--json", "--data", data, "--url", &url, "--name", "Ann", "--role", "approver",
+    ];
     let free = desk.json(&invite).await;
     assert_eq!(me(free["link"].as_str().unwrap()).await["name"], "Ann");
-    let bound = desk.json(&[&invite[..], &["--session", "owl"]].concat()).await;
+    let bound = desk
+        .json(&[&invite[..], &["--session", "owl"]].concat())
+        .await;
     assert_eq!(me(bound["link"].as_str().unwrap()).await["session"], "owl");
     let said = desk
         .refused(&[&invite[..], &["--link", "http://h/?token=t"]].concat())
@@ -195,7 +256,10 @@ async fn only_who_manages_people_invites_and_a_refused_invitation_makes_no_token
     let desk = admin(&server).await;
     for name in ["", "a\u{1b}[2J", &"x".repeat(200)] {
         let said = desk.refused(&invite(name)).await;
-        assert_eq!(said, "pvp: `name` has 1 to 128 characters and no control characters\n");
+        assert_eq!(
+            said,
+            "pvp: `name` has 1 to 128 characters and no control characters\n"
+        );
     }
     assert_eq!(tokens(), before);
 }

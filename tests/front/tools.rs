@@ -9,8 +9,22 @@ async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
     let desk = Desk::new();
     let checks = desk.json(&["doctor", "--json"]).await;
     let checks = checks.as_array().unwrap();
-    let names: Vec<_> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["landlock", "seccomp", "cgroups", "namespaces", "open files", "bash", "disk"]);
+    let names: Vec<_> = checks
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "landlock",
+            "seccomp",
+            "cgroups",
+            "namespaces",
+            "open files",
+            "bash",
+            "disk"
+        ]
+    );
     let text = desk.good(&["doctor"]).await;
     for check in checks {
         let mark = match check["health"].as_str().unwrap() {
@@ -34,16 +48,26 @@ async fn every_shell_gets_completions() {
     let desk = Desk::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = desk.good(&["completions", shell]).await;
-        for word in ["approve", "history", "--everywhere"] {
+        for word in ["approve", "history", "everywhere"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
         std::fs::write(desk.here().join(shell), script).unwrap();
     }
-    let checked = desk.program("bash").args(["-n", "bash"]).output().await.unwrap();
+    let checked = desk
+        .program("bash")
+        .args(["-n", "bash"])
+        .output()
+        .await
+        .unwrap();
     assert!(checked.status.success(), "{checked:?}");
     // It completes what it should.
-    let script = "source bash; COMP_WORDS=(pvp appr); COMP_CWORD=1; _pvp pvp appr pvp; echo \"${COMPREPLY[@]}\"";
-    let completed = desk.program("bash").args(["-c", script]).output().await.unwrap();
+    let script = "source ./bash; COMP_WORDS=(pvp appr); COMP_CWORD=1; _pvp pvp appr pvp; echo \"${COMPREPLY[@]}\"";
+    let completed = desk
+        .program("bash")
+        .args(["-c", script])
+        .output()
+        .await
+        .unwrap();
     assert_eq!(String::from_utf8_lossy(&completed.stdout), "approve\n");
     let said = desk.refused(&["completions", "tcsh"]).await;
     assert!(said.contains("tcsh") && said.contains("bash"), "{said}");
@@ -65,7 +89,10 @@ async fn every_command_has_a_manual_page() {
         let help = desk.good(&help).await;
         let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| !line.is_empty()) {
-            let Some(name) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) else {
+            let Some(name) = line
+                .strip_prefix("  ")
+                .filter(|line| !line.starts_with(' '))
+            else {
                 continue;
             };
             let name = name.split(' ').next().unwrap();

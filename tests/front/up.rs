@@ -11,18 +11,33 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     let up = ["up", "--json", "--listen", "127.0.0.1:0", "--data", "data"];
     let mut going = desk.start(&up);
     let said = going.json().await;
-    assert_eq!((&said["session"], &said["fresh"]), (&json!("main"), &json!(true)));
+    assert_eq!(
+        (&said["session"], &said["fresh"]),
+        (&json!("main"), &json!(true))
+    );
     let listen = said["listen"].as_str().unwrap();
     let remembered = std::fs::read_to_string(desk.here().join(".pvp/link")).unwrap();
-    assert_eq!(format!("{}&session=main", remembered.trim()), said["link"].as_str().unwrap());
+    assert_eq!(
+        format!("{}&session=main", remembered.trim()),
+        said["link"].as_str().unwrap()
+    );
     let roles = async |key: &str| {
         let link = said[key].as_str().unwrap();
         let me = Desk::with(link).await.json(&["whoami", "--json"]).await["me"].clone();
         json!([me["name"], me["kind"], me["roles"], me["session"]])
     };
-    assert_eq!(roles("link").await, json!(["dee", "human", ["driver", "admin"], null]));
-    assert_eq!(roles("approver_link").await, json!(["approver", "human", ["approver"], "main"]));
-    assert_eq!(roles("agent_link").await, json!(["agent", "agent", ["driver"], "main"]));
+    assert_eq!(
+        roles("link").await,
+        json!(["dee", "human", ["driver", "admin"], null])
+    );
+    assert_eq!(
+        roles("approver_link").await,
+        json!(["approver", "human", ["approver"], "main"])
+    );
+    assert_eq!(
+        roles("agent_link").await,
+        json!(["agent", "agent", ["driver"], "main"])
+    );
 
     // The agent proposes, the approver approves, I see it.
     let mut agent = Desk::new().start(&["connect", "--stay", said["agent_link"].as_str().unwrap()]);
@@ -38,7 +53,10 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     approver.good(&["approve", &handle(&gate)]).await;
     agent.line_with("tool.execute").await;
     let history = desk.good(&["history"]).await;
-    assert!(history.contains("  running    make  ok by approver-"), "{history}");
+    assert!(
+        history.contains("  running    make  ok by approver-"),
+        "{history}"
+    );
     going.signal("INT");
     assert_eq!(going.ended().await.code, Some(0));
     drop(agent);
@@ -47,9 +65,15 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     let again = ["up", "--json", "--listen", listen, "--data", "data"];
     let mut going = desk.start(&again);
     let second = going.json().await;
-    assert_eq!((&second["session"], &second["fresh"]), (&json!("main"), &json!(false)));
+    assert_eq!(
+        (&second["session"], &second["fresh"]),
+        (&json!("main"), &json!(false))
+    );
     assert_eq!(second["link"], said["link"]);
-    assert_eq!(std::fs::read_to_string(desk.here().join(".pvp/link")).unwrap(), remembered);
+    assert_eq!(
+        std::fs::read_to_string(desk.here().join(".pvp/link")).unwrap(),
+        remembered
+    );
     assert_eq!(desk.good(&["history"]).await.lines().count(), 1);
     going.signal("TERM");
     assert_eq!(going.ended().await.code, Some(0));
@@ -58,9 +82,23 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
 #[tokio::test]
 async fn up_says_in_words_how_to_come_in() {
     let desk = Desk::new();
-    let mut going = desk.start(&["up", "--listen", "127.0.0.1:0", "--data", "data", "--session", "owl", "--name", "The owl"]);
+    let mut going = desk.start(&[
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "data",
+        "--session",
+        "owl",
+        "--name",
+        "The owl",
+    ]);
     let first = going.line().await;
-    assert!(first.starts_with("PVP is up on http://127.0.0.1:") && first.ends_with(" with a new session `owl`"), "{first}");
+    assert!(
+        first.starts_with("PVP is up on http://127.0.0.1:")
+            && first.ends_with(" with a new session `owl`"),
+        "{first}"
+    );
     let mut links = Vec::new();
     for who in ["you", "approver", "agent"] {
         let line = going.line_with(who).await;
@@ -72,11 +110,14 @@ async fn up_says_in_words_how_to_come_in() {
     }
     // What it tells to try works.
     desk.good(&["gates"]).await;
-    desk.good(&["invite", "--name", "Ann", "--role", "approver"]).await;
+    desk.good(&["invite", "--name", "Ann", "--role", "approver"])
+        .await;
     let sessions = desk.good(&["sessions"]).await;
     assert!(sessions.contains("The owl"), "{sessions}");
     // The data directory is in use, and so is the address.
-    let said = desk.refused(&["up", "--listen", "127.0.0.1:0", "--data", "data"]).await;
+    let said = desk
+        .refused(&["up", "--listen", "127.0.0.1:0", "--data", "data"])
+        .await;
     assert!(said.contains("is in use by another pvp server"), "{said}");
     let said = desk.refused(&["up", "--session", ".."]).await;
     assert!(said.contains("an id has '.' at position 0"), "{said}");
@@ -98,14 +139,28 @@ impl Demo {
         let session = first.split('`').nth(1).unwrap().to_owned();
         let second = going.line().await;
         let workspace = second.strip_prefix("Its commands run in ").unwrap();
-        let workspace = workspace.strip_suffix(", without a sandbox.").unwrap().to_owned();
-        Self { desk, going, session, workspace }
+        let workspace = workspace
+            .strip_suffix(", without a sandbox.")
+            .unwrap()
+            .to_owned();
+        Self {
+            desk,
+            going,
+            session,
+            workspace,
+        }
     }
 
     /// Runs a line of the instructions as it is printed, with the handle filled in.
     async fn follow(&self, instruction: &str, handle: &str) -> String {
         let line = instruction.replace("HANDLE", handle);
-        let output = self.desk.program("bash").args(["-c", &line]).output().await.unwrap();
+        let output = self
+            .desk
+            .program("bash")
+            .args(["-c", &line])
+            .output()
+            .await
+            .unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -113,7 +168,10 @@ impl Demo {
     async fn history(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let records = self.desk.jsons(&["history", "--json"]).await;
-        records.iter().map(|one| (text(&one["command"]), text(&one["status"]))).collect()
+        records
+            .iter()
+            .map(|one| (text(&one["command"]), text(&one["status"])))
+            .collect()
     }
 
     fn notes(&self) -> String {
@@ -127,8 +185,12 @@ fn at_work_in(directory: &str) -> Vec<String> {
     let works = |process: &std::fs::DirEntry| {
         std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory))
     };
-    let names = processes.filter(works).map(|process| process.path().join("cmdline"));
-    names.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
+    let names = processes
+        .filter(works)
+        .map(|process| process.path().join("cmdline"));
+    names
+        .filter_map(|file| std::fs::read_to_string(file).ok())
+        .collect()
 }
 
 #[tokio::test]
@@ -152,10 +214,20 @@ async fn the_demo_does_what_it_prints() {
     demo.going.line_with("it waits").await;
     let write = only(&demo.desk).await;
     let listed = demo.follow(&gates, "").await;
-    assert!(listed.starts_with(&handle(&write)) && listed.ends_with("echo eggs >> notes.txt\n"), "{listed}");
-    assert!(demo.follow(&show, &handle(&write)).await.starts_with("echo eggs >> notes.txt\n"));
+    assert!(
+        listed.starts_with(&handle(&write)) && listed.ends_with("echo eggs >> notes.txt\n"),
+        "{listed}"
+    );
+    assert!(
+        demo.follow(&show, &handle(&write))
+            .await
+            .starts_with("echo eggs >> notes.txt\n")
+    );
     let read = demo.desk.jsons(&["history", "--json"]).await[0].clone();
-    assert_eq!((&read["command"], &read["status"]), (&json!("cat notes.txt"), &json!("finished")));
+    assert_eq!(
+        (&read["command"], &read["status"]),
+        (&json!("cat notes.txt"), &json!("finished"))
+    );
     let read = read["tool_proposal"].as_str().unwrap();
     assert_eq!(demo.desk.good(&["output", read]).await, "milk\nbread\n");
     assert_eq!(demo.notes(), "milk\nbread\n");
@@ -168,7 +240,10 @@ async fn the_demo_does_what_it_prints() {
     assert_eq!(destroy["assessment"]["category"], "destructive");
     let said = demo.follow(reject, &handle(&destroy)).await;
     assert!(said.ends_with(": why not\n"), "{said}");
-    assert_eq!(demo.going.line_with("I will not").await, "agent: I will not do it then (why not)");
+    assert_eq!(
+        demo.going.line_with("I will not").await,
+        "agent: I will not do it then (why not)"
+    );
     demo.going.line_with("that is all I know").await;
     assert_eq!(demo.follow(&gates, "").await, "nothing waits\n");
     let status = |text: &str| text.to_owned();
@@ -189,7 +264,10 @@ async fn the_demo_does_what_it_prints() {
     assert_eq!(demo.history().await.len(), 6);
     let elsewhere = Desk::with(&link).await;
     assert_eq!(only(&elsewhere).await, only(&demo.desk).await);
-    assert_eq!(elsewhere.json(&["sessions", "--json"]).await["sessions"][0]["session"], demo.session.as_str());
+    assert_eq!(
+        elsewhere.json(&["sessions", "--json"]).await["sessions"][0]["session"],
+        demo.session.as_str()
+    );
 
     demo.going.signal("INT");
     let ended = demo.going.ended().await;
@@ -203,10 +281,15 @@ async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
     demo.going.line_with("it waits").await;
     let exec = |command: &str| json!({ "command": command }).to_string();
     let own = exec("pwd; echo oops >&2");
-    let sent = demo.desk.json(&["send", "--json", "--type", "shell.exec", "--payload", &own]).await;
+    let sent = demo
+        .desk
+        .json(&["send", "--json", "--type", "shell.exec", "--payload", &own])
+        .await;
     demo.going.line_with("done, exit 0").await;
     let id = sent["id"].as_str().unwrap();
-    let mut tail = demo.desk.start(&["tail", "--follow", "--json", "--after", "0"]);
+    let mut tail = demo
+        .desk
+        .start(&["tail", "--follow", "--json", "--after", "0"]);
     loop {
         let message = tail.json().await;
         if message["type"] == "tool.result" && message["payload"]["tool_proposal"] == id {
@@ -215,13 +298,21 @@ async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
     }
     let out = demo.desk.good(&["output", id, "--stream", "stdout"]).await;
     assert_eq!(out, format!("{}\n", demo.workspace));
-    assert_eq!(demo.desk.good(&["output", id, "--stream", "stderr"]).await, "oops\n");
+    assert_eq!(
+        demo.desk.good(&["output", id, "--stream", "stderr"]).await,
+        "oops\n"
+    );
     // Something that goes on, in a process below the shell that it runs in.
     let long = exec("echo begun; sleep 1000; echo never");
-    demo.desk.good(&["send", "--type", "shell.exec", "--payload", &long]).await;
+    demo.desk
+        .good(&["send", "--type", "shell.exec", "--payload", &long])
+        .await;
     while !tail.line().await.contains("begun\\n") {}
     let sleeps = at_work_in(&demo.workspace);
-    assert!(sleeps.iter().any(|name| name.starts_with("sleep")), "{sleeps:?}");
+    assert!(
+        sleeps.iter().any(|name| name.starts_with("sleep")),
+        "{sleeps:?}"
+    );
     demo.going.signal("INT");
     let ended = demo.going.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");

@@ -33,11 +33,16 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
         let gate = only(&desk).await;
         let id = gate["gate"].as_str().unwrap();
         let names = [&handle(&gate), &id[id.len() - 4..], id, &proposal];
-        let said = desk.good(&["approve", names[name], "--comment", "fine"]).await;
+        let said = desk
+            .good(&["approve", names[name], "--comment", "fine"])
+            .await;
         assert_eq!(said, format!("approved  make all\napproved by {ann}\n"));
         let granted = agent.wait_for("tool.execute").await;
         let granted = &granted["payload"];
-        assert_eq!((&granted["tool_proposal"], &granted["approved_by"]), (&json!(proposal), &json!([ann])));
+        assert_eq!(
+            (&granted["tool_proposal"], &granted["approved_by"]),
+            (&json!(proposal), &json!([ann]))
+        );
         let vote = entries(&server, "gate.approve").pop().unwrap();
         assert_eq!(vote["sender"], ann.as_str());
         assert_eq!(vote["payload"]["comment"], "fine");
@@ -45,12 +50,25 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
     }
     let proposal = agent.propose("rm -rf build").await;
     let gate = only(&desk).await;
-    let answer = desk.json(&["reject", "--json", &handle(&gate), "keep it"]).await;
+    let answer = desk
+        .json(&["reject", "--json", &handle(&gate), "keep it"])
+        .await;
     assert_eq!(answer["gate"]["status"], "rejected");
     assert_eq!(answer["gate"]["resolution"]["reason"], "keep it");
-    assert_eq!(answer["ack"]["seq"], entries(&server, "gate.reject")[0]["seq"]);
-    let resolved = agent.wait(|m| m["type"] == "gate.resolve" && m["payload"]["tool_proposal"] == proposal.as_str()).await;
-    assert_eq!((&resolved["payload"]["outcome"], &resolved["payload"]["reason"]), (&json!("rejected"), &json!("keep it")));
+    assert_eq!(
+        answer["ack"]["seq"],
+        entries(&server, "gate.reject")[0]["seq"]
+    );
+    let resolved = agent
+        .wait(|m| m["type"] == "gate.resolve" && m["payload"]["tool_proposal"] == proposal.as_str())
+        .await;
+    assert_eq!(
+        (
+            &resolved["payload"]["outcome"],
+            &resolved["payload"]["reason"]
+        ),
+        (&json!("rejected"), &json!("keep it"))
+    );
     assert_eq!(desk.good(&["gates"]).await, "nothing waits\n");
 }
 
@@ -84,10 +102,19 @@ async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing(
     }
     assert_eq!((server.entries("owl"), server.entries("cat")), before);
     // Said with the session, it is only one.
-    let said = desk.good(&["approve", "same-proposal", "--session", "cat"]).await;
+    let said = desk
+        .good(&["approve", "same-proposal", "--session", "cat"])
+        .await;
     assert!(said.starts_with("approved  make all\n"), "{said}");
     owl.settle().await;
-    assert_eq!(server.entries("owl").iter().filter(|line| line["type"] == "gate.approve").count(), 0);
+    assert_eq!(
+        server
+            .entries("owl")
+            .iter()
+            .filter(|line| line["type"] == "gate.approve")
+            .count(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -96,28 +123,49 @@ async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before
     agent.propose("make all").await;
     let old = handle(&only(&desk).await);
     assert_eq!(
-        desk.good(&["amend", &old, "make install", "--reason", "better"]).await,
+        desk.good(&["amend", &old, "make install", "--reason", "better"])
+            .await,
         "edited  make install\nit waits: 0 of 1\n"
     );
     let new = handle(&only(&desk).await);
     let edited = &entries(&server, "gate.amend")[0]["payload"];
-    assert_eq!((&edited["arguments"], &edited["reason"]), (&json!({ "full_command": "make install", "mode": "normal" }), &json!("better")));
+    assert_eq!(
+        (&edited["arguments"], &edited["reason"]),
+        (
+            &json!({ "full_command": "make install", "mode": "normal" }),
+            &json!("better")
+        )
+    );
     let before = server.entries("owl");
-    for command in [&["approve", &old][..], &["reject", &old, "why"], &["amend", &old, "make"], &["show", &old]] {
+    for command in [
+        &["approve", &old][..],
+        &["reject", &old, "why"],
+        &["amend", &old, "make"],
+        &["show", &old],
+    ] {
         let said = desk.refused(command).await;
-        assert_eq!(said, format!("pvp: the command was edited since you saw it; look again with `pvp show {new}`\n"));
+        assert_eq!(
+            said,
+            format!(
+                "pvp: the command was edited since you saw it; look again with `pvp show {new}`\n"
+            )
+        );
     }
     assert_eq!(server.entries("owl"), before);
     let said = desk.good(&["approve", &new]).await;
     assert_eq!(said, format!("approved  make install\napproved by {ann}\n"));
     let granted = agent.wait_for("tool.execute").await;
-    assert_eq!(granted["payload"]["grant"]["action"]["command"]["line"], "make install");
+    assert_eq!(
+        granted["payload"]["grant"]["action"]["command"]["line"],
+        "make install"
+    );
 }
 
 #[tokio::test]
 async fn an_edit_keeps_directory_environment_mode_and_time() {
     let (server, mut agent, desk, ann) = scene(patient()).await;
-    let around = json!({ "cwd": "/srv/app", "env": { "A": "b", "C": "d" }, "mode": "slow", "timeout": 777 });
+    let around =
+        json!({ "cwd": "/srv/app", "env": { "A": "b", "C": "d" }, "mode": "slow", "timeout": 777 });
     let mut arguments = around.clone();
     arguments["full_command"] = "make all".into();
     let propose = json!({
@@ -126,10 +174,15 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
     });
     agent.say("tool.propose", propose).await;
     let old = only(&desk).await;
-    let answer = desk.json(&["amend", "--json", &handle(&old), "make -j2 all"]).await;
+    let answer = desk
+        .json(&["amend", "--json", &handle(&old), "make -j2 all"])
+        .await;
     let mut expected = around;
     expected["full_command"] = "make -j2 all".into();
-    assert_eq!(entries(&server, "gate.amend")[0]["payload"]["arguments"], expected);
+    assert_eq!(
+        entries(&server, "gate.amend")[0]["payload"]["arguments"],
+        expected
+    );
     let new = &answer["gate"]["open"];
     assert_eq!(new, &only(&desk).await);
     let mut action = old["action"].clone();
@@ -146,8 +199,13 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
     });
     agent.say("tool.propose", propose).await;
     let before = server.entries("owl");
-    let said = desk.refused(&["amend", &handle(&only(&desk).await), "make"]).await;
-    assert_eq!(said, "pvp: `deploy` is not a shell command; edit it with `pvp send --type gate.amend`\n");
+    let said = desk
+        .refused(&["amend", &handle(&only(&desk).await), "make"])
+        .await;
+    assert_eq!(
+        said,
+        "pvp: `deploy` is not a shell command; edit it with `pvp send --type gate.amend`\n"
+    );
     assert_eq!(server.entries("owl"), before);
 }
 
@@ -156,6 +214,9 @@ async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
     let (server, mut agent, desk, _) = scene(patient()).await;
     agent.propose("make all").await;
     let handle = handle(&only(&desk).await);
+    // Trying joins, so that is done before.
+    let said = desk.refused(&["amend", &handle, ""]).await;
+    assert!(said.starts_with("pvp: "), "{said}");
     let before = server.entries("owl");
     let said = desk.refused(&["reject", &handle, ""]).await;
     assert!(said.contains("reason"), "{said}");
@@ -167,7 +228,11 @@ async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
     // An observer joins by trying, but decides nothing.
     let eve = server.invite("eve", &["observer"], &[]);
     let eve = Desk::with(&server.link(&eve, None)).await;
-    for command in [&["approve", &handle][..], &["reject", &handle, "why"], &["amend", &handle, "make"]] {
+    for command in [
+        &["approve", &handle][..],
+        &["reject", &handle, "why"],
+        &["amend", &handle, "make"],
+    ] {
         let said = eve.refused(command).await;
         assert!(said.starts_with("pvp: "), "{said}");
     }
