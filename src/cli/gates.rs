@@ -89,6 +89,10 @@ pub(crate) struct AmendArguments {
 pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api()?;
     let session = arguments.link.said_session(api.link());
+    if let Some(session) = &session {
+        // Nothing waits in a session that is not there, which is not what was asked.
+        api.session(session)?;
+    }
     let mine = |gate: &GateListed| {
         session
             .as_ref()

@@ -168,7 +168,9 @@ async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
     let dee = server.invite("dee", &["driver"], &[]);
     let bob = server.invite("bob", &["driver"], &["--session", "owl"]);
     let desk = Desk::new();
-    let about: [&[&str]; 6] = [
+    let about: [&[&str]; 8] = [
+        &["gates"],
+        &["gates", "--watch"],
         &["send", "hello"],
         &["tail"],
         &["tail", "--follow"],
@@ -193,7 +195,7 @@ async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
             "{command:?}"
         );
         // Which of two, must be said.
-        if command != ["connect"] {
+        if command != ["connect"] && command[0] != "gates" {
             let link = server.link(&dee, None);
             let said = desk.refused(&[command, &["--link", &link]].concat()).await;
             assert_eq!(
@@ -203,4 +205,128 @@ async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
         }
     }
     assert_eq!((server.entries("owl"), server.entries("cat")), before);
+}
+
+#[tokio::test]
+async fn the_session_can_be_said_by_a_variable_and_one_that_ended_is_named() {
+    let server = Server::start(&[]).await;
+    server.create("owl", json!({})).await;
+    server.create("cat", json!({})).await;
+    let desk = Desk::with(&server.link(&server.admin(), None)).await;
+    let tail = ["tail", "--json", "-n", "1"];
+    let said = desk.run_env(&tail, &[("PVP_SESSION", "owl")]).await;
+    let last: Value = serde_json::from_str(&said.good(&tail)).unwrap();
+    assert_eq!(last["session"], "owl");
+    let end = r#"{"reason":"done","final_state":"completed"}"#;
+    for session in ["owl", "cat"] {
+        let end = [
+            "send",
+            "--type",
+            "session.end",
+            "--payload",
+            end,
+            "--session",
+            session,
+        ];
+        desk.good(&end).await;
+    }
+    let said = desk.refused(&["tail"]).await;
+    assert_eq!(
+        said,
+        "pvp: no session is open; make one with `pvp create`, or name one of `pvp sessions --all` with --session\n"
+    );
+    // What has ended can still be read, and nothing more is said in it.
+    let before = server.entries("owl");
+    desk.good(&["tail", "--session", "owl"]).await;
+    let said = desk
+        .refused(&["send", "hello", "--to", "bot", "--session", "owl"])
+        .await;
+    assert!(said.contains("ended"), "{said}");
+    assert_eq!(server.entries("owl"), before);
+}
+
+#[tokio::test]
+async fn who_is_following_hears_that_the_token_was_taken_back() {
+    let server = Server::start(&[]).await;
+    let agent = server.with_agent("owl", json!({})).await;
+    let ann = server.invite("ann", &["approver"], &[]);
+    let desk = Desk::with(&server.link(&ann, Some("owl"))).await;
+    let mut following = [
+        desk.start(&["gates", "--watch", "--json"]),
+        desk.start(&["tail", "--follow", "--json"]),
+        desk.start(&["connect", "--stay"]),
+    ];
+    following[1].line().await;
+    following[2].line().await;
+    let data = server.data.to_str().unwrap();
+    let listed = pvp(&["tokens", "list", "--data", data]).1;
+    let id = listed
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .find(|token| token["participant"] == ann.participant.as_str())
+        .unwrap()["id"]
+        .clone();
+    assert!(pvp(&["tokens", "revoke", "--data", data, id.as_str().unwrap()]).0);
+    let mut agent = agent;
+    for mut one in following {
+        // Something happens, so that it asks again.
+        agent.propose("make").await;
+        let revoked = "the token was revoked; ask for a new invitation";
+        let mut complaint = one.complaint().await;
+        if complaint.starts_with("pvp: lost the connection") {
+            complaint = one.complaint().await;
+        }
+        assert_eq!(complaint, format!("pvp: {revoked}"));
+        assert_eq!(one.ended().await.code, Some(1));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_who_has_seen_enough_ends_a_command_quietly() {
+    let server = Server::start(&[]).await;
+    let mut agent = server.with_agent("owl", json!({})).await;
+    let ann = server.invite("ann", &["observer"], &[]);
+    let desk = Desk::with(&server.link(&ann, Some("owl"))).await;
+    let pvp = env!("CARGO_BIN_EXE_pvp");
+    for command in ["tail --follow --json", "connect --stay"] {
+        let line = format!("set -o pipefail; {pvp} {command} | head -n 1");
+        let mut command = desk.program("bash");
+        let mut output = std::pin::pin!(command.args(["-c", &line]).output());
+        // It finds out that nobody reads when it has more to say.
+        let output = loop {
+            tokio::select! {
+                output = &mut output => break output.unwrap(),
+                _ = agent.settle() => {}
+            }
+        };
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(
+            crate::kit::desk::lines(&String::from_utf8_lossy(&output.stdout)).len(),
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_or_data_directory_that_cannot_be_made_is_named() {
+    let desk = Desk::new();
+    std::fs::write(desk.here().join("file"), "").unwrap();
+    let listen = ["--listen", "127.0.0.1:0"];
+    for (command, part) in [
+        (
+            &["demo", "--data", "data", "--workspace", "file"][..],
+            "making the workspace file: ",
+        ),
+        (&["demo", "--data", "file/below"], "file/below"),
+        (&["up", "--data", "file/below"], "file/below"),
+        (
+            &["up", "--data", "data", "--session", "a b"],
+            "an id has ' ' at position 1",
+        ),
+    ] {
+        let said = desk.refused(&[command, &listen[..]].concat()).await;
+        assert!(said.contains(part), "{command:?}: {said}");
+    }
+    assert!(!desk.here().join(".pvp").exists());
 }

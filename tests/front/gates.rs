@@ -68,10 +68,8 @@ async fn what_waits_is_listed_with_its_handle() {
     let desk = Desk::with(&server.link(&bob, None)).await;
     assert_eq!(desk.good(&["gates"]).await, lines[0]);
     assert_eq!(only(&desk).await["may_vote"], false);
-    assert_eq!(
-        desk.good(&["gates", "--session", "cat"]).await,
-        "nothing waits\n"
-    );
+    let said = desk.refused(&["gates", "--session", "cat"]).await;
+    assert_eq!(said, "pvp: this token is for another session\n");
 }
 
 #[tokio::test]

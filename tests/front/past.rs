@@ -228,3 +228,31 @@ async fn an_end_that_two_commands_share_is_not_guessed() {
     let page: Value = desk.json(&["output", "first-1234", "--json"]).await;
     assert_eq!(page["lines"], json!([]));
 }
+
+#[tokio::test]
+async fn output_that_is_too_much_for_one_answer_says_that_there_is_more() {
+    let server = Server::start(&[]).await;
+    let mut agent = server
+        .with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
+        .await;
+    let who = server.admin();
+    let mut admin = server.join("owl", &who).await;
+    let line = "x".repeat(1023) + "\n";
+    let piece = line.repeat(200);
+    let printed = [("stdout", piece.as_str()); 10];
+    let run = finish(&mut agent, &mut admin, "make", &printed, 0).await;
+    let desk = Desk::with(&server.link(&who, Some("owl"))).await;
+    let mut offset = 0;
+    loop {
+        let from = offset.to_string();
+        let said = desk.run(&["output", &run, "--offset", &from]).await;
+        assert_eq!(said.code, Some(0));
+        assert!(said.out.lines().all(|one| one == line.trim_end()));
+        offset += said.out.lines().count();
+        if said.err.is_empty() {
+            break;
+        }
+        assert_eq!(said.err, "pvp: there is more; ask with --offset\n");
+    }
+    assert_eq!(offset, 2000);
+}
