@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pvp_client::{
-    ConnectError, Connection, Ending, Event, Events, Link, Options, SendError, fresh_id,
+    ConnectError, Connection, Ending, Event, Events, Link, Options, Receipt, SendError, fresh_id,
 };
 use pvp_protocol::{JsonObject, MessageId, ParticipantId, Role, VERSION};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
-use tokio::task::JoinSet;
+use tokio::sync::mpsc;
 
 use super::links::LinkArguments;
 
@@ -55,13 +55,19 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
         let opened = Connection::open(link, options).await;
         let (connection, events) = opened.map_err(with_flag)?;
         let lines = BufReader::new(tokio::io::stdin()).lines();
+        let (receipts, sent) = mpsc::unbounded_channel();
+        let answers = tokio::spawn(answers(sent));
         let bridge = Bridge {
             connection: Some(connection),
-            answers: JoinSet::new(),
+            receipts,
             bad: false,
             stay,
         };
-        bridge.run(lines, events).await
+        let good = bridge.run(lines, events).await? & answers.await?;
+        Ok(match good {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
     })
 }
 
@@ -75,25 +81,39 @@ fn with_flag(error: ConnectError) -> anyhow::Error {
     anyhow::anyhow!("{error}{flag}")
 }
 
-/// The answer to one line.
-type Answer = (MessageId, Result<(), SendError>);
+/// Waits for the answer to each message, in the order they were sent; false if one was refused.
+async fn answers(mut sent: mpsc::UnboundedReceiver<Receipt>) -> bool {
+    let mut good = true;
+    while let Some(receipt) = sent.recv().await {
+        let id = receipt.id.clone();
+        let problem = match receipt.answer().await {
+            Ok(_) => continue,
+            Err(SendError::Refused(report)) => format!("`{id}` was refused: {}", report.message),
+            Err(error) => format!("`{id}`: {error}"),
+        };
+        good = false;
+        super::complain(&anyhow::anyhow!(problem));
+    }
+    good
+}
 
 struct Bridge {
     /// `None` once standard input has ended.
     connection: Option<Connection>,
-    /// What was sent and is not answered yet.
-    answers: JoinSet<Answer>,
-    /// Something was not understood or was refused.
+    /// Of what was sent.
+    receipts: mpsc::UnboundedSender<Receipt>,
+    /// Something was not understood.
     bad: bool,
     stay: bool,
 }
 
 impl Bridge {
+    /// False if a line was not understood or the server let us go.
     async fn run(
         mut self,
         mut lines: Lines<BufReader<Stdin>>,
         mut events: Events,
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<bool> {
         let mut reading = true;
         loop {
             tokio::select! {
@@ -117,16 +137,9 @@ impl Bridge {
                     }
                     Some(event) => self.tell(event)?,
                 },
-                Some(answer) = self.answers.join_next() => self.answered(answer?)?,
             }
         }
-        while let Some(answer) = self.answers.join_next().await {
-            self.answered(answer?)?;
-        }
-        Ok(match self.bad {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
-        })
+        Ok(!self.bad)
     }
 
     /// Sends a line, of which the envelope may be left out.
@@ -160,9 +173,9 @@ impl Bridge {
         };
         let kind = text("type").to_owned();
         let text = serde_json::to_string(&envelope).context("writing an envelope")?;
-        let receipt = connection.send_text(id.clone(), &kind, text).await?;
-        let answer = async { (id, receipt.answer().await.map(|_| ())) };
-        self.answers.spawn(answer);
+        let receipt = connection.send_text(id, &kind, text).await?;
+        // They are received for as long as anything is sent.
+        let _ = self.receipts.send(receipt);
         Ok(())
     }
 
@@ -174,16 +187,6 @@ impl Bridge {
                 Ok(())
             }
             Event::Up { .. } | Event::Ended(_) => Ok(()),
-        }
-    }
-
-    fn answered(&mut self, (id, answer): Answer) -> anyhow::Result<()> {
-        match answer {
-            Ok(()) => Ok(()),
-            Err(SendError::Refused(report)) => {
-                self.complain(format!("`{id}` was refused: {}", report.message))
-            }
-            Err(error) => self.complain(format!("`{id}`: {error}")),
         }
     }
 

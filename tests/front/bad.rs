@@ -70,11 +70,10 @@ async fn without_a_link_every_command_says_how_to_give_one() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_named() {
-    // Bound and not listening any more.
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Held, so that nobody else listens there, and not listening.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = held.local_addr().unwrap();
     let link = format!("http://{address}/?token=pvp_ab_cd&session=owl");
     let desk = Desk::new();
     for command in asking() {
