@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use pvp_client::view::visible;
 use pvp_protocol::{MessageId, ParticipantId, SessionId};
 
 #[derive(Subcommand)]
@@ -136,7 +137,14 @@ fn say_bytes(bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Says what went wrong; if even that fails there is nobody left to tell.
 pub(crate) fn complain(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "pvp: {error:#}");
+    // It may quote what others wrote.
+    let problem = visible(&format!("{error:#}"));
+    let _ = writeln!(std::io::stderr(), "pvp: {problem}");
+}
+
+/// Text from others that cannot be taken for a line of ours.
+fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -128,14 +128,20 @@ fn flags_and_words_that_do_not_exist_are_named() {
         (&["serve"], &["serve", "server"]),
         (&["invite", "--data", "x", "--name", "n"], &["--role"]),
         (
-            &["invite", "--name", "n", "--role", "driver"],
-            &["--data", "--server"],
+            &[
+                "invite", "--name", "n", "--role", "driver", "--link", "nonsense",
+            ],
+            &["--link", "a link begins with http:// or https://"],
         ),
         (
             &[
-                "invite", "--data", "x", "--server", "y", "--name", "n", "--role", "driver",
+                "invite", "--data", "x", "--link", "y", "--name", "n", "--role", "driver",
             ],
-            &["--data", "--server", "cannot be used"],
+            &["--data", "--link", "cannot be used"],
+        ),
+        (
+            &["invite", "--server", "y", "--name", "n", "--role", "driver"],
+            &["--server"],
         ),
         (
             &["invite", "--data", "x", "--name", "n", "--role", "root"],

@@ -1,58 +1,178 @@
-//! What the README tells a newcomer to run, run.
+//! The examples, run as their first lines say, and what the record has of them.
+//!
+//! Cargo builds them beside the test programs when it builds all targets.
 
 #![allow(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "whatever is not as expected ends the test"
 )]
 
 mod kit;
 
+use kit::desk::{Desk, Going};
 use kit::{Server, pvp};
+use serde_json::json;
 
 /// Where cargo puts examples: beside the directory of the test programs.
 fn example(name: &str) -> std::path::PathBuf {
     let tests = std::env::current_exe().unwrap();
-    tests
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("examples")
-        .join(name)
+    let built = tests.parent().unwrap().parent().unwrap();
+    built.join("examples").join(name)
+}
+
+/// Runs an example with the admin's link to its end, and gives what it printed.
+async fn run(server: &Server, name: &str) -> String {
+    let desk = Desk::new();
+    let link = server.link(&server.admin(), None);
+    let mut command = desk.program(example(name));
+    let said = Going::start(command.arg(link)).ended().await;
+    said.good(&[name])
+}
+
+/// The account of the only session there is, which is intact.
+async fn account(server: &Server) -> String {
+    let data = server.data.to_str().unwrap();
+    let desk = Desk::with(&server.link(&server.admin(), None)).await;
+    let list = desk.json(&["sessions", "--json", "--all"]).await;
+    assert_eq!(list["sessions"].as_array().unwrap().len(), 1, "{list}");
+    let session = list["sessions"][0]["session"].as_str().unwrap();
+    let (intact, report, problem) = pvp(&["audit", "verify", "--data", data]);
+    let whole = format!(
+        "{session}: {} entries, intact",
+        server.entries(session).len()
+    );
+    assert!(intact && report.contains(&whole), "{report}{problem}");
+    desk.good(&["audit", "show", "--data", data, "--session", session])
+        .await
+}
+
+/// These parts stand in the account, in this order.
+fn tells(account: &str, parts: &[&str]) {
+    let mut rest = account;
+    for part in parts {
+        let at = rest
+            .find(part)
+            .unwrap_or_else(|| panic!("{part} is not, or not there, in\n{account}"));
+        rest = &rest[at + part.len()..];
+    }
 }
 
 #[tokio::test]
-async fn the_first_gate_of_the_readme_works_and_is_on_record() {
+async fn a_basic_session_goes_from_beginning_to_end_and_is_on_record() {
     let server = Server::start(&[]).await;
-    let link = format!("http://{}/?token={}", server.address, server.admin().token);
-    let run = tokio::process::Command::new(example("first_gate"))
-        .arg(link)
-        .output();
-    let output = tokio::time::timeout(kit::PATIENCE, run)
-        .await
-        .unwrap()
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
+    let said = run(&server, "basic_session").await;
+    let lines: Vec<_> = said.lines().collect();
+    let session = lines[0].strip_prefix("session   ").unwrap();
+    let messages = server.entries(session).len();
+    assert_eq!(
+        lines[1..],
+        [
+            "waits     echo hello > greeting.txt (one approval)",
+            "granted   approved by admin",
+            &format!("finished  exit 0, {messages} messages in the log"),
+        ]
     );
-    assert!(said.contains("approved by [\"admin\"]"), "{said}");
-    assert!(said.contains("exit 0"), "{said}");
-    let session = said.trim_end().rsplit(' ').next().unwrap();
-    let data = server.data.to_str().unwrap();
-    let (shown, account, problem) = pvp(&["audit", "show", "--data", data, "--session", session]);
-    assert!(shown, "{problem}");
-    for line in [
-        "proposed [write]",
-        "admin: approved",
-        "granted",
-        "finished: exit 0",
-    ] {
-        assert!(account.contains(line), "{line} is not in\n{account}");
-    }
-    let (intact, report, _) = pvp(&["audit", "verify", "--data", data]);
-    let signed = format!("{session}: 10 entries, intact, signed for up to 10");
-    assert!(intact && report.contains(&signed), "{report}");
+    tells(
+        &account(&server).await,
+        &[
+            "admin: created the session",
+            "admin: joined as",
+            "joined as bot (driver)",
+            r#"proposed [write] "echo hello > greeting.txt""#,
+            "asked for approval",
+            "admin: approved",
+            "was approved by admin",
+            "(approved by admin): echo hello > greeting.txt",
+            "ended: exit 0",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn two_of_three_people_approve_and_all_see_the_same() {
+    let server = Server::start(&[]).await;
+    let said = run(&server, "multi_participant").await;
+    assert_eq!(
+        said,
+        "Cid sees  rm -rf build: 1 of 2\n\
+         Ann sees  it runs, approved by 2\n\
+         Bob sees  it runs, approved by 2\n\
+         Cid sees  it runs, approved by 2\n"
+    );
+    tells(
+        &account(&server).await,
+        &[
+            "joined as Ann (approver)",
+            "joined as Bob (approver)",
+            "joined as Cid (approver)",
+            r#"proposed [destructive] "rm -rf build""#,
+            "ann-",
+            ": approved",
+            "bob-",
+            ": approved",
+            "was approved by ann-",
+            "granted",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn the_smallest_approver_approves_with_a_y_and_rejects_with_a_sentence() {
+    let server = Server::start(&[]).await;
+    let mut agent = server
+        .with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
+        .await;
+    let ann = server.invite("ann", &["approver"], &["--session", "owl"]);
+    let desk = Desk::new();
+    let mut command = desk.program(example("watch_and_approve"));
+    command
+        .arg(server.link(&ann, Some("owl")))
+        .stdin(std::process::Stdio::piped());
+    let mut watching = Going::start(&mut command);
+    let me = format!("watching as {}", ann.participant);
+    assert_eq!(watching.line().await, me);
+
+    agent.propose("make all").await;
+    watching.line_with("make all").await;
+    watching.line_with("y to approve").await;
+    watching.type_line("y").await;
+    assert_eq!(watching.line().await, "counted");
+    let granted = agent.wait_for("tool.execute").await;
+    assert_eq!(granted["payload"]["approved_by"], json!([ann.participant]));
+
+    agent.propose("rm -rf build").await;
+    watching.line_with("rm -rf build").await;
+    watching.line_with("y to approve").await;
+    watching.type_line("we still need it").await;
+    assert_eq!(watching.line().await, "counted");
+    let rejected = agent
+        .wait(|message| message["payload"]["outcome"] == "rejected")
+        .await;
+    assert_eq!(rejected["payload"]["reason"], "we still need it");
+
+    // Somebody else may be faster.
+    let proposal = agent.propose("make install").await;
+    watching.line_with("y to approve").await;
+    let bob = server.invite("bob", &["approver"], &[]);
+    let bob = Desk::with(&server.link(&bob, None)).await;
+    bob.good(&["approve", &proposal]).await;
+    watching.line_with("decided already").await;
+    watching.end_input();
+    agent.propose("make clean").await;
+    let ended = watching.ended().await;
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    tells(
+        &account(&server).await,
+        &[
+            "proposed [write] \"make all\"",
+            &format!("{}: approved", ann.participant),
+            "granted",
+            "proposed [destructive]",
+            &format!("{}: rejected", ann.participant),
+            ": we still need it",
+            "was rejected",
+            "proposed [write] \"make clean\"",
+        ],
+    );
 }

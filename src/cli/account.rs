@@ -148,12 +148,8 @@ fn resolved(resolve: &GateResolve) -> String {
 
 /// Nothing that a command printed reaches the terminal as anything but text.
 fn plain(line: &str) -> String {
-    let mut shown: String = line
-        .chars()
-        .map(|c| if c.is_control() { '\u{b7}' } else { c })
-        .filter(|c| !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}'))
-        .take(SHOWN + 1)
-        .collect();
+    let line = super::one_line(line);
+    let mut shown: String = line.chars().take(SHOWN + 1).collect();
     if shown.chars().count() > SHOWN {
         shown.pop();
         shown.push('…');

@@ -1,13 +1,15 @@
 //! `pvp connect`: one envelope a line between a program and the server.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use pvp_client::{Connection, Ending, Event, Events, Link, Options, fresh_id};
-use pvp_protocol::{Envelope, JsonObject, MessageId, ParticipantId, Role, ServerMessage, VERSION};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
+use pvp_client::{
+    ConnectError, Connection, Ending, Event, Events, Link, Options, Receipt, SendError, fresh_id,
+};
+use pvp_protocol::{JsonObject, MessageId, ParticipantId, Role, VERSION};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::sync::mpsc;
 
 use super::links::LinkArguments;
 
@@ -49,144 +51,132 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let stay = arguments.stay;
-    super::runtime()?.block_on(async move {
-        let (connection, events) = Connection::open(link, options).await?;
-        let lines = BufReader::new(tokio::io::stdin()).lines();
-        let bridge = Bridge {
-            connection: Some(connection),
-            unanswered: BTreeSet::new(),
-            bad: false,
-            stay,
-        };
-        bridge.run(lines, events).await
+    let runtime = super::runtime()?;
+    let good = runtime.block_on(bridge(link, options, stay));
+    // Somebody may still sit at standard input, who is not waited for.
+    runtime.shutdown_background();
+    Ok(match good? {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
 }
 
-struct Bridge {
-    /// `None` once standard input has ended.
-    connection: Option<Connection>,
-    /// Sent and not acknowledged or refused yet.
-    unanswered: BTreeSet<MessageId>,
-    /// Something was not understood or was refused.
-    bad: bool,
-    stay: bool,
+/// Speaks and hears until the connection is over; false if anything was wrong.
+async fn bridge(link: Link, options: Options, stay: bool) -> anyhow::Result<bool> {
+    let opened = Connection::open(link, options).await;
+    let (connection, events) = opened.map_err(with_flag)?;
+    let (receipts, sent) = mpsc::unbounded_channel();
+    let answers = tokio::spawn(answers(sent));
+    // Beside hearing, because a connection that is not heard takes no more messages.
+    let speaking = tokio::spawn(speak(connection, receipts, stay));
+    let heard = hear(events).await?;
+    speaking.abort();
+    let spoken = match speaking.await {
+        Ok(spoken) => spoken?,
+        // It was still waiting for a line.
+        Err(_) => true,
+    };
+    Ok(heard & spoken & answers.await?)
 }
 
-impl Bridge {
-    async fn run(
-        mut self,
-        mut lines: Lines<BufReader<Stdin>>,
-        mut events: Events,
-    ) -> anyhow::Result<ExitCode> {
-        let mut reading = true;
-        loop {
-            tokio::select! {
-                line = lines.next_line(), if reading => {
-                    match line.context("reading standard input")? {
-                        Some(line) => self.send(&line).await?,
-                        None => {
-                            reading = false;
-                            if !self.stay {
-                                // It closes by itself when everything is answered.
-                                self.connection = None;
-                            }
-                        }
-                    }
-                }
-                event = events.next() => match event {
-                    None => break,
-                    Some(Event::Ended(ending)) => {
-                        self.ended(ending)?;
-                        break;
-                    }
-                    Some(event) => self.tell(event).await?,
-                },
-            }
-        }
-        let good = !self.bad && self.unanswered.is_empty();
-        Ok(if good {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
-    }
+/// The same, and which flag helps.
+fn with_flag(error: ConnectError) -> anyhow::Error {
+    let flag = match &error {
+        ConnectError::NoSession => " with --session",
+        ConnectError::Nobody => " with --as",
+        ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Lost(_) => "",
+    };
+    anyhow::anyhow!("{error}{flag}")
+}
 
-    /// Sends a line, of which the envelope may be left out.
-    async fn send(&mut self, line: &str) -> anyhow::Result<()> {
+/// Waits for the answer to each message, in the order they were sent; false if one was refused.
+async fn answers(mut sent: mpsc::UnboundedReceiver<Receipt>) -> bool {
+    let mut good = true;
+    while let Some(receipt) = sent.recv().await {
+        let id = receipt.id.clone();
+        let problem = match receipt.answer().await {
+            Ok(_) => continue,
+            Err(SendError::Refused(report)) => format!("`{id}` was refused: {}", report.message),
+            Err(error) => format!("`{id}`: {error}"),
+        };
+        good = false;
+        super::complain(&anyhow::anyhow!(problem));
+    }
+    good
+}
+
+/// Sends what is said on standard input; false if a line was not understood.
+async fn speak(
+    connection: Connection,
+    receipts: mpsc::UnboundedSender<Receipt>,
+    stay: bool,
+) -> anyhow::Result<bool> {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut good = true;
+    while let Some(line) = lines.next_line().await.context("reading standard input")? {
         if line.trim().is_empty() {
-            return Ok(());
+            continue;
         }
-        let Some(connection) = &self.connection else {
-            return Ok(());
-        };
-        let mut envelope: JsonObject = match serde_json::from_str(line) {
+        let (id, kind, text) = match envelope(&connection, &line) {
             Ok(envelope) => envelope,
-            Err(error) => return self.complain(format!("a line is one JSON object: {error}")),
-        };
-        let mut default = |key: &str, value: serde_json::Value| {
-            envelope.entry(key).or_insert(value);
-        };
-        default("v", VERSION.into());
-        default("id", fresh_id().as_str().into());
-        default("session", connection.session().as_str().into());
-        default("sender", connection.participant().as_str().into());
-        default("payload", JsonObject::new().into());
-        let text = |key: &str| {
-            envelope
-                .get(key)
-                .and_then(|value| value.as_str())
-                .unwrap_or_default()
-        };
-        let Ok(id) = MessageId::parse(text("id")) else {
-            return self.complain(format!("`{}` cannot be an id", text("id")));
-        };
-        let kind = text("type").to_owned();
-        let text = serde_json::to_string(&envelope).context("writing an envelope")?;
-        connection.send_text(id.clone(), &kind, text).await?;
-        if kind != "heartbeat.pong" {
-            self.unanswered.insert(id);
-        }
-        Ok(())
-    }
-
-    async fn tell(&mut self, event: Event) -> anyhow::Result<()> {
-        match event {
-            Event::Told { envelope, text } => {
-                if let Some(envelope) = envelope {
-                    self.note(&envelope);
-                }
-                let mut out = tokio::io::stdout();
-                out.write_all(format!("{text}\n").as_bytes())
-                    .await
-                    .context("writing to standard output")?;
-                out.flush().await.context("writing to standard output")
+            Err(problem) => {
+                good = false;
+                super::complain(&problem);
+                continue;
             }
+        };
+        match connection.send_text(id, &kind, text).await {
+            // They are received for as long as anything is sent.
+            Ok(receipt) => drop(receipts.send(receipt)),
+            // Whoever hears that says why.
+            Err(_) => return Ok(false),
+        }
+    }
+    if stay {
+        std::future::pending::<()>().await;
+    }
+    // The connection closes by itself when everything is answered.
+    Ok(good)
+}
+
+/// A line as a whole envelope, of which much may be left out: its id, its type and its text.
+fn envelope(connection: &Connection, line: &str) -> anyhow::Result<(MessageId, String, String)> {
+    let mut envelope: JsonObject =
+        serde_json::from_str(line).context("a line is one JSON object")?;
+    let mut default = |key: &str, value: serde_json::Value| {
+        envelope.entry(key).or_insert(value);
+    };
+    default("v", VERSION.into());
+    default("id", fresh_id().as_str().into());
+    default("session", connection.session().as_str().into());
+    default("sender", connection.participant().as_str().into());
+    default("payload", JsonObject::new().into());
+    let text = |key: &str| {
+        let value = envelope.get(key).and_then(|value| value.as_str());
+        value.unwrap_or_default().to_owned()
+    };
+    let id = text("id");
+    let id = MessageId::parse(&id).map_err(|_| anyhow::anyhow!("`{id}` cannot be an id"))?;
+    let kind = text("type");
+    let text = serde_json::to_string(&envelope).context("writing an envelope")?;
+    Ok((id, kind, text))
+}
+
+/// Prints what is told; false if the server does not let us in any more.
+async fn hear(mut events: Events) -> anyhow::Result<bool> {
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Told { text, .. } => super::say(text)?,
             Event::Down { why } => {
                 super::complain(&anyhow::anyhow!("lost the connection, trying again: {why}"));
-                Ok(())
             }
-            Event::Up { .. } | Event::Ended(_) => Ok(()),
+            Event::Up { .. } => {}
+            Event::Ended(Ending::Closed | Ending::Left) => return Ok(true),
+            Event::Ended(Ending::Refused(report)) => {
+                super::complain(&anyhow::anyhow!(report.message));
+                return Ok(false);
+            }
         }
     }
-
-    /// Whatever refers to a message of ours answers it.
-    fn note(&mut self, envelope: &Envelope) {
-        if let Some(id) = &envelope.heading.reference {
-            let refused = matches!(envelope.message, ServerMessage::Error(_));
-            self.bad |= self.unanswered.remove(id) && refused;
-        }
-    }
-
-    fn ended(&mut self, ending: Ending) -> anyhow::Result<()> {
-        match ending {
-            Ending::Closed | Ending::Left => Ok(()),
-            Ending::Refused(report) => self.complain(report.message),
-        }
-    }
-
-    fn complain(&mut self, problem: String) -> anyhow::Result<()> {
-        self.bad = true;
-        super::complain(&anyhow::anyhow!(problem));
-        Ok(())
-    }
+    Ok(true)
 }

@@ -89,6 +89,10 @@ pub(crate) struct AmendArguments {
 pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api()?;
     let session = arguments.link.said_session(api.link());
+    if let Some(session) = &session {
+        // Nothing waits in a session that is not there, which is not what was asked.
+        api.session(session)?;
+    }
     let mine = |gate: &GateListed| {
         session
             .as_ref()
@@ -139,20 +143,24 @@ fn watch(
             }
         }
         known = next;
-        let list = loop {
-            match api.gates(Some(version), WAIT) {
-                Ok(list) => break list,
-                Err(error @ ApiError::Unreachable { .. }) => {
-                    super::complain(&error.into());
-                    std::thread::sleep(AGAIN);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let list = patiently(|| api.gates(Some(version), WAIT))?;
         version = list.version;
         let mut gates = list.gates;
         gates.retain(&mine);
         next = by_id(gates);
+    }
+}
+
+/// Asks until there is an answer.
+fn patiently<T>(ask: impl Fn() -> Result<T, ApiError>) -> anyhow::Result<T> {
+    loop {
+        match ask() {
+            Err(error @ ApiError::Unreachable { .. }) => {
+                super::complain(&error.into());
+                std::thread::sleep(AGAIN);
+            }
+            answered => return Ok(answered?),
+        }
     }
 }
 
@@ -166,7 +174,7 @@ fn opened(gate: &GateListed, changed: bool, json: bool) -> anyhow::Result<()> {
 }
 
 fn closed(api: &Api, gate: &GateListed, json: bool) -> anyhow::Result<()> {
-    let state = api.gate(&gate.session, &gate.open.gate)?;
+    let state = patiently(|| api.gate(&gate.session, &gate.open.gate))?;
     if json {
         return say(json!({ "event": "closed", "gate": state }));
     }
@@ -280,6 +288,9 @@ pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> 
 }
 
 pub(crate) fn reject(arguments: &RejectArguments) -> anyhow::Result<ExitCode> {
+    if arguments.reason.trim().is_empty() {
+        bail!("say why not; the agent reads the reason");
+    }
     let ballot = Ballot {
         vote: Choice::Reject,
         comment: None,

@@ -11,7 +11,7 @@ use pvp_protocol::api::{CommandRecord, CommandStatus};
 use pvp_protocol::{MessageId, SessionId};
 
 use super::links::LinkArguments;
-use super::say;
+use super::{one_line, say};
 
 /// Commands that one question asks for.
 const PAGE: u64 = 200;
@@ -137,7 +137,7 @@ fn line(record: &CommandRecord) -> String {
         record.tool_proposal,
         record.category.as_str(),
         outcome(record),
-        visible(&record.command),
+        one_line(&record.command),
     )
 }
 
@@ -151,7 +151,7 @@ fn outcome(record: &CommandRecord) -> String {
         (CommandStatus::Cancelled, _) => "cancelled".to_owned(),
         (CommandStatus::Finished, Some(result)) => match (result.exit_code, &result.error) {
             (Some(code), _) => format!("exit {code}"),
-            (None, Some(error)) => visible(error),
+            (None, Some(error)) => one_line(error),
             (None, None) => "ended".to_owned(),
         },
         (CommandStatus::Finished, None) => "ended".to_owned(),

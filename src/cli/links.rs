@@ -86,7 +86,9 @@ impl LinkArguments {
         let sessions = api.sessions(&open)?.sessions;
         match sessions.as_slice() {
             [only] => Ok(only.session.clone()),
-            [] => bail!("there is no session yet; make one with `pvp create`"),
+            [] => bail!(
+                "no session is open; make one with `pvp create`, or name one of `pvp sessions --all` with --session"
+            ),
             several => {
                 let names: Vec<_> = several.iter().map(|one| one.session.as_str()).collect();
                 bail!("say which with --session: {}", names.join(", "))

@@ -9,7 +9,7 @@ use pvp_protocol::api::Me;
 use serde_json::json;
 
 use super::links::{self, LinkArguments};
-use super::say;
+use super::{one_line, say};
 
 #[derive(Args)]
 pub(crate) struct LoginArguments {
@@ -84,5 +84,10 @@ pub(crate) fn whoami(arguments: &WhoamiArguments) -> anyhow::Result<ExitCode> {
 
 fn describe(me: &Me) -> String {
     let roles: Vec<_> = me.roles.iter().map(|role| role.as_str()).collect();
-    format!("{} ({}; {})", me.participant, me.name, roles.join(", "))
+    format!(
+        "{} ({}; {})",
+        me.participant,
+        one_line(&me.name),
+        roles.join(", ")
+    )
 }

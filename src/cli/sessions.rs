@@ -79,7 +79,7 @@ fn line(session: &SessionListed) -> String {
         session.session.as_str(),
         session.head,
         session.updated_at,
-        pvp_client::view::visible(name)
+        super::one_line(name)
     )
 }
 

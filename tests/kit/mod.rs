@@ -12,6 +12,7 @@
 )]
 
 pub mod crowd;
+pub mod desk;
 pub mod proof;
 
 use std::collections::VecDeque;

@@ -256,6 +256,7 @@ impl Task {
         let mut silent_at = Instant::now() + JOIN;
         loop {
             match self.may_close(socket).await {
+                Ok(true) if self.leaving => return Finish::Over(Ending::Left),
                 Ok(true) => return Finish::Over(Ending::Closed),
                 Ok(false) => {}
                 Err(error) => return Finish::Lost(error.to_string()),

@@ -12,7 +12,7 @@ use pvp_protocol::payload::{
 };
 use pvp_protocol::{Envelope, Extra, MessageId, ServerMessage};
 
-use crate::cli::say;
+use crate::cli::{one_line, say};
 
 /// What it wants to do, in order, and what it says it is for.
 const SCRIPT: [(&str, &str); 4] = [
@@ -123,7 +123,7 @@ impl Agent {
     }
 
     async fn resolved(&mut self, resolve: &GateResolve) -> anyhow::Result<()> {
-        let why = resolve.reason.as_deref().unwrap_or("no reason given");
+        let why = one_line(resolve.reason.as_deref().unwrap_or("no reason given"));
         match resolve.outcome {
             GateOutcome::Approved => return say("agent: thank you"),
             GateOutcome::Rejected => say(format!("agent: I will not do it then ({why})"))?,

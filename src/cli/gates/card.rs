@@ -7,6 +7,8 @@ use pvp_protocol::api::{GateListed, GateState, GateStatus};
 use pvp_protocol::payload::GateResolve;
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
+use crate::cli::one_line;
+
 /// Characters of an id and of a digest that a handle shows.
 const ID_SHOWN: usize = 6;
 const DIGEST_SHOWN: usize = 6;
@@ -25,9 +27,9 @@ pub(super) fn handle(gate: &GateListed) -> String {
     )
 }
 
-/// The command as it would run, with nothing hidden in it.
+/// The command as it would run, with nothing hidden in it, on one line.
 pub(super) fn command(gate: &GateListed) -> String {
-    visible(&gate.open.action.command.summary())
+    one_line(&gate.open.action.command.summary())
 }
 
 pub(super) fn line(gate: &GateListed, now: Timestamp) -> String {
@@ -96,7 +98,7 @@ pub(super) fn resolution(state: &GateState) -> String {
         let _ = write!(text, " by {}", who.join(", "));
     }
     if let Some(reason) = &resolve.reason {
-        let _ = write!(text, ": {}", visible(reason));
+        let _ = write!(text, ": {}", one_line(reason));
     }
     text
 }
@@ -126,27 +128,27 @@ pub(super) fn whole(state: &GateState, now: Timestamp) -> String {
             "{}, {} risk: {} [{}]",
             assessment.category,
             word(&assessment.risk),
-            visible(&assessment.reason),
+            one_line(&assessment.reason),
             assessment.rule
         ),
     ));
-    rows.extend(assessment.notes.iter().map(|note| ("note", visible(note))));
+    rows.extend(assessment.notes.iter().map(|note| ("note", one_line(note))));
     rows.extend(assessment.parts.iter().map(|part| {
         let category = part.category.as_str();
         let text = format!("{category:<11} {}  ({})", part.text, part.reason);
-        ("part", visible(&text))
+        ("part", one_line(&text))
     }));
     rows.push(("session", gate.session.to_string()));
     rows.push(("agent", open.proposer.to_string()));
-    rows.push(("purpose", visible(&open.description)));
+    rows.push(("purpose", one_line(&open.description)));
     if let Some(cwd) = &open.action.cwd {
-        rows.push(("cwd", visible(cwd)));
+        rows.push(("cwd", one_line(cwd)));
     }
     rows.extend(
         open.action
             .env
             .iter()
-            .map(|(key, value)| ("env", visible(&format!("{key}={value}")))),
+            .map(|(key, value)| ("env", one_line(&format!("{key}={value}")))),
     );
     if let Command::Argv { .. } = open.action.command {
         rows.push(("form", "words, without a shell".to_owned()));
@@ -155,7 +157,9 @@ pub(super) fn whole(state: &GateState, now: Timestamp) -> String {
     rows.push(("votes", tally(gate)));
     rows.push(("deadline", deadline(gate, now)));
     rows.push(("you", may_vote(gate).to_owned()));
-    let mut text = format!("{}\n", command(gate));
+    // Its further lines are marked, so that none passes for a row of the card.
+    let summary = visible(&open.action.command.summary());
+    let mut text = format!("{}\n", summary.replace('\n', "\n> "));
     for (name, value) in rows {
         let _ = write!(text, "\n{name:<9} {value}");
     }

@@ -1,0 +1,265 @@
+//! `pvp connect`: one message a line on standard input and output.
+
+use serde_json::{Value, json};
+
+use crate::kit::Server;
+use crate::kit::desk::{Desk, lines};
+
+fn prompt(to: &str, by: &str, content: &str) -> Value {
+    json!({ "type": "prompt.submit", "payload": { "content": content, "target_agent": to, "contributors": [by], "context_keys": [] } })
+}
+
+#[tokio::test]
+async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
+    let server = Server::start(&[]).await;
+    let mut agent = server.with_agent("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
+    let (desk, link) = (Desk::new(), server.link(&dee, Some("owl")));
+    let first = prompt(&agent.participant, &dee.participant, "hello");
+    let mut second = prompt(&agent.participant, &dee.participant, "again");
+    second["id"] = "my-own-id".into();
+    let input = format!("{first}\n\n  \n{second}");
+    let said = desk.run_with(&["connect", &link], &input).await;
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let told = lines(&said.out);
+    assert_eq!(told[0]["type"], "session.welcome");
+    let acks: Vec<_> = told.iter().filter(|m| m["type"] == "session.ack").collect();
+    assert_eq!(acks.len(), 3, "one for the join");
+    let acks = &acks[1..];
+    assert_eq!(acks[1]["payload"]["id"], "my-own-id");
+    // What was left out was filled in.
+    let heard = agent.wait(|m| m["payload"]["content"] == "hello").await;
+    assert_eq!(
+        (&heard["v"], &heard["session"], &heard["sender"]),
+        (&json!(1), &json!("owl"), &json!(dee.participant))
+    );
+    assert_eq!(heard["id"], acks[0]["payload"]["id"]);
+    assert_eq!(
+        agent.wait(|m| m["payload"]["content"] == "again").await["id"],
+        "my-own-id"
+    );
+    // Every line that it prints is an envelope of the log or an answer.
+    let log = server.entries("owl");
+    for message in told.iter().filter(|message| message["seq"].is_u64()) {
+        let at = usize::try_from(message["seq"].as_u64().unwrap()).unwrap() - 1;
+        assert_eq!(message["id"], log[at]["id"]);
+    }
+    // The remembered link will do, and so will nothing to say.
+    desk.good(&["login", &link]).await;
+    let said = desk.run(&["connect"]).await;
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    assert_eq!(lines(&said.out)[0]["type"], "session.welcome");
+}
+
+#[tokio::test]
+async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_on() {
+    let server = Server::start(&[]).await;
+    let mut agent = server.with_agent("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
+    let desk = Desk::with(&server.link(&dee, None)).await;
+    let good = prompt(&agent.participant, &dee.participant, "hello");
+    let input = format!("nonsense\n[1]\n{{\"type\":\"prompt.submit\",\"id\":\"../x\"}}\n{good}\n");
+    let said = desk.run_with(&["connect"], &input).await;
+    assert_eq!(said.code, Some(1));
+    let complaints: Vec<_> = said.err.lines().collect();
+    assert_eq!(complaints.len(), 3, "{}", said.err);
+    assert!(
+        complaints[0].starts_with("pvp: a line is one JSON object: "),
+        "{}",
+        said.err
+    );
+    assert!(
+        complaints[1].starts_with("pvp: a line is one JSON object: "),
+        "{}",
+        said.err
+    );
+    assert!(
+        complaints[2].starts_with("pvp: `../x` cannot be an id"),
+        "{}",
+        said.err
+    );
+    lines(&said.out);
+    agent.wait(|m| m["payload"]["content"] == "hello").await;
+
+    // Refused by the server.
+    let refused = json!({ "id": "forged", "type": "tool.execute" });
+    let forged = json!({ "id": "not-me", "sender": "somebody", "type": "prompt.submit", "payload": good["payload"] });
+    let later = prompt(&agent.participant, &dee.participant, "later");
+    let said = desk
+        .run_with(&["connect"], &format!("{refused}\n{forged}\n{later}\n"))
+        .await;
+    assert_eq!(said.code, Some(1));
+    let complaints: Vec<_> = said.err.lines().collect();
+    assert_eq!(complaints.len(), 2, "{}", said.err);
+    assert!(
+        complaints[0].starts_with(
+            "pvp: `forged` was refused: `tool.execute` is not something a client may say"
+        ),
+        "{}",
+        said.err
+    );
+    assert!(
+        complaints[1].starts_with("pvp: `not-me` was refused: "),
+        "{}",
+        said.err
+    );
+    let errors: Vec<_> = lines(&said.out)
+        .into_iter()
+        .filter(|m| m["type"] == "error")
+        .collect();
+    assert_eq!(errors.len(), 2);
+    agent.wait(|m| m["payload"]["content"] == "later").await;
+
+    // Too big to be sent at all.
+    let big = prompt(&agent.participant, &dee.participant, &"x".repeat(2_000_000));
+    let said = desk.run_with(&["connect"], &format!("{big}\n")).await;
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains("was refused: a message has at most "),
+        "{}",
+        said.err
+    );
+    // A line without a type says nothing.
+    let said = desk.run_with(&["connect"], "{}\n").await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.starts_with("pvp: "), "{said:?}");
+}
+
+#[tokio::test]
+async fn it_stays_when_asked_to_and_comes_back_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = Server::start_in(data.path(), &[]).await;
+    let agent = server.with_agent("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
+    let desk = Desk::with(&server.link(&dee, None)).await;
+    let mut going = desk.start(&["connect", "--stay"]);
+    assert_eq!(going.json().await["type"], "session.welcome");
+    going.end_input();
+    desk.good(&["send", "still there?", "--to", &agent.participant])
+        .await;
+    going.line_with("still there?").await;
+    server.kill_9().await;
+    let gone = going.complaint().await;
+    assert!(
+        gone.starts_with("pvp: lost the connection, trying again: "),
+        "{gone}"
+    );
+    let _server = Server::start_on(data.path(), &server.address.clone(), &[]).await;
+    desk.good(&["send", "and now?", "--to", &agent.participant])
+        .await;
+    going.line_with("and now?").await;
+    going.signal("INT");
+    assert_eq!(going.ended().await.code, None);
+}
+
+#[tokio::test]
+async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
+    let server = Server::start(&[]).await;
+    let agent = server.with_agent("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver", "approver"], &["--session", "owl"]);
+    let desk = Desk::with(&server.link(&dee, None)).await;
+    let said = desk.good(&["connect", "--role", "approver"]).await;
+    let welcome = &lines(&said)[0]["payload"];
+    assert_eq!(welcome["roles"], json!(["approver"]), "{welcome}");
+    let line = prompt(&agent.participant, &dee.participant, "hi").to_string();
+    let said = desk
+        .run_with(&["connect", "--role", "approver"], &line)
+        .await;
+    assert_eq!(said.code, Some(1));
+    let said = desk.refused(&["connect", "--role", "admin"]).await;
+    assert!(said.starts_with("pvp: "), "{said}");
+    let seqs = |out: &str| -> Vec<u64> {
+        lines(out)
+            .iter()
+            .filter_map(|message| message["seq"].as_u64())
+            .collect()
+    };
+    let head = server.entries("owl").len() as u64;
+    let here = json!({ "type": "presence.update", "payload": { "participant": dee.participant, "status": "active", "last_active": "2026-01-01T00:00:00.000Z" } });
+    let resume = ["connect", "--after", "2"];
+    let said = desk.run_with(&resume, &here.to_string()).await;
+    let resumed = seqs(&said.good(&resume));
+    assert_eq!(resumed[0], 3);
+    assert!(*resumed.last().unwrap() >= head, "{resumed:?}");
+    let beyond = desk.run(&["connect", "--after", "100000"]).await;
+    assert_eq!(beyond.code, Some(1), "{beyond:?}");
+    assert!(
+        beyond.err.contains("`after` is beyond the log"),
+        "{beyond:?}"
+    );
+}
+
+#[tokio::test]
+async fn without_login_one_says_who_one_is() {
+    let server = Server::start(&["--open"]).await;
+    let desk = Desk::new();
+    let link = format!("http://{}/?session=owl", server.address);
+    let said = desk
+        .good(&["connect", &link, "--as", "zoe", "--role", "driver"])
+        .await;
+    assert_eq!(lines(&said)[0]["type"], "session.welcome");
+    let announce = server
+        .entries("owl")
+        .into_iter()
+        .find(|entry| entry["type"] == "participant.announce");
+    assert_eq!(announce.unwrap()["payload"]["id"], "zoe");
+    let said = desk.refused(&["connect", &link]).await;
+    assert_eq!(
+        said,
+        "pvp: this server has no login, so say who you are with --as\n"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_joined_is_refused_with_a_sentence() {
+    let mut server = Server::start(&[]).await;
+    let dee = server.invite("dee", &["driver"], &[]);
+    let desk = Desk::new();
+    let free = server.link(&dee, None);
+    let said = desk.refused(&["connect", &free]).await;
+    assert_eq!(
+        said,
+        "pvp: the link names no session; say which with --session\n"
+    );
+    let said = desk.refused(&["connect", &free, "--session", "owl"]).await;
+    assert_eq!(said, "pvp: there is no session `owl`\n");
+    let said = desk.refused(&["connect", "x"]).await;
+    assert!(
+        said.starts_with("pvp: a link begins with http://"),
+        "{said}"
+    );
+    let bad = format!("http://{}/?token=pvp_no&session=owl", server.address);
+    let said = desk.refused(&["connect", &bad]).await;
+    assert!(said.contains("token"), "{said}");
+    server.kill_9().await;
+    let said = desk.refused(&["connect", &free, "--session", "owl"]).await;
+    assert!(
+        said.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn any_number_of_lines_goes_through() {
+    let burst = [
+        ("PVP_MESSAGES_PER_SECOND", "1000000"),
+        ("PVP_MESSAGE_BURST", "1000000"),
+    ];
+    let server = Server::start_env(&[], &burst).await;
+    let agent = server.with_agent("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
+    let desk = Desk::with(&server.link(&dee, None)).await;
+    let line = |number: usize| prompt(&agent.participant, &dee.participant, &number.to_string());
+    let input: String = (0..6000)
+        .map(|number| format!("{}\n", line(number)))
+        .collect();
+    let said = desk.run_with(&["connect"], &input).await;
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let log = server.entries("owl");
+    let prompts = log.iter().filter(|entry| entry["type"] == "prompt.submit");
+    let contents: Vec<_> = prompts
+        .map(|entry| entry["payload"]["content"].as_str().unwrap())
+        .collect();
+    let expected: Vec<_> = (0..6000).map(|number| number.to_string()).collect();
+    assert_eq!(contents, expected);
+}

@@ -1,0 +1,118 @@
+//! `pvp doctor`, `pvp completions`, `pvp man`
+
+use std::collections::BTreeSet;
+
+use crate::kit::desk::Desk;
+
+#[tokio::test]
+async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
+    let desk = Desk::new();
+    let checks = desk.json(&["doctor", "--json"]).await;
+    let checks = checks.as_array().unwrap();
+    let names: Vec<_> = checks
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "landlock",
+            "seccomp",
+            "cgroups",
+            "namespaces",
+            "open files",
+            "bash",
+            "disk"
+        ]
+    );
+    let text = desk.good(&["doctor"]).await;
+    for check in checks {
+        let mark = match check["health"].as_str().unwrap() {
+            "good" => "ok  ",
+            "weak" => "weak",
+            health => panic!("{health}: this machine has bash"),
+        };
+        let found = check["found"].as_str().unwrap();
+        let line = format!("{mark}  {:<12} {found}\n", check["name"].as_str().unwrap());
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+        let means = text.contains(check["means"].as_str().unwrap());
+        assert_eq!(means, mark == "weak", "{text}");
+    }
+    assert_eq!(std::fs::read_dir(desk.here()).unwrap().count(), 0);
+    let said = desk.refused(&["doctor", "who"]).await;
+    assert!(said.contains("'who'"), "{said}");
+}
+
+#[tokio::test]
+async fn every_shell_gets_completions() {
+    let desk = Desk::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = desk.good(&["completions", shell]).await;
+        for word in ["approve", "history", "everywhere"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        std::fs::write(desk.here().join(shell), script).unwrap();
+    }
+    let checked = desk
+        .program("bash")
+        .args(["-n", "bash"])
+        .output()
+        .await
+        .unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    // It completes what it should.
+    let script = "source ./bash; COMP_WORDS=(pvp appr); COMP_CWORD=1; _pvp pvp appr pvp; echo \"${COMPREPLY[@]}\"";
+    let completed = desk
+        .program("bash")
+        .args(["-c", script])
+        .output()
+        .await
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&completed.stdout), "approve\n");
+    let said = desk.refused(&["completions", "tcsh"]).await;
+    assert!(said.contains("tcsh") && said.contains("bash"), "{said}");
+}
+
+#[tokio::test]
+async fn every_command_has_a_manual_page() {
+    let desk = Desk::new();
+    desk.good(&["man", "--out", "pages"]).await;
+    let pages = std::fs::read_dir(desk.here().join("pages")).unwrap();
+    let pages: BTreeSet<_> = pages
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let mut expected = BTreeSet::from(["pvp.1".to_owned()]);
+    let mut below = vec![Vec::new()];
+    while let Some(command) = below.pop() {
+        let help = [&command[..], &["--help".to_owned()]].concat();
+        let help: Vec<_> = help.iter().map(String::as_str).collect();
+        let help = desk.good(&help).await;
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        for line in listed.take_while(|line| !line.is_empty()) {
+            let Some(name) = line
+                .strip_prefix("  ")
+                .filter(|line| !line.starts_with(' '))
+            else {
+                continue;
+            };
+            let name = name.split(' ').next().unwrap();
+            if name != "help" {
+                let command = [&command[..], &[name.to_owned()]].concat();
+                expected.insert(format!("pvp-{}.1", command.join("-")));
+                below.push(command);
+            }
+        }
+    }
+    assert!(expected.len() > 25, "{expected:?}");
+    assert_eq!(pages, expected);
+    for page in &pages {
+        let text = std::fs::read_to_string(desk.here().join("pages").join(page)).unwrap();
+        let name = page.strip_suffix(".1").unwrap();
+        assert!(text.contains(&format!(".TH {name} 1")), "{page}: {text}");
+    }
+    let first = desk.good(&["man"]).await;
+    assert!(first.contains(".TH pvp 1"), "{first}");
+    std::fs::write(desk.here().join("file"), "").unwrap();
+    let said = desk.refused(&["man", "--out", "file"]).await;
+    assert!(said.starts_with("pvp: making file: "), "{said}");
+}

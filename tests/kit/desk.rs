@@ -1,0 +1,296 @@
+//! Someone at a shell: a directory and a home of their own, and the real `pvp`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::{Invited, PATIENCE, Server};
+
+/// A working directory whose `pvp` knows nothing of the machine around it.
+pub struct Desk {
+    /// Removed with everything in it when the desk is dropped.
+    root: tempfile::TempDir,
+}
+
+/// What a command said, and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let desk = Self { root };
+        for directory in [desk.here(), desk.home(), desk.config()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        desk
+    }
+
+    /// A desk at which this link is remembered.
+    pub async fn with(link: &str) -> Self {
+        let desk = Self::new();
+        desk.good(&["login", link]).await;
+        desk
+    }
+
+    pub fn here(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("here")
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("home")
+    }
+
+    /// Its `XDG_CONFIG_HOME`.
+    pub fn config(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("config")
+    }
+
+    /// A program run here, with none of our variables set.
+    pub fn program(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PVP_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .current_dir(self.here())
+            .env("HOME", self.home())
+            .env("XDG_CONFIG_HOME", self.config())
+            .env("USER", "dee")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(env!("CARGO_BIN_EXE_pvp"));
+        command.args(arguments);
+        command
+    }
+
+    pub async fn run(&self, arguments: &[&str]) -> Said {
+        finish(&mut self.command(arguments), "").await
+    }
+
+    /// Runs it with a text on its standard input.
+    pub async fn run_with(&self, arguments: &[&str], input: &str) -> Said {
+        finish(&mut self.command(arguments), input).await
+    }
+
+    /// Runs it below this directory.
+    pub async fn run_below(&self, directory: &Path, arguments: &[&str]) -> Said {
+        finish(self.command(arguments).current_dir(directory), "").await
+    }
+
+    /// Runs it with these variables.
+    pub async fn run_env(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Said {
+        let mut command = self.command(arguments);
+        finish(command.envs(environment.iter().copied()), "").await
+    }
+
+    /// It works and complains of nothing; gives what it prints.
+    pub async fn good(&self, arguments: &[&str]) -> String {
+        self.run(arguments).await.good(arguments)
+    }
+
+    /// As `good`, of which every line is JSON; gives the lines.
+    pub async fn jsons(&self, arguments: &[&str]) -> Vec<Value> {
+        lines(&self.good(arguments).await)
+    }
+
+    /// As `good`, of which the only line is JSON.
+    pub async fn json(&self, arguments: &[&str]) -> Value {
+        let mut all = self.jsons(arguments).await;
+        assert_eq!(all.len(), 1, "{arguments:?}: {all:?}");
+        all.remove(0)
+    }
+
+    /// It fails and prints nothing; gives its complaint.
+    pub async fn refused(&self, arguments: &[&str]) -> String {
+        self.run(arguments).await.refused(arguments)
+    }
+
+    /// Starts a command that goes on.
+    pub fn start(&self, arguments: &[&str]) -> Going {
+        Going::start(self.command(arguments).stdin(Stdio::piped()))
+    }
+}
+
+impl Said {
+    pub fn good(self, what: &[&str]) -> String {
+        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{what:?}");
+        self.out
+    }
+
+    /// Its complaint, which is the program's own sentence or the usage.
+    pub fn refused(self, what: &[&str]) -> String {
+        assert!(matches!(self.code, Some(1 | 2)), "{what:?}: {self:?}");
+        assert_eq!(self.out, "", "{what:?}: {}", self.err);
+        assert!(self.err.ends_with('\n'), "{what:?}: {self:?}");
+        self.err
+    }
+}
+
+/// Lines of JSON.
+pub fn lines(text: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+    text.lines().map(parse).collect()
+}
+
+async fn finish(command: &mut Command, input: &str) -> Said {
+    if !input.is_empty() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().unwrap();
+    let stdin = child.stdin.take();
+    let typing = async {
+        if let Some(mut stdin) = stdin {
+            // It may have ended without reading all.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+    };
+    let both = async { tokio::join!(child.wait_with_output(), typing).0 };
+    let output = tokio::time::timeout(PATIENCE, both).await;
+    let output = output.expect("it ends by itself").unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A command that goes on; killed when dropped.
+pub struct Going {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+    stderr: Lines<BufReader<ChildStderr>>,
+}
+
+impl Going {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        Self {
+            stdin: child.stdin.take(),
+            lines: BufReader::new(child.stdout.take().unwrap()).lines(),
+            stderr: BufReader::new(child.stderr.take().unwrap()).lines(),
+            child,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Its next line; `None` when it prints no more.
+    pub async fn try_line(&mut self) -> Option<String> {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+        line.expect("it says something in time").unwrap()
+    }
+
+    pub async fn line(&mut self) -> String {
+        self.try_line().await.expect("it says more")
+    }
+
+    pub async fn json(&mut self) -> Value {
+        let line = self.line().await;
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"))
+    }
+
+    /// The first line that has this in it.
+    pub async fn line_with(&mut self, part: &str) -> String {
+        loop {
+            let line = self.line().await;
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// The next line that it complains with.
+    pub async fn complaint(&mut self) -> String {
+        let line = tokio::time::timeout(PATIENCE, self.stderr.next_line()).await;
+        line.expect("it complains in time")
+            .unwrap()
+            .expect("it complains")
+    }
+
+    pub async fn type_line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("its input is open");
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .unwrap();
+    }
+
+    /// Ends its input.
+    pub fn end_input(&mut self) {
+        self.stdin = None;
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let status = std::process::Command::new("kill")
+            .args(["-s", name, &pid])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits for its end: the code, and what it still had to say.
+    pub async fn ended(mut self) -> Said {
+        self.stdin = None;
+        let rest = async {
+            let mut out = String::new();
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                out += &(line + "\n");
+            }
+            let mut err = String::new();
+            self.stderr
+                .get_mut()
+                .read_to_string(&mut err)
+                .await
+                .unwrap();
+            (out, err, self.child.wait().await.unwrap())
+        };
+        let (out, err, status) = tokio::time::timeout(PATIENCE, rest)
+            .await
+            .expect("it ends by itself");
+        Said {
+            code: status.code(),
+            out,
+            err,
+        }
+    }
+}
+
+impl Server {
+    /// The link of someone, into a session or to all.
+    pub fn link(&self, who: &Invited, session: Option<&str>) -> String {
+        let session = session.map(|id| format!("&session={id}"));
+        let session = session.unwrap_or_default();
+        format!("http://{}/?token={}{session}", self.address, who.token)
+    }
+
+    /// The entries of a session, whoever may see them.
+    pub fn entries(&self, session: &str) -> Vec<Value> {
+        super::proof::log(&self.data, session)
+    }
+
+    /// A session with an agent in it that waits for what it may run.
+    pub async fn with_agent(&self, session: &str, config: Value) -> super::Client {
+        self.create(session, config).await;
+        let agent = self.invite("bot", &["driver"], &["--kind", "agent"]);
+        self.join(session, &agent).await
+    }
+}
