@@ -8,7 +8,7 @@ use pvp_client::{
     ConnectError, Connection, Ending, Event, Events, Link, Options, Receipt, SendError, fresh_id,
 };
 use pvp_protocol::{JsonObject, MessageId, ParticipantId, Role, VERSION};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::mpsc;
 
 use super::links::LinkArguments;
@@ -51,24 +51,32 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     let stay = arguments.stay;
-    super::runtime()?.block_on(async move {
-        let opened = Connection::open(link, options).await;
-        let (connection, events) = opened.map_err(with_flag)?;
-        let lines = BufReader::new(tokio::io::stdin()).lines();
-        let (receipts, sent) = mpsc::unbounded_channel();
-        let answers = tokio::spawn(answers(sent));
-        let bridge = Bridge {
-            connection: Some(connection),
-            receipts,
-            bad: false,
-            stay,
-        };
-        let good = bridge.run(lines, events).await? & answers.await?;
-        Ok(match good {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
+    let runtime = super::runtime()?;
+    let good = runtime.block_on(bridge(link, options, stay));
+    // Somebody may still sit at standard input, who is not waited for.
+    runtime.shutdown_background();
+    Ok(match good? {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
+}
+
+/// Speaks and hears until the connection is over; false if anything was wrong.
+async fn bridge(link: Link, options: Options, stay: bool) -> anyhow::Result<bool> {
+    let opened = Connection::open(link, options).await;
+    let (connection, events) = opened.map_err(with_flag)?;
+    let (receipts, sent) = mpsc::unbounded_channel();
+    let answers = tokio::spawn(answers(sent));
+    // Beside hearing, because a connection that is not heard takes no more messages.
+    let speaking = tokio::spawn(speak(connection, receipts, stay));
+    let heard = hear(events).await?;
+    speaking.abort();
+    let spoken = match speaking.await {
+        Ok(spoken) => spoken?,
+        // It was still waiting for a line.
+        Err(_) => true,
+    };
+    Ok(heard & spoken & answers.await?)
 }
 
 /// The same, and which flag helps.
@@ -97,109 +105,78 @@ async fn answers(mut sent: mpsc::UnboundedReceiver<Receipt>) -> bool {
     good
 }
 
-struct Bridge {
-    /// `None` once standard input has ended.
-    connection: Option<Connection>,
-    /// Of what was sent.
+/// Sends what is said on standard input; false if a line was not understood.
+async fn speak(
+    connection: Connection,
     receipts: mpsc::UnboundedSender<Receipt>,
-    /// Something was not understood.
-    bad: bool,
     stay: bool,
+) -> anyhow::Result<bool> {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut good = true;
+    while let Some(line) = lines.next_line().await.context("reading standard input")? {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let (id, kind, text) = match envelope(&connection, &line) {
+            Ok(envelope) => envelope,
+            Err(problem) => {
+                good = false;
+                super::complain(&problem);
+                continue;
+            }
+        };
+        match connection.send_text(id, &kind, text).await {
+            // They are received for as long as anything is sent.
+            Ok(receipt) => drop(receipts.send(receipt)),
+            // Whoever hears that says why.
+            Err(_) => return Ok(false),
+        }
+    }
+    if stay {
+        std::future::pending::<()>().await;
+    }
+    // The connection closes by itself when everything is answered.
+    Ok(good)
 }
 
-impl Bridge {
-    /// False if a line was not understood or the server let us go.
-    async fn run(
-        mut self,
-        mut lines: Lines<BufReader<Stdin>>,
-        mut events: Events,
-    ) -> anyhow::Result<bool> {
-        let mut reading = true;
-        loop {
-            tokio::select! {
-                line = lines.next_line(), if reading => {
-                    match line.context("reading standard input")? {
-                        Some(line) => self.send(&line).await?,
-                        None => {
-                            reading = false;
-                            if !self.stay {
-                                // It closes by itself when everything is answered.
-                                self.connection = None;
-                            }
-                        }
-                    }
-                }
-                event = events.next() => match event {
-                    None => break,
-                    Some(Event::Ended(ending)) => {
-                        self.ended(ending)?;
-                        break;
-                    }
-                    Some(event) => self.tell(event)?,
-                },
-            }
-        }
-        Ok(!self.bad)
-    }
+/// A line as a whole envelope, of which much may be left out: its id, its type and its text.
+fn envelope(connection: &Connection, line: &str) -> anyhow::Result<(MessageId, String, String)> {
+    let mut envelope: JsonObject =
+        serde_json::from_str(line).context("a line is one JSON object")?;
+    let mut default = |key: &str, value: serde_json::Value| {
+        envelope.entry(key).or_insert(value);
+    };
+    default("v", VERSION.into());
+    default("id", fresh_id().as_str().into());
+    default("session", connection.session().as_str().into());
+    default("sender", connection.participant().as_str().into());
+    default("payload", JsonObject::new().into());
+    let text = |key: &str| {
+        let value = envelope.get(key).and_then(|value| value.as_str());
+        value.unwrap_or_default().to_owned()
+    };
+    let id = text("id");
+    let id = MessageId::parse(&id).map_err(|_| anyhow::anyhow!("`{id}` cannot be an id"))?;
+    let kind = text("type");
+    let text = serde_json::to_string(&envelope).context("writing an envelope")?;
+    Ok((id, kind, text))
+}
 
-    /// Sends a line, of which the envelope may be left out.
-    async fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        if line.trim().is_empty() {
-            return Ok(());
-        }
-        let Some(connection) = &self.connection else {
-            return Ok(());
-        };
-        let mut envelope: JsonObject = match serde_json::from_str(line) {
-            Ok(envelope) => envelope,
-            Err(error) => return self.complain(format!("a line is one JSON object: {error}")),
-        };
-        let mut default = |key: &str, value: serde_json::Value| {
-            envelope.entry(key).or_insert(value);
-        };
-        default("v", VERSION.into());
-        default("id", fresh_id().as_str().into());
-        default("session", connection.session().as_str().into());
-        default("sender", connection.participant().as_str().into());
-        default("payload", JsonObject::new().into());
-        let text = |key: &str| {
-            envelope
-                .get(key)
-                .and_then(|value| value.as_str())
-                .unwrap_or_default()
-        };
-        let Ok(id) = MessageId::parse(text("id")) else {
-            return self.complain(format!("`{}` cannot be an id", text("id")));
-        };
-        let kind = text("type").to_owned();
-        let text = serde_json::to_string(&envelope).context("writing an envelope")?;
-        let receipt = connection.send_text(id, &kind, text).await?;
-        // They are received for as long as anything is sent.
-        let _ = self.receipts.send(receipt);
-        Ok(())
-    }
-
-    fn tell(&self, event: Event) -> anyhow::Result<()> {
+/// Prints what is told; false if the server does not let us in any more.
+async fn hear(mut events: Events) -> anyhow::Result<bool> {
+    while let Some(event) = events.next().await {
         match event {
-            Event::Told { text, .. } => super::say(text),
+            Event::Told { text, .. } => super::say(text)?,
             Event::Down { why } => {
                 super::complain(&anyhow::anyhow!("lost the connection, trying again: {why}"));
-                Ok(())
             }
-            Event::Up { .. } | Event::Ended(_) => Ok(()),
+            Event::Up { .. } => {}
+            Event::Ended(Ending::Closed | Ending::Left) => return Ok(true),
+            Event::Ended(Ending::Refused(report)) => {
+                super::complain(&anyhow::anyhow!(report.message));
+                return Ok(false);
+            }
         }
     }
-
-    fn ended(&mut self, ending: Ending) -> anyhow::Result<()> {
-        match ending {
-            Ending::Closed | Ending::Left => Ok(()),
-            Ending::Refused(report) => self.complain(report.message),
-        }
-    }
-
-    fn complain(&mut self, problem: String) -> anyhow::Result<()> {
-        self.bad = true;
-        super::complain(&anyhow::anyhow!(problem));
-        Ok(())
-    }
+    Ok(true)
 }

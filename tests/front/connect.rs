@@ -238,3 +238,28 @@ async fn what_cannot_be_joined_is_refused_with_a_sentence() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn any_number_of_lines_goes_through() {
+    let burst = [
+        ("PVP_MESSAGES_PER_SECOND", "1000000"),
+        ("PVP_MESSAGE_BURST", "1000000"),
+    ];
+    let server = Server::start_env(&[], &burst).await;
+    let agent = server.with_agent("owl", json!({})).await;
+    let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
+    let desk = Desk::with(&server.link(&dee, None)).await;
+    let line = |number: usize| prompt(&agent.participant, &dee.participant, &number.to_string());
+    let input: String = (0..6000)
+        .map(|number| format!("{}\n", line(number)))
+        .collect();
+    let said = desk.run_with(&["connect"], &input).await;
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let log = server.entries("owl");
+    let prompts = log.iter().filter(|entry| entry["type"] == "prompt.submit");
+    let contents: Vec<_> = prompts
+        .map(|entry| entry["payload"]["content"].as_str().unwrap())
+        .collect();
+    let expected: Vec<_> = (0..6000).map(|number| number.to_string()).collect();
+    assert_eq!(contents, expected);
+}

@@ -153,11 +153,15 @@ async fn finish(command: &mut Command, input: &str) -> Said {
         command.stdin(Stdio::piped());
     }
     let mut child = command.spawn().unwrap();
-    if let Some(mut stdin) = child.stdin.take() {
-        // It may have ended without reading all.
-        let _ = stdin.write_all(input.as_bytes()).await;
-    }
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+    let stdin = child.stdin.take();
+    let typing = async {
+        if let Some(mut stdin) = stdin {
+            // It may have ended without reading all.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+    };
+    let both = async { tokio::join!(child.wait_with_output(), typing).0 };
+    let output = tokio::time::timeout(PATIENCE, both).await;
     let output = output.expect("it ends by itself").unwrap();
     Said {
         code: output.status.code(),
