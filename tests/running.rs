@@ -243,10 +243,12 @@ async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_may_stop_it() {
     let bench = Bench::new();
-    let errand = bench.errand(
+    let mut errand = bench.errand(
         "trap 'echo ended nicely; exit 7' TERM; echo ready; while :; do sleep 0.01; done",
         Profile::None,
     );
+    // It is given all the time it wants to end nicely.
+    errand.grace_ms = 60_000;
     let (run, stopper) = Run::start(program(), &errand).await.unwrap();
     let (sender, mut pieces) = mpsc::channel(16);
     let finish = tokio::spawn(async move {

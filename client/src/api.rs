@@ -38,6 +38,17 @@ pub enum ApiError {
     NotPvp { base: String, why: String },
 }
 
+impl ApiError {
+    /// Whether asking again later may help: the server is away, stopping, or busy.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            ApiError::Unreachable { .. } => true,
+            ApiError::Refused(report) => report.recoverable,
+            ApiError::NotPvp { .. } => false,
+        }
+    }
+}
+
 /// Parameters of a request.
 type Query<'a> = &'a [(&'a str, Option<String>)];
 

@@ -155,7 +155,7 @@ fn watch(
 fn patiently<T>(ask: impl Fn() -> Result<T, ApiError>) -> anyhow::Result<T> {
     loop {
         match ask() {
-            Err(error @ ApiError::Unreachable { .. }) => {
+            Err(error) if error.is_passing() => {
                 super::complain(&error.into());
                 std::thread::sleep(AGAIN);
             }

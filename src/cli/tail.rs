@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use pvp_client::{Api, ApiError};
+use pvp_client::Api;
 use pvp_protocol::api::MessagePage;
 use pvp_protocol::{Limits, SessionId, read_server};
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn ask(
 ) -> anyhow::Result<Option<MessagePage>> {
     match api.messages(session, after, PAGE, wait) {
         Ok(page) => Ok(Some(page)),
-        Err(error @ ApiError::Unreachable { .. }) if !wait.is_zero() => {
+        Err(error) if error.is_passing() && !wait.is_zero() => {
             complain(&error.into());
             std::thread::sleep(AGAIN);
             Ok(None)
