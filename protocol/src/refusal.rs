@@ -43,7 +43,7 @@ pub enum Refusal {
     },
     #[error("you need the capability `{}`; ask an admin for a role that has it", capability_word(.0))]
     Lacks(Capability),
-    #[error("roles {0:?} are more than your token allows")]
+    #[error("your token does not allow {}", role_words(.0))]
     RolesBeyondToken(Vec<Role>),
     #[error("{0}")]
     Unauthorized(String),
@@ -102,6 +102,11 @@ pub enum Refusal {
     Unwritable(String),
     #[error("it cannot be read at the moment ({0})")]
     Unreadable(String),
+}
+
+fn role_words(roles: &[Role]) -> String {
+    let words: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
+    words.join(" and ")
 }
 
 fn capability_word(capability: &Capability) -> String {

@@ -190,7 +190,7 @@ fn a_token_is_the_most_one_may_be() {
     for (claim, answer) in [
         (
             announcement("fred", "human", &["approver", "admin", "driver"]),
-            "= refused Unauthorized: roles [Admin, Driver] are more than your token allows",
+            "= refused Unauthorized: your token does not allow admin and driver",
         ),
         (
             announcement("gina", "human", &["observer"]),

@@ -49,13 +49,16 @@ fn open(
     config: SessionConfig,
     json: bool,
 ) -> anyhow::Result<()> {
-    let me = own_link(server, &links::here()?)?;
+    let here = links::here()?;
+    let me = own_link(server, &here)?;
     let guests = Guests::invite(server, session)?;
     let session = session.clone();
     let address = server.address();
     // The server answers only once this function has returned.
     tokio::task::spawn_blocking(move || {
+        let me = me.into_session(session.clone());
         let told = make(&Api::new(me.clone()), &session, name, config)
+            .and_then(|fresh| links::remember(&here, &me).map(|()| fresh))
             .and_then(|fresh| announce(address, &me, &session, &guests, fresh, json));
         if let Err(error) = told {
             super::complain(&error);
@@ -147,7 +150,7 @@ fn announce(
     fresh: bool,
     json: bool,
 ) -> anyhow::Result<()> {
-    let mine = me.clone().into_session(session.clone()).reveal();
+    let mine = me.reveal();
     if json {
         return say(json!({
             "listen": address.to_string(), "session": session, "fresh": fresh, "link": mine,

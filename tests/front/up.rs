@@ -18,10 +18,7 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     );
     let listen = said["listen"].as_str().unwrap();
     let remembered = std::fs::read_to_string(desk.here().join(".pvp/link")).unwrap();
-    assert_eq!(
-        format!("{}&session=main", remembered.trim()),
-        said["link"].as_str().unwrap()
-    );
+    assert_eq!(remembered.trim(), said["link"].as_str().unwrap());
     let roles = async |key: &str| {
         let link = said[key].as_str().unwrap();
         let me = Desk::with(link).await.json(&["whoami", "--json"]).await["me"].clone();
