@@ -1,5 +1,6 @@
 //! Proposing and executing. This crate never decides whether a command may run.
 
+pub mod brain;
 pub mod confine;
 pub mod environment;
 pub mod journal;
