@@ -6,6 +6,8 @@ mod openai;
 mod retry;
 mod setup;
 mod sse;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
