@@ -14,7 +14,7 @@ use pvp_protocol::payload::{FinishReason, PromptConfig, UsageStats};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-pub use conversation::{Conversation, Part, ToolCall, Turn};
+pub use conversation::{Answer, Conversation, Part, ToolCall, Turn};
 pub use digest::Caps;
 pub use provider::{Provider, Settings};
 pub use scripted::Scripted;

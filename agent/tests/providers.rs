@@ -97,6 +97,8 @@ async fn serve(acts: Vec<Act>) -> Server {
                 }
             }
         }
+        // Whoever asks once more is turned away.
+        drop(listener);
         std::future::pending::<()>().await;
     });
     server
@@ -424,7 +426,9 @@ async fn a_provider_that_falls_silent_is_lost() {
         while !told(reply.next().await.unwrap().unwrap()) {}
         // Nothing else can happen, so that the clock goes on to the end of the wait.
         tokio::time::pause();
+        let paused = tokio::time::Instant::now();
         let error = reply.next().await.unwrap().unwrap_err();
+        assert!(paused.elapsed() <= Duration::from_secs(301));
         tokio::time::resume();
         assert_eq!(
             error,

@@ -346,8 +346,9 @@ fn filled(text: &str, last: Option<&CallResult>) -> String {
 mod tests {
     use super::super::conversation::Answer;
     use super::super::words::Account;
-    use super::super::{Brain, Surroundings, ToolUse, tools};
+    use super::super::{Brain, ToolUse};
     use super::*;
+    use pvp_protocol::Action;
 
     /// Plays a script; `results` answer its commands in turn.
     async fn play(script: Scripted, prompts: usize, results: &[CallResult]) -> Vec<String> {
@@ -515,21 +516,32 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_proposes_what_the_tools_accept() {
-        let offers = tools::offers(&Surroundings {
-            directory: "/".to_owned(),
-            reads: tools::Reads::RunThemselves,
-        });
-        assert_eq!(offers.len(), 3);
-        for step in &Scripted::demo().steps {
-            if let Act::Shell { arguments, .. } = &step.act {
-                let call = ToolCall {
-                    id: "c".to_owned(),
-                    name: "shell".to_owned(),
-                    arguments: arguments.clone(),
-                };
-                assert!(matches!(ToolUse::read(&call), Ok(ToolUse::Shell(_))));
-            }
+    fn the_demo_shows_every_verdict() {
+        let policy = pvp_policy::Policy::built_in();
+        let mut verdicts = Vec::new();
+        for step in Scripted::demo().steps {
+            let Act::Shell { arguments, .. } = step.act else {
+                continue;
+            };
+            let call = ToolCall {
+                id: "c".to_owned(),
+                name: "shell".to_owned(),
+                arguments,
+            };
+            let Ok(ToolUse::Shell(shell)) = ToolUse::read(&call) else {
+                panic!("{call:?}");
+            };
+            let action = Action::read("shell", &shell.arguments()).unwrap();
+            let place = pvp_policy::Place::default();
+            verdicts.push(policy.assess(&action, &place).category);
         }
+        let expected = [
+            Category::Read,
+            Category::Write,
+            Category::Destructive,
+            Category::Blocked,
+            Category::Write,
+        ];
+        assert_eq!(verdicts, expected);
     }
 }
