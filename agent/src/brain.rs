@@ -1,0 +1,249 @@
+//! What decides what the agent says and proposes: a script, or a model behind a provider's API.
+
+pub mod conversation;
+pub mod digest;
+pub mod provider;
+pub mod recall;
+pub mod scripted;
+pub mod tools;
+pub mod words;
+
+use std::time::Duration;
+
+use pvp_protocol::payload::{FinishReason, PromptConfig, UsageStats};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+pub use conversation::{Answer, Conversation, Part, ToolCall, Turn};
+pub use digest::Caps;
+pub use provider::{Provider, Settings};
+pub use scripted::Scripted;
+pub use tools::{Surroundings, ToolOffer, ToolUse};
+pub use words::{Account, CallResult, Fate};
+
+/// Events of one answer that may wait to be taken; then the provider waits.
+const EVENTS: usize = 256;
+
+/// Context of a script, which forgets nothing, in tokens.
+const UNLIMITED: u64 = 1 << 40;
+
+/// What answers prompts.
+#[derive(Debug)]
+pub enum Brain {
+    Scripted(Scripted),
+    Provider(Provider),
+}
+
+impl Brain {
+    /// Begins to answer a conversation, which is first made to fit. Needs a tokio runtime.
+    pub fn begin(
+        &mut self,
+        conversation: &mut Conversation,
+        tools: &[ToolOffer],
+        config: Option<&PromptConfig>,
+    ) -> Reply {
+        let allowed = config.and_then(|config| config.tools_allowed.as_ref());
+        let tools: Vec<_> = tools
+            .iter()
+            .filter(|tool| allowed.is_none_or(|names| names.iter().any(|name| name == tool.name)))
+            .cloned()
+            .collect();
+        match self {
+            Brain::Scripted(scripted) => scripted.begin(conversation),
+            Brain::Provider(provider) => {
+                conversation.fit(provider.room(&tools));
+                provider.begin(conversation, &tools, config)
+            }
+        }
+    }
+
+    /// How much of a command's output this brain reads at first.
+    pub fn caps(&self) -> Caps {
+        match self {
+            Brain::Scripted(_) => Caps::default(),
+            Brain::Provider(provider) => Caps::for_context(provider.context_tokens()),
+        }
+    }
+
+    /// Tokens of conversation that this brain can read.
+    pub fn room(&self, tools: &[ToolOffer]) -> u64 {
+        match self {
+            Brain::Scripted(_) => UNLIMITED,
+            Brain::Provider(provider) => provider.room(tools),
+        }
+    }
+}
+
+/// A piece of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BrainEvent {
+    /// More of what it thinks.
+    Thinking(String),
+    /// What the provider wants back, unchanged, with the thinking before it. Not for people.
+    ThinkingSeal(String),
+    /// Thinking that the provider shows nobody, but wants back.
+    HiddenThinking(String),
+    /// More of what it says.
+    Text(String),
+    /// A whole call. Act on it only once the answer is `Finished`.
+    Call(ToolCall),
+    /// The provider could not answer, and is asked again after a wait.
+    Retrying { why: String, wait: Duration },
+    /// What the answer cost, once, just before the end.
+    Usage(UsageStats),
+    /// The end.
+    Finished(Finish),
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    Complete,
+    /// It waits for the results of its calls.
+    ToolUse,
+    /// It was cut off; its last call may be half a call.
+    MaxTokens,
+    /// The provider did not let the model answer.
+    Withheld,
+}
+
+impl Finish {
+    /// The word on the wire.
+    pub fn reason(self) -> FinishReason {
+        match self {
+            Finish::Complete => FinishReason::Complete,
+            Finish::ToolUse => FinishReason::ToolUse,
+            Finish::MaxTokens => FinishReason::MaxTokens,
+            Finish::Withheld => FinishReason::Error,
+        }
+    }
+}
+
+/// Why there is no answer, or only a part of one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct BrainError {
+    pub trouble: Trouble,
+    pub message: String,
+}
+
+/// What to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The provider has too much to do; it may say when to come back.
+    Busy { after: Option<Duration> },
+    /// The connection failed, fell silent, or ended in the middle.
+    Lost,
+    /// What came makes no sense.
+    Nonsense,
+    /// The conversation is too long; a shorter one may be answered.
+    TooLong,
+    /// The provider refuses: the key, the model, the address or the request is wrong.
+    Refused,
+    /// The script did not expect what happened.
+    Script,
+}
+
+impl BrainError {
+    pub(crate) fn new(trouble: Trouble, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { trouble, message }
+    }
+
+    /// Whether the same question may be answered later.
+    pub fn worth_trying_again(&self) -> bool {
+        match self.trouble {
+            Trouble::Busy { .. } | Trouble::Lost | Trouble::Nonsense => true,
+            Trouble::TooLong | Trouble::Refused | Trouble::Script => false,
+        }
+    }
+}
+
+/// An answer as it comes. Dropping it ends the request.
+#[derive(Debug)]
+pub struct Reply {
+    events: mpsc::Receiver<Result<BrainEvent, BrainError>>,
+    task: Option<AbortHandle>,
+    ended: bool,
+}
+
+impl Reply {
+    /// The next event; `None` after `Finished` or an error. Waiting may be given up and begun
+    /// again without losing anything.
+    pub async fn next(&mut self) -> Option<Result<BrainEvent, BrainError>> {
+        if self.ended {
+            return None;
+        }
+        let event = self.events.recv().await.unwrap_or_else(|| {
+            let message = "the answer ended without an end";
+            Err(BrainError::new(Trouble::Lost, message))
+        });
+        self.ended = matches!(event, Err(_) | Ok(BrainEvent::Finished(_)));
+        Some(event)
+    }
+
+    /// An answer that is there already.
+    pub(crate) fn ready(events: Vec<Result<BrainEvent, BrainError>>) -> Self {
+        let (sender, receiver) = mpsc::channel(events.len().max(1));
+        for event in events {
+            sender
+                .try_send(event)
+                .expect("there is room for all of them");
+        }
+        Self {
+            events: receiver,
+            task: None,
+            ended: false,
+        }
+    }
+
+    /// An answer that a task gives.
+    pub(crate) fn from_task<F>(
+        give: impl FnOnce(mpsc::Sender<Result<BrainEvent, BrainError>>) -> F,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (sender, events) = mpsc::channel(EVENTS);
+        let task = tokio::spawn(give(sender)).abort_handle();
+        Self {
+            events,
+            task: Some(task),
+            ended: false,
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_ends_with_an_error_and_then_with_nothing() {
+        let said = BrainEvent::Text("half".to_owned());
+        let mut reply = Reply::ready(vec![Ok(said.clone())]);
+        assert_eq!(reply.next().await, Some(Ok(said)));
+        let broken = BrainError::new(Trouble::Lost, "the answer ended without an end");
+        assert_eq!(reply.next().await, Some(Err(broken)));
+        assert_eq!(reply.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn dropping_a_reply_ends_its_task() {
+        let (alive, mut gone) = mpsc::channel::<()>(1);
+        let reply = Reply::from_task(|_events| async move {
+            let _alive = alive;
+            std::future::pending().await
+        });
+        drop(reply);
+        assert_eq!(gone.recv().await, None);
+    }
+}

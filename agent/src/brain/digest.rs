@@ -1,0 +1,327 @@
+//! What the model reads of a command's output at first: how it ended, and the end of what it printed.
+
+use pvp_protocol::payload::{Stream, ToolResult};
+
+/// A part of a digest with a line longer than this in it is cut to as much, half from each end.
+const HUGE: usize = 8 * 1024;
+
+/// Bytes of both streams in a digest; what is around them has room up to `WHOLE`.
+const BOTH: usize = 120 * 1024;
+
+/// Bytes of a digest, at most.
+pub const WHOLE: usize = 128 * 1024;
+
+/// Bytes of one sentence about how it ended, at most.
+const SENTENCE: usize = 2 * 1024;
+
+/// The context that the plain caps are for, in tokens.
+const PLAIN_CONTEXT: u64 = 200_000;
+
+/// How many of the last lines a digest shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    pub stderr: usize,
+    pub stdout: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            stderr: 50,
+            stdout: 20,
+        }
+    }
+}
+
+impl Caps {
+    /// More for a model that can read more, within reason.
+    pub fn for_context(tokens: u64) -> Self {
+        let scaled = |lines: usize, least: usize| {
+            let lines = lines as u64 * tokens.min(PLAIN_CONTEXT * 10) / PLAIN_CONTEXT;
+            usize::try_from(lines).unwrap_or(usize::MAX).max(least)
+        };
+        let plain = Self::default();
+        Self {
+            stderr: scaled(plain.stderr, 10),
+            stdout: scaled(plain.stdout, 5),
+        }
+    }
+}
+
+/// The first line of a digest, which stays when the rest is forgotten.
+pub fn headline(result: &ToolResult) -> String {
+    let body = result.result.as_ref();
+    let code = body.and_then(|body| body.exit_code);
+    format!(
+        "Exit code: {} | stdout: {} lines | stderr: {} lines",
+        code.map_or("none".to_owned(), |code| code.to_string()),
+        printed(result, Stream::Stdout).lines,
+        printed(result, Stream::Stderr).lines,
+    )
+}
+
+/// What the model reads of a result.
+pub fn digest(result: &ToolResult, caps: Caps) -> String {
+    let mut text = headline(result);
+    for sentence in sentences(result) {
+        text.push('\n');
+        text.push_str(&ends(&sentence, SENTENCE));
+    }
+    let stderr = shown(&printed(result, Stream::Stderr), caps.stderr);
+    let stdout = shown(&printed(result, Stream::Stdout), caps.stdout);
+    let half = BOTH / 2;
+    let for_stderr = BOTH - stdout.text.len().min(half);
+    let for_stdout = BOTH - stderr.text.len().min(half);
+    let mut cut = false;
+    for (name, part, room) in [
+        ("stderr", stderr, for_stderr),
+        ("stdout", stdout, for_stdout),
+    ] {
+        if part.text.is_empty() && part.note.is_empty() {
+            continue;
+        }
+        cut |= part.cut || part.text.len() > room;
+        let body = ends(&part.text, room);
+        text.push_str(&format!("\n\n{name}{}:\n{body}", part.note));
+    }
+    if cut {
+        text.push_str(&format!(
+            "\n\nThis is not all of it: read the rest with recall, ref \"{}\".",
+            result.tool_proposal
+        ));
+    }
+    text
+}
+
+/// Whatever is worth saying beside the exit code.
+fn sentences(result: &ToolResult) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let signal = result.extra.get("signal").and_then(|it| it.as_i64());
+    match (&result.error, signal) {
+        (Some(error), _) => sentences.push(format!("It did not end by itself: {error}.")),
+        (None, Some(signal)) => sentences.push(format!("It was ended by signal {signal}.")),
+        (None, None) => {}
+    }
+    if let Some(left) = result.extra.get("left_behind").and_then(|it| it.as_u64()) {
+        sentences.push(format!(
+            "It left {left} processes behind, which were ended; use mode background for what has \
+             to go on."
+        ));
+    }
+    sentences
+}
+
+/// One stream as far as the result has it.
+struct Printed<'a> {
+    /// The end of it, or all.
+    text: &'a str,
+    lines: u64,
+    whole: bool,
+}
+
+fn printed(result: &ToolResult, stream: Stream) -> Printed<'_> {
+    let Some(body) = &result.result else {
+        return Printed {
+            text: "",
+            lines: 0,
+            whole: true,
+        };
+    };
+    let (name, text) = match stream {
+        Stream::Stdout => ("stdout", body.stdout.as_str()),
+        Stream::Stderr => ("stderr", body.stderr.as_str()),
+    };
+    let facts = result
+        .extra
+        .get("streams")
+        .and_then(|streams| streams.get(name));
+    let fact = |fact: &str| facts?.get(fact)?.as_u64();
+    let seen = text.lines().count() as u64;
+    let whole = fact("bytes").is_none_or(|bytes| bytes <= text.len() as u64);
+    Printed {
+        // A long stream is told by its two ends, with a remark between them.
+        text: if whole { text } else { after_gap(text) },
+        lines: fact("lines").unwrap_or(seen).max(u64::from(seen > 0)),
+        whole,
+    }
+}
+
+fn after_gap(text: &str) -> &str {
+    match text.rfind(" bytes omitted …]\n") {
+        Some(at) => &text[at + " bytes omitted …]\n".len()..],
+        None => text,
+    }
+}
+
+struct Shown {
+    note: String,
+    text: String,
+    cut: bool,
+}
+
+/// The last lines, and how many there are before them.
+fn shown(printed: &Printed<'_>, cap: usize) -> Shown {
+    let lines: Vec<_> = printed.text.lines().collect();
+    let kept = &lines[lines.len().saturating_sub(cap)..];
+    let skipped = printed.lines.saturating_sub(kept.len() as u64);
+    let mut text = kept.join("\n");
+    let mut cut = skipped > 0 || !printed.whole;
+    if kept.iter().any(|line| line.len() > HUGE) {
+        text = ends(&text, HUGE);
+        cut = true;
+    }
+    let note = match skipped {
+        0 => String::new(),
+        skipped => format!(
+            " (last {} of {}, {skipped} skipped)",
+            kept.len(),
+            printed.lines
+        ),
+    };
+    Shown { note, text, cut }
+}
+
+/// A text that is too long, as its two ends.
+pub(crate) fn ends(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let head = text.floor_char_boundary(most / 2);
+    let tail = text.ceil_char_boundary(text.len() - most / 2);
+    format!(
+        "{}\n[… {} bytes skipped …]\n{}",
+        &text[..head],
+        tail - head,
+        &text[tail..]
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use pvp_protocol::payload::ResultBody;
+    use pvp_protocol::{Extra, MessageId};
+    use serde_json::json;
+
+    pub(crate) fn ran(code: Option<i64>, stdout: &str, stderr: &str) -> ToolResult {
+        ToolResult {
+            tool_proposal: MessageId::parse("p1").unwrap(),
+            success: code == Some(0),
+            result: Some(ResultBody {
+                exit_code: code,
+                stdout: stdout.to_owned(),
+                stderr: stderr.to_owned(),
+                extra: Extra::new(),
+            }),
+            error: None,
+            duration_ms: 12,
+            outcome: None,
+            extra: Extra::new(),
+        }
+    }
+
+    fn numbered(count: usize) -> String {
+        (1..=count)
+            .map(|number| format!("line {number}\n"))
+            .collect()
+    }
+
+    #[test]
+    fn short_output_is_whole_and_has_no_hint() {
+        let text = digest(&ran(Some(0), "a\nb\n", ""), Caps::default());
+        assert_eq!(
+            text,
+            "Exit code: 0 | stdout: 2 lines | stderr: 0 lines\n\nstdout:\na\nb"
+        );
+        let nothing = digest(&ran(Some(1), "", ""), Caps::default());
+        assert_eq!(nothing, "Exit code: 1 | stdout: 0 lines | stderr: 0 lines");
+    }
+
+    #[test]
+    fn long_output_is_told_by_its_last_lines() {
+        let text = digest(
+            &ran(Some(2), &numbered(21), &numbered(120)),
+            Caps::default(),
+        );
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "Exit code: 2 | stdout: 21 lines | stderr: 120 lines"
+        );
+        assert_eq!(lines[2], "stderr (last 50 of 120, 70 skipped):");
+        assert_eq!((lines[3], lines[52]), ("line 71", "line 120"));
+        assert_eq!(lines[54], "stdout (last 20 of 21, 1 skipped):");
+        assert_eq!((lines[55], lines[74]), ("line 2", "line 21"));
+        assert_eq!(
+            lines[76],
+            "This is not all of it: read the rest with recall, ref \"p1\"."
+        );
+        assert_eq!(lines.len(), 77);
+    }
+
+    #[test]
+    fn a_huge_line_keeps_four_kibibytes_of_each_end() {
+        let line = format!("{}{}", "a".repeat(10_000), "é".repeat(10_000));
+        let text = digest(&ran(Some(0), &line, ""), Caps::default());
+        let expected = format!(
+            "Exit code: 0 | stdout: 1 lines | stderr: 0 lines\n\nstdout:\n{}\n[… 21808 bytes skipped …]\n{}\n\n\
+             This is not all of it: read the rest with recall, ref \"p1\".",
+            "a".repeat(4096),
+            "é".repeat(2048),
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_stream_that_the_result_has_only_the_ends_of_is_counted_as_a_whole() {
+        let mut result = ran(Some(0), "first\n[… 900 bytes omitted …]\nyes\nlast\n", "");
+        result.extra.insert(
+            "streams".to_owned(),
+            json!({"stdout": {"bytes": 920, "lines": 100}, "stderr": {"bytes": 0, "lines": 0}}),
+        );
+        assert_eq!(
+            digest(&result, Caps::default()),
+            "Exit code: 0 | stdout: 100 lines | stderr: 0 lines\n\n\
+             stdout (last 2 of 100, 98 skipped):\nyes\nlast\n\n\
+             This is not all of it: read the rest with recall, ref \"p1\"."
+        );
+    }
+
+    #[test]
+    fn it_says_why_a_command_did_not_end_by_itself() {
+        let mut result = ran(None, "", "");
+        result.error = Some("stopped after 30 s, its time limit".to_owned());
+        assert_eq!(
+            digest(&result, Caps::default()),
+            "Exit code: none | stdout: 0 lines | stderr: 0 lines\n\
+             It did not end by itself: stopped after 30 s, its time limit."
+        );
+        result.error = None;
+        result.extra.insert("signal".to_owned(), json!(11));
+        assert!(digest(&result, Caps::default()).ends_with("It was ended by signal 11."));
+    }
+
+    #[test]
+    fn the_caps_scale_with_the_context() {
+        let caps = |stderr, stdout| Caps { stderr, stdout };
+        assert_eq!(Caps::for_context(200_000), Caps::default());
+        assert_eq!(Caps::for_context(1_000_000), caps(250, 100));
+        assert_eq!(Caps::for_context(8_000), caps(10, 5));
+        assert_eq!(Caps::for_context(u64::MAX), caps(500, 200));
+    }
+
+    proptest! {
+        #[test]
+        fn a_digest_is_never_over_its_bound(
+            stdout in 0..400_usize, stderr in 0..400_usize, width in 0..20_000_usize, context in any::<u64>(),
+        ) {
+            let lines = |count: usize| format!("{}\n", "ü".repeat(width / 2)).repeat(count.min(2_000_000 / (width + 1)));
+            let mut result = ran(Some(0), &lines(stdout), &lines(stderr));
+            result.error = Some("x".repeat(width * 10));
+            let text = digest(&result, Caps::for_context(context));
+            prop_assert!(text.len() <= WHOLE);
+            prop_assert!(text.starts_with("Exit code: 0 | stdout: "));
+        }
+    }
+}

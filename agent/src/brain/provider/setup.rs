@@ -1,0 +1,264 @@
+//! Which model to ask, where, and with which key.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+
+use super::retry::Patience;
+
+/// How long to wait for a connection.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// Which API is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// The Messages API of Anthropic.
+    Anthropic,
+    /// Chat Completions, of OpenAI or of a server like it.
+    OpenAi,
+}
+
+impl Dialect {
+    /// The variable that holds the key.
+    pub fn key_variable(self) -> &'static str {
+        match self {
+            Dialect::Anthropic => "ANTHROPIC_API_KEY",
+            Dialect::OpenAi => "OPENAI_API_KEY",
+        }
+    }
+
+    fn base_url(self) -> &'static str {
+        match self {
+            Dialect::Anthropic => "https://api.anthropic.com",
+            Dialect::OpenAi => "https://api.openai.com/v1",
+        }
+    }
+}
+
+/// Whether the model is asked to think where people can see it. Only Anthropic is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thinking {
+    /// Nothing is said about it.
+    Unsaid,
+    /// As much as the model finds right.
+    Adaptive,
+    /// At most this many tokens; for models that know nothing else.
+    Budget(u64),
+}
+
+/// Which model to ask, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub dialect: Dialect,
+    pub model: String,
+    /// The provider's own address unless given.
+    pub base_url: Option<String>,
+    /// Tokens of one answer, at most.
+    pub max_tokens: Option<u64>,
+    /// Tokens that the model can read and write in all.
+    pub context_tokens: u64,
+    pub thinking: Thinking,
+    /// How long a provider may be silent before it counts as lost.
+    pub silence: Duration,
+    pub patience: Patience,
+}
+
+impl Settings {
+    pub fn new(dialect: Dialect, model: impl Into<String>) -> Self {
+        Self {
+            dialect,
+            model: model.into(),
+            base_url: None,
+            max_tokens: None,
+            context_tokens: match dialect {
+                Dialect::Anthropic => 200_000,
+                Dialect::OpenAi => 128_000,
+            },
+            thinking: Thinking::Adaptive,
+            // A model that thinks in silence may do so for minutes.
+            silence: Duration::from_secs(300),
+            patience: Patience::default(),
+        }
+    }
+
+    /// Tokens to leave for an answer.
+    pub(super) fn answer_tokens(&self) -> u64 {
+        self.max_tokens.unwrap_or(16_000)
+    }
+}
+
+/// What may not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Key(pub(super) String);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[key]")
+    }
+}
+
+/// Why a provider cannot be asked at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    #[error("say which model to ask")]
+    NoModel,
+    #[error("`{0}` is not an http or https address")]
+    BadUrl(String),
+    #[error("the key belongs into the environment: set {0}")]
+    NoKey(&'static str),
+    #[error("{0} has characters in it that no key has")]
+    BadKey(&'static str),
+    #[error("`{0}` is not on this network, so the key would go out in plain text: use https")]
+    PlainText(String),
+    #[error("cannot prepare connections: {0}")]
+    Client(String),
+}
+
+pub(super) fn endpoint(settings: &Settings) -> Result<Url, SetupError> {
+    let base = settings.base_url.as_deref();
+    let base = base.unwrap_or(settings.dialect.base_url());
+    let base = base.trim().trim_end_matches('/');
+    let path = match settings.dialect {
+        Dialect::Anthropic if base.ends_with("/v1") => "/messages",
+        Dialect::Anthropic => "/v1/messages",
+        Dialect::OpenAi => "/chat/completions",
+    };
+    let bad = || SetupError::BadUrl(base.to_owned());
+    let url = Url::parse(&format!("{base}{path}")).map_err(|_| bad())?;
+    let web = matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
+    let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    if web && plain { Ok(url) } else { Err(bad()) }
+}
+
+/// The key, which only what is local may do without.
+pub(super) fn key(
+    dialect: Dialect,
+    url: &Url,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Key>, SetupError> {
+    let name = dialect.key_variable();
+    let key = variable(name).map(|key| key.trim().to_owned());
+    let key = key.filter(|key| !key.is_empty()).map(Key);
+    let local = is_local(url);
+    match &key {
+        None if !local => Err(SetupError::NoKey(name)),
+        Some(_) if !local && url.scheme() != "https" => Err(SetupError::PlainText(url.to_string())),
+        Some(Key(text)) if HeaderValue::from_str(text).is_err() => Err(SetupError::BadKey(name)),
+        Some(_) | None => Ok(key),
+    }
+}
+
+/// On this machine or next to it: loopback and private addresses, and names without a dot.
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => address.is_loopback() || address.is_private(),
+        Ok(IpAddr::V6(address)) => address.is_loopback() || address.is_unique_local(),
+        Err(_) => !host.contains('.') || host.ends_with(".localhost") || host.ends_with(".local"),
+    }
+}
+
+pub(super) fn client(url: &Url) -> reqwest::Result<reqwest::Client> {
+    // Only the first one counts; whoever was earlier chose as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        // A key goes to nobody but the one it is for.
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("pvp-agent/", env!("CARGO_PKG_VERSION")));
+    let builder = if is_local(url) {
+        builder.no_proxy()
+    } else {
+        builder
+    };
+    builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(dialect: Dialect, base: Option<&str>, key: Option<&str>) -> Result<String, SetupError> {
+        let mut settings = Settings::new(dialect, "m");
+        settings.base_url = base.map(str::to_owned);
+        let url = endpoint(&settings)?;
+        let name = dialect.key_variable();
+        super::key(dialect, &url, |asked| {
+            (asked == name).then(|| key.map(str::to_owned)).flatten()
+        })?;
+        Ok(url.to_string())
+    }
+
+    #[test]
+    fn addresses_are_those_that_providers_document() {
+        let ask = |dialect, base| at(dialect, base, Some("k")).unwrap();
+        assert_eq!(
+            ask(Dialect::Anthropic, None),
+            "https://api.anthropic.com/v1/messages"
+        );
+        assert_eq!(
+            ask(Dialect::Anthropic, Some("http://localhost:8080/v1/")),
+            "http://localhost:8080/v1/messages"
+        );
+        assert_eq!(
+            ask(Dialect::OpenAi, None),
+            "https://api.openai.com/v1/chat/completions"
+        );
+        assert_eq!(
+            ask(Dialect::OpenAi, Some("http://[::1]:11434/v1")),
+            "http://[::1]:11434/v1/chat/completions"
+        );
+    }
+
+    #[test]
+    fn only_what_is_local_does_without_a_key_or_without_encryption() {
+        for local in [
+            "http://localhost:1/v1",
+            "http://127.0.0.1:1",
+            "http://192.168.1.7:1",
+            "http://ollama:11434/v1",
+            "https://10.0.0.1",
+        ] {
+            assert!(at(Dialect::OpenAi, Some(local), None).is_ok(), "{local}");
+            assert!(
+                at(Dialect::OpenAi, Some(local), Some("k")).is_ok(),
+                "{local}"
+            );
+        }
+        let no_key = SetupError::NoKey("ANTHROPIC_API_KEY");
+        assert_eq!(at(Dialect::Anthropic, None, None), Err(no_key.clone()));
+        assert_eq!(at(Dialect::Anthropic, None, Some(" \n")), Err(no_key));
+        let far = at(
+            Dialect::OpenAi,
+            Some("http://api.example.com/v1"),
+            Some("k"),
+        );
+        assert!(matches!(far, Err(SetupError::PlainText(_))));
+        let odd = at(Dialect::OpenAi, None, Some("a\nb"));
+        assert_eq!(odd, Err(SetupError::BadKey("OPENAI_API_KEY")));
+    }
+
+    #[test]
+    fn addresses_that_make_no_sense_are_refused() {
+        for base in [
+            "",
+            "ftp://x",
+            "nonsense",
+            "https://user:pass@x",
+            "https://x/?a=b",
+        ] {
+            let refused = at(Dialect::OpenAi, Some(base), Some("k"));
+            assert!(
+                matches!(refused, Err(SetupError::BadUrl(_))),
+                "{base}: {refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_show() {
+        assert_eq!(format!("{:?}", Key("secret".to_owned())), "[key]");
+    }
+}

@@ -1,0 +1,131 @@
+//! Server-sent events out of bytes that come in any pieces.
+
+/// Bytes of one line, and of the data of one event.
+const LINE: usize = 1024 * 1024;
+const EVENT: usize = 4 * 1024 * 1024;
+
+/// One event: its data. Its name says nothing that the data of either provider does not say too.
+pub(crate) type Data = String;
+
+/// A line or an event that does not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// Reads a stream of events.
+#[derive(Debug, Default)]
+pub(crate) struct Sse {
+    line: Vec<u8>,
+    data: Option<String>,
+    /// The last byte was a carriage return, so that a line feed after it is the same line end.
+    returned: bool,
+    begun: bool,
+}
+
+impl Sse {
+    /// The events that these bytes complete.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Data>, TooLong> {
+        let mut events = Vec::new();
+        for byte in bytes {
+            let returned = std::mem::replace(&mut self.returned, *byte == b'\r');
+            match byte {
+                b'\n' if returned => {}
+                b'\n' | b'\r' => events.extend(self.end_line()?),
+                _ if self.line.len() >= LINE => return Err(TooLong),
+                _ => self.line.push(*byte),
+            }
+        }
+        Ok(events)
+    }
+
+    /// The end of the stream: some servers leave out the empty line after the last event.
+    pub(crate) fn end(&mut self) -> Result<Option<Data>, TooLong> {
+        self.end_line()?;
+        Ok(self.data.take())
+    }
+
+    fn end_line(&mut self) -> Result<Option<Data>, TooLong> {
+        let bytes = std::mem::take(&mut self.line);
+        // A character that is cut is whole again at the end of its line.
+        let text = String::from_utf8_lossy(&bytes);
+        let mut line = text.as_ref();
+        if !std::mem::replace(&mut self.begun, true) {
+            line = line.strip_prefix('\u{feff}').unwrap_or(line);
+        }
+        if line.is_empty() {
+            return Ok(self.data.take());
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        if field == "data" {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            let data = match self.data.take() {
+                None => value.to_owned(),
+                Some(data) => format!("{data}\n{value}"),
+            };
+            if data.len() > EVENT {
+                return Err(TooLong);
+            }
+            self.data = Some(data);
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(pieces: &[&[u8]]) -> Vec<Data> {
+        let mut sse = Sse::default();
+        let mut events = Vec::new();
+        for piece in pieces {
+            events.extend(sse.take(piece).unwrap());
+        }
+        events.extend(sse.end().unwrap());
+        events
+    }
+
+    #[test]
+    fn events_are_read_with_every_kind_of_line_end() {
+        for text in [
+            "\u{feff}event: a\ndata: 1\n\n: comment\n\ndata:2\ndata: 3\nid: 7\n\n",
+            "event: a\r\ndata: 1\r\n\r\n: comment\r\n\r\ndata:2\r\ndata: 3\r\n\r\n",
+            "data: 1\r\rdata: 2\rdata: 3\r\r",
+            "data: 1\n\ndata: 2\ndata: 3",
+        ] {
+            assert_eq!(read(&[text.as_bytes()]), ["1", "2\n3"], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        assert_eq!(read(&[b"data: a\xffb\n\n"]), ["a\u{fffd}b"]);
+        assert_eq!(read(&[b"data\n\n"]), [""]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_an_error_and_not_all_the_memory() {
+        let mut sse = Sse::default();
+        let piece = vec![b'x'; LINE];
+        assert_eq!(sse.take(&piece), Ok(vec![]));
+        assert_eq!(sse.take(b"x"), Err(TooLong));
+        let mut sse = Sse::default();
+        let line = [b"data: ".as_slice(), &piece[..LINE / 2], b"\n"].concat();
+        let refused = (0..20).any(|_| sse.take(&line).is_err());
+        assert!(refused);
+    }
+
+    proptest! {
+        #[test]
+        fn no_split_and_no_bytes_change_what_is_read(
+            bytes in prop::collection::vec(prop_oneof![
+                Just(b'\n'), Just(b'\r'), Just(b':'), Just(b' '), Just(b'd'), Just(0xc3), Just(0xa9), any::<u8>()
+            ], 0..200),
+            size in 1..9_usize,
+        ) {
+            let bytes = [b"data: x\xc3\xa9\r\n".as_slice(), &bytes].concat();
+            let pieces: Vec<_> = bytes.chunks(size).collect();
+            prop_assert_eq!(read(&pieces), read(&[&bytes]));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Reading more of a command's output than its digest shows.
+
+use pvp_protocol::payload::{OutputPage, OutputRead, Stream};
+
+use super::digest::{WHOLE, ends};
+
+/// Bytes of one line in a page.
+const LINE: usize = 8 * 1024;
+
+/// A sentence for the model if a request cannot be answered.
+pub fn check(read: &OutputRead) -> Result<(), String> {
+    let refuse = |why: &str| Err(why.to_owned());
+    let ranged = read.offset.is_some() || read.limit.is_some();
+    let ended = read.head.is_some() || read.tail.is_some();
+    if read.head.is_some() && read.tail.is_some() {
+        return refuse("Ask for `head` or for `tail`, not for both.");
+    }
+    if ended && ranged {
+        return refuse(
+            "`head` and `tail` do not go with `offset` and `limit`: use `head` or `tail` for an \
+             end of the output, `offset` and `limit` for lines in the middle.",
+        );
+    }
+    for (name, value) in [
+        ("limit", read.limit),
+        ("head", read.head),
+        ("tail", read.tail),
+    ] {
+        if value == Some(0) {
+            return refuse(&format!("`{name}` must be at least 1."));
+        }
+    }
+    if read.grep.as_deref() == Some("") {
+        return refuse("`grep` is empty: give the text that lines must contain, or leave it out.");
+    }
+    Ok(())
+}
+
+/// A page as the model reads it. Lines are counted from 0, as `offset` is.
+pub fn text(read: &OutputRead, page: &OutputPage) -> String {
+    let mut text = heading(read, page);
+    let mut left_out = 0_usize;
+    for line in &page.lines {
+        let stream = match line.stream {
+            Stream::Stdout => "",
+            Stream::Stderr => "err ",
+        };
+        let line = format!("\n{} {stream}| {}", line.number, ends(&line.text, LINE));
+        if text.len() + line.len() > WHOLE - 512 {
+            left_out += 1;
+        } else if left_out == 0 {
+            text.push_str(&line);
+        } else {
+            left_out += 1;
+        }
+    }
+    if left_out > 0 || page.cut {
+        text.push_str(&format!(
+            "\n\nThis page was cut ({left_out} lines left out here); ask for fewer lines at a time."
+        ));
+    }
+    if !page.finished {
+        text.push_str("\n\nThe command is still running; more may come.");
+    }
+    text
+}
+
+fn heading(read: &OutputRead, page: &OutputPage) -> String {
+    let which = match read.stream {
+        None => "stdout and stderr",
+        Some(Stream::Stdout) => "stdout",
+        Some(Stream::Stderr) => "stderr",
+    };
+    let matching = match &read.grep {
+        None => String::new(),
+        Some(grep) => format!(" that contain {:?}", ends(grep, 200)),
+    };
+    format!(
+        "{} of {} lines of {which}{matching} ({} bytes in all):",
+        page.lines.len(),
+        page.total_lines,
+        page.total_bytes
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_protocol::payload::OutputLine;
+    use pvp_protocol::{Extra, MessageId};
+
+    fn read(change: impl FnOnce(&mut OutputRead)) -> OutputRead {
+        let mut read = OutputRead {
+            reference: MessageId::parse("p1").unwrap(),
+            stream: None,
+            offset: None,
+            limit: None,
+            head: None,
+            tail: None,
+            grep: None,
+            extra: Extra::new(),
+        };
+        change(&mut read);
+        read
+    }
+
+    fn page(lines: &[(u64, Stream, &str)]) -> OutputPage {
+        let line = |(number, stream, text): &(u64, Stream, &str)| OutputLine {
+            number: *number,
+            stream: *stream,
+            text: (*text).to_owned(),
+        };
+        OutputPage {
+            reference: MessageId::parse("p1").unwrap(),
+            lines: lines.iter().map(line).collect(),
+            total_lines: 90,
+            total_bytes: 1234,
+            finished: true,
+            cut: false,
+        }
+    }
+
+    #[test]
+    fn wrong_combinations_are_refused_with_a_sentence() {
+        let wrong = |change: fn(&mut OutputRead)| check(&read(change)).unwrap_err();
+        let both = wrong(|read| (read.head, read.tail) = (Some(1), Some(1)));
+        assert_eq!(both, "Ask for `head` or for `tail`, not for both.");
+        assert!(wrong(|read| (read.head, read.offset) = (Some(1), Some(1))).contains("do not go"));
+        assert!(wrong(|read| (read.tail, read.limit) = (Some(1), Some(1))).contains("do not go"));
+        assert_eq!(
+            wrong(|read| read.limit = Some(0)),
+            "`limit` must be at least 1."
+        );
+        assert!(wrong(|read| read.grep = Some(String::new())).contains("empty"));
+        assert_eq!(check(&read(|read| read.offset = Some(0))), Ok(()));
+        assert_eq!(
+            check(&read(
+                |read| (read.tail, read.grep) = (Some(5), Some("x".into()))
+            )),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_page_names_its_lines_as_offset_does() {
+        let lines = [(7, Stream::Stdout, "fine"), (8, Stream::Stderr, "oops")];
+        let asked = read(|read| read.grep = Some("o".to_owned()));
+        assert_eq!(
+            text(&asked, &page(&lines)),
+            "2 of 90 lines of stdout and stderr that contain \"o\" (1234 bytes in all):\n\
+             7 | fine\n8 err | oops"
+        );
+    }
+
+    #[test]
+    fn a_page_is_bounded_and_says_what_is_missing() {
+        let long = "x".repeat(7000);
+        let lines: Vec<_> = (0..50)
+            .map(|number| (number, Stream::Stdout, long.as_str()))
+            .collect();
+        let mut page = page(&lines);
+        page.finished = false;
+        let text = text(&read(|_| {}), &page);
+        assert!(text.len() <= WHOLE);
+        assert!(text.contains("(32 lines left out here)"));
+        assert!(text.ends_with("still running; more may come."));
+    }
+}

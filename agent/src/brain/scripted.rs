@@ -1,0 +1,547 @@
+//! A brain that follows a file of steps: for the demo and for tests.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::Context;
+use pvp_protocol::{Category, Mode};
+use serde::Deserialize;
+use serde_json::json;
+use toml::Spanned;
+
+use super::conversation::{Conversation, ToolCall, Turn};
+use super::words::{CallResult, Ending};
+use super::{BrainError, BrainEvent, Finish, Reply, Trouble};
+
+/// The script of the demo.
+const DEMO: &str = include_str!("demo.toml");
+
+/// A script and how far it has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scripted {
+    name: String,
+    steps: Vec<Step>,
+    at: usize,
+    calls: usize,
+}
+
+/// Why a script cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {problem}")]
+pub struct ScriptError {
+    pub file: String,
+    pub line: usize,
+    pub problem: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Step {
+    line: usize,
+    /// Only if this is how the last command ended.
+    when: Option<Ending>,
+    act: Act,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Act {
+    WaitForPrompt,
+    Say(String),
+    Think(String),
+    Shell { arguments: String, together: bool },
+    Expect(Expect),
+}
+
+/// What the last command must have come to.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expect {
+    /// How it was sorted.
+    verdict: Option<Category>,
+    /// How it ended.
+    outcome: Option<Ending>,
+    exit: Option<i64>,
+    /// What the model would read contains this.
+    contains: Option<String>,
+}
+
+/// A step as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    wait: Option<Wait>,
+    say: Option<String>,
+    think: Option<String>,
+    shell: Option<String>,
+    expect: Option<Expect>,
+    when: Option<Ending>,
+    mode: Option<Mode>,
+    cwd: Option<String>,
+    timeout: Option<u64>,
+    purpose: Option<String>,
+    /// Goes out in the same answer as the next command.
+    #[serde(default)]
+    together: bool,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Wait {
+    Prompt,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Script {
+    #[serde(default)]
+    step: Vec<Spanned<Written>>,
+}
+
+impl Scripted {
+    /// The script of the demo.
+    pub fn demo() -> Self {
+        Self::from_toml("demo.toml", DEMO).expect("the demo's script is tested")
+    }
+
+    /// Reads a script: JSON lines if the name ends so, TOML otherwise.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("reading script {}", path.display()))?;
+        let name = path.display().to_string();
+        let json = matches!(
+            path.extension().and_then(|it| it.to_str()),
+            Some("jsonl" | "ndjson")
+        );
+        let script = if json {
+            Self::from_json_lines(&name, &text)
+        } else {
+            Self::from_toml(&name, &text)
+        };
+        Ok(script?)
+    }
+
+    /// A list of `[[step]]`.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, ScriptError> {
+        let line_of = |span: Option<Range<usize>>| {
+            let before = span.map_or("", |span| text.get(..span.start).unwrap_or(text));
+            before.matches('\n').count() + 1
+        };
+        let script: Script = toml::from_str(text).map_err(|error| ScriptError {
+            file: name.to_owned(),
+            line: line_of(error.span()),
+            problem: error.message().to_owned(),
+        })?;
+        let steps = script.step.into_iter().map(|written| {
+            let line = line_of(Some(written.span()));
+            (line, written.into_inner())
+        });
+        Self::new(name, steps)
+    }
+
+    /// A step on each line; empty lines and lines that begin with `#` do not count.
+    pub fn from_json_lines(name: &str, text: &str) -> Result<Self, ScriptError> {
+        let mut steps = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            let written = serde_json::from_str(line).map_err(|error| ScriptError {
+                file: name.to_owned(),
+                line: index + 1,
+                problem: error.to_string(),
+            })?;
+            steps.push((index + 1, written));
+        }
+        Self::new(name, steps)
+    }
+
+    fn new(
+        name: &str,
+        steps: impl IntoIterator<Item = (usize, Written)>,
+    ) -> Result<Self, ScriptError> {
+        let read = |(line, written): (usize, Written)| {
+            let when = written.when;
+            let act = act(written).map_err(|problem| ScriptError {
+                file: name.to_owned(),
+                line,
+                problem,
+            })?;
+            Ok(Step { line, when, act })
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            steps: steps.into_iter().map(read).collect::<Result<_, _>>()?,
+            at: 0,
+            calls: 0,
+        })
+    }
+
+    /// Goes on until it has to wait: for results, or for a prompt. After its end it begins anew.
+    pub(super) fn begin(&mut self, conversation: &Conversation) -> Reply {
+        let mut events = Vec::new();
+        let ended = self.follow(conversation, &mut events);
+        let mut events: Vec<_> = events.into_iter().map(Ok).collect();
+        events.push(ended.map(BrainEvent::Finished));
+        Reply::ready(events)
+    }
+
+    fn follow(
+        &mut self,
+        conversation: &Conversation,
+        events: &mut Vec<BrainEvent>,
+    ) -> Result<Finish, BrainError> {
+        let mut prompted = matches!(conversation.turns().last(), Some(Turn::Person(_)));
+        let last = conversation.last_result();
+        while let Some(step) = self.steps.get(self.at) {
+            let ending = last.and_then(|result| result.account.ending);
+            if step.when.is_some() && step.when != ending {
+                self.at += 1;
+                continue;
+            }
+            match &step.act {
+                Act::WaitForPrompt if !prompted => return Ok(Finish::Complete),
+                Act::WaitForPrompt => {}
+                Act::Say(text) => events.push(BrainEvent::Text(filled(text, last))),
+                Act::Think(text) => events.push(BrainEvent::Thinking(filled(text, last))),
+                Act::Expect(expect) => {
+                    if let Err(problem) = expect.check(last) {
+                        let problem = format!("{}:{}: {problem}", self.name, step.line);
+                        return Err(BrainError::new(Trouble::Script, problem));
+                    }
+                }
+                Act::Shell {
+                    arguments,
+                    together,
+                } => {
+                    self.calls += 1;
+                    events.push(BrainEvent::Call(ToolCall {
+                        id: format!("step{}", self.calls),
+                        name: "shell".to_owned(),
+                        arguments: arguments.clone(),
+                    }));
+                    if !together {
+                        self.at += 1;
+                        return Ok(Finish::ToolUse);
+                    }
+                }
+            }
+            prompted &= matches!(step.act, Act::Expect(_));
+            self.at += 1;
+        }
+        self.at = 0;
+        let calls = events.iter().any(|it| matches!(it, BrainEvent::Call(_)));
+        Ok(if calls {
+            Finish::ToolUse
+        } else {
+            Finish::Complete
+        })
+    }
+}
+
+fn act(written: Written) -> Result<Act, String> {
+    let alone = || {
+        let extra = [
+            ("mode", written.mode.is_some()),
+            ("cwd", written.cwd.is_some()),
+            ("timeout", written.timeout.is_some()),
+            ("purpose", written.purpose.is_some()),
+            ("together", written.together),
+        ];
+        match extra.iter().find(|(_, there)| *there) {
+            Some((name, _)) => Err(format!("`{name}` goes only with `shell`")),
+            None => Ok(()),
+        }
+    };
+    match (
+        &written.wait,
+        &written.say,
+        &written.think,
+        &written.shell,
+        &written.expect,
+    ) {
+        (Some(Wait::Prompt), None, None, None, None) => alone().map(|()| Act::WaitForPrompt),
+        (None, Some(text), None, None, None) => alone().map(|()| Act::Say(text.clone())),
+        (None, None, Some(text), None, None) => alone().map(|()| Act::Think(text.clone())),
+        (None, None, None, None, Some(expect)) => alone().map(|()| Act::Expect(expect.clone())),
+        (None, None, None, Some(command), None) => Ok(Act::Shell {
+            arguments: json!({
+                "command": command, "mode": written.mode, "cwd": written.cwd,
+                "timeout": written.timeout, "purpose": written.purpose,
+            })
+            .to_string(),
+            together: written.together,
+        }),
+        _ => Err("a step has exactly one of wait, say, think, shell, expect".to_owned()),
+    }
+}
+
+impl Expect {
+    fn check(&self, last: Option<&CallResult>) -> Result<(), String> {
+        let Some(last) = last else {
+            return Err("no command has ended yet".to_owned());
+        };
+        let account = &last.account;
+        let ending = account.ending.map_or("failed", Ending::as_str);
+        let mut wrong = Vec::new();
+        if let Some(verdict) = self.verdict
+            && account.category != Some(verdict)
+        {
+            let really = account.category.map_or("nothing", Category::as_str);
+            wrong.push(format!("verdict {verdict}, not {really}"));
+        }
+        if let Some(outcome) = self.outcome
+            && account.ending != Some(outcome)
+        {
+            wrong.push(format!("outcome {}, not {ending}", outcome.as_str()));
+        }
+        if let Some(exit) = self.exit
+            && account.exit != Some(exit)
+        {
+            let really = account
+                .exit
+                .map_or("none".to_owned(), |exit| exit.to_string());
+            wrong.push(format!("exit code {exit}, not {really}"));
+        }
+        if let Some(text) = &self.contains
+            && !last.text.contains(text.as_str())
+        {
+            wrong.push(format!("{text:?} in the result"));
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let seen = super::digest::ends(&last.text, 1000);
+        Err(format!("expected {}; it was: {seen}", wrong.join(" and ")))
+    }
+}
+
+/// A text with `{reason}`, `{by}` and `{exit}` of the last command.
+fn filled(text: &str, last: Option<&CallResult>) -> String {
+    let account = last.map(|last| &last.account);
+    let reason = account.and_then(|it| it.reason.clone());
+    let by = account.and_then(|it| it.by.as_ref().map(ToString::to_string));
+    let exit = account.and_then(|it| it.exit.map(|exit| exit.to_string()));
+    // One pass, so that a reason with braces in it stays as it is.
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let known = [
+            ("{reason}", &reason, "no reason given"),
+            ("{by}", &by, "nobody"),
+            ("{exit}", &exit, "none"),
+        ];
+        let found = known.iter().find(|(name, ..)| rest.starts_with(name));
+        let (name, value) = match found {
+            Some((name, value, otherwise)) => (*name, value.as_deref().unwrap_or(otherwise)),
+            None => ("{", "{"),
+        };
+        out.push_str(value);
+        rest = &rest[name.len()..];
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conversation::Answer;
+    use super::super::words::Account;
+    use super::super::{Brain, ToolUse};
+    use super::*;
+    use pvp_protocol::Action;
+
+    /// Plays a script; `results` answer its commands in turn.
+    async fn play(script: Scripted, prompts: usize, results: &[CallResult]) -> Vec<String> {
+        let mut brain = Brain::Scripted(script);
+        let mut conversation = Conversation::new("");
+        let mut results = results.iter();
+        let mut seen = Vec::new();
+        for prompt in 0..prompts {
+            conversation.ask(format!("prompt {prompt}"));
+            while conversation.awaits_model() {
+                let mut reply = brain.begin(&mut conversation, &[], None);
+                let mut answer = Answer::default();
+                while let Some(event) = reply.next().await {
+                    match event {
+                        Ok(event) => {
+                            answer.take(&event);
+                            seen.push(line(&event));
+                        }
+                        Err(error) => {
+                            seen.push(format!("error {error}"));
+                            return seen;
+                        }
+                    }
+                }
+                for call in conversation.answer(answer) {
+                    let result = results.next().cloned();
+                    let result = result.unwrap_or_else(|| CallResult::failed("no result"));
+                    conversation.result(&call.id, result);
+                }
+            }
+        }
+        seen
+    }
+
+    fn line(event: &BrainEvent) -> String {
+        match event {
+            BrainEvent::Text(text) => format!("say {text}"),
+            BrainEvent::Thinking(text) => format!("think {text}"),
+            BrainEvent::Call(call) => match ToolUse::read(call).unwrap() {
+                ToolUse::Shell(shell) => format!("shell {}", shell.command),
+                ToolUse::Recall(_) | ToolUse::Jobs(_) => panic!("a script has only commands"),
+            },
+            BrainEvent::Finished(finish) => format!("{finish:?}"),
+            BrainEvent::ThinkingSeal(_)
+            | BrainEvent::HiddenThinking(_)
+            | BrainEvent::Retrying { .. }
+            | BrainEvent::Usage(_) => panic!("a script has no {event:?}"),
+        }
+    }
+
+    fn ended(ending: Ending, exit: Option<i64>, reason: Option<&str>) -> CallResult {
+        CallResult {
+            account: Account {
+                ending: Some(ending),
+                category: Some(Category::Write),
+                exit,
+                reason: reason.map(str::to_owned),
+                by: None,
+            },
+            ..CallResult::answered("Exit code and so on".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn it_waits_for_prompts_and_for_results() {
+        let script = r#"
+            step = [
+                { say = "hello" },
+                { wait = "prompt" },
+                { shell = "ls" },
+                { expect = { outcome = "ran", exit = 0, verdict = "write", contains = "so on" } },
+                { say = "exit {exit}" },
+            ]
+        "#;
+        let script = Scripted::from_toml("s.toml", script).unwrap();
+        let seen = play(script, 3, &[ended(Ending::Ran, Some(0), None)]).await;
+        let expected = [
+            "say hello",
+            "Complete",
+            "shell ls",
+            "ToolUse",
+            "say exit 0",
+            "Complete",
+            "say hello",
+            "Complete",
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[tokio::test]
+    async fn commands_may_go_together() {
+        let script = r#"{"shell": "a", "together": true}
+            # and at the same time
+            {"shell": "b"}
+
+            {"say": "both"}"#;
+        let script = Scripted::from_json_lines("s.jsonl", script).unwrap();
+        let ran = ended(Ending::Ran, Some(0), None);
+        let seen = play(script, 1, &[ran.clone(), ran]).await;
+        assert_eq!(
+            seen,
+            ["shell a", "shell b", "ToolUse", "say both", "Complete"]
+        );
+    }
+
+    #[tokio::test]
+    async fn an_expectation_that_fails_names_the_line_and_what_was_there() {
+        let script =
+            "[[step]]\nshell = 'ls'\n\n[[step]]\nexpect = { outcome = 'rejected', exit = 1 }\n";
+        let script = Scripted::from_toml("s.toml", script).unwrap();
+        let seen = play(script, 1, &[ended(Ending::Ran, Some(0), None)]).await;
+        assert_eq!(
+            seen.last().unwrap(),
+            "error s.toml:4: expected outcome rejected, not ran and exit code 1, not 0; it was: Exit code and so on"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_demo_answers_a_rejection_with_its_reason() {
+        let results = [
+            ended(Ending::Ran, Some(0), None),
+            ended(Ending::Ran, Some(0), None),
+            ended(Ending::Rejected, None, Some("not {by} me")),
+            ended(Ending::Blocked, None, Some("it deletes everything")),
+            ended(Ending::Started, None, None),
+        ];
+        let seen = play(Scripted::demo(), 2, &results).await;
+        for expected in [
+            "shell git clean -xdf",
+            "say Understood, I leave it alone. nobody said: not {by} me",
+            "say Blocked, as it should be: it deletes everything",
+            "say It ticks for a minute; you can stop it from its card.",
+        ] {
+            assert_eq!(
+                seen.iter().filter(|line| *line == expected).count(),
+                1 + usize::from(expected.starts_with("shell"))
+            );
+        }
+        assert!(!seen.iter().any(|line| line.starts_with("say No note then")));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        let toml = |text: &str| Scripted::from_toml("s.toml", text).unwrap_err().to_string();
+        assert_eq!(
+            toml("[[step]]\nsay = 'a'\n\n[[step]]\nsay = 'b'\nthink = 'c'\n"),
+            "s.toml:4: a step has exactly one of wait, say, think, shell, expect"
+        );
+        assert_eq!(
+            toml("[[step]]\nsay = 'a'\nmode = 'slow'\n"),
+            "s.toml:1: `mode` goes only with `shell`"
+        );
+        assert!(toml("[[step]]\n\nsya = 'a'\n").starts_with("s.toml:3: unknown field `sya`"));
+        assert!(toml("[[step]]\nsay = 'a\n").starts_with("s.toml:2: "));
+        assert!(
+            toml("[[step]]\nshell = 'a'\nmode = 'fast'\n")
+                .starts_with("s.toml:3: unknown variant `fast`")
+        );
+        let json = |text: &str| Scripted::from_json_lines("s.jsonl", text).unwrap_err();
+        assert_eq!(json("{\"say\": \"a\"}\n{\"say\": 7}\n").line, 2);
+        assert_eq!(
+            json("\n{}").problem,
+            "a step has exactly one of wait, say, think, shell, expect"
+        );
+    }
+
+    #[test]
+    fn the_demo_shows_every_verdict() {
+        let policy = pvp_policy::Policy::built_in();
+        let mut verdicts = Vec::new();
+        for step in Scripted::demo().steps {
+            let Act::Shell { arguments, .. } = step.act else {
+                continue;
+            };
+            let call = ToolCall {
+                id: "c".to_owned(),
+                name: "shell".to_owned(),
+                arguments,
+            };
+            let Ok(ToolUse::Shell(shell)) = ToolUse::read(&call) else {
+                panic!("{call:?}");
+            };
+            let action = Action::read("shell", &shell.arguments()).unwrap();
+            let place = pvp_policy::Place::default();
+            verdicts.push(policy.assess(&action, &place).category);
+        }
+        let expected = [
+            Category::Read,
+            Category::Write,
+            Category::Destructive,
+            Category::Blocked,
+            Category::Write,
+        ];
+        assert_eq!(verdicts, expected);
+    }
+}
