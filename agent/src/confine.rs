@@ -2,6 +2,7 @@
 //! rest, limits on what it may use. Applied by the process itself, just before it becomes the
 //! command, and inherited by everything it starts.
 
+mod capabilities;
 mod files;
 mod limits;
 mod syscalls;
@@ -29,17 +30,12 @@ impl Confinement {
     /// Confines this process; an error means that it must not go on.
     pub(crate) fn apply(&self) -> anyhow::Result<()> {
         self.share.apply().context("setting limits")?;
+        files::confine(self)?;
+        capabilities::drop(self.profile).context("giving up capabilities")?;
         match self.profile {
-            Profile::None => Ok(()),
-            Profile::Workspace => files::confine(self),
-            Profile::Read => {
-                files::confine(self)?;
-                syscalls::filter(syscalls::Network::Refused)
-            }
-            Profile::ReadNet => {
-                files::confine(self)?;
-                syscalls::filter(syscalls::Network::Allowed)
-            }
+            Profile::None | Profile::Workspace => Ok(()),
+            Profile::Read => syscalls::filter(syscalls::Network::Refused),
+            Profile::ReadNet => syscalls::filter(syscalls::Network::Allowed),
         }
     }
 }
