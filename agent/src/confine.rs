@@ -32,11 +32,17 @@ impl Confinement {
         self.share.apply().context("setting limits")?;
         files::confine(self)?;
         capabilities::drop(self.profile).context("giving up capabilities")?;
-        match self.profile {
-            Profile::None | Profile::Workspace => Ok(()),
-            Profile::Read => syscalls::filter(syscalls::Network::Refused),
-            Profile::ReadNet => syscalls::filter(syscalls::Network::Allowed),
-        }
+        let network = match self.profile {
+            Profile::None | Profile::Workspace => return Ok(()),
+            Profile::Read => syscalls::Network::Refused,
+            Profile::ReadNet => syscalls::Network::Allowed,
+        };
+        // Before Linux 6.12 a command that may end its own processes may end anyone's.
+        let signals = match files::scope_signals() {
+            true => syscalls::Signals::Scoped,
+            false => syscalls::Signals::Refused,
+        };
+        syscalls::filter(network, signals)
     }
 }
 

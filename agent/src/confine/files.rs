@@ -197,6 +197,15 @@ pub(super) fn are_enforceable() -> bool {
         .is_ok()
 }
 
+/// Whether the kernel keeps signals of a confined process from others.
+pub(super) fn scope_signals() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::Signal)
+        .and_then(Ruleset::create)
+        .is_ok()
+}
+
 /// The set of everything that is refused unless a rule allows it.
 fn ruleset(profile: Profile, level: CompatLevel) -> anyhow::Result<Ruleset> {
     let ruleset = Ruleset::default()

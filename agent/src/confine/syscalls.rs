@@ -19,16 +19,24 @@ pub(super) enum Network {
     Allowed,
 }
 
+/// Whether signals may be sent at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signals {
+    /// Landlock sees to it that they reach nobody outside.
+    Scoped,
+    Refused,
+}
+
 /// Whether the kernel takes filters that answer with an error.
 pub(super) fn are_enforceable() -> bool {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
     let errno = actions.is_ok_and(|actions| actions.split_whitespace().any(|one| one == "errno"));
-    errno && program(Network::Refused).is_ok()
+    errno && program(Network::Refused, Signals::Refused).is_ok()
 }
 
 /// Filters this process for good.
-pub(super) fn filter(network: Network) -> anyhow::Result<()> {
-    for program in [unknown_to_glibc()?, program(network)?] {
+pub(super) fn filter(network: Network, signals: Signals) -> anyhow::Result<()> {
+    for program in [unknown_to_glibc()?, program(network, signals)?] {
         apply_filter(&program).context("seccomp")?;
     }
     Ok(())
@@ -40,7 +48,7 @@ fn unknown_to_glibc() -> anyhow::Result<BpfProgram> {
     compile(rules, Errno::NOSYS)
 }
 
-fn program(network: Network) -> anyhow::Result<BpfProgram> {
+fn program(network: Network, signals: Signals) -> anyhow::Result<BpfProgram> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let mut requests = REQUESTS.to_vec();
@@ -53,6 +61,10 @@ fn program(network: Network) -> anyhow::Result<BpfProgram> {
             requests.extend(NETWORK_REQUESTS);
             rules.insert(libc::SYS_socket, vec![none_of(0, FAMILIES)?]);
         }
+    }
+    if signals == Signals::Refused {
+        rules.extend(SIGNALS.iter().map(|call| (*call, Vec::new())));
+        rules.insert(libc::SYS_fcntl, signals_about_files()?);
     }
     rules.insert(libc::SYS_ioctl, vec![none_of(1, &requests)?]);
     rules.insert(libc::SYS_clone, new_namespaces()?);
@@ -74,7 +86,21 @@ fn none_of(argument: u8, values: &[u64]) -> anyhow::Result<SeccompRule> {
     let conditions = values
         .iter()
         .map(|value| condition(argument, SeccompCmpOp::Ne, *value));
-    Ok(SeccompRule::new(conditions.collect::<anyhow::Result<_>>()?)?)
+    Ok(SeccompRule::new(
+        conditions.collect::<anyhow::Result<_>>()?,
+    )?)
+}
+
+/// Whoever owns a file by these is sent a signal when something happens to it.
+fn signals_about_files() -> anyhow::Result<Vec<SeccompRule>> {
+    const SET_OWNER_OF_THREADS: i32 = 15;
+    [libc::F_SETOWN, SET_OWNER_OF_THREADS]
+        .iter()
+        .map(|command| {
+            let is_command = condition(1, SeccompCmpOp::Eq, u64::from(command.unsigned_abs()))?;
+            Ok(SeccompRule::new(vec![is_command])?)
+        })
+        .collect()
 }
 
 /// A pair of datagram sockets is no closed pair: each may send to any socket that has a name.
@@ -206,6 +232,15 @@ const NETWORK: &[i64] = &[
     libc::SYS_listen,
     libc::SYS_accept,
     libc::SYS_accept4,
+];
+
+const SIGNALS: &[i64] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
 ];
 
 const REFUSED: &[i64] = &[
