@@ -2,6 +2,7 @@
 //! rest, limits on what it may use. Applied by the process itself, just before it becomes the
 //! command, and inherited by everything it starts.
 
+mod capabilities;
 mod files;
 mod limits;
 mod syscalls;
@@ -29,18 +30,19 @@ impl Confinement {
     /// Confines this process; an error means that it must not go on.
     pub(crate) fn apply(&self) -> anyhow::Result<()> {
         self.share.apply().context("setting limits")?;
-        match self.profile {
-            Profile::None => Ok(()),
-            Profile::Workspace => files::confine(self),
-            Profile::Read => {
-                files::confine(self)?;
-                syscalls::filter(syscalls::Network::Refused)
-            }
-            Profile::ReadNet => {
-                files::confine(self)?;
-                syscalls::filter(syscalls::Network::Allowed)
-            }
-        }
+        files::confine(self)?;
+        capabilities::drop(self.profile).context("giving up capabilities")?;
+        let network = match self.profile {
+            Profile::None | Profile::Workspace => return Ok(()),
+            Profile::Read => syscalls::Network::Refused,
+            Profile::ReadNet => syscalls::Network::Allowed,
+        };
+        // Before Linux 6.12 a command that may end its own processes may end anyone's.
+        let signals = match files::scope_signals() {
+            true => syscalls::Signals::Scoped,
+            false => syscalls::Signals::Refused,
+        };
+        syscalls::filter(network, signals)
     }
 }
 

@@ -113,15 +113,9 @@ fn reap() -> anyhow::Result<()> {
 
 /// Starts the command below this process: confined by its own hand, then itself.
 fn start(errand: &Errand, tree: &tree::Tree) -> anyhow::Result<Child> {
-    let mut command = Command::new("/proc/self/exe");
     // The command's environment may hold what a loader acts on, and secrets that arguments would
     // show to everyone on the machine. So it goes through a pipe, and this step starts clean.
-    command
-        .arg0("pvp")
-        .arg(ENTER)
-        .env_clear()
-        .stdin(Stdio::piped());
-    let mut child = command.spawn()?;
+    let mut child = entrance()?.env_clear().stdin(Stdio::piped()).spawn()?;
     let entering = Entering {
         errand: errand.clone(),
         cgroup: tree.cgroup(),
@@ -129,6 +123,43 @@ fn start(errand: &Errand, tree: &tree::Tree) -> anyhow::Result<Child> {
     let mut stdin = child.stdin.take().expect("a pipe was asked for");
     stdin.write_all(&serde_json::to_vec(&entering)?)?;
     Ok(child)
+}
+
+/// The last step before the command, with no open files but the standard three.
+fn entrance() -> anyhow::Result<Command> {
+    let inherited = inherited()?;
+    if inherited.is_empty() {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("pvp").arg(ENTER);
+        return Ok(command);
+    }
+    // Closing files by number is something that a shell does safely.
+    let close: String = inherited.iter().map(|file| format!(" {file}>&-")).collect();
+    let become_entrance = format!("exec{close}; exec -a pvp /proc/$PPID/exe {ENTER}");
+    let mut command = Command::new("/bin/bash");
+    command.args(["--noprofile", "--norc", "-c", &become_entrance]);
+    Ok(command)
+}
+
+/// Open files that whoever started the executor left to it, and that a program would inherit.
+fn inherited() -> anyhow::Result<Vec<u32>> {
+    const CLOSED_ON_EXEC: u32 = 0o2_000_000;
+    let mut inherited = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(file) = entry?.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        // The directory that is being read is among them, and may be closed by the time.
+        let Ok(info) = std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")) else {
+            continue;
+        };
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        if file > 2 && flags.is_none_or(|flags| flags & CLOSED_ON_EXEC == 0) {
+            inherited.push(file);
+        }
+    }
+    Ok(inherited)
 }
 
 /// What the last step before the command knows.

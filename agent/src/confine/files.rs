@@ -1,5 +1,6 @@
 //! Which files a command may read and write, and that it signals nobody outside, by Landlock.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -30,7 +31,14 @@ const SYSTEM: &[&str] = &[
     "/nix",
     "/snap",
     "/proc",
-    "/sys",
+    "/sys/block",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/dev",
+    "/sys/devices",
+    "/sys/fs",
+    "/sys/kernel/mm",
+    "/sys/module",
     "/var/lib/dpkg",
     "/var/lib/apt",
     "/var/cache/apt",
@@ -38,50 +46,139 @@ const SYSTEM: &[&str] = &[
     "/run/current-system",
 ];
 
-/// Entries of /etc that hold keys or passwords, whoever may read them.
+/// Entries of /etc that hold keys or passwords, whoever may read them. What not everyone may read
+/// is not readable here either; this list is about what lies deeper, and about root.
 const SECRET_ETC: &[&str] = &[
-    "shadow",
-    "shadow-",
+    "NetworkManager",
+    "ansible",
+    "apache2",
+    "apt",
+    "bind",
+    "boto.cfg",
+    "ceph",
+    "chef",
+    "cloud",
+    "cloudflared",
+    "cni",
+    "consul.d",
+    "credstore",
+    "credstore.encrypted",
+    "crypttab",
+    "cryptsetup-keys.d",
+    "cups",
+    "davfs2",
+    "docker",
+    "dovecot",
+    "etcd",
+    "exim4",
+    "freeradius",
+    "fwupd",
+    "gitlab",
+    "gitlab-runner",
+    "grafana",
     "gshadow",
     "gshadow-",
+    "haproxy",
+    "httpd",
+    "ipsec.d",
+    "ipsec.secrets",
+    "iscsi",
+    "iwd",
+    "krb5.keytab",
+    "kubernetes",
+    "ldap",
+    "letsencrypt",
+    "luks",
+    "mosquitto",
+    "msmtprc",
+    "my.cnf.d",
+    "mysql",
+    "netplan",
+    "nginx",
+    "nomad.d",
+    "nslcd.conf",
+    "openvpn",
+    "opendkim",
+    "pam_ldap.secret",
+    "pgbouncer",
+    "pki",
+    "polkit-1",
+    "postfix",
+    "postgresql",
+    "postgresql-common",
+    "ppp",
+    "puppet",
+    "puppetlabs",
+    "rabbitmq",
+    "rancher",
+    "redis",
+    "salt",
+    "samba",
+    "security",
+    "shadow",
+    "shadow-",
+    "snmp",
+    "ssh",
+    "ssl",
+    "ssmtp",
+    "sssd",
+    "strongswan.d",
     "sudoers",
     "sudoers.d",
-    "ssl",
-    "ssh",
-    "krb5.keytab",
-    "NetworkManager",
-    "wpa_supplicant",
-    "ppp",
-    "ipsec.secrets",
-    "ipsec.d",
-    "wireguard",
-    "openvpn",
-    "letsencrypt",
-    "kubernetes",
-    "rancher",
-    "docker",
-    "cni",
-    "pki",
-    "cups",
-    "exim4",
-    "postfix",
-    "mysql",
-    "postgresql",
-    "redis",
-    "rabbitmq",
-    "grafana",
+    "swanctl",
+    "tailscale",
+    "tor",
+    "traefik",
     "vault.d",
-    "consul.d",
-    "security",
+    "wireguard",
+    "wpa_supplicant",
+    "zabbix",
 ];
 
 /// Parts of those that programs need and that hold no secrets.
 const OPEN_ETC: &[&str] = &[
+    "apt/apt.conf.d",
+    "apt/preferences.d",
+    "apt/sources.list",
+    "apt/sources.list.d",
+    "apt/trusted.gpg.d",
+    "nginx/mime.types",
+    "security/limits.conf",
     "ssl/certs",
     "ssl/openssl.cnf",
     "ssh/ssh_config",
     "pki/tls/certs",
     "pki/ca-trust",
+];
+
+/// Parts of the user's home that programs need and that hold no secrets: what git is told by its
+/// user, without which it does not start, and tools that are installed there.
+const OPEN_HOME: &[&str] = &[
+    ".gitconfig",
+    ".gitignore",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".asdf/installs",
+    ".asdf/shims",
+    ".bun/bin",
+    ".cargo/bin",
+    ".cargo/git",
+    ".cargo/registry",
+    ".deno/bin",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/mise/installs",
+    ".local/share/mise/shims",
+    ".nvm/versions",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".sdkman/candidates",
+    ".volta",
+    "go/bin",
+    "go/pkg",
 ];
 
 /// Devices that are safe to read and to write.
@@ -91,13 +188,21 @@ const DEVICES: &[&str] = &[
     "/dev/full",
     "/dev/random",
     "/dev/urandom",
-    "/dev/tty",
 ];
 
 /// Whether the kernel enforces enough for reads to run without asking.
 pub(super) fn are_enforceable() -> bool {
     ruleset(Profile::Read, CompatLevel::HardRequirement)
         .and_then(|ruleset| Ok(ruleset.create()?))
+        .is_ok()
+}
+
+/// Whether the kernel keeps signals of a confined process from others.
+pub(super) fn scope_signals() -> bool {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::Signal)
+        .and_then(Ruleset::create)
         .is_ok()
 }
 
@@ -125,7 +230,8 @@ fn ruleset(profile: Profile, level: CompatLevel) -> anyhow::Result<Ruleset> {
 pub(super) fn confine(confinement: &Confinement) -> anyhow::Result<()> {
     let ruleset = ruleset(confinement.profile, CompatLevel::HardRequirement)?.create()?;
     let read = AccessFs::from_read(WANTED);
-    let everything = AccessFs::from_all(WANTED);
+    // A device is the same wherever it is made: a disk, for one.
+    let everything = AccessFs::from_all(WANTED) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let ruleset = match confinement.profile {
         Profile::None => return Ok(()),
         Profile::Workspace => {
@@ -158,9 +264,33 @@ fn system() -> impl Iterator<Item = PathBuf> {
     let etc = etc
         .filter_map(Result::ok)
         .filter(|entry| !SECRET_ETC.iter().any(|secret| entry.file_name() == *secret))
-        .map(|entry| entry.path());
+        .map(|entry| entry.path())
+        .filter(|path| is_for_everyone(path));
     let open = OPEN_ETC.iter().map(|path| Path::new("/etc").join(path));
-    SYSTEM.iter().map(PathBuf::from).chain(open).chain(etc)
+    let home = home().into_iter();
+    let home = home.flat_map(|home| OPEN_HOME.iter().map(move |path| home.join(path)));
+    let system = SYSTEM.iter().map(PathBuf::from);
+    system.chain(open).chain(etc).chain(home)
+}
+
+/// Whether an ordinary user may read it; root is held to the same.
+fn is_for_everyone(path: &Path) -> bool {
+    const READ_BY_OTHERS: u32 = 0o004;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.mode() & READ_BY_OTHERS != 0)
+}
+
+/// The home of the user that this process runs as, from the system's own list: the environment is
+/// the command's, and could name a directory whose `.gitconfig` is a link to anything.
+fn home() -> Option<PathBuf> {
+    let user = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let fields: Vec<_> = line.split(':').collect();
+        match fields[..] {
+            [_, _, uid, _, _, home, _] if uid == user => Some(PathBuf::from(home)),
+            _ => None,
+        }
+    })
 }
 
 /// Adds a rule; what is not there needs none.

@@ -23,8 +23,9 @@ impl Share {
             (Resource::As, self.memory_bytes),
             (Resource::Nproc, self.processes),
             (Resource::Fsize, self.file_bytes),
-            // What a crash leaves behind may hold secrets.
-            (Resource::Core, Some(0)),
+            // What a crash leaves behind may hold secrets. One byte is too few for a file, and
+            // unlike none it also keeps the kernel from piping it to a program that collects.
+            (Resource::Core, Some(1)),
         ] {
             if let Some(most) = most {
                 let hard = getrlimit(resource)

@@ -19,16 +19,24 @@ pub(super) enum Network {
     Allowed,
 }
 
+/// Whether signals may be sent at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signals {
+    /// Landlock sees to it that they reach nobody outside.
+    Scoped,
+    Refused,
+}
+
 /// Whether the kernel takes filters that answer with an error.
 pub(super) fn are_enforceable() -> bool {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
     let errno = actions.is_ok_and(|actions| actions.split_whitespace().any(|one| one == "errno"));
-    errno && program(Network::Refused).is_ok()
+    errno && program(Network::Refused, Signals::Refused).is_ok()
 }
 
 /// Filters this process for good.
-pub(super) fn filter(network: Network) -> anyhow::Result<()> {
-    for program in [unknown_to_glibc()?, program(network)?] {
+pub(super) fn filter(network: Network, signals: Signals) -> anyhow::Result<()> {
+    for program in [unknown_to_glibc()?, program(network, signals)?] {
         apply_filter(&program).context("seccomp")?;
     }
     Ok(())
@@ -40,29 +48,73 @@ fn unknown_to_glibc() -> anyhow::Result<BpfProgram> {
     compile(rules, Errno::NOSYS)
 }
 
-fn program(network: Network) -> anyhow::Result<BpfProgram> {
+fn program(network: Network, signals: Signals) -> anyhow::Result<BpfProgram> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    if network == Network::Refused {
-        rules.extend(NETWORK.iter().map(|call| (*call, Vec::new())));
+    let mut requests = REQUESTS.to_vec();
+    match network {
+        Network::Refused => {
+            rules.extend(NETWORK.iter().map(|call| (*call, Vec::new())));
+            rules.insert(libc::SYS_socketpair, pairs_that_reach_others()?);
+        }
+        Network::Allowed => {
+            requests.extend(NETWORK_REQUESTS);
+            rules.insert(libc::SYS_socket, vec![none_of(0, FAMILIES)?]);
+        }
     }
+    if signals == Signals::Refused {
+        rules.extend(SIGNALS.iter().map(|call| (*call, Vec::new())));
+        rules.insert(libc::SYS_fcntl, signals_about_files()?);
+    }
+    rules.insert(libc::SYS_ioctl, vec![none_of(1, &requests)?]);
     rules.insert(libc::SYS_clone, new_namespaces()?);
-    // Limits of other processes; 0 is oneself.
-    rules.insert(
-        libc::SYS_prlimit64,
-        vec![SeccompRule::new(vec![condition(0, SeccompCmpOp::Ne, 0)?])?],
-    );
-    // Pushing characters into a terminal's input is typing in somebody's name.
-    let typing = [libc::TIOCSTI, libc::TIOCLINUX];
-    let typing = typing.iter().map(|request| {
-        Ok(SeccompRule::new(vec![condition(
-            1,
-            SeccompCmpOp::Eq,
-            *request,
-        )?])?)
-    });
-    rules.insert(libc::SYS_ioctl, typing.collect::<anyhow::Result<_>>()?);
+    // Of other processes; 0 is oneself.
+    rules.insert(libc::SYS_prlimit64, vec![none_of(0, &[0])?]);
+    rules.insert(libc::SYS_sched_setaffinity, vec![none_of(0, &[0])?]);
+    for (call, one_process) in [
+        (libc::SYS_setpriority, u64::from(libc::PRIO_PROCESS)),
+        (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
+    ] {
+        let rules_of_call = vec![none_of(0, &[one_process])?, none_of(1, &[0])?];
+        rules.insert(call, rules_of_call);
+    }
     compile(rules, Errno::PERM)
+}
+
+/// Matches when an argument is not one of these.
+fn none_of(argument: u8, values: &[u64]) -> anyhow::Result<SeccompRule> {
+    let conditions = values
+        .iter()
+        .map(|value| condition(argument, SeccompCmpOp::Ne, *value));
+    Ok(SeccompRule::new(
+        conditions.collect::<anyhow::Result<_>>()?,
+    )?)
+}
+
+/// Whoever owns a file by these is sent a signal when something happens to it.
+fn signals_about_files() -> anyhow::Result<Vec<SeccompRule>> {
+    const SET_OWNER_OF_THREADS: i32 = 15;
+    [libc::F_SETOWN, SET_OWNER_OF_THREADS]
+        .iter()
+        .map(|command| {
+            let is_command = condition(1, SeccompCmpOp::Eq, u64::from(command.unsigned_abs()))?;
+            Ok(SeccompRule::new(vec![is_command])?)
+        })
+        .collect()
+}
+
+/// A pair of datagram sockets is no closed pair: each may send to any socket that has a name.
+fn pairs_that_reach_others() -> anyhow::Result<Vec<SeccompRule>> {
+    const KIND: u64 = 0xf;
+    // The kernel makes datagram sockets of raw ones.
+    [libc::SOCK_DGRAM, libc::SOCK_RAW]
+        .iter()
+        .map(|kind| {
+            let kind = u64::from(kind.unsigned_abs());
+            let is_kind = condition(1, SeccompCmpOp::MaskedEq(KIND), kind)?;
+            Ok(SeccompRule::new(vec![is_kind])?)
+        })
+        .collect()
 }
 
 fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> anyhow::Result<SeccompCondition> {
@@ -105,32 +157,73 @@ fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>, answer: Errno) -> anyhow::Res
     let refuse = SeccompAction::Errno(answer.raw_os_error().unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?;
     let mut program: BpfProgram = filter.try_into()?;
-    program.splice(0..0, no_second_numbering());
+    program.splice(0..0, nothing_unknown());
     Ok(program)
 }
 
-/// On x86-64 the same calls have second numbers (x32), which a list of refused ones does not see.
-fn no_second_numbering() -> Vec<sock_filter> {
-    const X32: u32 = 0x4000_0000;
+/// The first call that was not there when the lists below were made.
+const UNKNOWN: u32 = 463;
+
+/// A list of what is refused says nothing about younger calls, some of which do what older ones
+/// are refused for. Neither does it about the second numbers that x86-64 has for its calls (x32),
+/// which are higher still. None of them is there, and programs fall back to the older ones.
+fn nothing_unknown() -> Vec<sock_filter> {
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
     const RETURN: u16 = 0x06;
     const RETURN_ERRNO: u32 = 0x0005_0000;
-    if !cfg!(target_arch = "x86_64") {
-        return Vec::new();
-    }
+    let not_there = RETURN_ERRNO | Errno::NOSYS.raw_os_error().unsigned_abs();
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
         step(LOAD_NUMBER, 0, 0, 0),
-        step(JUMP_IF_AT_LEAST, 0, 1, X32),
-        step(
-            RETURN,
-            0,
-            0,
-            RETURN_ERRNO | Errno::PERM.raw_os_error().unsigned_abs(),
-        ),
+        step(JUMP_IF_AT_LEAST, 0, 1, UNKNOWN),
+        step(RETURN, 0, 0, not_there),
     ]
 }
+
+/// What may be asked of an open file; what sets something (flags, labels, input of a terminal,
+/// snapshots) is not among it. Every file system and device has requests of its own, so this is a
+/// list of those that are allowed.
+const REQUESTS: &[u64] = &[
+    libc::TCGETS,
+    0x802c_542a, // TCGETS2
+    libc::TIOCGWINSZ,
+    libc::TIOCGPGRP,
+    libc::TIOCGSID,
+    libc::TIOCOUTQ,
+    libc::FIONREAD,
+    libc::FIONBIO,
+    libc::FIOCLEX,
+    libc::FIONCLEX,
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x8008_7601, // FS_IOC_GETVERSION
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0xc020_660b, // FS_IOC_FIEMAP
+    0x0000_0002, // FIGETBSZ
+];
+
+/// What may also be asked where there are sockets: names, addresses and state of interfaces.
+const NETWORK_REQUESTS: &[u64] = &[
+    libc::SIOCGIFNAME,
+    libc::SIOCGIFCONF,
+    libc::SIOCGIFFLAGS,
+    libc::SIOCGIFADDR,
+    libc::SIOCGIFNETMASK,
+    libc::SIOCGIFMTU,
+    libc::SIOCGIFHWADDR,
+    libc::SIOCGIFINDEX,
+];
+
+/// Kinds of sockets that programs use to talk; netlink tells them which addresses there are.
+const FAMILIES: &[u64] = &[
+    libc::AF_UNIX.unsigned_abs() as u64,
+    libc::AF_INET.unsigned_abs() as u64,
+    libc::AF_INET6.unsigned_abs() as u64,
+    libc::AF_NETLINK.unsigned_abs() as u64,
+];
+
+/// From the kernel's linux/ioprio.h.
+const IOPRIO_WHO_PROCESS: u64 = 1;
 
 const NETWORK: &[i64] = &[
     libc::SYS_socket,
@@ -139,6 +232,15 @@ const NETWORK: &[i64] = &[
     libc::SYS_listen,
     libc::SYS_accept,
     libc::SYS_accept4,
+];
+
+const SIGNALS: &[i64] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
 ];
 
 const REFUSED: &[i64] = &[
@@ -174,8 +276,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    libc::SYS_setpriority,
-    libc::SYS_ioprio_set,
+    libc::SYS_process_mrelease,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
     libc::SYS_sched_setattr,
@@ -209,9 +310,11 @@ const REFUSED: &[i64] = &[
     libc::SYS_shmctl,
     libc::SYS_msgget,
     libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
     libc::SYS_msgctl,
     libc::SYS_semget,
     libc::SYS_semop,
+    libc::SYS_semtimedop,
     libc::SYS_semctl,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
