@@ -350,7 +350,7 @@ const SECRETS: &[Entry] = &[
     ),
     (
         "the machine's memory",
-        "readable /proc/kcore /dev/mem /dev/port /dev/kmem",
+        "readable /proc/kcore /dev/mem",
         Maybe,
     ),
     (
@@ -775,8 +775,8 @@ const NUMBERED: &[Entry] = &[
     ("process_vm_writev", "raw 311 $VICTIM 0 0 0 0 0", Maybe),
     ("process_vm_readv", "raw 310 $VICTIM 0 0 0 0 0", Maybe),
     (
-        "setpriority of all one's processes",
-        "raw 141 2 0 1",
+        "setpriority of a user who is not there",
+        "raw 141 2 4294901 1",
         Untried,
     ),
     (

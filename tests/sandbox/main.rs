@@ -58,31 +58,30 @@ async fn a_read_damages_nothing() {
 /// The commands above are worth running: without the sandbox the test sees what they do.
 #[tokio::test]
 async fn without_the_sandbox_the_damage_is_seen() {
-    for who in Who::all() {
-        let (mut seen, mut unseen) = (0, Vec::new());
-        for damage in damage::all() {
-            let tried = match damage.proof {
-                Proof::Untried => false,
-                Proof::AsRoot => who == Who::Root,
-                Proof::AsNobody => who == Who::Nobody && place::is_root(),
-                Proof::Sure | Proof::Maybe => true,
-            };
-            if !tried {
-                continue;
-            }
-            let place = Place::new(who);
-            let effects = effects(&place, &damage, Profile::None).await;
-            match (effects.is_empty(), damage.proof) {
-                (false, _) => seen += 1,
-                (true, Proof::Maybe) => {
-                    place::say(&format!("{who:?}: {} has no effect here", damage.name));
-                }
-                (true, _) => unseen.push(damage.name),
-            }
+    let (mut seen, mut unseen) = (0, Vec::new());
+    // Each needs a place of its own, so not all are tried unless `make soak` asks for more.
+    let every = std::env::var("PVP_ROUNDS").map_or(5, |_| 1);
+    for damage in damage::all().into_iter().step_by(every) {
+        let who = match damage.proof {
+            Proof::Untried => continue,
+            Proof::AsNobody => Who::Nobody,
+            Proof::AsRoot => Who::Root,
+            Proof::Sure | Proof::Maybe => Who::all()[0],
+        };
+        if !place::is_root() && matches!(damage.proof, Proof::AsRoot | Proof::AsNobody) {
+            continue;
         }
-        place::say(&format!("{who:?}: {seen} commands do damage that is seen"));
-        assert!(unseen.is_empty(), "as {who:?}: {unseen:#?}");
+        let effects = effects(&Place::new(who), &damage, Profile::None).await;
+        match (effects.is_empty(), damage.proof) {
+            (false, _) => seen += 1,
+            (true, Proof::Maybe) => {
+                place::say(&format!("{who:?}: {} has no effect here", damage.name));
+            }
+            (true, _) => unseen.push(damage.name),
+        }
     }
+    place::say(&format!("{seen} commands do damage that is seen"));
+    assert!(unseen.is_empty(), "{unseen:#?}");
 }
 
 /// Whether a command ends well and prints this.

@@ -73,7 +73,7 @@ async fn a_command_held_to_its_workspace_writes_nowhere_else() {
             match damage.kind {
                 Kind::Inside => inside += 1,
                 Kind::Outside | Kind::Marks | Kind::Sockets | Kind::Rest => {
-                    failures.push(format!("{}: {effects:#?}", damage.name))
+                    failures.push(format!("{}: {effects:#?}", damage.name));
                 }
             }
             place = Place::new(who);
