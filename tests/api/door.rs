@@ -179,14 +179,25 @@ async fn roles_come_from_the_token_and_nowhere_else() {
     let refused = eve.api.tell(ROOM, "session.join", claim).await.refused(400);
     assert_eq!(refused.1, "`supported_versions` must include 1");
     assert_eq!(stored(&server, ROOM), before);
-    // Someone who may approve, and joined only to watch, only watches over HTTP too.
+    // Someone who may approve, and joined as less, is less over HTTP too.
     let bob = Someone::invited(&server, "bob", &["approver"]).await;
     let mut claim = joining(&bob.who);
     claim["participant"]["roles"] = json!(["observer"]);
-    bob.api.tell(ROOM, "session.join", claim).await.ok();
-    let lacks = "you need the capability `approve`; ask an admin for a role that has it";
     assert_eq!(
         bob.api
+            .tell(ROOM, "session.join", claim.clone())
+            .await
+            .status,
+        403,
+        "not a role of the token"
+    );
+    let both = Someone::invited(&server, "cid", &["approver", "observer"]).await;
+    let mut claim = joining(&both.who);
+    claim["participant"]["roles"] = json!(["observer"]);
+    both.api.tell(ROOM, "session.join", claim).await.ok();
+    let lacks = "you need the capability `approve`; ask an admin for a role that has it";
+    assert_eq!(
+        both.api
             .vote(ROOM, &proposal, approve())
             .await
             .refused(403)
@@ -194,9 +205,9 @@ async fn roles_come_from_the_token_and_nowhere_else() {
         lacks
     );
     // Joining again as what the token says is a change that everyone sees.
-    bob.join(ROOM).await;
+    both.join(ROOM).await;
     assert_eq!(
-        bob.api.vote(ROOM, &proposal, approve()).await.ok()["gate"]["status"],
+        both.api.vote(ROOM, &proposal, approve()).await.ok()["gate"]["status"],
         "approved"
     );
 }

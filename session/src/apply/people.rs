@@ -8,7 +8,7 @@ use pvp_protocol::payload::{
     ToolCancel,
 };
 use pvp_protocol::{
-    Extra, Heading, Limits, MessageId, ParticipantId, ParticipantKind, Refusal, Role, Sender,
+    Extra, Heading, Limits, MessageId, ParticipantId, ParticipantKind, Refusal, Sender,
     SessionConfig, Timestamp, capabilities_of,
 };
 
@@ -163,8 +163,7 @@ impl Decision<'_> {
             .roles
             .iter()
             .copied()
-            // Who only watches asks for nothing.
-            .filter(|role| *role != Role::Observer && !identity.roles.contains(role))
+            .filter(|role| !identity.roles.contains(role))
             .collect();
         if !beyond.is_empty() {
             return Err(Refusal::RolesBeyondToken(beyond));
