@@ -404,6 +404,22 @@ fn a_run_is_told_to_stop_and_still_accounted_for() {
 }
 
 #[test]
+fn an_executor_that_lost_a_run_says_that_nobody_knows_how_it_ended() {
+    let mut room = running(Settings::default());
+    let lost = json!({
+        "tool_proposal": "p1", "success": false, "duration_ms": 0,
+        "error": "the executor was restarted", "outcome": "unknown",
+    });
+    told(
+        room.says("bot", "tool.result", lost),
+        &[
+            "10 bot tool.result p1 failed unknown the executor was restarted",
+            "= accepted 10",
+        ],
+    );
+}
+
+#[test]
 fn a_run_whose_executor_is_away_is_given_up_when_cancelled() {
     let mut room = running(Settings::default());
     room.goes_quiet("bot");

@@ -91,7 +91,10 @@ impl Decision<'_> {
     ) -> Decided {
         let (_, execution) = self.own_run(by, &result.tool_proposal)?;
         let recorded = [Stream::Stdout, Stream::Stderr].map(|stream| execution.stream(stream));
-        result.outcome = Some(Outcome::Known);
+        // A success is seen; only who failed may say that nobody knows how.
+        if result.success || result.outcome.is_none() {
+            result.outcome = Some(Outcome::Known);
+        }
         if let Some(mut body) = result.result.take() {
             let whole = [
                 std::mem::take(&mut body.stdout),

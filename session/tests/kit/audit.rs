@@ -662,7 +662,8 @@ impl Audit {
         assert!(total <= most, "more output than the budget");
     }
 
-    /// One result, by the executor; or by the server, which then knows nothing.
+    /// One result, by the executor, who knows that a success is one; or by the server, which then
+    /// knows nothing.
     fn invariant_result(&mut self, by: Option<&ParticipantId>, result: &ToolResult) {
         let work = self.work.get_mut(&result.tool_proposal).unwrap();
         assert!(work.executed, "a result of nothing");
@@ -671,7 +672,8 @@ impl Audit {
         match by {
             Some(by) => {
                 assert_eq!(*by, work.executor);
-                assert_eq!(result.outcome, Some(Outcome::Known));
+                assert!(result.outcome.is_some());
+                assert!(!result.success || result.outcome == Some(Outcome::Known));
             }
             None => assert_eq!(
                 (result.outcome, result.success),
