@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use kit::{Latencies, met, setting};
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
-use pvp_agent::run::{Bounds, Run};
+use pvp_agent::run::{self, Bounds, Overflow, Run};
 use pvp_protocol::Profile;
 use tokio::process::Command;
 use tokio::sync::mpsc;
@@ -83,14 +83,17 @@ async fn below_a_reaper(directory: &Path, profile: Profile) -> Duration {
         },
         grace_ms: 100,
         cgroup: true,
+        terminal: None,
     };
     let bounds = Bounds {
         timeout: None,
         output_bytes: 1024,
+        on_overflow: Overflow::Kill,
     };
     let begun = Instant::now();
     let program = Path::new(env!("CARGO_BIN_EXE_pvp"));
-    let (run, _stopper) = Run::start(program, &errand).await.unwrap();
+    let (_stopper, asked) = run::stopping();
+    let run = Run::start(program, &errand, asked).await.unwrap();
     let (sender, _pieces) = mpsc::channel(16);
     let finish = run
         .finish(bounds, &std::collections::BTreeMap::new(), sender)

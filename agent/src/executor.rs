@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 use crate::confine::{self, Share};
 use crate::journal::Journal;
 use crate::orders::Orders;
-use crate::run::{Bounds, Run, RunError, Stopper};
+use crate::run::{self, Bounds, Overflow, Run, RunError, Stopper};
 
 /// How an executor runs things.
 #[derive(Debug, Clone)]
@@ -337,9 +337,10 @@ impl Work {
             Ok(errand) => errand,
             Err(why) => return failed(self.proposal.clone(), &why),
         };
-        let started = Run::start(&self.settings.program, &errand).await;
-        let (run, stopper) = match started {
-            Ok(started) => started,
+        let (stopper, asked) = run::stopping();
+        let started = Run::start(&self.settings.program, &errand, asked).await;
+        let run = match started {
+            Ok(run) => run,
             Err(error) => return failed(self.proposal.clone(), &error.to_string()),
         };
         let mode = self.grant.action.mode;
@@ -352,6 +353,7 @@ impl Work {
         let bounds = Bounds {
             timeout: (limits.timeout_ms > 0).then(|| Duration::from_millis(limits.timeout_ms)),
             output_bytes: limits.output_bytes,
+            on_overflow: Overflow::Kill,
         };
         let secrets = self.grant.secret_env.clone().unwrap_or_default();
         let (pieces, told) = mpsc::channel(4);
@@ -359,7 +361,7 @@ impl Work {
         let (finish, ()) = tokio::join!(run.finish(bounds, &secrets, pieces), telling.tell(told));
         match finish {
             Ok(finish) => telling::result(&self.proposal, &finish, limits),
-            Err(error @ RunError::NotStarted(_)) => {
+            Err(error @ (RunError::NotStarted(_) | RunError::Unwanted(_))) => {
                 failed(self.proposal.clone(), &error.to_string())
             }
             Err(error @ RunError::Lost(_)) => unknown(self.proposal.clone(), &error.to_string()),

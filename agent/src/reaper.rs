@@ -16,7 +16,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_child_subreaper, setsid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, ioctl_tiocsctty, pidfd_open, set_child_subreaper, setsid,
+};
 use serde::{Deserialize, Serialize};
 
 pub use tree::Mechanism;
@@ -44,6 +46,16 @@ pub struct Errand {
     pub grace_ms: u64,
     /// Whether a cgroup may be made for it.
     pub cgroup: bool,
+    /// Whether it has a terminal, and of what size at first. Then standard output and error are
+    /// that terminal, and it becomes the command's own.
+    pub terminal: Option<Size>,
+}
+
+/// How much a terminal shows, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    pub columns: u16,
+    pub rows: u16,
 }
 
 /// What the executor says while a command runs.
@@ -195,17 +207,32 @@ fn become_command(entering: &Entering) -> anyhow::Error {
         let place = errand.directory.display();
         return anyhow::Error::new(error).context(format!("cannot work in {place}"));
     }
+    let stdin = match errand.terminal {
+        Some(_) => match own_terminal() {
+            Ok(terminal) => Stdio::from(terminal),
+            Err(error) => return anyhow::Error::new(error).context("taking the terminal"),
+        },
+        None => Stdio::null(),
+    };
     let mut command = Command::new(&errand.program);
     command
         .args(&errand.arguments)
         .env_clear()
         .envs(errand.environment.iter().map(|(key, value)| (key, value)))
-        .stdin(Stdio::null());
+        .stdin(stdin);
     if let Err(error) = errand.confinement.apply() {
         return error.context("cannot confine the command, so it does not run");
     }
     let error = command.exec();
     anyhow::Error::new(error).context(format!("cannot run {}", errand.program))
+}
+
+/// Makes the terminal that standard output is the one of this session; keys such as Ctrl-C then
+/// signal what runs in its foreground.
+fn own_terminal() -> std::io::Result<OwnedFd> {
+    let terminal = std::io::stdout().as_fd().try_clone_to_owned()?;
+    ioctl_tiocsctty(&terminal)?;
+    Ok(terminal)
 }
 
 struct Reaper {

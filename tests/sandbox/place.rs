@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
-use pvp_agent::run::{Bounds, Finish, Piece, Run, RunError};
+use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Run, RunError};
 use pvp_protocol::Profile;
 use pvp_protocol::payload::Stream;
 use tokio::sync::mpsc;
@@ -212,6 +212,7 @@ impl Place {
             },
             grace_ms: 100,
             cgroup: true,
+            terminal: None,
         }
     }
 
@@ -226,7 +227,8 @@ impl Place {
         program: &Path,
         errand: &Errand,
     ) -> (Result<Finish, RunError>, Output) {
-        let (run, _stopper) = Run::start(program, errand).await.unwrap();
+        let (_stopper, asked) = run::stopping();
+        let run = Run::start(program, errand, asked).await.unwrap();
         let (sender, mut receiver) = mpsc::channel::<Piece>(16);
         let gather = async {
             let mut output = Output::default();
@@ -241,6 +243,7 @@ impl Place {
         let bounds = Bounds {
             timeout: Some(PATIENCE / 2),
             output_bytes: 10 * 1024 * 1024,
+            on_overflow: Overflow::Kill,
         };
         let secrets = std::collections::BTreeMap::new();
         let both = async { tokio::join!(run.finish(bounds, &secrets, sender), gather) };

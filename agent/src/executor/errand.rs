@@ -53,6 +53,7 @@ pub(super) fn of(
         },
         grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
+        terminal: None,
     })
 }
 

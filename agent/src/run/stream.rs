@@ -29,6 +29,8 @@ pub struct Summary {
     pub omitted: u64,
     /// More was printed than there was room for.
     pub cut: bool,
+    /// Bytes that were printed then and not told, where the command went on; the tail is theirs.
+    pub untold: u64,
 }
 
 /// What became of bytes that were taken.
@@ -55,10 +57,13 @@ pub(super) struct Recorder {
     head: String,
     tail: VecDeque<u8>,
     cut: bool,
+    /// Whether the end is kept of what there is no room for.
+    keeps_the_end: bool,
+    untold: u64,
 }
 
 impl Recorder {
-    pub(super) fn new(stream: Stream, mask: Mask) -> Self {
+    pub(super) fn new(stream: Stream, mask: Mask, keeps_the_end: bool) -> Self {
         Self {
             stream,
             mask,
@@ -72,6 +77,8 @@ impl Recorder {
             head: String::new(),
             tail: VecDeque::new(),
             cut: false,
+            keeps_the_end,
+            untold: 0,
         }
     }
 
@@ -81,7 +88,7 @@ impl Recorder {
 
     /// Takes bytes, as far as the text that they become has room.
     pub(super) fn take(&mut self, bytes: &[u8], room: u64) -> Used {
-        if self.cut {
+        if self.cut && !self.keeps_the_end {
             return Used { told: 0, cut: true };
         }
         self.unfinished.extend_from_slice(bytes);
@@ -92,10 +99,17 @@ impl Recorder {
 
     /// Records as much of a text as there is room for.
     fn record_within(&mut self, text: &str, room: u64) -> Used {
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        let fits = &text[..text.floor_char_boundary(room)];
-        self.cut = fits.len() < text.len();
+        let room = match self.cut {
+            true => 0,
+            false => usize::try_from(room).unwrap_or(usize::MAX),
+        };
+        let (fits, rest) = text.split_at(text.floor_char_boundary(room));
         self.record(fits);
+        self.cut |= !rest.is_empty();
+        if self.keeps_the_end {
+            self.untold += rest.len() as u64;
+            self.keep(rest);
+        }
         Used {
             told: fits.len() as u64,
             cut: self.cut,
@@ -109,7 +123,7 @@ impl Recorder {
         if !std::mem::take(&mut self.unfinished).is_empty() {
             rest.push(char::REPLACEMENT_CHARACTER);
         }
-        if self.cut {
+        if self.cut && !self.keeps_the_end {
             return 0;
         }
         self.record_within(&rest, room).told
@@ -132,10 +146,17 @@ impl Recorder {
         } else {
             text
         };
-        self.tail.extend(rest.bytes());
-        let over = self.tail.len().saturating_sub(KEPT);
-        self.tail.drain(..over);
+        self.keep(rest);
         self.waiting.push_str(text);
+    }
+
+    /// Keeps the last bytes of what comes after the head.
+    fn keep(&mut self, text: &str) {
+        let text = text.as_bytes();
+        let end = &text[text.len().saturating_sub(KEPT)..];
+        let over = (self.tail.len() + end.len()).saturating_sub(KEPT);
+        self.tail.drain(..over);
+        self.tail.extend(end);
     }
 
     /// What is to be told next.
@@ -165,7 +186,7 @@ impl Recorder {
             .take_while(|byte| **byte & 0xc0 == 0x80)
             .count();
         let tail = String::from_utf8_lossy(&tail[start..]).into_owned();
-        let omitted = self.bytes - (self.head.len() + tail.len()) as u64;
+        let omitted = self.bytes + self.untold - (self.head.len() + tail.len()) as u64;
         Summary {
             bytes: self.bytes,
             lines: self.lines + u64::from(!self.ends_with_newline),
@@ -179,6 +200,7 @@ impl Recorder {
             tail,
             omitted,
             cut: self.cut,
+            untold: self.untold,
         }
     }
 }
@@ -213,7 +235,14 @@ mod tests {
     use super::*;
 
     fn told(chunks: &[&[u8]], room: u64) -> (String, Summary) {
-        let mut recorder = Recorder::new(Stream::Stdout, Mask::default());
+        record(
+            Recorder::new(Stream::Stdout, Mask::default(), false),
+            chunks,
+            room,
+        )
+    }
+
+    fn record(mut recorder: Recorder, chunks: &[&[u8]], room: u64) -> (String, Summary) {
         let (mut text, mut left) = (String::new(), room);
         for chunk in chunks {
             left -= recorder.take(chunk, left).told;
@@ -271,5 +300,21 @@ mod tests {
             (short.head.as_str(), short.tail.as_str(), short.lines),
             ("one\ntwo", "", 2)
         );
+    }
+    #[test]
+    fn the_end_is_kept_of_what_there_is_no_room_for() {
+        let long: String = (0..20_000).map(|number| format!("{number}\n")).collect();
+        let chunks: Vec<_> = long.as_bytes().chunks(1000).collect();
+        for room in [0, 100, 40_000, 80_000] {
+            let recorder = Recorder::new(Stream::Stdout, Mask::default(), true);
+            let (text, summary) = record(recorder, &chunks, room);
+            assert_eq!(text, long[..usize::try_from(room).unwrap()]);
+            assert_eq!((summary.bytes, summary.cut), (room, true));
+            assert_eq!(summary.bytes + summary.untold, long.len() as u64);
+            assert!(text.starts_with(&summary.head) && long.ends_with(&summary.tail));
+            assert_eq!(summary.tail.len(), KEPT);
+            let kept = (summary.head.len() + summary.tail.len()) as u64;
+            assert_eq!(summary.omitted, long.len() as u64 - kept);
+        }
     }
 }

@@ -1,0 +1,273 @@
+//! A run under way: what comes from the command, its reaper, its keyboard and whoever wants it stopped.
+
+use std::time::Duration;
+
+use pvp_protocol::payload::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::stopping::Asked;
+use super::stream::{PIECE, Recorder};
+use super::terminal::{Screen, Terminal};
+use super::{Finish, Overflow, Piece, RunError, Stopped};
+use crate::reaper::{Mechanism, Report, Word};
+
+/// Bytes that are read of a pipe at a time; as many as a pipe holds.
+const READ: usize = 64 * 1024;
+
+/// How long bytes may wait for more of them before they are told.
+const COALESCE: Duration = Duration::from_millis(10);
+
+/// How long a pipe is waited for once nothing of the command is left. Someone else may hold it
+/// open for ever: a program that it was given to.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What a reaper says, a line at a time.
+pub(super) type Reports = Lines<BufReader<OwnedReadHalf>>;
+
+/// Where what a command prints comes from.
+pub(super) enum Source {
+    Output(ChildStdout),
+    Errors(ChildStderr),
+    Screen(Screen),
+    Ended,
+}
+
+impl Source {
+    /// The next bytes; 0 when it has ended or cannot be read any more.
+    async fn read(&mut self, buffer: &mut [u8]) -> usize {
+        let read = match self {
+            Self::Output(pipe) => pipe.read(buffer).await,
+            Self::Errors(pipe) => pipe.read(buffer).await,
+            Self::Screen(screen) => screen.read(buffer).await,
+            Self::Ended => std::future::pending().await,
+        };
+        read.unwrap_or(0)
+    }
+
+    fn is_open(&self) -> bool {
+        !matches!(self, Self::Ended)
+    }
+}
+
+/// What a run listens to.
+pub(super) struct Ears {
+    pub(super) stdout: Source,
+    pub(super) stderr: Source,
+    pub(super) terminal: Option<Terminal>,
+    pub(super) reports: Reports,
+    pub(super) asked: Asked,
+}
+
+impl Ears {
+    fn source(&mut self, stream: Stream) -> &mut Source {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+
+    fn are_open(&self) -> bool {
+        self.stdout.is_open() || self.stderr.is_open()
+    }
+}
+
+/// What a run has come to.
+pub(super) struct Course {
+    pub(super) words: OwnedWriteHalf,
+    pub(super) ends_at: Option<Instant>,
+    pub(super) on_overflow: Overflow,
+    /// Bytes that may still be told.
+    pub(super) room: u64,
+    pub(super) stdout: Recorder,
+    pub(super) stderr: Recorder,
+    pub(super) stopped: Option<Stopped>,
+    pub(super) ended: Option<(Option<i32>, Option<i32>)>,
+    pub(super) gone: Option<(Mechanism, u32)>,
+}
+
+/// What happens next.
+enum Event<'a> {
+    Asked(Word, String),
+    TimedOut,
+    Report(Option<String>),
+    Typed,
+    /// What waits has waited long enough.
+    Due,
+    /// Someone takes a piece; or nobody does any more.
+    Room(Option<mpsc::Permit<'a, Piece>>),
+    Read(Stream, usize),
+    Drained,
+}
+
+impl Course {
+    /// Follows the run until nothing is left of it and everything that it printed was told.
+    pub(super) async fn follow(&mut self, mut ears: Ears, pieces: &mpsc::Sender<Piece>) {
+        let (mut out, mut err) = (vec![0; READ], vec![0; READ]);
+        let mut due_at: Option<Instant> = None;
+        let (mut due, mut reporting, mut listening) = (false, true, true);
+        let mut drained_at = Instant::now();
+        while ears.are_open() || reporting || self.waiting() > 0 {
+            let full = self.waiting() >= PIECE;
+            let tells = listening && self.waiting() > 0 && (due || full);
+            let [reads_out, reads_err] =
+                [&ears.stdout, &ears.stderr].map(|it| it.is_open() && !full);
+            let may_drain = !reporting && (reads_out || reads_err);
+            let event = tokio::select! {
+                biased;
+                (word, why) = ears.asked.next() => Event::Asked(word, why),
+                () = at(self.ends_at) => Event::TimedOut,
+                report = ears.reports.next_line(), if reporting => Event::Report(report.unwrap_or(None)),
+                () = typing(ears.terminal.as_ref()) => Event::Typed,
+                () = at(due_at) => Event::Due,
+                room = pieces.reserve(), if tells => Event::Room(room.ok()),
+                count = ears.stdout.read(&mut out), if reads_out => Event::Read(Stream::Stdout, count),
+                count = ears.stderr.read(&mut err), if reads_err => Event::Read(Stream::Stderr, count),
+                () = sleep_until(drained_at), if may_drain => Event::Drained,
+            };
+            match event {
+                Event::Asked(word, why) => self.stop(word, Stopped::Asked(why)).await,
+                Event::TimedOut => {
+                    self.ends_at = None;
+                    self.stop(Word::Stop, Stopped::TimedOut).await;
+                }
+                Event::Report(Some(line)) => self.hear(&line),
+                Event::Report(None) => {
+                    reporting = false;
+                    drained_at = Instant::now() + DRAIN;
+                }
+                Event::Typed => {}
+                Event::Due => (due, due_at) = (true, None),
+                Event::Room(Some(permit)) => {
+                    if let Some(piece) = self.next_piece() {
+                        permit.send(piece);
+                    }
+                    due &= self.waiting() > 0;
+                }
+                Event::Room(None) => {
+                    listening = false;
+                    let nobody = Stopped::Asked("nobody listens any more".to_owned());
+                    self.stop(Word::Kill, nobody).await;
+                }
+                Event::Read(stream, 0) => {
+                    *ears.source(stream) = Source::Ended;
+                    self.end(stream);
+                    due = true;
+                }
+                Event::Read(stream, count) => {
+                    let bytes = match stream {
+                        Stream::Stdout => &out[..count],
+                        Stream::Stderr => &err[..count],
+                    };
+                    self.take(stream, bytes).await;
+                    drained_at = Instant::now() + DRAIN;
+                }
+                Event::Drained => {
+                    for stream in [Stream::Stdout, Stream::Stderr] {
+                        *ears.source(stream) = Source::Ended;
+                        self.end(stream);
+                    }
+                    due = true;
+                }
+            }
+            if !listening {
+                while self.next_piece().is_some() {}
+            }
+            if self.waiting() == 0 {
+                due_at = None;
+            } else if !due {
+                due_at.get_or_insert_with(|| Instant::now() + COALESCE);
+            }
+        }
+    }
+
+    fn hear(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(Report::Ended { code, signal }) => self.ended = Some((code, signal)),
+            Ok(Report::Gone {
+                mechanism,
+                left_behind,
+            }) => self.gone = Some((mechanism, left_behind)),
+            Ok(Report::Started { .. } | Report::NotStarted { .. }) => {
+                tracing::warn!("a reaper said twice how it began");
+            }
+            Err(error) => tracing::warn!(%error, "a reaper said something else"),
+        }
+    }
+
+    async fn stop(&mut self, word: Word, why: Stopped) {
+        self.stopped.get_or_insert(why);
+        let mut line = serde_json::to_vec(&word).expect("a word is plain data");
+        line.push(b'\n');
+        // A reaper that is gone has nothing left to stop.
+        let _ = self.words.write_all(&line).await;
+    }
+
+    fn recorder(&mut self, stream: Stream) -> &mut Recorder {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.stdout.waiting() + self.stderr.waiting()
+    }
+
+    fn next_piece(&mut self) -> Option<Piece> {
+        let piece = self.stdout.next_piece();
+        piece.or_else(|| self.stderr.next_piece())
+    }
+
+    /// Takes bytes as far as there is room for what they become.
+    async fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let room = self.room;
+        let used = self.recorder(stream).take(bytes, room);
+        self.room -= used.told;
+        let too_much = used.cut && self.on_overflow == Overflow::Kill;
+        if too_much && self.stopped.is_none() {
+            self.stop(Word::Kill, Stopped::PrintedTooMuch).await;
+        }
+    }
+
+    /// An unfinished character at the end of a stream becomes a replacement.
+    fn end(&mut self, stream: Stream) {
+        let room = self.room;
+        let used = self.recorder(stream).end(room);
+        self.room -= used;
+    }
+
+    pub(super) fn finish(self, duration: Duration) -> Result<Finish, RunError> {
+        let Some((code, signal)) = self.ended else {
+            return Err(RunError::Lost("its reaper was killed".to_owned()));
+        };
+        Ok(Finish {
+            code,
+            signal,
+            stopped: self.stopped,
+            duration,
+            stdout: self.stdout.summary(),
+            stderr: self.stderr.summary(),
+            mechanism: self.gone.map(|(mechanism, _)| mechanism),
+            left_behind: self.gone.map_or(0, |(_, left_behind)| left_behind),
+        })
+    }
+}
+
+/// Waits until then; for ever if there is no such time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn typing(terminal: Option<&Terminal>) {
+    match terminal {
+        Some(terminal) => terminal.type_some().await,
+        None => std::future::pending().await,
+    }
+}

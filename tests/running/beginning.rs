@@ -1,0 +1,91 @@
+//! How commands begin, and how one that does not is told.
+
+use std::path::PathBuf;
+
+use pvp_agent::run::{self, Run, RunError, Stopped};
+
+use crate::place::{Place, Running, ample, program};
+
+#[tokio::test]
+async fn what_a_command_prints_and_how_it_ends_is_told() {
+    let place = Place::new();
+    let (finish, out, err) = place.line("echo one; echo two >&2; pwd; exit 3").await;
+    let here = place.workspace.path().canonicalize().unwrap();
+    assert_eq!(out, format!("one\n{}\n", here.display()));
+    assert_eq!(err, "two\n");
+    assert_eq!(
+        (finish.code, finish.signal, finish.stopped),
+        (Some(3), None, None)
+    );
+    assert_eq!((finish.stdout.lines, finish.stderr.lines), (2, 1));
+    let (finish, ..) = place.line("kill -9 $$").await;
+    assert_eq!((finish.code, finish.signal), (None, Some(9)));
+}
+
+#[tokio::test]
+async fn a_program_or_a_place_that_is_not_there_is_named() {
+    let place = Place::new();
+    let mut errand = place.errand("true");
+    errand.program = "/no/such/program".to_owned();
+    let (finish, pieces) = place.run(&errand, ample()).await;
+    assert_eq!(finish.unwrap().code, Some(127));
+    assert!(
+        pieces[0].text.contains("cannot run /no/such/program"),
+        "{pieces:?}"
+    );
+    let mut errand = place.errand("true");
+    errand.directory = PathBuf::from("/no/such/place");
+    let (_, pieces) = place.run(&errand, ample()).await;
+    assert!(
+        pieces[0].text.contains("cannot work in /no/such/place"),
+        "{pieces:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_run_knows_the_process_that_is_its_command() {
+    let place = Place::new();
+    let mut running = Running::start(&place.errand("echo $$; exec cat"), ample()).await;
+    assert_eq!(running.pid.to_string(), running.says("\n").await.trim());
+}
+
+#[tokio::test]
+async fn a_reaper_that_cannot_be_started_is_told() {
+    let place = Place::new();
+    let (_stopper, asked) = run::stopping();
+    let nothing = PathBuf::from("/no/such/reaper");
+    let error = Run::start(&nothing, &place.errand("true"), asked).await;
+    assert!(matches!(error, Err(RunError::NotStarted(_))));
+    // A program that is no reaper ends without a word.
+    let (_stopper, asked) = run::stopping();
+    let other = PathBuf::from("/bin/true");
+    let error = Run::start(&other, &place.errand("true"), asked).await;
+    assert!(matches!(error, Err(RunError::Lost(_))));
+}
+
+#[tokio::test]
+async fn what_was_to_stop_before_it_began_does_not_begin() {
+    let place = Place::new();
+    let (stopper, asked) = run::stopping();
+    stopper.stop("not any more");
+    let error = Run::start(program(), &place.errand("touch begun"), asked).await;
+    let Err(RunError::Unwanted(why)) = error else {
+        panic!("it did not begin");
+    };
+    assert_eq!(why, "not any more");
+    assert!(!place.workspace.path().join("begun").exists());
+}
+
+#[tokio::test]
+async fn a_wish_to_stop_counts_from_the_moment_that_it_began() {
+    let place = Place::new();
+    let (stopper, asked) = run::stopping();
+    let run = Run::start(program(), &place.errand("sleep 1000"), asked).await;
+    stopper.kill("enough");
+    let (sender, _pieces) = tokio::sync::mpsc::channel(1);
+    let secrets = std::collections::BTreeMap::new();
+    let finish = run.unwrap().finish(ample(), &secrets, sender).await;
+    let finish = finish.unwrap();
+    assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
+    assert_eq!(finish.signal, Some(9));
+}

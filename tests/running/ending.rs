@@ -1,0 +1,84 @@
+//! Everything that a command started ends with it.
+
+use std::time::Duration;
+
+use pvp_agent::reaper::Mechanism;
+use pvp_agent::run::{self, Bounds, Run, Stopped};
+
+use crate::place::{Place, Running, ample, program, until};
+
+/// A program that forks twice, leaves its session, ignores TERM and goes on forking.
+const HYDRA: &str = r#"
+hydra() { trap '' TERM INT HUP; while :; do ( trap '' TERM; exec sleep 1000 ) & sleep 0.002; disown; done; }
+export -f hydra
+( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 1000' & )
+echo started
+"#;
+
+/// Rounds of ending a hydra; `make soak` asks for more.
+fn rounds() -> usize {
+    std::env::var("PVP_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_a_command_started_ends_with_it() {
+    for cgroup in [true, false] {
+        for _ in 0..rounds() {
+            let place = Place::new();
+            let mut errand = place.errand(&format!("{HYDRA} sleep 0.05"));
+            errand.cgroup = cgroup;
+            let (finish, _) = place.run(&errand, ample()).await;
+            let finish = finish.unwrap();
+            assert_eq!(place.alive(), Vec::<String>::new());
+            assert!(finish.left_behind > 0, "it left something behind");
+            let mechanism = finish.mechanism.unwrap();
+            assert!(cgroup || mechanism == Mechanism::Subreaper);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_ends_the_whole_tree() {
+    let place = Place::new();
+    let bounds = Bounds {
+        timeout: Some(Duration::from_millis(300)),
+        ..ample()
+    };
+    let line = format!("trap '' TERM; {HYDRA} sleep 1000");
+    let (finish, _) = place.run(&place.errand(&line), bounds).await;
+    let finish = finish.unwrap();
+    assert_eq!(finish.stopped, Some(Stopped::TimedOut));
+    assert_eq!(finish.signal, Some(9));
+    assert_eq!(place.alive(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_is_gone_leaves_nothing_behind() {
+    let place = Place::new();
+    let (_stopper, asked) = run::stopping();
+    let line = format!("{HYDRA} sleep 1000");
+    let run = Run::start(program(), &place.errand(&line), asked).await;
+    until("it starts", || {
+        place.alive().iter().any(|line| line.contains("hydra"))
+    })
+    .await;
+    // The reaper sees the same as when the executor is killed: the end of its socket.
+    drop(run);
+    place.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_may_stop_it() {
+    let place = Place::new();
+    let mut errand = place
+        .errand("trap 'echo ended nicely; exit 7' TERM; echo ready; while :; do sleep 0.01; done");
+    // It is given all the time it wants to end nicely.
+    errand.grace_ms = 60_000;
+    let mut running = Running::start(&errand, ample()).await;
+    assert_eq!(running.says("\n").await, "ready\n");
+    running.stopper.stop("enough");
+    assert_eq!(running.says("\n").await, "ended nicely\n");
+    let finish = running.finish().await.unwrap();
+    assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
+    assert_eq!(finish.code, Some(7));
+}

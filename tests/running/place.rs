@@ -1,0 +1,197 @@
+//! Somewhere to run real commands, and to see what is left of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pvp_agent::confine::{Confinement, Share};
+use pvp_agent::reaper::Errand;
+use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Run, RunError, Stopper};
+use pvp_protocol::Profile;
+use pvp_protocol::payload::Stream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Only to end a test that would hang; no test passes because of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A workspace, and a mark that every process started in it carries.
+pub(crate) struct Place {
+    pub(crate) workspace: tempfile::TempDir,
+    temporary: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            workspace: tempfile::tempdir().unwrap(),
+            temporary: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn errand(&self, line: &str) -> Errand {
+        let words = ["--noprofile", "--norc", "-c", line];
+        Errand {
+            program: "/bin/bash".to_owned(),
+            arguments: words.map(str::to_owned).into(),
+            directory: self.workspace.path().to_owned(),
+            environment: vec![
+                ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+                ("MARK".to_owned(), self.mark()),
+                ("TMPDIR".to_owned(), self.mark()),
+            ],
+            confinement: Confinement {
+                profile: Profile::None,
+                workspace: self.workspace.path().to_owned(),
+                temporary: self.temporary.path().to_owned(),
+                share: Share::default(),
+            },
+            grace_ms: 100,
+            cgroup: true,
+            terminal: None,
+        }
+    }
+
+    /// In the environment of every process of this place.
+    pub(crate) fn mark(&self) -> String {
+        self.temporary.path().to_str().unwrap().to_owned()
+    }
+
+    /// Processes of this place that are alive.
+    pub(crate) fn alive(&self) -> Vec<String> {
+        let mark = format!("MARK={}", self.mark());
+        let processes = std::fs::read_dir("/proc").unwrap();
+        processes
+            .filter_map(Result::ok)
+            .filter(|process| {
+                let environment = std::fs::read(process.path().join("environ"));
+                environment.is_ok_and(|it| {
+                    it.split(|byte| *byte == 0)
+                        .any(|one| one == mark.as_bytes())
+                })
+            })
+            .map(|process| {
+                let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).replace('\0', " ")
+            })
+            .collect()
+    }
+
+    /// Waits until nothing of this place is alive.
+    pub(crate) async fn is_quiet(&self) {
+        until("nothing is left of it", || self.alive().is_empty()).await;
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run(
+        &self,
+        errand: &Errand,
+        bounds: Bounds,
+    ) -> (Result<Finish, RunError>, Vec<Piece>) {
+        let mut running = Running::start(errand, bounds).await;
+        let pieces = running.rest().await;
+        (running.finish().await, pieces)
+    }
+
+    /// Runs a line that ends by itself; gives how it ended and what it printed.
+    pub(crate) async fn line(&self, line: &str) -> (Finish, String, String) {
+        let (finish, pieces) = self.run(&self.errand(line), ample()).await;
+        let (out, err) = (text(&pieces, Stream::Stdout), text(&pieces, Stream::Stderr));
+        (finish.unwrap(), out, err)
+    }
+}
+
+/// A command under way.
+pub(crate) struct Running {
+    pub(crate) stopper: Stopper,
+    pub(crate) pid: u32,
+    pub(crate) keyboard: Option<run::Keyboard>,
+    pub(crate) pieces: mpsc::Receiver<Piece>,
+    /// What it said after the words that were waited for.
+    heard: String,
+    finish: JoinHandle<Result<Finish, RunError>>,
+}
+
+impl Running {
+    pub(crate) async fn start(errand: &Errand, bounds: Bounds) -> Self {
+        let (stopper, asked) = run::stopping();
+        let run = Run::start(program(), errand, asked).await.unwrap();
+        let (pid, keyboard) = (run.pid(), run.keyboard());
+        let (sender, pieces) = mpsc::channel(16);
+        let finish =
+            tokio::spawn(async move { run.finish(bounds, &BTreeMap::new(), sender).await });
+        Self {
+            stopper,
+            pid,
+            keyboard,
+            pieces,
+            heard: String::new(),
+            finish,
+        }
+    }
+
+    /// What it says up to and with these words; what comes after them is for the next time.
+    pub(crate) async fn says(&mut self, words: &str) -> String {
+        loop {
+            if let Some(at) = self.heard.find(words) {
+                let rest = self.heard.split_off(at + words.len());
+                return std::mem::replace(&mut self.heard, rest);
+            }
+            let piece = tokio::time::timeout(PATIENCE, self.pieces.recv()).await;
+            let heard = &mut self.heard;
+            let piece = piece.unwrap_or_else(|_| panic!("it says {words:?}, not {heard:?}"));
+            *heard += &piece
+                .unwrap_or_else(|| panic!("it ended with {heard:?}"))
+                .text;
+        }
+    }
+
+    /// Takes all pieces that are still to come.
+    pub(crate) async fn rest(&mut self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let gather = async {
+            while let Some(piece) = self.pieces.recv().await {
+                pieces.push(piece);
+            }
+        };
+        tokio::time::timeout(PATIENCE, gather)
+            .await
+            .expect("it ends");
+        pieces
+    }
+
+    pub(crate) async fn finish(self) -> Result<Finish, RunError> {
+        // What it still says is not taken, and must not hold it up.
+        let mut pieces = self.pieces;
+        let ignored = tokio::spawn(async move { while pieces.recv().await.is_some() {} });
+        let finish = tokio::time::timeout(PATIENCE, self.finish).await;
+        ignored.abort();
+        finish.expect("it ends").unwrap()
+    }
+}
+
+pub(crate) fn text(pieces: &[Piece], stream: Stream) -> String {
+    let pieces = pieces.iter().filter(|piece| piece.stream == stream);
+    pieces.map(|piece| piece.text.as_str()).collect()
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+pub(crate) fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_pvp"))
+}
+
+pub(crate) fn ample() -> Bounds {
+    Bounds {
+        timeout: Some(PATIENCE),
+        output_bytes: 10 * 1024 * 1024,
+        on_overflow: Overflow::Kill,
+    }
+}
