@@ -56,6 +56,7 @@ fn show(step: &Step) {
         Step::Waiting { quorum } => println!("  waits for {quorum}"),
         Step::Edited { command, .. } => println!("  edited: {command}"),
         Step::Granted { approved_by } => println!("  runs, approved by {}", approved_by.len()),
+        Step::Started { pid, .. } => println!("  as process {pid}"),
         Step::Output { stream, text } => {
             let mark = match stream {
                 Stream::Stdout => "|",
@@ -72,6 +73,10 @@ fn show(step: &Step) {
                 result.error.as_deref().unwrap_or_default()
             );
         }
-        Step::NotRun { outcome, why } => println!("  not run: {outcome:?} {why}"),
+        Step::NotRun(resolve) => println!(
+            "  not run: {:?} {}",
+            resolve.outcome,
+            resolve.reason.as_deref().unwrap_or_default()
+        ),
     }
 }

@@ -1,11 +1,13 @@
 //! One module a command.
 
 mod account;
+mod agent;
 mod audit;
 mod check;
 mod connect;
 mod demo;
 mod doctor;
+mod exec;
 mod gates;
 mod history;
 mod invite;
@@ -27,6 +29,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use pvp_client::view::visible;
 use pvp_protocol::{MessageId, ParticipantId, SessionId};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -36,6 +39,9 @@ pub(crate) enum Command {
     Demo(demo::DemoArguments),
     /// Run the server alone.
     Server(server::ServerArguments),
+    /// Join a session as an agent: a model or a script proposes, and this machine runs what is
+    /// granted.
+    Agent(agent::AgentArguments),
 
     /// What waits for a decision, in every session that the link opens.
     Gates(gates::GatesArguments),
@@ -50,6 +56,8 @@ pub(crate) enum Command {
 
     /// Ask the agent something, or send any other message.
     Send(send::SendArguments),
+    /// Run a command of your own where the agent's commands run, and see what it prints.
+    Exec(exec::ExecArguments),
     /// What happened in a session, and with --follow what happens.
     Tail(tail::TailArguments),
     /// Commands of a session: how they were judged, who approved, how they ended.
@@ -95,12 +103,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(arguments) => up::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Server(arguments) => server::run(&arguments),
+        Command::Agent(arguments) => agent::run(arguments),
         Command::Gates(arguments) => gates::list(&arguments),
         Command::Show(arguments) => gates::show(&arguments),
         Command::Approve(arguments) => gates::approve(&arguments),
         Command::Reject(arguments) => gates::reject(&arguments),
         Command::Amend(arguments) => gates::amend(&arguments),
         Command::Send(arguments) => send::run(&arguments),
+        Command::Exec(arguments) => exec::run(arguments),
         Command::Tail(arguments) => tail::run(&arguments),
         Command::History(arguments) => history::run(&arguments),
         Command::Output(arguments) => history::output(&arguments),
@@ -152,6 +162,18 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("starting the runtime")
+}
+
+/// Waits for Ctrl-C or SIGTERM; they are watched for from the call on.
+fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("watching for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 fn session_id(text: &str) -> Result<SessionId, String> {

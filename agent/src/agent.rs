@@ -1,21 +1,31 @@
 //! An agent as a library: proposes commands, runs what is granted, and yields what becomes of each.
 
-use std::collections::BTreeMap;
+mod memory;
+mod task;
+mod trailer;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use pvp_client::{ConnectError, Connection, Event, Events, Link, Options, SendError, fresh_id};
+use pvp_client::{ConnectError, Connection, Link, Options, SendError, fresh_id};
 use pvp_policy::{Place, Policy};
 use pvp_protocol::payload::{
-    ActionTaken, ErrorReport, GateOutcome, InterruptAcknowledge, InterruptRaise, PromptSubmit,
+    ErrorReport, GateResolve, InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit,
     Stream, ToolPropose, ToolResult,
 };
 use pvp_protocol::{
-    Action, ActionError, Assessment, Category, Envelope, Extra, JsonObject, MessageId,
-    ParticipantId, Risk, ServerMessage, SessionId, ToolCategory,
+    Action, ActionError, Assessment, Category, ErrorCode, Extra, JsonObject, MessageId,
+    ParticipantId, Risk, SessionId, ToolCategory,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::executor::{Executor, Settings};
+use crate::brain::tools::Job;
+use crate::executor::{self, Executor, Settings};
+pub use memory::Memory;
+use task::{Ask, Task};
+
+/// Wishes that wait to be taken; people who want more at once are not heard.
+const WISHES: usize = 1024;
 
 /// Why there is no agent.
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +43,21 @@ pub enum ProposeError {
     Blocked { rule: String, reason: String },
     #[error("{0}")]
     BadArguments(#[from] ActionError),
+    #[error("{0}")]
+    BadDirectory(String),
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
     #[error("the agent has stopped")]
     Over,
+}
+
+impl From<SendError> for ProposeError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Refused(report) => ProposeError::Refused(report),
+            SendError::Over | SendError::Passed => ProposeError::Over,
+        }
+    }
 }
 
 /// What becomes of a proposal, in order; the last one is `Finished` or `NotRun`.
@@ -52,21 +73,24 @@ pub enum Step {
     Edited {
         by: Option<ParticipantId>,
         command: String,
+        reason: Option<String>,
     },
-    /// It runs.
+    /// It may run.
     Granted {
         approved_by: Vec<ParticipantId>,
+    },
+    /// It runs, as this process; a background job's output is also kept in a file.
+    Started {
+        pid: u32,
+        file: Option<PathBuf>,
     },
     Output {
         stream: Stream,
         text: String,
     },
     Finished(Box<ToolResult>),
-    /// It does not run, and why, in words that an agent can act on.
-    NotRun {
-        outcome: GateOutcome,
-        why: String,
-    },
+    /// It does not run: how its gate closed.
+    NotRun(Box<GateResolve>),
 }
 
 /// A command on its way.
@@ -92,77 +116,111 @@ impl Proposal {
     }
 }
 
+/// Someone who wants something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speaker {
+    pub id: ParticipantId,
+    /// What people call them.
+    pub name: String,
+}
+
 /// What people want of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
     Prompt {
         id: MessageId,
+        by: Speaker,
         prompt: Box<PromptSubmit>,
+        /// What the prompt's context keys stand for, as far as it is known here.
+        context: Vec<(String, String)>,
     },
+    /// Someone thought better of a prompt.
+    Amend {
+        id: MessageId,
+        by: Speaker,
+        amend: Box<PromptAmend>,
+    },
+    /// Acknowledged already; stopping what runs is done already, too.
     Interrupt {
         id: MessageId,
+        by: Speaker,
         interrupt: Box<InterruptRaise>,
     },
+    /// What this agent did here before it was started, told once, before anything else.
+    Remember(Box<Memory>),
 }
 
-/// What the agent's task is asked to do.
-enum Ask {
-    Propose {
-        arguments: JsonObject,
-        purpose: String,
-        reply: oneshot::Sender<Result<Proposal, ProposeError>>,
-    },
+/// What people want, in order.
+pub struct Wishes(mpsc::Receiver<Wish>);
+
+impl Wishes {
+    /// The next wish; `None` when the session is over for us. May be given up without losing one.
+    pub async fn next(&mut self) -> Option<Wish> {
+        self.0.recv().await
+    }
 }
 
 /// An agent in a session. Dropping it ends its connection and everything it runs.
 pub struct Agent {
     asks: mpsc::Sender<Ask>,
-    wishes: mpsc::UnboundedReceiver<Wish>,
+    wishes: Option<Wishes>,
     connection: Connection,
     policy: Arc<Policy>,
+    settings: Settings,
     place: Place,
+    over: watch::Receiver<()>,
 }
 
 impl Agent {
     /// Joins the session that a link leads to, ready to run what is granted.
     pub async fn connect(link: Link, settings: Settings) -> Result<Self, AgentError> {
-        Self::connect_with(link, settings, Policy::built_in()).await
+        Self::connect_with(link, Options::default(), settings, Policy::built_in()).await
     }
 
-    /// The same with rules of one's own.
+    /// The same with more to say about joining, and rules of one's own.
     pub async fn connect_with(
         link: Link,
+        options: Options,
         settings: Settings,
         policy: Policy,
     ) -> Result<Self, AgentError> {
         let options = Options {
             executor: Some(settings.ability()),
-            ..Options::default()
+            ..options
         };
         let place = Place {
             workspace: settings.workspace.to_str().map(str::to_owned),
         };
         let policy = Arc::new(policy);
         let (connection, events) = Connection::open(link, options).await?;
-        let executor = Executor::new(connection.clone(), settings, policy.clone())
+        let executor = Executor::new(connection.clone(), settings.clone(), policy.clone())
             .map_err(AgentError::Executor)?;
         let (asks, inbox) = mpsc::channel(16);
-        let (wish, wishes) = mpsc::unbounded_channel();
-        let task = Task {
-            connection: connection.clone(),
-            executor,
-            open: BTreeMap::new(),
-            gates: BTreeMap::new(),
-            wish,
-        };
-        tokio::spawn(task.live(inbox, events));
+        let (wish, wishes) = mpsc::channel(WISHES);
+        let task = Task::new(connection.clone(), executor, wish);
+        let (living, over) = watch::channel(());
+        tokio::spawn(async move {
+            task.live(inbox, events).await;
+            drop(living);
+        });
         Ok(Self {
             asks,
-            wishes,
+            wishes: Some(Wishes(wishes)),
             connection,
             policy,
+            settings,
             place,
+            over,
         })
+    }
+
+    /// Waits until the agent has gone and everything that it ran has ended.
+    pub fn over(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut over = self.over.clone();
+        async move {
+            // Nothing is ever sent: this waits for the other end to be dropped.
+            while over.changed().await.is_ok() {}
+        }
     }
 
     pub fn participant(&self) -> &ParticipantId {
@@ -178,6 +236,16 @@ impl Agent {
         &self.connection
     }
 
+    /// How it runs things.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What people want of this agent; whoever asks first listens.
+    pub fn listen(&mut self) -> Option<Wishes> {
+        self.wishes.take()
+    }
+
     /// Proposes a line for the shell. What is blocked here is not even sent.
     pub async fn propose_shell(&self, line: &str) -> Result<Proposal, ProposeError> {
         let mut arguments = JsonObject::new();
@@ -185,208 +253,138 @@ impl Agent {
         self.propose(arguments, "").await
     }
 
-    /// Proposes a command with arguments as `tool.propose` has them, and what it is for.
+    /// Proposes a command with arguments as `tool.propose` has them, and what it is for. What is
+    /// blocked here is not even sent.
     pub async fn propose(
         &self,
         arguments: JsonObject,
         purpose: &str,
     ) -> Result<Proposal, ProposeError> {
+        let arguments = self.with_co_author(arguments)?;
         let action = Action::read("shell", &arguments)?;
-        let verdict = self.policy.assess(&action, &self.place);
-        if verdict.category == Category::Blocked {
-            let (rule, reason) = (verdict.rule, verdict.reason);
-            return Err(ProposeError::Blocked { rule, reason });
+        if let Some(blocked) = self.blocked(&action) {
+            return Err(blocked);
         }
-        let (reply, answer) = oneshot::channel();
-        let ask = Ask::Propose {
-            arguments,
-            purpose: purpose.to_owned(),
-            reply,
+        self.submit(arguments, action, purpose).await
+    }
+
+    /// The same, but what is blocked is sent too, so that the record shows that it was tried.
+    pub async fn propose_openly(
+        &self,
+        arguments: JsonObject,
+        purpose: &str,
+    ) -> Result<Proposal, ProposeError> {
+        let arguments = self.with_co_author(arguments)?;
+        let action = Action::read("shell", &arguments)?;
+        let blocked = self.blocked(&action);
+        match self.submit(arguments, action, purpose).await {
+            Err(ProposeError::Refused(report)) if report.code == ErrorCode::GateFailed => {
+                let (rule, reason) = ("server".to_owned(), report.message);
+                Err(blocked.unwrap_or(ProposeError::Blocked { rule, reason }))
+            }
+            other => other,
+        }
+    }
+
+    fn blocked(&self, action: &Action) -> Option<ProposeError> {
+        let verdict = self.policy.assess(action, &self.place);
+        let (rule, reason) = (verdict.rule, verdict.reason);
+        (verdict.category == Category::Blocked).then_some(ProposeError::Blocked { rule, reason })
+    }
+
+    async fn submit(
+        &self,
+        arguments: JsonObject,
+        action: Action,
+        purpose: &str,
+    ) -> Result<Proposal, ProposeError> {
+        executor::directory(action.cwd.as_deref(), &self.settings.workspace)
+            .map_err(ProposeError::BadDirectory)?;
+        let (id, propose) = (fresh_id(), self.proposal(arguments, purpose));
+        let (steps, receiver) = mpsc::unbounded_channel();
+        let (noted, known) = oneshot::channel();
+        let ask = Ask::Expect {
+            id: id.clone(),
+            propose: Box::new(propose.clone()),
+            command: action.command.summary(),
+            mode: action.mode,
+            steps,
+            noted,
         };
-        self.asks.send(ask).await.map_err(|_| ProposeError::Over)?;
-        answer.await.unwrap_or(Err(ProposeError::Over))
+        self.ask(ask).await?;
+        known.await.map_err(|_| ProposeError::Over)?;
+        let receipt = self.connection.send_with(id.clone(), None, propose).await?;
+        receipt.answer().await?;
+        let steps = receiver;
+        Ok(Proposal { id, steps })
     }
 
-    /// The next thing that people want; `None` when the session is over for us.
-    pub async fn next_wish(&mut self) -> Option<Wish> {
-        self.wishes.recv().await
-    }
-}
-
-struct Task {
-    connection: Connection,
-    executor: Executor,
-    open: BTreeMap<MessageId, mpsc::UnboundedSender<Step>>,
-    gates: BTreeMap<MessageId, MessageId>,
-    wish: mpsc::UnboundedSender<Wish>,
-}
-
-impl Task {
-    async fn live(mut self, mut inbox: mpsc::Receiver<Ask>, mut events: Events) {
-        loop {
-            tokio::select! {
-                ask = inbox.recv() => match ask {
-                    Some(Ask::Propose { arguments, purpose, reply }) => {
-                        self.propose(arguments, purpose, reply).await;
-                    }
-                    None => break,
-                },
-                event = events.next() => match event {
-                    Some(Event::Told { envelope: Some(envelope), .. }) => self.hear(&envelope).await,
-                    Some(Event::Up { .. } | Event::Down { .. } | Event::Told { envelope: None, .. }) => {}
-                    Some(Event::Ended(_)) | None => break,
-                },
+    /// What the agent adds to a command, it adds before anyone sees it.
+    fn with_co_author(&self, mut arguments: JsonObject) -> Result<JsonObject, ProposeError> {
+        if let Some(author) = &self.settings.git.co_author {
+            let action = Action::read("shell", &arguments)?;
+            let verdict = self.policy.assess(&action, &self.place);
+            if let Some(line) = trailer::added(&action.command, &verdict.parts, author) {
+                arguments.insert("full_command".to_owned(), line.into());
             }
         }
-        self.executor.end_all("the agent has stopped");
+        Ok(arguments)
     }
 
-    async fn propose(
-        &mut self,
-        arguments: JsonObject,
-        purpose: String,
-        reply: oneshot::Sender<Result<Proposal, ProposeError>>,
-    ) {
-        let id = fresh_id();
-        let propose = ToolPropose {
+    fn proposal(&self, arguments: JsonObject, purpose: &str) -> ToolPropose {
+        ToolPropose {
             tool_name: "shell".to_owned(),
             arguments,
-            agent: self.connection.participant().clone(),
+            agent: self.participant().clone(),
             // A claim that can only raise the verdict: this one leaves it to the server.
             risk_level: Risk::Safe,
-            description: purpose,
+            description: purpose.to_owned(),
             requires_approval: false,
             suggested_approvers: None,
             category: ToolCategory::ShellExecute,
             assessment: None,
             extra: Extra::new(),
-        };
-        self.executor.orders().proposed(&id, &propose);
-        let (steps, receiver) = mpsc::unbounded_channel();
-        self.open.insert(id.clone(), steps);
-        let proposal = Proposal {
-            id: id.clone(),
-            steps: receiver,
-        };
-        match self.connection.send_with(id, None, propose).await {
-            Err(_) => drop(reply.send(Err(ProposeError::Over))),
-            // Answers come among the events, so this task does not wait for one.
-            Ok(receipt) => drop(tokio::spawn(async move {
-                let answer = match receipt.answer().await {
-                    Ok(_) => Ok(proposal),
-                    Err(SendError::Refused(report)) => Err(ProposeError::Refused(report)),
-                    Err(SendError::Over | SendError::Passed) => Err(ProposeError::Over),
-                };
-                // Who asked may have gone.
-                let _ = reply.send(answer);
-            })),
         }
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "everything else is for screens"
-    )]
-    async fn hear(&mut self, envelope: &Envelope) {
-        self.executor.hear(envelope);
-        let id = &envelope.heading.id;
-        match &envelope.message {
-            ServerMessage::ToolPropose(propose) => {
-                if let Some(assessment) = &propose.assessment {
-                    self.step(id, Step::Judged(Box::new(assessment.clone())));
-                }
+    /// Lines of what a command printed, by the id of its proposal.
+    pub async fn recall(&self, read: OutputRead) -> Result<OutputPage, ProposeError> {
+        loop {
+            let id = fresh_id();
+            let (page, answer) = oneshot::channel();
+            self.ask(Ask::Read {
+                id: id.clone(),
+                page,
+            })
+            .await?;
+            let receipt = self.connection.send_with(id, None, read.clone()).await?;
+            match receipt.answer().await {
+                Ok(_) => return answer.await.map_err(|_| ProposeError::Over),
+                // The connection was lost meanwhile; asking again changes nothing.
+                Err(SendError::Passed) => {}
+                Err(error) => return Err(error.into()),
             }
-            ServerMessage::GateRequest(request) => {
-                self.gates.insert(id.clone(), request.action_ref.clone());
-                let quorum = request.quorum.to_string();
-                self.step(&request.action_ref, Step::Waiting { quorum });
-            }
-            ServerMessage::GateAmend(amend) => self.edited(envelope, &amend.gate, &amend.arguments),
-            ServerMessage::GateResolve(resolve) => {
-                self.gates.remove(&resolve.gate);
-                if resolve.outcome != GateOutcome::Approved {
-                    let why = resolve.reason.clone().unwrap_or_default();
-                    let outcome = resolve.outcome;
-                    self.last_step(&resolve.tool_proposal, Step::NotRun { outcome, why });
-                }
-            }
-            ServerMessage::ToolExecute(execute) => {
-                let approved_by = execute.approved_by.clone();
-                self.step(&execute.tool_proposal, Step::Granted { approved_by });
-            }
-            ServerMessage::ToolOutput(output) if !output.text.is_empty() => {
-                let (stream, text) = (output.stream, output.text.clone());
-                self.step(&output.tool_proposal, Step::Output { stream, text });
-            }
-            ServerMessage::ToolResult(result) => {
-                let step = Step::Finished(Box::new(result.clone()));
-                self.last_step(&result.tool_proposal, step);
-            }
-            ServerMessage::Error(report) => {
-                // A refused proposal takes no steps.
-                if let Some(id) = &report.related_to {
-                    self.open.remove(id);
-                }
-            }
-            ServerMessage::PromptSubmit(prompt)
-                if prompt.target_agent == *self.connection.participant() =>
-            {
-                let (id, prompt) = (id.clone(), Box::new(prompt.clone()));
-                // An agent that does not listen to people still runs what they approve.
-                let _ = self.wish.send(Wish::Prompt { id, prompt });
-            }
-            ServerMessage::InterruptRaise(interrupt)
-                if interrupt
-                    .target
-                    .as_ref()
-                    .is_none_or(|target| target == self.connection.participant()) =>
-            {
-                self.acknowledge(id, interrupt).await;
-            }
-            _ => {}
         }
     }
 
-    fn edited(&mut self, envelope: &Envelope, gate: &MessageId, arguments: &JsonObject) {
-        let proposal = self.gates.get(gate).unwrap_or(gate).clone();
-        if let Ok(action) = Action::read("shell", arguments) {
-            let by = match &envelope.heading.sender {
-                pvp_protocol::Sender::System => None,
-                pvp_protocol::Sender::Participant(by) => Some(by.clone()),
-            };
-            let command = action.command.summary();
-            self.step(&proposal, Step::Edited { by, command });
-        }
+    /// The background jobs of this agent, oldest first, also those that have ended lately.
+    pub async fn jobs(&self) -> Result<Vec<Job>, ProposeError> {
+        let (jobs, answer) = oneshot::channel();
+        self.ask(Ask::Jobs { jobs }).await?;
+        answer.await.map_err(|_| ProposeError::Over)
     }
 
-    async fn acknowledge(&mut self, id: &MessageId, interrupt: &InterruptRaise) {
-        use pvp_protocol::payload::InterruptUrgency::{Emergency, Pause, Stop};
-        let action_taken = match interrupt.urgency {
-            Pause => ActionTaken::Paused,
-            Stop | Emergency => ActionTaken::Stopped,
-        };
-        let acknowledge = InterruptAcknowledge {
-            interrupt: id.clone(),
-            by: self.connection.participant().clone(),
-            action_taken,
-            ignore_reason: None,
-            extra: Extra::new(),
-        };
-        // If it is not taken, the session shows that nobody acknowledged.
-        let _ = self.connection.send(acknowledge).await;
-        let (id, interrupt) = (id.clone(), Box::new(interrupt.clone()));
-        let _ = self.wish.send(Wish::Interrupt { id, interrupt });
+    /// Stops a command of this agent's, with everything that it started.
+    pub async fn stop(&self, proposal: &MessageId, why: &str) -> Result<(), ProposeError> {
+        let receipt = self
+            .connection
+            .cancel(proposal, Some(why.to_owned()))
+            .await?;
+        receipt.answer().await?;
+        Ok(())
     }
 
-    fn step(&self, proposal: &MessageId, step: Step) {
-        if let Some(steps) = self.open.get(proposal) {
-            // Who proposed it may not care any more.
-            let _ = steps.send(step);
-        }
-    }
-
-    fn last_step(&mut self, proposal: &MessageId, step: Step) {
-        self.step(proposal, step);
-        self.open.remove(proposal);
+    async fn ask(&self, ask: Ask) -> Result<(), ProposeError> {
+        self.asks.send(ask).await.map_err(|_| ProposeError::Over)
     }
 }

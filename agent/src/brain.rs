@@ -57,6 +57,14 @@ impl Brain {
         }
     }
 
+    /// Whether it begins before anyone has asked anything.
+    pub fn speaks_first(&self) -> bool {
+        match self {
+            Brain::Scripted(scripted) => scripted.speaks_first(),
+            Brain::Provider(_) => false,
+        }
+    }
+
     /// How much of a command's output this brain reads at first.
     pub fn caps(&self) -> Caps {
         match self {

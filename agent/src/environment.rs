@@ -80,6 +80,31 @@ fn is_plain(name: &str) -> bool {
     !secret && !trick && !name.is_empty()
 }
 
+/// Whom a command can ask something while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    Nobody,
+    /// Someone is at the keys of its terminal.
+    APerson,
+}
+
+/// What keeps a command from asking.
+const NOBODY_TO_ASK: &[(&str, &str)] = &[
+    ("EDITOR", NO_EDITOR),
+    ("VISUAL", NO_EDITOR),
+    ("GIT_EDITOR", NO_EDITOR),
+    ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGER", ""),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "true"),
+    ("SSH_ASKPASS", "true"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("TERM", "dumb"),
+];
+
 /// The environment of a command: what the executor has and may give, what keeps it from asking,
 /// what was granted with it, and the secrets that were shared with it.
 pub fn of_command(
@@ -87,28 +112,18 @@ pub fn of_command(
     granted: &BTreeMap<String, String>,
     secrets: &BTreeMap<String, String>,
     temporary: &Path,
+    asks: Asks,
 ) -> Vec<(String, String)> {
     let mut environment: BTreeMap<String, String> =
         own.into_iter().filter(|(name, _)| is_plain(name)).collect();
-    let temporary = temporary.display().to_string();
-    for (name, value) in [
-        ("EDITOR", NO_EDITOR),
-        ("VISUAL", NO_EDITOR),
-        ("GIT_EDITOR", NO_EDITOR),
-        ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
-        ("PAGER", "cat"),
-        ("GIT_PAGER", "cat"),
-        ("MANPAGER", "cat"),
-        ("SYSTEMD_PAGER", ""),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        ("GIT_ASKPASS", "true"),
-        ("SSH_ASKPASS", "true"),
-        ("DEBIAN_FRONTEND", "noninteractive"),
-        ("TERM", "dumb"),
-        ("TMPDIR", temporary.as_str()),
-    ] {
-        environment.insert(name.to_owned(), value.to_owned());
+    let settled = match asks {
+        Asks::Nobody => NOBODY_TO_ASK,
+        Asks::APerson => &[("TERM", "xterm-256color")],
+    };
+    for (name, value) in settled {
+        environment.insert((*name).to_owned(), (*value).to_owned());
     }
+    environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
     environment.extend(granted.clone());
     environment.extend(secrets.clone());
     environment.into_iter().collect()
@@ -127,7 +142,8 @@ mod tests {
         };
         let own = pairs(own);
         let secrets = pairs(&[("DEPLOY_TOKEN", "shared")]);
-        of_command(own, &pairs(granted), &secrets, Path::new("/tmp/x"))
+        let temporary = Path::new("/tmp/x");
+        of_command(own, &pairs(granted), &secrets, temporary, Asks::Nobody)
             .into_iter()
             .collect()
     }
@@ -166,6 +182,17 @@ mod tests {
         ] {
             assert!(seen(&[(name, "x")], &[]).contains_key(name), "{name}");
         }
+    }
+
+    #[test]
+    fn with_a_person_at_the_keys_editors_and_pagers_are_theirs() {
+        let own = [("EDITOR".to_owned(), "vi".to_owned())];
+        let none = BTreeMap::new();
+        let seen = of_command(own, &none, &none, Path::new("/tmp/x"), Asks::APerson);
+        let seen: BTreeMap<_, _> = seen.into_iter().collect();
+        assert_eq!(seen["EDITOR"], "vi");
+        assert_eq!(seen["TERM"], "xterm-256color");
+        assert!(!seen.contains_key("PAGER"));
     }
 
     #[test]

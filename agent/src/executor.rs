@@ -1,7 +1,9 @@
 //! Runs what is granted to this participant, and tells of it.
 
 mod errand;
+mod notes;
 mod telling;
+mod work;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,16 +14,34 @@ use anyhow::Context;
 use pvp_client::{Connection, now};
 use pvp_policy::{Place, Policy};
 use pvp_protocol::payload::{
-    ExecutorAbility, GateOutcome, GrantTerms, InterruptUrgency, Outcome, SessionWelcome,
-    ToolExecute, ToolResult,
+    ExecutorAbility, GateOutcome, InterruptUrgency, Outcome, SessionWelcome, ToolExecute,
+    ToolInput, ToolResult,
 };
-use pvp_protocol::{Envelope, Extra, MessageId, Mode, ServerMessage};
+use pvp_protocol::{Envelope, Extra, MessageId, Mode, ParticipantId, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::confine::{self, Share};
 use crate::journal::Journal;
 use crate::orders::Orders;
-use crate::run::{self, Bounds, Overflow, Run, RunError, Stopper};
+use crate::reaper::Size;
+use crate::run::{Keyboard, Overflow, Stopper, stopping};
+pub(crate) use errand::directory;
+use work::Work;
+
+/// Runs whose stop was asked for before their grant came; more are forgotten, oldest id first.
+const MOST_UNWANTED: usize = 256;
+
+/// Keys that wait for an interactive command to begin.
+const EARLY_KEYS: usize = 64;
+
+/// What an executor does for git beside running it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GitSettings {
+    /// `Name <address>` that is added to commits as a co-author, before they are proposed.
+    pub co_author: Option<String>,
+    /// Whether approved commits get a note that says who approved them.
+    pub notes: bool,
+}
 
 /// How an executor runs things.
 #[derive(Debug, Clone)]
@@ -36,10 +56,15 @@ pub struct Settings {
     pub runner: Vec<String>,
     /// Commands at a time; more wait their turn.
     pub at_once: usize,
+    /// Background jobs at a time; one more is refused, because they do not end by themselves.
+    pub jobs: usize,
     /// Between asking a command to end and ending it.
     pub grace: Duration,
     /// What each process of a command may use.
     pub share: Share,
+    /// What becomes of a command that prints more than it may.
+    pub on_overflow: Overflow,
+    pub git: GitSettings,
 }
 
 impl Settings {
@@ -51,8 +76,11 @@ impl Settings {
             state,
             runner: Vec::new(),
             at_once: 8,
+            jobs: 16,
             grace: Duration::from_secs(2),
             share: Share::default(),
+            on_overflow: Overflow::Kill,
+            git: GitSettings::default(),
         }
     }
 
@@ -68,16 +96,51 @@ impl Settings {
     }
 }
 
-/// A run under way.
+/// What happens to runs, for whoever proposed them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happening {
+    Started {
+        proposal: MessageId,
+        pid: u32,
+        /// Where a background job's output is kept on this machine.
+        file: Option<PathBuf>,
+    },
+    /// Its result is on its way.
+    Over { proposal: MessageId },
+}
+
+/// A run under way, or about to be.
 struct Active {
     stopper: Stopper,
     mode: Mode,
+    /// Who may type.
+    driver: Option<ParticipantId>,
+    keys: Keys,
+}
+
+enum Keys {
+    /// What was typed before the command began.
+    Early(Vec<ToolInput>),
+    Ready(Option<Keyboard>),
 }
 
 /// What the executor's own tasks tell it.
 enum Note {
-    Started { proposal: MessageId, active: Active },
-    Over { proposal: MessageId },
+    Started {
+        proposal: MessageId,
+        pid: u32,
+        file: Option<PathBuf>,
+        keyboard: Option<Keyboard>,
+    },
+    Over {
+        proposal: MessageId,
+    },
+}
+
+/// What the session thinks we run, until the past up to `head` was told.
+struct Claimed {
+    head: u64,
+    proposals: Vec<MessageId>,
 }
 
 /// Runs what is granted to one participant of one session.
@@ -89,8 +152,9 @@ pub struct Executor {
     journal: Arc<Mutex<Journal>>,
     slots: Arc<Semaphore>,
     active: BTreeMap<MessageId, Active>,
-    /// Stopped before they had begun.
+    /// Stopped before their grant was told.
     unwanted: BTreeMap<MessageId, String>,
+    claimed: Option<Claimed>,
     notes: mpsc::UnboundedReceiver<Note>,
     note: mpsc::UnboundedSender<Note>,
 }
@@ -117,6 +181,7 @@ impl Executor {
             journal: Arc::new(Mutex::new(journal)),
             active: BTreeMap::new(),
             unwanted: BTreeMap::new(),
+            claimed: None,
             notes,
             note,
         })
@@ -127,29 +192,38 @@ impl Executor {
         &mut self.orders
     }
 
-    /// Commands that are running, with the mode they run in.
-    pub fn running(&mut self) -> Vec<(MessageId, Mode)> {
-        self.settle();
-        self.active
-            .iter()
-            .map(|(id, active)| (id.clone(), active.mode))
-            .collect()
+    /// How many commands are running or about to.
+    pub fn running(&self) -> usize {
+        self.active.len()
     }
 
-    /// Takes what its own runs have reported.
-    fn settle(&mut self) {
-        while let Ok(note) = self.notes.try_recv() {
-            match note {
-                Note::Started { proposal, active } => {
-                    if let Some(why) = self.unwanted.remove(&proposal) {
-                        active.stopper.stop(&why);
-                    }
-                    self.active.insert(proposal, active);
+    /// Waits for the next thing that happens to a run. May be given up without losing anything.
+    pub async fn next(&mut self) -> Happening {
+        let note = self.notes.recv().await;
+        let note = note.expect("the executor itself holds a sender");
+        self.take(note)
+    }
+
+    fn take(&mut self, note: Note) -> Happening {
+        match note {
+            Note::Started {
+                proposal,
+                pid,
+                file,
+                keyboard,
+            } => {
+                if let Some(active) = self.active.get_mut(&proposal) {
+                    active.begun(keyboard);
                 }
-                Note::Over { proposal } => {
-                    self.active.remove(&proposal);
-                    self.unwanted.remove(&proposal);
+                Happening::Started {
+                    proposal,
+                    pid,
+                    file,
                 }
+            }
+            Note::Over { proposal } => {
+                self.active.remove(&proposal);
+                Happening::Over { proposal }
             }
         }
     }
@@ -160,7 +234,6 @@ impl Executor {
         reason = "everything else does not concern execution"
     )]
     pub fn hear(&mut self, envelope: &Envelope) {
-        self.settle();
         let id = &envelope.heading.id;
         match &envelope.message {
             ServerMessage::SessionWelcome(welcome) => self.welcomed(welcome),
@@ -169,14 +242,15 @@ impl Executor {
             ServerMessage::GateRequest(request) => self.orders.gated(id, request),
             ServerMessage::GateAmend(amend) => self.orders.amended(amend),
             ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {
-                self.orders.closed(&resolve.tool_proposal);
+                self.closed(&resolve.tool_proposal);
             }
             ServerMessage::ToolExecute(execute) => self.granted(execute),
-            ServerMessage::ToolResult(result) => self.orders.closed(&result.tool_proposal),
+            ServerMessage::ToolResult(result) => self.resulted(result),
             ServerMessage::ToolCancel(cancel) => {
                 let why = cancel.reason.as_deref().unwrap_or("cancelled");
                 self.stop(&cancel.tool_proposal, why);
             }
+            ServerMessage::ToolInput(input) => self.typed(&envelope.heading.sender, input),
             ServerMessage::InterruptRaise(raise)
                 if raise
                     .target
@@ -188,48 +262,78 @@ impl Executor {
             ServerMessage::SessionEnd(end) => self.end_all(&end.reason),
             _ => {}
         }
+        self.settle_claims(envelope.seq);
     }
 
-    /// What the session thinks we run and we do not is lost: it says so instead of waiting.
     fn welcomed(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
-        for running in welcome.running.iter().filter(|run| run.executor == *me) {
-            let proposal = running.tool_proposal.clone();
+        let mine = welcome.running.iter().filter(|run| run.executor == *me);
+        let proposals: Vec<_> = mine.map(|run| run.tool_proposal.clone()).collect();
+        let head = welcome.head;
+        self.claimed = (!proposals.is_empty()).then_some(Claimed { head, proposals });
+    }
+
+    /// Once all of the past was told, what the session thinks we run and we do not is lost: we say
+    /// so instead of letting everyone wait.
+    fn settle_claims(&mut self, told: Option<u64>) {
+        let reached = |claimed: &mut Claimed| told.is_some_and(|told| told >= claimed.head);
+        let Some(claimed) = self.claimed.take_if(reached) else {
+            return;
+        };
+        for proposal in claimed.proposals {
             if self.active.contains_key(&proposal) {
                 continue;
             }
             let (connection, journal) = (self.connection.clone(), self.journal.clone());
             tokio::spawn(async move {
-                // A grant that was never begun may still come; one that was is not run again.
-                if journal.lock().await.is_unfinished(&proposal) {
-                    let why =
-                        "the executor was restarted in the middle; it may or may not have finished";
-                    telling::send(&connection, unknown(proposal, why)).await;
-                }
+                let begun = journal.lock().await.is_unfinished(&proposal);
+                let result = match begun {
+                    true => unknown(
+                        proposal,
+                        "the executor was restarted in the middle; it may or may not have finished",
+                    ),
+                    false => failed(
+                        proposal,
+                        "its grant was lost before the executor acted on it",
+                    ),
+                };
+                telling::send(&connection, result).await;
             });
         }
     }
 
     fn granted(&mut self, execute: &ToolExecute) {
+        let proposal = execute.tool_proposal.clone();
+        // A grant told again is not an answer to the run that it began.
+        if self.active.contains_key(&proposal) {
+            return;
+        }
         let Some(checked) = self.orders.check(execute, &self.policy, now()) else {
             return;
         };
-        let (proposal, connection) = (execute.tool_proposal.clone(), self.connection.clone());
-        if let Err(refused) = checked {
-            tracing::warn!(%proposal, %refused, "did not act on a grant");
-            let known = self.active.contains_key(&proposal);
-            let journal = self.journal.clone();
-            let grant = execute.grant.id.clone();
-            tokio::spawn(async move {
-                // A grant told again is not an answer to the run that it began.
-                if !known && !journal.lock().await.knows(&grant) {
-                    telling::send(&connection, failed(proposal, &refused.to_string())).await;
-                }
-            });
+        let mode = execute.grant.action.mode;
+        let refused = match checked {
+            Err(refused) => Some(refused.to_string()),
+            Ok(()) if mode == Mode::Background => self.too_many_jobs(),
+            Ok(()) => None,
+        };
+        if let Some(why) = refused {
+            self.refuse(proposal, execute.grant.id.clone(), why);
             return;
         }
+        let (stopper, asked) = stopping();
+        if let Some(why) = self.unwanted.remove(&proposal) {
+            stopper.stop(&why);
+        }
+        let active = Active {
+            stopper,
+            mode,
+            driver: execute.grant.driver.clone(),
+            keys: Keys::Early(Vec::new()),
+        };
+        self.active.insert(proposal.clone(), active);
         let work = Work {
-            connection,
+            connection: self.connection.clone(),
             settings: self.settings.clone(),
             journal: self.journal.clone(),
             slots: self.slots.clone(),
@@ -237,16 +341,66 @@ impl Executor {
             proposal,
             grant: execute.grant.clone(),
         };
-        tokio::spawn(work.run());
+        tokio::spawn(work.run(asked));
+    }
+
+    fn too_many_jobs(&self) -> Option<String> {
+        let jobs = self.active.values();
+        let jobs = jobs
+            .filter(|active| active.mode == Mode::Background)
+            .count();
+        (jobs >= self.settings.jobs).then(|| {
+            format!("{jobs} background jobs are running here, which is the most; stop one first")
+        })
+    }
+
+    /// Answers a grant that is not acted on, unless it was acted on before.
+    fn refuse(&self, proposal: MessageId, grant: MessageId, why: String) {
+        tracing::warn!(%proposal, why, "did not act on a grant");
+        let (connection, journal) = (self.connection.clone(), self.journal.clone());
+        tokio::spawn(async move {
+            if !journal.lock().await.knows(&grant) {
+                telling::send(&connection, failed(proposal, &why)).await;
+            }
+        });
+    }
+
+    fn closed(&mut self, proposal: &MessageId) {
+        self.orders.closed(proposal);
+        self.unwanted.remove(proposal);
+    }
+
+    /// A result that is not ours closes a run that the session has given up: nobody would see
+    /// what it goes on doing.
+    fn resulted(&mut self, result: &ToolResult) {
+        self.closed(&result.tool_proposal);
+        if let Some(active) = self.active.get(&result.tool_proposal) {
+            active.stopper.stop("the session has given it up");
+        }
+    }
+
+    /// Keys and sizes count only from the one whom the grant names.
+    fn typed(&mut self, sender: &Sender, input: &ToolInput) {
+        let Some(active) = self.active.get_mut(&input.tool_proposal) else {
+            return;
+        };
+        match (sender, &active.driver) {
+            (Sender::Participant(by), Some(driver)) if by == driver => active.press(input),
+            _ => {
+                tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them")
+            }
+        }
     }
 
     /// Asks one run to end.
-    pub fn stop(&mut self, proposal: &MessageId, why: &str) {
-        match self.active.get(proposal) {
-            Some(active) => active.stopper.stop(why),
-            None => {
-                self.unwanted.insert(proposal.clone(), why.to_owned());
-            }
+    fn stop(&mut self, proposal: &MessageId, why: &str) {
+        if let Some(active) = self.active.get(proposal) {
+            active.stopper.stop(why);
+            return;
+        }
+        self.unwanted.insert(proposal.clone(), why.to_owned());
+        if self.unwanted.len() > MOST_UNWANTED {
+            self.unwanted.pop_first();
         }
     }
 
@@ -263,108 +417,37 @@ impl Executor {
 
     /// The session is over: nothing of it goes on.
     pub fn end_all(&mut self, why: &str) {
-        self.settle();
         for active in self.active.values() {
             active.stopper.stop(why);
         }
     }
 }
 
-/// One grant on its way to its result.
-struct Work {
-    connection: Connection,
-    settings: Arc<Settings>,
-    journal: Arc<Mutex<Journal>>,
-    slots: Arc<Semaphore>,
-    note: mpsc::UnboundedSender<Note>,
-    proposal: MessageId,
-    grant: GrantTerms,
-}
-
-impl Work {
-    async fn run(self) {
-        let Ok(_slot) = self.slots.clone().acquire_owned().await else {
-            return;
-        };
-        let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
-        match self.begin().await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => {
-                let why = format!("it could not be noted that it runs, so it does not: {error:#}");
-                telling::send(&self.connection, failed(proposal, &why)).await;
-                return;
+impl Active {
+    fn begun(&mut self, keyboard: Option<Keyboard>) {
+        if let Keys::Early(early) = std::mem::replace(&mut self.keys, Keys::Ready(keyboard)) {
+            for input in &early {
+                self.press(input);
             }
-        }
-        let result = self.execute().await;
-        // Nobody waits any more once the executor is gone.
-        let _ = self.note.send(Note::Over {
-            proposal: proposal.clone(),
-        });
-        if telling::send(&self.connection, result).await
-            && let Err(error) = self.journal.lock().await.done(&grant)
-        {
-            tracing::warn!(%error, "could not note a result");
         }
     }
 
-    /// Notes the grant on disk; false if it was acted on before.
-    async fn begin(&self) -> anyhow::Result<bool> {
-        if self.grant.expires_at <= now() {
-            anyhow::bail!("the grant expired while other commands ran");
-        }
-        let journal = self.journal.clone();
-        let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
-        let expires = self.grant.expires_at;
-        tokio::task::spawn_blocking(move || {
-            journal.blocking_lock().begin(&grant, &proposal, expires)
-        })
-        .await
-        .context("the journal's task ended")?
-    }
-
-    async fn execute(&self) -> ToolResult {
-        let temporary = match tempfile::Builder::new().prefix("pvp-").tempdir() {
-            Ok(temporary) => temporary,
-            Err(error) => {
-                return failed(
-                    self.proposal.clone(),
-                    &format!("no temporary directory: {error}"),
-                );
+    fn press(&mut self, input: &ToolInput) {
+        match &mut self.keys {
+            Keys::Early(early) if early.len() < EARLY_KEYS => early.push(input.clone()),
+            Keys::Early(_) => tracing::warn!("too many keys before the command began"),
+            Keys::Ready(None) => {}
+            Keys::Ready(Some(keyboard)) => {
+                let size = input.resize.map(|size| Size {
+                    columns: size.columns,
+                    rows: size.rows,
+                });
+                let resized = size.map_or(Ok(()), |size| keyboard.resize(size));
+                let keys = input.data.as_deref().unwrap_or_default();
+                if let Err(error) = resized.and_then(|()| keyboard.press(keys.as_bytes())) {
+                    tracing::warn!(%error, "keys were not taken");
+                }
             }
-        };
-        let errand = match errand::of(&self.grant, &self.settings, temporary.path()) {
-            Ok(errand) => errand,
-            Err(why) => return failed(self.proposal.clone(), &why),
-        };
-        let (stopper, asked) = run::stopping();
-        let started = Run::start(&self.settings.program, &errand, asked).await;
-        let run = match started {
-            Ok(run) => run,
-            Err(error) => return failed(self.proposal.clone(), &error.to_string()),
-        };
-        let mode = self.grant.action.mode;
-        let active = Active { stopper, mode };
-        let _ = self.note.send(Note::Started {
-            proposal: self.proposal.clone(),
-            active,
-        });
-        let limits = self.grant.limits;
-        let bounds = Bounds {
-            timeout: (limits.timeout_ms > 0).then(|| Duration::from_millis(limits.timeout_ms)),
-            output_bytes: limits.output_bytes,
-            on_overflow: Overflow::Kill,
-        };
-        let secrets = self.grant.secret_env.clone().unwrap_or_default();
-        let (pieces, told) = mpsc::channel(4);
-        let telling = telling::Telling::new(&self.connection, &self.proposal, &self.settings, mode);
-        let (finish, ()) = tokio::join!(run.finish(bounds, &secrets, pieces), telling.tell(told));
-        match finish {
-            Ok(finish) => telling::result(&self.proposal, &finish, limits),
-            Err(error @ (RunError::NotStarted(_) | RunError::Unwanted(_))) => {
-                failed(self.proposal.clone(), &error.to_string())
-            }
-            Err(error @ RunError::Lost(_)) => unknown(self.proposal.clone(), &error.to_string()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Proposing and executing. This crate never decides whether a command may run.
 
 pub mod agent;
+pub mod attend;
 pub mod brain;
 pub mod confine;
 pub mod environment;

@@ -1,21 +1,22 @@
 //! `pvp demo`: a server, a session and an agent that shows what happens to its commands.
 
-mod agent;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
+use pvp_agent::agent::Agent;
+use pvp_agent::attend::{Manner, attend};
+use pvp_agent::brain::{Brain, Scripted};
 use pvp_agent::executor::Settings;
-use pvp_client::{Api, Connection, Link, Options};
+use pvp_client::{Api, Link};
 use pvp_protocol::api::Invite;
 use pvp_protocol::{ParticipantKind, Profile, Role, SessionConfig, SessionId};
 use pvp_server::Server;
 
-use self::agent::Agent;
 use super::server::ServerArguments;
-use super::{links, say, server, up};
+use super::{agent, links, say, server, up};
 
 #[derive(Args)]
 pub(crate) struct DemoArguments {
@@ -51,9 +52,10 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
 
 /// A small project to work on.
 fn furnish(workspace: &Path) -> anyhow::Result<PathBuf> {
-    let file = workspace.join("notes.txt");
-    std::fs::create_dir_all(workspace)
-        .and_then(|()| std::fs::write(&file, "milk\nbread\n"))
+    let old = workspace.join("old-notes");
+    std::fs::create_dir_all(&old)
+        .and_then(|()| std::fs::write(workspace.join("notes.txt"), "milk\nbread\n"))
+        .and_then(|()| std::fs::write(old.join("monday.txt"), "flour\n"))
         .with_context(|| format!("making the workspace {}", workspace.display()))?;
     workspace
         .canonicalize()
@@ -96,13 +98,13 @@ async fn show(
     tokio::task::spawn_blocking(move || up::make(&api, &place, name, config)).await??;
     links::remember(&links::here()?, &me.clone().into_session(session.clone()))?;
     introduce(&me, &session, &workspace)?;
-    let settings = Settings::new(workspace, state);
-    let options = Options {
-        executor: Some(settings.ability()),
-        ..Options::default()
+    let agent = Agent::connect(agent, Settings::new(workspace, state)).await?;
+    let manner = Manner {
+        watch: Arc::new(agent::narrate),
+        ..Manner::default()
     };
-    let (connection, events) = Connection::open(agent, options).await?;
-    Agent::play(connection, events, settings).await
+    attend(agent, Brain::Scripted(Scripted::demo()), manner).await?;
+    Ok(())
 }
 
 fn introduce(me: &Link, session: &SessionId, workspace: &Path) -> anyhow::Result<()> {
@@ -124,6 +126,7 @@ It waits for you. In another shell, in this directory:
     {pvp} show HANDLE            the whole card
     {pvp} approve HANDLE         or: {pvp} reject HANDLE 'why not'
     {pvp} tail --follow          everything, as it happens
+    {pvp} exec 'ls -l'           a command of your own, beside the agent's
 
 Then it proposes something destructive, and something that is never run.
 Ask it to begin again with: {pvp} send again

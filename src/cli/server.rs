@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
 pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<Config> {
     let config = load(arguments)?;
     config.check_exposure(arguments.i_know_this_is_open)?;
-    start_log();
+    start_log("warn,pvp_server=info");
     Ok(config)
 }
 
@@ -90,9 +90,10 @@ fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-fn start_log() {
+/// Logs to standard error: what `PVP_LOG` says, else what is usual.
+pub(super) fn start_log(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,pvp_server=info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     // The WebSocket parser traces whole messages, with the tokens and secrets in them.
     let discreet = filter_fn(|metadata| {
         !metadata.target().starts_with("tungstenite") || LevelFilter::DEBUG >= *metadata.level()
@@ -113,8 +114,7 @@ pub(super) async fn serve(
 ) -> anyhow::Result<()> {
     // A file size limit shall make a write fail, not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("watching for signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;
+    let stop = super::asked_to_stop()?;
     let server = Server::start(config).await?;
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.reloader();
@@ -124,14 +124,7 @@ pub(super) async fn serve(
         }
     });
     listening(&server)?;
-    server
-        .run(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-        .await
+    server.run(stop).await
 }
 
 /// The signal of a write beyond the file size limit, the same number on every Linux.

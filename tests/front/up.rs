@@ -244,11 +244,9 @@ async fn the_demo_does_what_it_prints() {
     assert_eq!(destroy["assessment"]["category"], "destructive");
     let said = demo.follow(reject, &handle(&destroy)).await;
     assert!(said.ends_with(": why not\n"), "{said}");
-    assert_eq!(
-        demo.going.line_with("I will not").await,
-        "agent: I will not do it then (why not)"
-    );
-    demo.going.line_with("that is all I know").await;
+    let answer = demo.going.line_with("I leave them alone").await;
+    assert!(answer.ends_with(" said: why not"), "{answer}");
+    demo.going.line_with("That is all I know").await;
     assert_eq!(demo.follow(&gates, "").await, "nothing waits\n");
     let status = |text: &str| text.to_owned();
     let round = [

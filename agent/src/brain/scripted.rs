@@ -175,6 +175,12 @@ impl Scripted {
         })
     }
 
+    /// Whether its first step waits for nobody.
+    pub(super) fn speaks_first(&self) -> bool {
+        let first = self.steps.first();
+        first.is_some_and(|step| step.act != Act::WaitForPrompt)
+    }
+
     /// Goes on until it has to wait: for results, or for a prompt. After its end it begins anew.
     pub(super) fn begin(&mut self, conversation: &Conversation) -> Reply {
         let mut events = Vec::new();
@@ -200,7 +206,14 @@ impl Scripted {
             match &step.act {
                 Act::WaitForPrompt if !prompted => return Ok(Finish::Complete),
                 Act::WaitForPrompt => {}
-                Act::Say(text) => events.push(BrainEvent::Text(filled(text, last))),
+                Act::Say(text) => {
+                    let paragraph = match events.last() {
+                        Some(BrainEvent::Text(_)) => "\n\n",
+                        Some(_) | None => "",
+                    };
+                    let text = format!("{paragraph}{}", filled(text, last));
+                    events.push(BrainEvent::Text(text));
+                }
                 Act::Think(text) => events.push(BrainEvent::Thinking(filled(text, last))),
                 Act::Expect(expect) => {
                     if let Err(problem) = expect.check(last) {
@@ -473,21 +486,23 @@ mod tests {
             ended(Ending::Ran, Some(0), None),
             ended(Ending::Rejected, None, Some("not {by} me")),
             ended(Ending::Blocked, None, Some("it deletes everything")),
-            ended(Ending::Started, None, None),
         ];
+        // It begins unasked, and once more for a prompt.
+        assert!(Scripted::demo().speaks_first());
         let seen = play(Scripted::demo(), 2, &results).await;
-        for expected in [
-            "shell git clean -xdf",
-            "say Understood, I leave it alone. nobody said: not {by} me",
-            "say Blocked, as it should be: it deletes everything",
-            "say It ticks for a minute; you can stop it from its card.",
+        for (expected, times) in [
+            ("shell rm -rf old-notes", 2),
+            ("say Thank you, eggs are on the list.", 1),
+            ("say I leave them alone then. nobody said: not {by} me", 1),
+            (
+                "say It never runs, and rightly so: it deletes everything",
+                1,
+            ),
         ] {
-            assert_eq!(
-                seen.iter().filter(|line| *line == expected).count(),
-                1 + usize::from(expected.starts_with("shell"))
-            );
+            let seen = seen.iter().filter(|line| *line == expected);
+            assert_eq!(seen.count(), times, "{expected}");
         }
-        assert!(!seen.iter().any(|line| line.starts_with("say No note then")));
+        assert!(!seen.iter().any(|line| line.starts_with("say No eggs then")));
     }
 
     #[test]
@@ -540,7 +555,6 @@ mod tests {
             Category::Write,
             Category::Destructive,
             Category::Blocked,
-            Category::Write,
         ];
         assert_eq!(verdicts, expected);
     }

@@ -59,6 +59,8 @@ fn shell(surroundings: &Surroundings) -> ToolOffer {
              - {reads} Commands that write, run code or use the network wait until people approve \
              them; destructive ones need more people. Some are blocked, and nobody can approve \
              them. People may edit a command before they approve it; the result says what ran.\n\
+             - Calls of one answer run at the same time: what builds on another call belongs into a \
+             later answer, or into the same line.\n\
              - A long line is harder to approve: propose small steps, do not mix reading and \
              writing in one line, and say in `purpose` what it is for.\n\
              - mode normal has a limit of 30 to 120 seconds; use slow for builds, installs and \

@@ -7,8 +7,14 @@ use pvp_protocol::{Command, Mode};
 
 use super::Settings;
 use crate::confine::Confinement;
-use crate::environment;
-use crate::reaper::Errand;
+use crate::environment::{self, Asks};
+use crate::reaper::{Errand, Size};
+
+/// The size of a terminal until someone says another.
+const TERMINAL: Size = Size {
+    columns: 80,
+    rows: 24,
+};
 
 /// The account's login shell.
 pub(super) fn login_shell() -> String {
@@ -23,9 +29,6 @@ pub(super) fn of(
     settings: &Settings,
     temporary: &Path,
 ) -> Result<Errand, String> {
-    if grant.action.mode == Mode::Pty {
-        return Err("interactive commands do not run on this executor".to_owned());
-    }
     let (program, arguments) = words(&grant.action.command)?;
     let mut line: Vec<String> = std::iter::once(program).chain(arguments).collect();
     // Reads run in the sandbox on this machine; a runner is for what people approved.
@@ -35,7 +38,12 @@ pub(super) fn of(
     let mut line = line.into_iter();
     let program = line.next().ok_or("there is nothing to run")?;
     let secrets = grant.secret_env.clone().unwrap_or_default();
+    let (terminal, asks) = match grant.action.mode {
+        Mode::Pty => (Some(TERMINAL), Asks::APerson),
+        Mode::Normal | Mode::Slow | Mode::Background => (None, Asks::Nobody),
+    };
     Ok(Errand {
+        terminal,
         program,
         arguments: line.collect(),
         directory: directory(grant.action.cwd.as_deref(), &settings.workspace)?,
@@ -44,6 +52,7 @@ pub(super) fn of(
             &grant.action.env,
             &secrets,
             temporary,
+            asks,
         ),
         confinement: Confinement {
             profile: grant.profile,
@@ -53,7 +62,6 @@ pub(super) fn of(
         },
         grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
-        terminal: None,
     })
 }
 
@@ -70,7 +78,7 @@ fn words(command: &Command) -> Result<(String, Vec<String>), String> {
 }
 
 /// Where it runs; a place that is not there is named.
-fn directory(cwd: Option<&str>, workspace: &Path) -> Result<PathBuf, String> {
+pub(crate) fn directory(cwd: Option<&str>, workspace: &Path) -> Result<PathBuf, String> {
     let directory = match cwd {
         None => workspace.to_owned(),
         Some(cwd) => workspace.join(cwd),

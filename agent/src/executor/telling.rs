@@ -1,11 +1,11 @@
 //! Telling everyone what a command prints and how it ended.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pvp_client::{Connection, Receipt, SendError};
 use pvp_protocol::payload::{Outcome, ResultBody, Stream, ToolOutput, ToolResult};
-use pvp_protocol::{ClientMessage, ExecutionLimits, Extra, MessageId, Mode};
+use pvp_protocol::{ClientMessage, ExecutionLimits, Extra, MessageId};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -30,6 +30,13 @@ pub(super) async fn send(connection: &Connection, message: impl Into<ClientMessa
     }
 }
 
+/// Whether everything that was printed was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    Nowhere,
+    Short,
+}
+
 /// What one run prints, on its way to the session.
 pub(super) struct Telling<'a> {
     connection: &'a Connection,
@@ -37,6 +44,9 @@ pub(super) struct Telling<'a> {
     under_way: VecDeque<Receipt>,
     /// Bytes told of each stream.
     told: [u64; 2],
+    /// Bytes that the session still takes.
+    room: u64,
+    cut: bool,
     /// Where a background job's output is kept on this machine.
     file: Option<PathBuf>,
     written: u64,
@@ -46,30 +56,27 @@ impl<'a> Telling<'a> {
     pub(super) fn new(
         connection: &'a Connection,
         proposal: &'a MessageId,
-        settings: &Settings,
-        mode: Mode,
+        room: u64,
+        file: Option<PathBuf>,
     ) -> Self {
-        let file = match mode {
-            Mode::Background => Some(job_file(settings, proposal)),
-            Mode::Normal | Mode::Slow | Mode::Pty => None,
-        };
         Self {
             connection,
             proposal,
             under_way: VecDeque::new(),
             told: [0; 2],
+            room,
+            cut: false,
             file,
             written: 0,
         }
     }
 
-    /// Tells every piece; a server that does not keep up slows the command down.
-    pub(super) async fn tell(mut self, mut pieces: mpsc::Receiver<Piece>) {
+    /// Tells every piece; a server that does not keep up slows the command down. Gives whether
+    /// more was printed than the session takes.
+    pub(super) async fn tell(mut self, mut pieces: mpsc::Receiver<Piece>) -> Cut {
         while let Some(piece) = pieces.recv().await {
             self.keep(&piece.text).await;
-            self.told[piece.stream as usize] = piece.offset + piece.text.len() as u64;
-            self.send(piece.stream, piece.text, piece.offset, false)
-                .await;
+            self.pass_on(piece).await;
         }
         for stream in [Stream::Stdout, Stream::Stderr] {
             let offset = self.told[stream as usize];
@@ -77,6 +84,27 @@ impl<'a> Telling<'a> {
         }
         while let Some(receipt) = self.under_way.pop_front() {
             answered(receipt).await;
+        }
+        match self.cut {
+            true => Cut::Short,
+            false => Cut::Nowhere,
+        }
+    }
+
+    /// Sends a piece as far as there is room; after the first that does not fit, none.
+    async fn pass_on(&mut self, piece: Piece) {
+        if self.cut {
+            return;
+        }
+        let room = usize::try_from(self.room).unwrap_or(usize::MAX);
+        let fits = piece.text.floor_char_boundary(room);
+        self.cut = fits < piece.text.len();
+        let mut text = piece.text;
+        text.truncate(fits);
+        self.room -= fits as u64;
+        self.told[piece.stream as usize] = piece.offset + fits as u64;
+        if fits > 0 {
+            self.send(piece.stream, text, piece.offset, false).await;
         }
     }
 
@@ -106,19 +134,9 @@ impl<'a> Telling<'a> {
         self.written += text.len() as u64;
         let kept = async {
             if self.written > 2 * JOB_FILE {
-                let bytes = tokio::fs::read(path).await?;
-                let from = bytes
-                    .len()
-                    .saturating_sub(usize::try_from(JOB_FILE).unwrap_or(usize::MAX));
-                tokio::fs::write(path, &bytes[from..]).await?;
+                keep_end(path).await?;
             }
-            let mut file = tokio::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(path)
-                .await?;
-            file.write_all(text.as_bytes()).await?;
-            file.flush().await
+            append(path, text).await
         };
         match kept.await {
             Ok(()) if self.written > 2 * JOB_FILE => self.written = JOB_FILE,
@@ -128,8 +146,27 @@ impl<'a> Telling<'a> {
     }
 }
 
+/// Leaves the last part of a job's file.
+async fn keep_end(path: &Path) -> std::io::Result<()> {
+    let bytes = tokio::fs::read(path).await?;
+    let kept = usize::try_from(JOB_FILE).unwrap_or(usize::MAX);
+    tokio::fs::write(path, &bytes[bytes.len().saturating_sub(kept)..]).await
+}
+
+/// Adds to a file that only its owner reads.
+pub(super) async fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = tokio::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .await?;
+    file.write_all(text.as_bytes()).await?;
+    file.flush().await
+}
+
 /// The file of a background job.
-pub(crate) fn job_file(settings: &Settings, proposal: &MessageId) -> PathBuf {
+pub(super) fn job_file(settings: &Settings, proposal: &MessageId) -> PathBuf {
     // An id has no slash and does not begin with a dot.
     settings.state.join(format!("{proposal}.log"))
 }
@@ -144,8 +181,13 @@ async fn answered(receipt: Receipt) {
 }
 
 /// How a run went, with the published fields and ours.
-pub(super) fn result(proposal: &MessageId, finish: &Finish, limits: ExecutionLimits) -> ToolResult {
-    let cut = finish.stdout.cut || finish.stderr.cut;
+pub(super) fn result(
+    proposal: &MessageId,
+    finish: &Finish,
+    limits: ExecutionLimits,
+    told: Cut,
+) -> ToolResult {
+    let cut = told == Cut::Short || finish.stdout.cut || finish.stderr.cut;
     let error = finish.stopped.as_ref().map(|stopped| match stopped {
         Stopped::TimedOut => format!(
             "stopped after {} s, its time limit",

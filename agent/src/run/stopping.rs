@@ -43,6 +43,18 @@ impl Asked {
         self.0.borrow().clone()
     }
 
+    /// Waits until someone wants it to stop; gives why. It stays wanted.
+    pub(crate) async fn wished(&mut self) -> String {
+        let wish = self.0.wait_for(Option::is_some).await;
+        let why = wish
+            .ok()
+            .and_then(|wish| wish.as_ref().map(|(_, why)| why.clone()));
+        match why {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The next wish that has not been heard; waits for ever once nobody is left to voice one.
     pub(super) async fn next(&mut self) -> Wish {
         loop {

@@ -1,0 +1,110 @@
+//! Naming the agent as a co-author of its commits, in the command that people see.
+
+use pvp_protocol::{Command, PartVerdict};
+
+/// The line with `--trailer` added to every `git commit` in it; `None` if there is none to add.
+pub(super) fn added(command: &Command, parts: &[PartVerdict], author: &str) -> Option<String> {
+    let Command::Shell { line } = command else {
+        return None;
+    };
+    let trailer = format!(
+        " --trailer {}",
+        quoted(&format!("Co-authored-by: {author}"))
+    );
+    // A line of one command has no parts.
+    let mut places: Vec<usize> = match parts {
+        [] => commit_end(line).into_iter().collect(),
+        parts => parts
+            .iter()
+            .filter(|part| line.get(part.start..part.end) == Some(part.text.as_str()))
+            .filter_map(|part| Some(part.start + commit_end(&part.text)?))
+            .collect(),
+    };
+    places.sort_unstable();
+    places.dedup();
+    let mut line = line.clone();
+    for place in places.iter().rev() {
+        line.insert_str(*place, &trailer);
+    }
+    (!places.is_empty()).then_some(line)
+}
+
+/// Where the word `commit` ends, if this is a plain `git commit` that has no such trailer yet.
+fn commit_end(text: &str) -> Option<usize> {
+    if text.to_ascii_lowercase().contains("co-authored-by") {
+        return None;
+    }
+    let mut words = words(text);
+    if words.next()?.1 != "git" {
+        return None;
+    }
+    while let Some((start, word)) = words.next() {
+        match word {
+            "commit" => return Some(start + word.len()),
+            "-C" | "-c" | "--git-dir" | "--work-tree" => drop(words.next()),
+            option if option.starts_with('-') => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Words up to the first that only a shell can read, with where each begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,~".contains(c);
+    text.split_ascii_whitespace()
+        .map(move |word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
+        .take_while(move |(_, word)| word.chars().all(plain))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_policy::{Place, Policy};
+    use pvp_protocol::Action;
+
+    fn line(text: &str) -> Option<String> {
+        let command = Command::Shell {
+            line: text.to_owned(),
+        };
+        let action = Action::plain(command.clone());
+        let verdict = Policy::built_in().assess(&action, &Place::default());
+        added(&command, &verdict.parts, "Owl O'Hara <owl@example.org>")
+    }
+
+    const TRAILER: &str = r"--trailer 'Co-authored-by: Owl O'\''Hara <owl@example.org>'";
+
+    #[test]
+    fn every_commit_of_a_line_gets_it() {
+        assert_eq!(
+            line("git commit -m 'a b'"),
+            Some(format!("git commit {TRAILER} -m 'a b'"))
+        );
+        assert_eq!(
+            line("git add . && git -C sub commit -am x; git commit"),
+            Some(format!(
+                "git add . && git -C sub commit {TRAILER} -am x; git commit {TRAILER}"
+            ))
+        );
+    }
+
+    #[test]
+    fn nothing_else_does() {
+        for text in [
+            "git log --grep commit",
+            "git status",
+            "echo git commit",
+            "echo 'git commit -m x'",
+            "git commit -m x --trailer 'Co-authored-by: me'",
+            "git \"commit\" -m x",
+            "notgit commit",
+            "git commit-tree x",
+        ] {
+            assert_eq!(line(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The calls of one answer: proposed, followed to their end, and told in words for the model.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pvp_protocol::payload::OutputRead;
+
+use super::{Moment, Watch};
+use crate::agent::{Agent, Proposal, ProposeError, Step};
+use crate::brain::digest::ends;
+use crate::brain::tools::{JobsUse, ShellUse, jobs_text};
+use crate::brain::words::{CallResult, Edit};
+use crate::brain::{Caps, Fate, ToolCall, ToolUse, recall};
+use pvp_protocol::{Assessment, Mode};
+
+pub(super) struct Calls<'a> {
+    agent: &'a Agent,
+    caps: Caps,
+    allowed: Option<&'a [String]>,
+    watch: &'a Watch,
+    /// Proposals that wait for people.
+    waiting: AtomicUsize,
+}
+
+impl<'a> Calls<'a> {
+    pub(super) fn new(
+        agent: &'a Agent,
+        caps: Caps,
+        allowed: Option<&'a [String]>,
+        watch: &'a Watch,
+    ) -> Self {
+        Self {
+            agent,
+            caps,
+            allowed,
+            watch,
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether some proposal waits for people.
+    pub(super) fn waits(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) async fn perform(&self, call: &ToolCall) -> CallResult {
+        if let Some(allowed) = self.allowed
+            && !allowed.contains(&call.name)
+        {
+            return CallResult::failed(&format!(
+                "The tool `{}` is not allowed for this prompt. Nothing was done.",
+                call.name
+            ));
+        }
+        match ToolUse::read(call) {
+            Ok(ToolUse::Shell(shell)) => self.shell(&shell).await,
+            Ok(ToolUse::Recall(read)) => self.recall(read).await,
+            Ok(ToolUse::Jobs(jobs)) => self.jobs(jobs).await,
+            Err(why) => CallResult::failed(&why),
+        }
+    }
+
+    async fn recall(&self, read: OutputRead) -> CallResult {
+        match self.agent.recall(read.clone()).await {
+            Ok(page) => CallResult::answered(recall::text(&read, &page)),
+            Err(error) => CallResult::failed(&format!("The output cannot be read: {error}.")),
+        }
+    }
+
+    async fn jobs(&self, jobs: JobsUse) -> CallResult {
+        let done = match &jobs {
+            JobsUse::List => self.agent.jobs().await.map(|jobs| jobs_text(&jobs)),
+            JobsUse::Stop(reference) => self
+                .agent
+                .stop(reference, "the agent stopped it")
+                .await
+                .map(|()| {
+                    format!("ref \"{reference}\" is being stopped, with all that it started.")
+                }),
+        };
+        match done {
+            Ok(text) => CallResult::answered(text),
+            Err(error) => CallResult::failed(&format!("That did not work: {error}.")),
+        }
+    }
+
+    async fn shell(&self, shell: &ShellUse) -> CallResult {
+        (self.watch)(Moment::Proposed {
+            command: shell.command.clone(),
+            purpose: shell.purpose.clone(),
+        });
+        let proposed = self
+            .agent
+            .propose_openly(shell.arguments(), &shell.purpose)
+            .await;
+        let (fate, verdict) = match proposed {
+            Ok(proposal) => {
+                let mut course = Course::default();
+                let fate = self.follow(proposal, shell.mode, &mut course).await;
+                if course.waits {
+                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                }
+                (fate, course.verdict)
+            }
+            Err(ProposeError::Blocked { rule, reason }) => (Fate::Blocked { rule, reason }, None),
+            Err(error) => {
+                let why = error.to_string();
+                (Fate::Refused { why }, None)
+            }
+        };
+        let result = fate.tell(verdict.as_deref(), self.caps);
+        (self.watch)(Moment::Ended {
+            command: shell.command.clone(),
+            how: ends(result.text.lines().next().unwrap_or_default(), 400),
+        });
+        result
+    }
+
+    /// Follows a proposal until its fate is known; a background job's when it has begun.
+    async fn follow(&self, mut proposal: Proposal, mode: Mode, course: &mut Course) -> Fate {
+        while let Some(step) = proposal.next().await {
+            match step {
+                Step::Judged(verdict) => course.verdict = Some(verdict),
+                Step::Waiting { quorum } => {
+                    if !std::mem::replace(&mut course.waits, true) {
+                        self.waiting.fetch_add(1, Ordering::Relaxed);
+                    }
+                    (self.watch)(Moment::Waiting { quorum });
+                }
+                Step::Edited {
+                    by,
+                    command,
+                    reason,
+                } => {
+                    course.edit = Some(Edit {
+                        by,
+                        command,
+                        reason,
+                    });
+                }
+                Step::Granted { .. } => {
+                    if std::mem::replace(&mut course.waits, false) {
+                        self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                Step::Started { pid, file } if mode == Mode::Background => {
+                    return Fate::Started {
+                        reference: proposal.id,
+                        pid: Some(pid),
+                        file: file.map(|file| file.display().to_string()),
+                        edit: course.edit.take(),
+                    };
+                }
+                Step::Started { .. } | Step::Output { .. } => {}
+                Step::Finished(result) => {
+                    let edit = course.edit.take();
+                    return Fate::Ran { result, edit };
+                }
+                Step::NotRun(resolve) => return Fate::NotApproved(resolve),
+            }
+        }
+        let why = "the session is over".to_owned();
+        Fate::Refused { why }
+    }
+}
+
+/// What is known of a proposal on its way.
+#[derive(Default)]
+struct Course {
+    verdict: Option<Box<Assessment>>,
+    edit: Option<Edit>,
+    waits: bool,
+}

@@ -1,0 +1,177 @@
+//! One grant on its way to its result.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use pvp_client::{Connection, now};
+use pvp_protocol::payload::{GrantTerms, ToolResult};
+use pvp_protocol::{MessageId, Mode};
+use serde_json::json;
+use tokio::sync::{Mutex, Semaphore, mpsc};
+
+use super::telling::{self, Telling, job_file};
+use super::{Note, Settings, errand, failed, notes, unknown};
+use crate::journal::Journal;
+use crate::reaper::Errand;
+use crate::run::{Asked, Bounds, Overflow, Run, RunError};
+
+pub(super) struct Work {
+    pub(super) connection: Connection,
+    pub(super) settings: Arc<Settings>,
+    pub(super) journal: Arc<Mutex<Journal>>,
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) note: mpsc::UnboundedSender<Note>,
+    pub(super) proposal: MessageId,
+    pub(super) grant: GrantTerms,
+}
+
+impl Work {
+    pub(super) async fn run(self, asked: Asked) {
+        if let Some(result) = self.result(asked).await
+            && telling::send(&self.connection, result).await
+            && let Err(error) = self.journal.lock().await.done(&self.grant.id)
+        {
+            tracing::warn!(%error, "could not note a result");
+        }
+        let proposal = self.proposal;
+        // Nobody waits any more once the executor is gone.
+        let _ = self.note.send(Note::Over { proposal });
+    }
+
+    /// Waits its turn, notes that it runs, and runs. `None` if it was acted on before.
+    async fn result(&self, mut asked: Asked) -> Option<ToolResult> {
+        // Jobs go on for as long as they like, and are counted when they are granted.
+        let _slot = match self.grant.action.mode {
+            Mode::Background => None,
+            Mode::Normal | Mode::Slow | Mode::Pty => tokio::select! {
+                slot = self.slots.acquire() => slot.ok(),
+                why = asked.wished() => {
+                    let why = format!("stopped before it began: {why}");
+                    return Some(failed(self.proposal.clone(), &why));
+                }
+            },
+        };
+        match self.begin().await {
+            Ok(true) => Some(self.execute(asked).await),
+            Ok(false) => None,
+            Err(error) => {
+                let why = format!("it could not be noted that it runs, so it does not: {error:#}");
+                Some(failed(self.proposal.clone(), &why))
+            }
+        }
+    }
+
+    /// Notes the grant on disk; false if it was acted on before.
+    async fn begin(&self) -> anyhow::Result<bool> {
+        if self.grant.expires_at <= now() {
+            anyhow::bail!("the grant expired while other commands ran");
+        }
+        let journal = self.journal.clone();
+        let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
+        let expires = self.grant.expires_at;
+        tokio::task::spawn_blocking(move || {
+            journal.blocking_lock().begin(&grant, &proposal, expires)
+        })
+        .await
+        .context("the journal's task ended")?
+    }
+
+    async fn execute(&self, asked: Asked) -> ToolResult {
+        let temporary = match tempfile::Builder::new().prefix("pvp-").tempdir() {
+            Ok(temporary) => temporary,
+            Err(error) => {
+                let why = format!("no temporary directory: {error}");
+                return failed(self.proposal.clone(), &why);
+            }
+        };
+        let errand = match errand::of(&self.grant, &self.settings, temporary.path()) {
+            Ok(errand) => errand,
+            Err(why) => return failed(self.proposal.clone(), &why),
+        };
+        let noted = match notes::wanted(&self.grant, &self.settings) {
+            true => notes::Before::look(&errand.directory).await,
+            false => None,
+        };
+        let result = self.follow(&errand, asked).await;
+        if let Some(before) = noted.filter(|_| result.success) {
+            before
+                .annotate(&self.connection, &self.proposal, &self.grant)
+                .await;
+        }
+        result
+    }
+
+    /// Runs it to its end, and tells everyone what it prints.
+    async fn follow(&self, errand: &Errand, asked: Asked) -> ToolResult {
+        let run = match Run::start(&self.settings.program, errand, asked).await {
+            Ok(run) => run,
+            Err(error) => return self.no_finish(&error),
+        };
+        let mode = self.grant.action.mode;
+        let file = (mode == Mode::Background).then(|| job_file(&self.settings, &self.proposal));
+        let _ = self.note.send(Note::Started {
+            proposal: self.proposal.clone(),
+            pid: run.pid(),
+            file: file.clone(),
+            keyboard: run.keyboard(),
+        });
+        let secrets = self.grant.secret_env.clone().unwrap_or_default();
+        let (pieces, told) = mpsc::channel(4);
+        let limits = self.grant.limits;
+        let room = limits.output_bytes;
+        let telling = Telling::new(&self.connection, &self.proposal, room, file.clone());
+        let running = run.finish(self.bounds(), &secrets, pieces);
+        let (finish, cut) = tokio::join!(running, telling.tell(told));
+        let mut result = match &finish {
+            Ok(finish) => telling::result(&self.proposal, finish, limits, cut),
+            Err(error) => self.no_finish(error),
+        };
+        if let Some(file) = file {
+            close_job_file(&file, &result).await;
+            result
+                .extra
+                .insert("output_file".to_owned(), json!(file.display().to_string()));
+        }
+        result
+    }
+
+    fn bounds(&self) -> Bounds {
+        let limits = self.grant.limits;
+        let (output_bytes, on_overflow) = match self.grant.action.mode {
+            // A job that prints for ever goes on; its file keeps the end of it.
+            Mode::Background => (u64::MAX, Overflow::Truncate),
+            Mode::Normal | Mode::Slow | Mode::Pty => {
+                (limits.output_bytes, self.settings.on_overflow)
+            }
+        };
+        Bounds {
+            timeout: (limits.timeout_ms > 0).then(|| Duration::from_millis(limits.timeout_ms)),
+            output_bytes,
+            on_overflow,
+        }
+    }
+
+    fn no_finish(&self, error: &RunError) -> ToolResult {
+        let (proposal, why) = (self.proposal.clone(), error.to_string());
+        match error {
+            RunError::NotStarted(_) | RunError::Unwanted(_) => failed(proposal, &why),
+            RunError::Lost(_) => unknown(proposal, &why),
+        }
+    }
+}
+
+/// The last line of a job's file says how it ended.
+async fn close_job_file(file: &Path, result: &ToolResult) {
+    let code = result.result.as_ref().and_then(|body| body.exit_code);
+    let line = match (&result.error, code) {
+        (Some(why), _) => format!("[background process failed: {why}]\n"),
+        (None, Some(0)) => "[background process completed]\n".to_owned(),
+        (None, Some(code)) => format!("[background process failed: exit code {code}]\n"),
+        (None, None) => "[background process failed: ended by a signal]\n".to_owned(),
+    };
+    if let Err(error) = telling::append(file, &line).await {
+        tracing::warn!(%error, path = %file.display(), "could not close the file of a job");
+    }
+}

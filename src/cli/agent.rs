@@ -1,0 +1,339 @@
+//! `pvp agent`: joins a session with a brain and an executor.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use pvp_agent::agent::Agent;
+use pvp_agent::attend::{Manner, Moment, Stay, attend};
+use pvp_agent::brain::provider::{Dialect, Provider, Thinking};
+use pvp_agent::brain::{self, Brain, Scripted};
+use pvp_agent::executor::{GitSettings, Settings};
+use pvp_agent::run::Overflow;
+use pvp_client::{Api, Link, Options};
+use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
+
+use super::{check, one_line, say, server};
+
+/// How long an agent that stops may take to end what it runs and to say goodbye.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+#[derive(Args)]
+pub(crate) struct AgentArguments {
+    /// The agent's link, such as the one that `pvp up` prints
+    #[arg(env = "PVP_AGENT_LINK", hide_env_values = true, value_name = "LINK")]
+    link: String,
+    /// The session, if the link does not name it
+    #[arg(long, value_name = "ID", value_parser = super::session_id)]
+    session: Option<SessionId>,
+    /// Who to be, on a server without login
+    #[arg(long = "as", value_name = "ID", value_parser = super::participant_id)]
+    participant: Option<ParticipantId>,
+
+    #[command(flatten)]
+    brain: BrainArguments,
+    #[command(flatten)]
+    executor: ExecutorArguments,
+
+    /// Leave when the script is over, or when the first prompt is answered
+    #[arg(long)]
+    once: bool,
+    /// Say nothing of what it does
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BrainKind {
+    /// A file of steps, in TOML or JSON lines
+    Scripted,
+    /// A model behind Anthropic's Messages API; the key is in ANTHROPIC_API_KEY
+    Anthropic,
+    /// A model behind Chat Completions, of OpenAI or of a server like it; the key is in OPENAI_API_KEY
+    Openai,
+}
+
+#[derive(Args)]
+struct BrainArguments {
+    /// What answers [default: scripted with --script, else anthropic]
+    #[arg(long, env = "PVP_AGENT_BRAIN", value_enum)]
+    brain: Option<BrainKind>,
+    /// The file of steps to follow
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// The model to ask
+    #[arg(long, env = "PVP_AGENT_MODEL")]
+    model: Option<String>,
+    /// Where to ask, if not the provider itself: a proxy, or a model of one's own
+    #[arg(long, env = "PVP_AGENT_BASE_URL", value_name = "URL")]
+    base_url: Option<String>,
+    /// Tokens that the model can read and write in all
+    #[arg(long, value_name = "TOKENS")]
+    context: Option<u64>,
+    /// Tokens of one answer, at most
+    #[arg(long, value_name = "TOKENS")]
+    max_tokens: Option<u64>,
+    /// Tokens to think with, for models that take a budget; 0 says nothing about thinking
+    #[arg(long, value_name = "TOKENS")]
+    thinking: Option<u64>,
+    /// A file with instructions that the model reads first
+    #[arg(long, value_name = "FILE")]
+    instructions: Option<PathBuf>,
+    /// Answers in a row before it waits for a person
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    most_answers: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnOverflow {
+    /// End the command, and say so
+    Kill,
+    /// Let it go on, and keep the beginning and the end
+    Truncate,
+}
+
+#[derive(Args)]
+struct ExecutorArguments {
+    /// Where commands run [default: this directory]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Where it is noted what was run [default: one for this agent below the user's state directory]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// A prefix for approved commands, such as 'podman exec -i dev'; people see it
+    #[arg(long, value_name = "WORDS")]
+    runner: Option<String>,
+    /// Rules of your own on top of the built-in ones: what they block does not run here
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Commands at a time; more wait their turn
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    at_once: usize,
+    /// Background jobs at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    jobs: usize,
+    /// What becomes of a command that prints more than it may
+    #[arg(long, value_enum, default_value = "kill")]
+    on_overflow: OnOverflow,
+    /// 'Name <address>' to add to commits as a co-author, before they are proposed
+    #[arg(long, value_name = "IDENTITY")]
+    co_author: Option<String>,
+    /// Note on approved commits who approved them, in refs/notes/pvp
+    #[arg(long)]
+    git_notes: bool,
+}
+
+pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<ExitCode> {
+    server::start_log("warn");
+    let link = Link::parse(&arguments.link).context("the agent's link")?;
+    let brain = arguments.brain.brain()?;
+    let manner = Manner {
+        instructions: arguments.brain.instructions()?,
+        most_answers: arguments.brain.most_answers.max(1),
+        stay: match arguments.once {
+            true => Stay::UntilDone,
+            false => Stay::UntilTheEnd,
+        },
+        watch: match arguments.quiet {
+            true => Arc::new(|_| {}),
+            false => Arc::new(narrate),
+        },
+    };
+    super::runtime()?.block_on(async {
+        let settings = arguments
+            .executor
+            .settings(&link, arguments.participant.as_ref())
+            .await?;
+        let policy = check::load(arguments.executor.policy.as_ref())?;
+        let options = Options {
+            session: arguments.session.clone(),
+            participant: arguments.participant.clone(),
+            kind: Some(ParticipantKind::Agent),
+            roles: link.token().is_none().then(|| vec![Role::Driver]),
+            ..Options::default()
+        };
+        let agent = Agent::connect_with(link, options, settings, policy).await?;
+        if !arguments.quiet {
+            say(format!(
+                "{} is in {}, and runs what is granted in {}",
+                agent.participant(),
+                agent.session(),
+                agent.settings().workspace.display()
+            ))?;
+        }
+        live(agent, brain, manner).await
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Attends until the end, or until it is asked to stop; then ends what it runs.
+async fn live(agent: Agent, brain: Brain, manner: Manner) -> anyhow::Result<()> {
+    let (over, stop) = (agent.over(), super::asked_to_stop()?);
+    let attended = tokio::select! {
+        attended = attend(agent, brain, manner) => attended,
+        () = stop => Ok(()),
+    };
+    // What still runs then is ended by its reaper.
+    let _ = tokio::time::timeout(FAREWELL, over).await;
+    Ok(attended?)
+}
+
+impl BrainArguments {
+    fn brain(&self) -> anyhow::Result<Brain> {
+        let kind = self.brain.unwrap_or(match self.script {
+            Some(_) => BrainKind::Scripted,
+            None => BrainKind::Anthropic,
+        });
+        let dialect = match (kind, &self.script) {
+            (BrainKind::Scripted, Some(script)) => {
+                return Ok(Brain::Scripted(Scripted::open(script)?));
+            }
+            (BrainKind::Scripted, None) => bail!("say which --script to follow"),
+            (_, Some(_)) => bail!("--script goes with --brain scripted"),
+            (BrainKind::Anthropic, None) => Dialect::Anthropic,
+            (BrainKind::Openai, None) => Dialect::OpenAi,
+        };
+        let Some(model) = &self.model else {
+            bail!("say which model to ask with --model, or which --script to follow");
+        };
+        let mut settings = brain::Settings::new(dialect, model);
+        settings.base_url = self.base_url.clone();
+        settings.max_tokens = self.max_tokens;
+        settings.context_tokens = self.context.unwrap_or(settings.context_tokens);
+        settings.thinking = match self.thinking {
+            None => settings.thinking,
+            Some(0) => Thinking::Unsaid,
+            Some(budget) => Thinking::Budget(budget),
+        };
+        Ok(Brain::Provider(Provider::new(settings)?))
+    }
+
+    fn instructions(&self) -> anyhow::Result<Option<String>> {
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path)
+                .with_context(|| format!("reading instructions from {}", path.display()))
+        };
+        self.instructions.as_ref().map(read).transpose()
+    }
+}
+
+impl ExecutorArguments {
+    async fn settings(
+        &self,
+        link: &Link,
+        participant: Option<&ParticipantId>,
+    ) -> anyhow::Result<Settings> {
+        let workspace = match &self.workspace {
+            Some(workspace) => workspace.clone(),
+            None => std::env::current_dir().context("finding the working directory")?,
+        };
+        let workspace = workspace
+            .canonicalize()
+            .with_context(|| format!("cannot work in {}", workspace.display()))?;
+        if !workspace.is_dir() {
+            bail!(
+                "cannot work in {}: it is not a directory",
+                workspace.display()
+            );
+        }
+        let state = match (&self.state, participant) {
+            (Some(state), _) => state.clone(),
+            (None, Some(participant)) => own_state(participant)?,
+            (None, None) => own_state(&who(link).await?)?,
+        };
+        let mut settings = Settings::new(workspace, state);
+        let runner = self.runner.as_deref().unwrap_or_default();
+        settings.runner = runner.split_whitespace().map(str::to_owned).collect();
+        settings.at_once = self.at_once.max(1);
+        settings.jobs = self.jobs;
+        settings.on_overflow = match self.on_overflow {
+            OnOverflow::Kill => Overflow::Kill,
+            OnOverflow::Truncate => Overflow::Truncate,
+        };
+        settings.git = GitSettings {
+            co_author: self.co_author.as_deref().map(identity).transpose()?,
+            notes: self.git_notes,
+        };
+        Ok(settings)
+    }
+}
+
+/// Whom the link's token stands for.
+async fn who(link: &Link) -> anyhow::Result<ParticipantId> {
+    if link.token().is_none() {
+        bail!("this link has no token; say who to be with --as");
+    }
+    let api = Api::new(link.clone());
+    let me = tokio::task::spawn_blocking(move || api.me()).await??;
+    if me.kind != ParticipantKind::Agent {
+        bail!(
+            "this link is for {}, a person; make one for an agent with `pvp invite --name NAME --role driver --kind agent`",
+            one_line(&me.name)
+        );
+    }
+    Ok(me.participant)
+}
+
+/// A directory of this agent's own, the same whenever it is started again.
+fn own_state(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
+    let base = match std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let home = std::env::var_os("HOME").context("HOME is not set; give --state")?;
+            PathBuf::from(home).join(".local/state")
+        }
+    };
+    // An id has no slash and does not begin with a dot.
+    Ok(base.join("pvp/agents").join(participant.as_str()))
+}
+
+/// `Name <address>`, in one line.
+fn identity(text: &str) -> anyhow::Result<String> {
+    let good = text
+        .strip_suffix('>')
+        .and_then(|text| text.split_once(" <"))
+        .is_some_and(|(name, address)| {
+            let plain =
+                |part: &str| !part.trim().is_empty() && !part.contains(['<', '>', '\n', '\r']);
+            plain(name) && plain(address)
+        });
+    if !good {
+        bail!("--co-author `{text}` is not of the form 'Name <address>'");
+    }
+    Ok(text.to_owned())
+}
+
+/// Says what an agent does, line by line.
+pub(super) fn narrate(moment: Moment) {
+    let line = match moment {
+        Moment::Asked { by, text } => format!("{} asks: {}", one_line(&by), one_line(&text)),
+        Moment::Said(text) => {
+            let lines = text.lines().filter(|line| !line.trim().is_empty());
+            let lines: Vec<_> = lines
+                .map(|line| format!("agent: {}", one_line(line)))
+                .collect();
+            lines.join("\n")
+        }
+        Moment::Proposed { command, purpose } if purpose.is_empty() => {
+            format!("agent: I want to run {}", one_line(&command))
+        }
+        Moment::Proposed { command, purpose } => {
+            format!(
+                "agent: I want to {}: {}",
+                one_line(&purpose),
+                one_line(&command)
+            )
+        }
+        Moment::Waiting { quorum } => format!("agent: it waits ({quorum})"),
+        Moment::Ended { how, .. } => format!("agent: {}", one_line(&how)),
+        Moment::Interrupted { by, message } => {
+            format!("{} interrupts: {}", one_line(&by), one_line(&message))
+        }
+        Moment::Trouble(why) => format!("agent: I cannot go on: {}", one_line(&why)),
+    };
+    // Whoever looked has gone; the work goes on.
+    let _ = say(line);
+}
