@@ -12,7 +12,6 @@ mod speech;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use pvp_protocol::MessageId;
 use pvp_protocol::payload::{FinishReason, PromptConfig};
 
@@ -371,7 +370,7 @@ impl Attendant {
             allowed.and_then(|config| config.tools_allowed.as_deref()),
             &self.manner.watch,
         );
-        let mut all = pin!(join_all(calls.iter().map(|call| doing.perform(call))));
+        let mut all = pin!(doing.perform(&calls));
         let mut flow = Flow::On;
         let results = loop {
             tokio::select! {

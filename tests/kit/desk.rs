@@ -193,6 +193,16 @@ impl Going {
         self.child.id().expect("it runs")
     }
 
+    /// `None` once it is known to have ended.
+    pub fn try_pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Ends it without warning, and waits until it is gone.
+    pub async fn kill_9(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
     /// Its next line; `None` when it prints no more.
     pub async fn try_line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;

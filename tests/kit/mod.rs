@@ -14,6 +14,7 @@
 pub mod crowd;
 pub mod desk;
 pub mod proof;
+pub mod worker;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

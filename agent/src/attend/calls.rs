@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::join_all;
 use pvp_protocol::payload::OutputRead;
+use pvp_protocol::{Assessment, Mode};
 
 use super::{Moment, Watch};
 use crate::agent::{Agent, Proposal, ProposeError, Step};
@@ -10,7 +12,6 @@ use crate::brain::digest::ends;
 use crate::brain::tools::{JobsUse, ShellUse, jobs_text};
 use crate::brain::words::{CallResult, Edit};
 use crate::brain::{Caps, Fate, ToolCall, ToolUse, recall};
-use pvp_protocol::{Assessment, Mode};
 
 pub(super) struct Calls<'a> {
     agent: &'a Agent,
@@ -42,20 +43,45 @@ impl<'a> Calls<'a> {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) async fn perform(&self, call: &ToolCall) -> CallResult {
+    /// Proposes in the order of the calls, then follows all of them at once.
+    pub(super) async fn perform(&self, calls: &[ToolCall]) -> Vec<CallResult> {
+        let mut begun = Vec::new();
+        for call in calls {
+            begun.push(self.begin(call).await);
+        }
+        join_all(begun.into_iter().map(|begun| self.end(begun))).await
+    }
+
+    async fn begin(&self, call: &ToolCall) -> Begun {
         if let Some(allowed) = self.allowed
             && !allowed.contains(&call.name)
         {
-            return CallResult::failed(&format!(
+            return Begun::Over(CallResult::failed(&format!(
                 "The tool `{}` is not allowed for this prompt. Nothing was done.",
                 call.name
-            ));
+            )));
         }
         match ToolUse::read(call) {
-            Ok(ToolUse::Shell(shell)) => self.shell(&shell).await,
-            Ok(ToolUse::Recall(read)) => self.recall(read).await,
-            Ok(ToolUse::Jobs(jobs)) => self.jobs(jobs).await,
-            Err(why) => CallResult::failed(&why),
+            Ok(ToolUse::Shell(shell)) => self.propose(shell).await,
+            Ok(ToolUse::Recall(read)) => Begun::Recall(read),
+            Ok(ToolUse::Jobs(jobs)) => Begun::Jobs(jobs),
+            Err(why) => Begun::Over(CallResult::failed(&why)),
+        }
+    }
+
+    async fn end(&self, begun: Begun) -> CallResult {
+        match begun {
+            Begun::Over(result) => result,
+            Begun::Recall(read) => self.recall(read).await,
+            Begun::Jobs(jobs) => self.jobs(jobs).await,
+            Begun::Proposed(shell, proposal) => {
+                let mut course = Course::default();
+                let fate = self.follow(proposal, shell.mode, &mut course).await;
+                if course.waits {
+                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                }
+                self.tell(&shell, &fate, course.verdict.as_deref())
+            }
         }
     }
 
@@ -83,7 +109,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    async fn shell(&self, shell: &ShellUse) -> CallResult {
+    async fn propose(&self, shell: ShellUse) -> Begun {
         (self.watch)(Moment::Proposed {
             command: shell.command.clone(),
             purpose: shell.purpose.clone(),
@@ -92,22 +118,18 @@ impl<'a> Calls<'a> {
             .agent
             .propose_openly(shell.arguments(), &shell.purpose)
             .await;
-        let (fate, verdict) = match proposed {
-            Ok(proposal) => {
-                let mut course = Course::default();
-                let fate = self.follow(proposal, shell.mode, &mut course).await;
-                if course.waits {
-                    self.waiting.fetch_sub(1, Ordering::Relaxed);
-                }
-                (fate, course.verdict)
-            }
-            Err(ProposeError::Blocked { rule, reason }) => (Fate::Blocked { rule, reason }, None),
-            Err(error) => {
-                let why = error.to_string();
-                (Fate::Refused { why }, None)
-            }
+        let fate = match proposed {
+            Ok(proposal) => return Begun::Proposed(shell, proposal),
+            Err(ProposeError::Blocked { rule, reason }) => Fate::Blocked { rule, reason },
+            Err(error) => Fate::Refused {
+                why: error.to_string(),
+            },
         };
-        let result = fate.tell(verdict.as_deref(), self.caps);
+        Begun::Over(self.tell(&shell, &fate, None))
+    }
+
+    fn tell(&self, shell: &ShellUse, fate: &Fate, verdict: Option<&Assessment>) -> CallResult {
+        let result = fate.tell(verdict, self.caps);
         (self.watch)(Moment::Ended {
             command: shell.command.clone(),
             how: ends(result.text.lines().next().unwrap_or_default(), 400),
@@ -161,6 +183,14 @@ impl<'a> Calls<'a> {
         let why = "the session is over".to_owned();
         Fate::Refused { why }
     }
+}
+
+/// A call that was begun.
+enum Begun {
+    Over(CallResult),
+    Proposed(ShellUse, Proposal),
+    Recall(OutputRead),
+    Jobs(JobsUse),
 }
 
 /// What is known of a proposal on its way.

@@ -1,0 +1,108 @@
+//! A real `pvp agent` process at work in a session.
+
+use std::path::{Path, PathBuf};
+
+use super::desk::{Desk, Going};
+use super::{Invited, Server};
+
+/// An agent with a workspace and a state of its own; killed when dropped.
+pub struct Worker {
+    pub desk: Desk,
+    pub going: Going,
+    pub who: Invited,
+    link: String,
+    arguments: Vec<String>,
+}
+
+impl Worker {
+    /// Starts an agent and waits until it has joined.
+    pub async fn start(server: &Server, session: &str, arguments: &[&str]) -> Self {
+        Self::start_at(Desk::new(), server, session, arguments).await
+    }
+
+    /// The same at a desk that was prepared.
+    pub async fn start_at(desk: Desk, server: &Server, session: &str, arguments: &[&str]) -> Self {
+        let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
+        let link = server.link(&who, Some(session));
+        let arguments: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
+        let going = launch(&desk, &link, &arguments);
+        let mut worker = Self {
+            desk,
+            going,
+            who,
+            link,
+            arguments,
+        };
+        worker.going.line_with(" is in ").await;
+        worker
+    }
+
+    /// An agent that follows these steps.
+    pub async fn scripted(server: &Server, session: &str, script: &str) -> Self {
+        let desk = Desk::new();
+        let path = desk.home().join("script.toml");
+        std::fs::write(&path, script).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        Self::start_at(desk, server, session, &["--script", &path, "--once"]).await
+    }
+
+    /// Ends it without warning, and waits until it is gone.
+    pub async fn kill_9(&mut self) {
+        self.going.kill_9().await;
+    }
+
+    /// Starts it again, as the same agent in the same place.
+    pub async fn again(&mut self) {
+        self.going = launch(&self.desk, &self.link, &self.arguments);
+        self.going.line_with(" is in ").await;
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.desk.here()
+    }
+
+    /// What is in a file of its workspace; nothing if there is no such file.
+    pub fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.workspace().join(name)).unwrap_or_default()
+    }
+
+    /// Processes that work in its workspace, by their command lines; the agent itself is none.
+    pub fn at_work(&self) -> Vec<String> {
+        let agent = self.going.try_pid();
+        at_work_in(&self.workspace())
+            .into_iter()
+            .filter(|(pid, _)| Some(*pid) != agent)
+            .map(|(_, line)| line)
+            .collect()
+    }
+}
+
+fn launch(desk: &Desk, link: &str, arguments: &[String]) -> Going {
+    let mut command = desk.command(&["agent", link]);
+    command
+        .args(arguments)
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("ANTHROPIC_API_KEY")
+        .env_remove("OPENAI_API_KEY");
+    Going::start(&mut command)
+}
+
+/// The processes whose working directory is this one or below, with their command lines.
+pub fn at_work_in(directory: &Path) -> Vec<(u32, String)> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut found = Vec::new();
+    for process in processes {
+        let Some(pid) = process.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        let cwd = std::fs::read_link(process.path().join("cwd"));
+        let line = std::fs::read_to_string(process.path().join("cmdline"));
+        if let (Ok(cwd), Ok(line)) = (cwd, line)
+            && cwd.starts_with(directory)
+            && !line.is_empty()
+        {
+            found.push((pid, line.replace('\0', " ")));
+        }
+    }
+    found
+}
