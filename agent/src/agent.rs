@@ -374,14 +374,15 @@ impl Agent {
         answer.await.map_err(|_| ProposeError::Over)
     }
 
-    /// Stops a command of this agent's, with everything that it started.
-    pub async fn stop(&self, proposal: &MessageId, why: &str) -> Result<(), ProposeError> {
-        let receipt = self
-            .connection
-            .cancel(proposal, Some(why.to_owned()))
-            .await?;
+    /// Stops a background job of this agent's, with everything that it started; gives how it
+    /// ended, if that is known here.
+    pub async fn stop(&self, job: &MessageId, why: &str) -> Result<Option<String>, ProposeError> {
+        let receipt = self.connection.cancel(job, Some(why.to_owned())).await?;
         receipt.answer().await?;
-        Ok(())
+        let (ended, answer) = oneshot::channel();
+        let id = job.clone();
+        self.ask(Ask::End { id, ended }).await?;
+        answer.await.map_err(|_| ProposeError::Over)
     }
 
     async fn ask(&self, ask: Ask) -> Result<(), ProposeError> {

@@ -286,6 +286,17 @@ impl Attendant {
         let mut halted = None;
         let finish = loop {
             tokio::select! {
+                biased;
+                heard = self.ears.next(), if !self.ears.is_closed() => match heard {
+                    Heard::Halt(halt) => {
+                        halted = Some(halt);
+                        if halt == Halt::Stop {
+                            break None;
+                        }
+                    }
+                    Heard::Over => break None,
+                    Heard::Prompt | Heard::Memory(_) => {}
+                },
                 event = reply.next() => match event {
                     Some(Ok(event)) => {
                         answer.take(&event);
@@ -301,16 +312,6 @@ impl Attendant {
                     None => break None,
                 },
                 () = speech.due() => speech.flush().await,
-                heard = self.ears.next() => match heard {
-                    Heard::Halt(halt) => {
-                        halted = Some(halt);
-                        if halt == Halt::Stop {
-                            break None;
-                        }
-                    }
-                    Heard::Over => break None,
-                    Heard::Prompt | Heard::Memory(_) => {}
-                },
             }
         };
         // Ends the request, if it is still under way.
@@ -372,21 +373,25 @@ impl Attendant {
         );
         let mut all = pin!(doing.perform(&calls));
         let mut flow = Flow::On;
+        let mut unanswered = None;
         let results = loop {
             tokio::select! {
-                results = &mut all => break results,
+                // A stop is heard before the end of what it stopped.
+                biased;
                 heard = self.ears.next(), if !self.ears.is_closed() => match heard {
                     // What runs may end, or is being ended; then nothing is begun any more.
                     Heard::Halt(Halt::Pause | Halt::Stop) | Heard::Over => flow = Flow::Halt,
-                    Heard::Prompt if doing.waits() => {
-                        let connection = self.agent.connection().clone();
-                        let prompt = self.ears.last_prompt().cloned();
-                        let mut speech = Speech::new(connection, prompt);
-                        speech.say(STILL_WAITING).await;
-                        speech.end(FinishReason::Complete, None).await;
-                    }
-                    Heard::Prompt | Heard::Memory(_) => {}
+                    Heard::Prompt => unanswered = self.ears.last_prompt().cloned(),
+                    Heard::Memory(_) => {}
                 },
+                results = &mut all => break results,
+                () = doing.waits_more() => {}
+            }
+            if doing.waits() && unanswered.is_some() {
+                let connection = self.agent.connection().clone();
+                let mut speech = Speech::new(connection, unanswered.take());
+                speech.say(STILL_WAITING).await;
+                speech.end(FinishReason::Complete, None).await;
             }
         };
         for (call, result) in calls.iter().zip(results) {

@@ -10,6 +10,7 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod model;
 mod script;
 
 use kit::{Client, Server};

@@ -13,6 +13,7 @@
 
 pub mod crowd;
 pub mod desk;
+pub mod model;
 pub mod proof;
 pub mod worker;
 

@@ -54,6 +54,11 @@ pub(super) enum Ask {
     Jobs {
         jobs: oneshot::Sender<Vec<Job>>,
     },
+    /// How a job ends; at once if it has, or is not known.
+    End {
+        id: MessageId,
+        ended: oneshot::Sender<Option<String>>,
+    },
 }
 
 pub(super) struct Task {
@@ -63,6 +68,7 @@ pub(super) struct Task {
     gates: BTreeMap<MessageId, MessageId>,
     reads: BTreeMap<MessageId, oneshot::Sender<OutputPage>>,
     jobs: VecDeque<Job>,
+    ends: Vec<(MessageId, oneshot::Sender<Option<String>>)>,
     prompts: VecDeque<MessageId>,
     names: BTreeMap<ParticipantId, String>,
     context: BTreeMap<String, String>,
@@ -85,6 +91,7 @@ impl Task {
             gates: BTreeMap::new(),
             reads: BTreeMap::new(),
             jobs: VecDeque::new(),
+            ends: Vec::new(),
             prompts: VecDeque::new(),
             names: BTreeMap::new(),
             context: BTreeMap::new(),
@@ -166,6 +173,21 @@ impl Task {
                 let begun = |job: &&Job| job.pid.is_some();
                 let _ = jobs.send(self.jobs.iter().filter(begun).cloned().collect());
             }
+            Ask::End { id, ended } => self.await_end(id, ended),
+        }
+    }
+
+    /// Answers now or when it ends.
+    fn await_end(&mut self, id: MessageId, ended: oneshot::Sender<Option<String>>) {
+        let known = self.job(&id).map(|job| job.ended.clone());
+        match known {
+            Some(None) => {
+                self.ends.retain(|(_, ended)| !ended.is_closed());
+                self.ends.push((id, ended));
+            }
+            // Who asked may have gone.
+            Some(how) => drop(ended.send(how)),
+            None => drop(ended.send(None)),
         }
     }
 
@@ -439,13 +461,19 @@ impl Task {
     }
 
     fn finished(&mut self, result: &ToolResult) {
-        if let Some(job) = self.job(&result.tool_proposal) {
+        let id = &result.tool_proposal;
+        if let Some(job) = self.job(id) {
             let code = result.result.as_ref().and_then(|body| body.exit_code);
-            job.ended = Some(match (&result.error, code) {
+            let how = match (&result.error, code) {
                 (Some(why), _) => why.clone(),
                 (None, Some(code)) => format!("exit code {code}"),
                 (None, None) => "by a signal".to_owned(),
-            });
+            };
+            job.ended = Some(how.clone());
+            for (_, ended) in self.ends.extract_if(.., |(awaited, _)| awaited == id) {
+                // Who asked may have gone.
+                let _ = ended.send(Some(how.clone()));
+            }
         }
         let step = Step::Finished(Box::new(result.clone()));
         self.last_step(&result.tool_proposal, step);

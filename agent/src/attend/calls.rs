@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use pvp_protocol::payload::OutputRead;
 use pvp_protocol::{Assessment, Mode};
+use tokio::sync::Notify;
 
 use super::{Moment, Watch};
 use crate::agent::{Agent, Proposal, ProposeError, Step};
@@ -20,6 +21,7 @@ pub(super) struct Calls<'a> {
     watch: &'a Watch,
     /// Proposals that wait for people.
     waiting: AtomicUsize,
+    bell: Notify,
 }
 
 impl<'a> Calls<'a> {
@@ -35,12 +37,18 @@ impl<'a> Calls<'a> {
             allowed,
             watch,
             waiting: AtomicUsize::new(0),
+            bell: Notify::new(),
         }
     }
 
     /// Whether some proposal waits for people.
     pub(super) fn waits(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits until one more proposal waits for people.
+    pub(super) async fn waits_more(&self) {
+        self.bell.notified().await;
     }
 
     /// Proposes in the order of the calls, then follows all of them at once.
@@ -95,13 +103,13 @@ impl<'a> Calls<'a> {
     async fn jobs(&self, jobs: JobsUse) -> CallResult {
         let done = match &jobs {
             JobsUse::List => self.agent.jobs().await.map(|jobs| jobs_text(&jobs)),
-            JobsUse::Stop(reference) => self
-                .agent
-                .stop(reference, "the agent stopped it")
-                .await
-                .map(|()| {
-                    format!("ref \"{reference}\" is being stopped, with all that it started.")
-                }),
+            JobsUse::Stop(reference) => {
+                let stopped = self.agent.stop(reference, "the agent stopped it").await;
+                stopped.map(|how| {
+                    let how = how.unwrap_or_else(|| "it is being stopped".to_owned());
+                    format!("ref \"{reference}\" has ended, with all that it started: {how}")
+                })
+            }
         };
         match done {
             Ok(text) => CallResult::answered(text),
@@ -145,6 +153,7 @@ impl<'a> Calls<'a> {
                 Step::Waiting { quorum } => {
                     if !std::mem::replace(&mut course.waits, true) {
                         self.waiting.fetch_add(1, Ordering::Relaxed);
+                        self.bell.notify_one();
                     }
                     (self.watch)(Moment::Waiting { quorum });
                 }
