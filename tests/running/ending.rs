@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pvp_agent::reaper::Mechanism;
-use pvp_agent::run::{self, Bounds, Run, Stopped};
+use pvp_agent::reaper::{Mechanism, whole_command_bounds};
+use pvp_agent::run::{self, Bounds, Run, RunError, Stopped};
 
 use crate::place::{Place, Running, ample, program, until};
 
@@ -20,6 +20,14 @@ fn rounds() -> usize {
     std::env::var("PVP_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap())
 }
 
+/// How a command that may have a cgroup is ended on this machine.
+fn mechanism(cgroup: bool) -> Mechanism {
+    match cgroup && whole_command_bounds().is_some() {
+        true => Mechanism::Cgroup,
+        false => Mechanism::Subreaper,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_that_a_command_started_ends_with_it() {
     for cgroup in [true, false] {
@@ -31,8 +39,7 @@ async fn everything_that_a_command_started_ends_with_it() {
             let finish = finish.unwrap();
             assert_eq!(place.alive(), Vec::<String>::new());
             assert!(finish.left_behind > 0, "it left something behind");
-            let mechanism = finish.mechanism.unwrap();
-            assert!(cgroup || mechanism == Mechanism::Subreaper);
+            assert_eq!(finish.mechanism, Some(mechanism(cgroup)));
         }
     }
 }
@@ -81,4 +88,30 @@ async fn someone_may_stop_it() {
     let finish = running.finish().await.unwrap();
     assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
     assert_eq!(finish.code, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
+    for cgroup in [true, false] {
+        let place = Place::new();
+        let mut errand = place.errand(&format!("{HYDRA} sleep 0.05; kill -9 $PPID; sleep 1000"));
+        errand.cgroup = cgroup;
+        let (finish, pieces) = place.run(&errand, ample()).await;
+        assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
+        assert_eq!(pieces[0].text, "started\n");
+        assert_eq!(place.alive(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_all_above_it_dies_with_them() {
+    let place = Place::new();
+    let mut errand = place.errand(
+        "keeper=$(ps -o ppid= -p $PPID); touch begun; kill -9 $keeper $PPID; while :; do :; done",
+    );
+    errand.cgroup = false;
+    let (finish, _) = place.run(&errand, ample()).await;
+    assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
+    assert!(place.workspace.path().join("begun").exists());
+    place.is_quiet().await;
 }
