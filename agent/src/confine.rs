@@ -13,7 +13,7 @@ use anyhow::Context;
 use pvp_protocol::Profile;
 use serde::{Deserialize, Serialize};
 
-pub use limits::Share;
+pub use limits::{Controller, Share, Whole};
 
 /// What a command is held to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::mask::Mask;
-use crate::reaper::{Errand, Mechanism, REAP, Report};
+use crate::reaper::{Cgroup, Errand, MAY_MAKE_CGROUP, Mechanism, REAP, Report};
 use course::{Course, Ears, Reports, Source};
 pub use stopping::{Asked, Stopper, stopping};
 use stream::Recorder;
@@ -101,6 +101,7 @@ pub struct Run {
     ears: Ears,
     words: OwnedWriteHalf,
     pid: u32,
+    cgroup: Option<Cgroup>,
     begun: Instant,
 }
 
@@ -115,7 +116,7 @@ impl Run {
         let mut reaper = Handed::over(program, errand)
             .await
             .map_err(|error| RunError::NotStarted(format!("{error:#}")))?;
-        let pid = begin(&mut reaper.reports).await?;
+        let (pid, cgroup) = begin(&mut reaper.reports).await?;
         Ok(Self {
             ears: Ears {
                 stdout: reaper.stdout,
@@ -127,6 +128,7 @@ impl Run {
             reaper: reaper.process,
             words: reaper.words,
             pid,
+            cgroup,
             begun,
         })
     }
@@ -155,6 +157,7 @@ impl Run {
         let mut course = Course {
             ends_at: bounds.timeout.map(|timeout| self.begun + timeout),
             words: self.words,
+            cgroup: self.cgroup,
             on_overflow: bounds.on_overflow,
             room: bounds.output_bytes,
             stdout: recorder(Stream::Stdout, mask.clone()),
@@ -191,7 +194,11 @@ impl Handed {
             }
             None => (None, None, None),
         };
-        let mut process = spawn(program, theirs, their_screen).context("starting a reaper")?;
+        let mut reaper = Command::new(program);
+        reaper
+            .arg(REAP)
+            .args(errand.cgroup.then_some(MAY_MAKE_CGROUP));
+        let mut process = spawn(reaper, theirs, their_screen).context("starting a reaper")?;
         let stdout = match screen {
             Some(screen) => Source::Screen(screen),
             None => process.stdout.take().map_or(Source::Ended, Source::Output),
@@ -219,13 +226,12 @@ fn sockets() -> std::io::Result<(UnixStream, OwnedFd)> {
 }
 
 /// Starts a reaper that prints to the screen if there is one, else into two pipes.
-fn spawn(program: &Path, socket: OwnedFd, screen: Option<OwnedFd>) -> std::io::Result<Child> {
+fn spawn(mut reaper: Command, socket: OwnedFd, screen: Option<OwnedFd>) -> std::io::Result<Child> {
     let (stdout, stderr) = match screen {
         Some(screen) => (Stdio::from(screen.try_clone()?), Stdio::from(screen)),
         None => (Stdio::piped(), Stdio::piped()),
     };
-    Command::new(program)
-        .arg(REAP)
+    reaper
         .env_clear()
         .stdin(Stdio::from(socket))
         .stdout(stdout)
@@ -234,14 +240,14 @@ fn spawn(program: &Path, socket: OwnedFd, screen: Option<OwnedFd>) -> std::io::R
 }
 
 /// Waits until the reaper says that the command has begun, and as which process.
-async fn begin(reports: &mut Reports) -> Result<u32, RunError> {
+async fn begin(reports: &mut Reports) -> Result<(u32, Option<Cgroup>), RunError> {
     let lost = |why: &str| RunError::Lost(why.to_owned());
     let line = match reports.next_line().await {
         Ok(Some(line)) => line,
         Ok(None) | Err(_) => return Err(lost("its reaper was killed before it began")),
     };
     match serde_json::from_str(&line) {
-        Ok(Report::Started { pid }) => Ok(pid),
+        Ok(Report::Started { pid, cgroup }) => Ok((pid, cgroup)),
         Ok(Report::NotStarted { why }) => Err(RunError::NotStarted(why)),
         Ok(Report::Ended { .. } | Report::Gone { .. }) | Err(_) => {
             Err(lost("its reaper did not say that it began"))

@@ -6,6 +6,8 @@ use clap::Args;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
 };
+use pvp_agent::confine::Controller;
+use pvp_agent::reaper;
 use serde::Serialize;
 
 use super::say;
@@ -44,7 +46,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         landlock(),
         seccomp(),
         cgroups(),
-        namespaces(),
+        limits(),
         descriptors(),
         shell(),
         directory(),
@@ -136,47 +138,57 @@ fn seccomp() -> Check {
     }
 }
 
-/// Killing a whole tree at once, and limits on memory and processes, take a cgroup of our own.
+/// Killing a whole tree at once takes a cgroup of the command's own.
 fn cgroups() -> Check {
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"));
-    let directory = path.map(|path| format!("/sys/fs/cgroup{path}"));
-    let delegated = directory.as_ref().is_some_and(|directory| {
-        let probe =
-            std::path::Path::new(directory).join(format!("pvp-doctor-{}", std::process::id()));
-        std::fs::create_dir(&probe)
-            .and_then(|()| std::fs::remove_dir(&probe))
-            .is_ok()
-    });
+    let made = reaper::whole_command_bounds().is_some();
     Check {
         name: "cgroups",
-        health: if delegated {
+        health: if made { Health::Good } else { Health::Weak },
+        found: if made {
+            "each command gets its own, and the kernel ends all of it at once"
+        } else {
+            "this process may not make its own"
+        }
+        .to_owned(),
+        means: "the processes of a command are found and ended one by one",
+    }
+}
+
+/// Limits on everything that a command starts, together, take the controllers of that cgroup.
+fn limits() -> Check {
+    let whole = reaper::whole_command_bounds().unwrap_or_default();
+    let (held, not): (Vec<_>, Vec<_>) = Controller::ALL
+        .into_iter()
+        .partition(|it| whole.contains(it));
+    let list = |controllers: &[Controller]| {
+        let names: Vec<_> = controllers.iter().map(|it| limit(*it)).collect();
+        names.join(", ")
+    };
+    Check {
+        name: "limits",
+        health: if not.is_empty() {
             Health::Good
         } else {
             Health::Weak
         },
-        found: match (delegated, path) {
-            (true, _) => "version 2, and this process may make its own".to_owned(),
-            (false, Some(_)) => "version 2, but this process may not make its own".to_owned(),
-            (false, None) => "no version 2 hierarchy".to_owned(),
+        found: match (held.is_empty(), not.is_empty()) {
+            (_, true) => format!("for a whole command: {}", list(&held)),
+            (true, false) => format!("for each process only: {}", list(&not)),
+            (false, false) => format!(
+                "for a whole command: {}; for each process only: {}",
+                list(&held),
+                list(&not)
+            ),
         },
-        means: "commands are limited and killed through namespaces and process trees instead",
+        means: "a command may use more by starting more processes; see docs/execution.md for how to delegate a cgroup",
     }
 }
 
-fn namespaces() -> Check {
-    let limit = std::fs::read_to_string("/proc/sys/user/max_pid_namespaces");
-    let allowed = limit.is_ok_and(|limit| limit.trim().parse().is_ok_and(|limit: u64| limit > 0));
-    Check {
-        name: "namespaces",
-        health: if allowed { Health::Good } else { Health::Weak },
-        found: if allowed {
-            "process namespaces may be made"
-        } else {
-            "no process namespaces"
-        }
-        .to_owned(),
-        means: "the processes of a command are found one by one when it is killed",
+fn limit(controller: Controller) -> &'static str {
+    match controller {
+        Controller::Memory => "memory",
+        Controller::Processes => "number of processes",
+        Controller::Cpu => "processor time",
     }
 }
 

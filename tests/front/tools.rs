@@ -19,7 +19,7 @@ async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
             "landlock",
             "seccomp",
             "cgroups",
-            "namespaces",
+            "limits",
             "open files",
             "bash",
             "disk"

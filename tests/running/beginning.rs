@@ -1,5 +1,6 @@
 //! How commands begin, and how one that does not is told.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use pvp_agent::run::{self, Run, RunError, Stopped};
@@ -56,9 +57,11 @@ async fn a_reaper_that_cannot_be_started_is_told() {
     let nothing = PathBuf::from("/no/such/reaper");
     let error = Run::start(&nothing, &place.errand("true"), asked).await;
     assert!(matches!(error, Err(RunError::NotStarted(_))));
-    // A program that is no reaper ends without a word.
+    // A program that is no reaper takes the errand and ends without a word.
     let (_stopper, asked) = run::stopping();
-    let other = PathBuf::from("/bin/true");
+    let other = place.workspace.path().join("other");
+    std::fs::write(&other, "#!/bin/sh\nread errand\n").unwrap();
+    std::fs::set_permissions(&other, PermissionsExt::from_mode(0o755)).unwrap();
     let error = Run::start(&other, &place.errand("true"), asked).await;
     assert!(matches!(error, Err(RunError::Lost(_))));
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use pvp_agent::reaper::Mechanism;
-use pvp_agent::run::{self, Bounds, Run, Stopped};
+use pvp_agent::reaper::{Mechanism, whole_command_bounds};
+use pvp_agent::run::{self, Bounds, Run, RunError, Stopped};
+use pvp_protocol::payload::Stream;
 
-use crate::place::{Place, Running, ample, program, until};
+use crate::executor::Executor;
+use crate::place::{Place, Running, ample, program, text, until};
 
 /// A program that forks twice, leaves its session, ignores TERM and goes on forking.
 const HYDRA: &str = r#"
@@ -17,23 +19,45 @@ echo started
 
 /// Rounds of ending a hydra; `make soak` asks for more.
 fn rounds() -> usize {
-    std::env::var("PVP_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap())
+    std::env::var("PVP_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap())
+}
+
+/// How a command that may have a cgroup is ended on this machine.
+fn mechanism(cgroup: bool) -> Mechanism {
+    match cgroup && whole_command_bounds().is_some() {
+        true => Mechanism::Cgroup,
+        false => Mechanism::Subreaper,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_that_a_command_started_ends_with_it() {
+    for round in 0..rounds() {
+        let cgroup = round % 2 == 0;
+        let place = Place::new();
+        let mut errand = place.errand(&format!("{HYDRA} sleep 0.05"));
+        errand.cgroup = cgroup;
+        let (finish, _) = place.run(&errand, ample()).await;
+        let finish = finish.unwrap();
+        assert_eq!(place.alive(), Vec::<String>::new(), "round {round}");
+        assert!(finish.left_behind > 0, "it left something behind");
+        assert_eq!(finish.mechanism, Some(mechanism(cgroup)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_is_killed_leaves_nothing_behind() {
     for cgroup in [true, false] {
-        for _ in 0..rounds() {
-            let place = Place::new();
-            let mut errand = place.errand(&format!("{HYDRA} sleep 0.05"));
-            errand.cgroup = cgroup;
-            let (finish, _) = place.run(&errand, ample()).await;
-            let finish = finish.unwrap();
-            assert_eq!(place.alive(), Vec::<String>::new());
-            assert!(finish.left_behind > 0, "it left something behind");
-            let mechanism = finish.mechanism.unwrap();
-            assert!(cgroup || mechanism == Mechanism::Subreaper);
-        }
+        let place = Place::new();
+        let mut errand = place.errand(&format!("{HYDRA} sleep 1000"));
+        errand.cgroup = cgroup;
+        let mut executor = Executor::start(&errand, ample());
+        until("it starts", || {
+            place.alive().iter().any(|line| line.contains("hydra"))
+        })
+        .await;
+        executor.kill().await;
+        place.is_quiet().await;
     }
 }
 
@@ -52,8 +76,9 @@ async fn a_timeout_ends_the_whole_tree() {
     assert_eq!(place.alive(), Vec::<String>::new());
 }
 
+/// As when a task of an executor is ended, and the executor goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_executor_that_is_gone_leaves_nothing_behind() {
+async fn a_run_that_is_dropped_leaves_nothing_behind() {
     let place = Place::new();
     let (_stopper, asked) = run::stopping();
     let line = format!("{HYDRA} sleep 1000");
@@ -62,9 +87,47 @@ async fn an_executor_that_is_gone_leaves_nothing_behind() {
         place.alive().iter().any(|line| line.contains("hydra"))
     })
     .await;
-    // The reaper sees the same as when the executor is killed: the end of its socket.
     drop(run);
     place.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_too_long_is_asked_before_it_is_ended() {
+    let place = Place::new();
+    let bounds = Bounds {
+        timeout: Some(Duration::from_millis(300)),
+        ..ample()
+    };
+    let line = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
+    let (finish, pieces) = place.run(&place.errand(line), bounds).await;
+    let finish = finish.unwrap();
+    assert_eq!(finish.stopped, Some(Stopped::TimedOut));
+    assert_eq!(finish.signal, Some(9));
+    assert_eq!(text(&pieces, Stream::Stdout), "asked\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grandchild_that_holds_the_pipes_open_holds_up_nothing() {
+    let place = Place::new();
+    let (finish, out, _) = place.line("(setsid sleep 1000 &); echo done").await;
+    assert_eq!((finish.code, out.as_str()), (Some(0), "done\n"));
+    assert_eq!(finish.left_behind, 1);
+    assert_eq!(place.alive(), Vec::<String>::new());
+}
+
+/// A program outside the command's tree may have been given its pipe.
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
+    let place = Place::new();
+    let line = "echo ready; until [ -e go ]; do sleep 0.01; done; echo done";
+    let mut running = Running::start(&place.errand(line), ample()).await;
+    running.says("ready\n").await;
+    let pipe = format!("/proc/{}/fd/1", running.pid);
+    let held = std::fs::OpenOptions::new().write(true).open(pipe).unwrap();
+    std::fs::write(place.workspace.path().join("go"), "").unwrap();
+    running.says("done\n").await;
+    assert_eq!(running.finish().await.unwrap().code, Some(0));
+    drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,4 +144,30 @@ async fn someone_may_stop_it() {
     let finish = running.finish().await.unwrap();
     assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
     assert_eq!(finish.code, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
+    for cgroup in [true, false] {
+        let place = Place::new();
+        let mut errand = place.errand(&format!("{HYDRA} sleep 0.05; kill -9 $PPID; sleep 1000"));
+        errand.cgroup = cgroup;
+        let (finish, pieces) = place.run(&errand, ample()).await;
+        assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
+        assert_eq!(pieces[0].text, "started\n");
+        assert_eq!(place.alive(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_all_above_it_dies_with_them() {
+    let place = Place::new();
+    let mut errand = place.errand(
+        "keeper=$(ps -o ppid= -p $PPID); touch begun; kill -9 $keeper $PPID; while :; do :; done",
+    );
+    errand.cgroup = false;
+    let (finish, _) = place.run(&errand, ample()).await;
+    assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
+    assert!(place.workspace.path().join("begun").exists());
+    place.is_quiet().await;
 }

@@ -8,6 +8,7 @@
 
 mod beginning;
 mod ending;
+mod executor;
 mod output;
 mod place;
 mod terminal;

@@ -1,9 +1,15 @@
 //! What commands print: exact, in order, and never more than there is room for.
 
+use std::time::Duration;
+
 use pvp_agent::run::{Bounds, Overflow, Stopped};
 use pvp_protocol::payload::Stream;
 
-use crate::place::{Place, ample, text};
+use crate::executor::Executor;
+use crate::place::{Place, Running, ample, text, until};
+
+/// How much more memory an executor may ever use for a run, however much that prints.
+const GROWTH_KIB: u64 = 32 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
@@ -44,4 +50,149 @@ async fn output_may_be_truncated_while_the_command_goes_on() {
     assert!(whole.starts_with(&out.head) && whole.ends_with(&out.tail) && out.tail.len() > 10_000);
     // There was no room left for what came last, but it is in the summary.
     assert_eq!((err.bytes, err.cut, err.tail.as_str()), (0, true, "done\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
+    let place = Place::new();
+    let bounds = Bounds {
+        output_bytes: 64 * 1024 * 1024 + 1,
+        ..ample()
+    };
+    let errand = place.errand("yes | head -c 10000000000");
+    let found = Executor::start(&errand, bounds).found().await;
+    assert_eq!(found.told, 64 * 1024 * 1024 + 1);
+    assert_eq!(found.stopped.as_deref(), Some("PrintedTooMuch"));
+    assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
+    assert_eq!(place.alive(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_truncated_takes_no_memory() {
+    let place = Place::new();
+    let bounds = Bounds {
+        output_bytes: 1001,
+        on_overflow: Overflow::Truncate,
+        ..ample()
+    };
+    // Invalid bytes become three times as many.
+    let errand = place.errand("head -c 100000000 /dev/zero | tr '\\0' '\\377'");
+    let found = Executor::start(&errand, bounds).found().await;
+    assert_eq!((found.told, found.untold), (999, 300_000_000 - 999));
+    assert_eq!(found.stopped, None);
+    assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
+}
+
+/// Prints as fast as it is let, at most 200 MB; notes how much that was when it is let no more.
+const EAGER: &str = r#"exec perl -MFcntl -e '
+    fcntl(STDOUT, F_SETFL, O_WRONLY | O_NONBLOCK);
+    my ($printed, $waits) = (0, 0);
+    while ($printed < 200_000_000 && $waits < 50) {
+        my $some = syswrite(STDOUT, "x" x 4096);
+        if (defined $some) { $printed += $some; $waits = 0 } else { select(undef, undef, undef, 0.01); $waits++ }
+    }
+    open(my $note, ">", "note"); print $note $printed; close $note;
+    rename "note", "printed";
+    sleep 1000 unless -e "go";
+'"#;
+
+/// Starts it, takes nothing, and gives how much it printed until it was let no more.
+async fn start_eager(place: &Place, bounds: Bounds) -> (Running, u64) {
+    let running = Running::start(&place.errand(EAGER), bounds).await;
+    let note = place.workspace.path().join("printed");
+    until("it cannot print any more", || note.exists()).await;
+    let printed = std::fs::read_to_string(note).unwrap().parse().unwrap();
+    (running, printed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_takes_nothing_holds_the_command_back() {
+    let place = Place::new();
+    std::fs::write(place.workspace.path().join("go"), "").unwrap();
+    let (mut running, printed) = start_eager(&place, ample()).await;
+    // The pieces of a channel, a buffer, and a pipe.
+    assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
+    // None of it is lost.
+    let told = text(&running.rest().await, Stream::Stdout);
+    assert_eq!(told.len() as u64, printed);
+    assert_eq!(running.finish().await.unwrap().stdout.bytes, printed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_held_back_can_still_be_stopped() {
+    let place = Place::new();
+    let (running, _) = start_eager(&place, ample()).await;
+    running.stopper.stop("enough");
+    place.is_quiet().await;
+    let finish = running.finish().await.unwrap();
+    assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_held_back_still_has_a_time_limit() {
+    let place = Place::new();
+    let bounds = Bounds {
+        timeout: Some(Duration::from_secs(2)),
+        ..ample()
+    };
+    let (running, _) = start_eager(&place, bounds).await;
+    place.is_quiet().await;
+    let finish = running.finish().await.unwrap();
+    assert_eq!(finish.stopped, Some(Stopped::TimedOut));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_gone_ends_the_command() {
+    let place = Place::new();
+    let mut running = Running::start(&place.errand("yes"), ample()).await;
+    running.says("y\n").await;
+    running.pieces.close();
+    let finish = running.finish().await.unwrap();
+    let nobody = "nobody listens any more".to_owned();
+    assert_eq!(finish.stopped, Some(Stopped::Asked(nobody)));
+    assert_eq!(place.alive(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_replaced_as_everywhere() {
+    let place = Place::new();
+    let (finish, out, _) = place.line("head -c 300000 /dev/urandom | tee raw").await;
+    let raw = std::fs::read(place.workspace.path().join("raw")).unwrap();
+    assert_eq!(raw.len(), 300_000);
+    assert!(out == String::from_utf8_lossy(&raw), "it is the same text");
+    assert_eq!(finish.stdout.bytes, out.len() as u64);
+}
+
+#[tokio::test]
+async fn a_character_that_comes_in_parts_arrives_whole() {
+    let place = Place::new();
+    let line = r"printf 'a\xe2'; until [ -e go ]; do sleep 0.01; done; printf '\x98'; printf '\x95b\xf0\x9d'";
+    let mut running = Running::start(&place.errand(line), ample()).await;
+    // What is whole does not wait for what is not.
+    assert_eq!(running.pieces.recv().await.unwrap().text, "a");
+    std::fs::write(place.workspace.path().join("go"), "").unwrap();
+    let rest = text(&running.rest().await, Stream::Stdout);
+    assert_eq!(rest, "\u{2615}b\u{fffd}");
+}
+
+#[tokio::test]
+async fn both_streams_keep_their_own_offsets() {
+    let place = Place::new();
+    let line = "for n in {1..3000}; do echo out $n ☕; echo error $n >&2; done";
+    let (finish, pieces) = place.run(&place.errand(line), ample()).await;
+    let finish = finish.unwrap();
+    for (stream, word, end, bytes) in [
+        (Stream::Stdout, "out", " ☕", finish.stdout.bytes),
+        (Stream::Stderr, "error", "", finish.stderr.bytes),
+    ] {
+        let mut told = String::new();
+        for piece in pieces.iter().filter(|piece| piece.stream == stream) {
+            assert_eq!(piece.offset, told.len() as u64);
+            assert!(!piece.text.is_empty() && piece.text.len() <= 32 * 1024);
+            told += &piece.text;
+        }
+        let whole: String = (1..=3000).map(|n| format!("{word} {n}{end}\n")).collect();
+        assert!(told == whole, "{word}");
+        assert_eq!(bytes, whole.len() as u64);
+    }
 }

@@ -1,14 +1,12 @@
 //! Everything below a reaper: found through its cgroup where it has one, else through /proc.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 use serde::{Deserialize, Serialize};
 
-/// Where version 2 of cgroups is mounted.
-const CGROUPS: &str = "/sys/fs/cgroup";
+use super::cgroup::{Cgroup, pids};
 
 /// Rounds of killing what is found; a tree that forks faster than this is not.
 const ROUNDS: u32 = 10_000;
@@ -28,18 +26,16 @@ pub enum Mechanism {
 
 /// The processes below this one.
 pub(super) struct Tree {
-    cgroup: Option<PathBuf>,
+    cgroup: Option<Cgroup>,
 }
 
 impl Tree {
-    pub(super) fn new(may_make_cgroup: bool) -> Self {
-        Self {
-            cgroup: may_make_cgroup.then(make_cgroup).flatten(),
-        }
+    pub(super) fn new(cgroup: Option<Cgroup>) -> Self {
+        Self { cgroup }
     }
 
-    pub(super) fn cgroup(&self) -> Option<PathBuf> {
-        self.cgroup.clone()
+    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
     }
 
     pub(super) fn mechanism(&self) -> Mechanism {
@@ -55,7 +51,7 @@ impl Tree {
             && let Some(cgroup) = &self.cgroup
         {
             // What is not reached this way is found below.
-            let _ = std::fs::write(cgroup.join("cgroup.kill"), "1");
+            cgroup.kill();
         }
         for pid in self.members() {
             // It may have ended meanwhile.
@@ -64,10 +60,11 @@ impl Tree {
     }
 
     /// Ends everything, however fast it forks; gives how many there were at first.
-    pub(super) fn end_all(&mut self) -> u32 {
+    pub(super) fn end_all(&self) -> u32 {
         let left_behind = self.members().len();
         for _ in 0..ROUNDS {
-            self.collect(None);
+            // The statuses of orphans; the command's own has been taken.
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
             if self.members().is_empty() {
                 break;
             }
@@ -75,19 +72,19 @@ impl Tree {
             std::thread::sleep(PAUSE);
         }
         if let Some(cgroup) = &self.cgroup {
-            // An empty cgroup costs nothing; the next reaper sweeps it away.
-            let _ = std::fs::remove_dir(cgroup);
+            cgroup.remove();
         }
         u32::try_from(left_behind).unwrap_or(u32::MAX)
     }
 
-    /// Takes the exit statuses of orphans; not of the command itself while it is waited for.
-    pub(super) fn collect(&self, except: Option<Pid>) {
-        if except.is_some() {
-            // Waiting for any child would take the command's status from its owner.
-            return;
+    /// Takes the exit statuses of orphans, but not the one of the command, which is waited for.
+    pub(super) fn collect_orphans(&self, command: Pid) {
+        for child in children(rustix::process::getpid()) {
+            if child != command && is_dead(child) {
+                // Nobody else waits for it.
+                let _ = waitpid(Some(child), WaitOptions::NOHANG);
+            }
         }
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
 
     /// Everything below this process, and everything in its cgroup.
@@ -102,7 +99,7 @@ impl Tree {
             }
         }
         if let Some(cgroup) = &self.cgroup {
-            members.extend(pids(&cgroup.join("cgroup.procs")));
+            members.extend(cgroup.members());
         }
         members.retain(|pid| !is_dead(*pid));
         members
@@ -121,13 +118,6 @@ fn children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-fn pids(file: &Path) -> Vec<Pid> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.split_whitespace()
-        .filter_map(|word| Pid::from_raw(word.parse().ok()?))
-        .collect()
-}
-
 /// Whether a process has ended and only its status is left.
 fn is_dead(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
@@ -136,19 +126,4 @@ fn is_dead(pid: Pid) -> bool {
         .ok()
         .and_then(|stat| stat.rsplit(") ").next()?.chars().next());
     matches!(state, Some('Z' | 'X') | None)
-}
-
-/// A cgroup beside our own, if we may make one.
-fn make_cgroup() -> Option<PathBuf> {
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let cgroup = Path::new(CGROUPS)
-        .join(own)
-        .join(format!("pvp-run-{}", std::process::id()));
-    std::fs::create_dir(&cgroup).ok()?;
-    if !cgroup.join("cgroup.kill").exists() {
-        let _ = std::fs::remove_dir(&cgroup);
-        return None;
-    }
-    Some(cgroup)
 }

@@ -13,7 +13,7 @@ use super::stopping::Asked;
 use super::stream::{PIECE, Recorder};
 use super::terminal::{Screen, Terminal};
 use super::{Finish, Overflow, Piece, RunError, Stopped};
-use crate::reaper::{Mechanism, Report, Word};
+use crate::reaper::{Cgroup, Mechanism, Report, Word};
 
 /// Bytes that are read of a pipe at a time; as many as a pipe holds.
 const READ: usize = 64 * 1024;
@@ -78,6 +78,7 @@ impl Ears {
 /// What a run has come to.
 pub(super) struct Course {
     pub(super) words: OwnedWriteHalf,
+    pub(super) cgroup: Option<Cgroup>,
     pub(super) ends_at: Option<Instant>,
     pub(super) on_overflow: Overflow,
     /// Bytes that may still be told.
@@ -137,6 +138,7 @@ impl Course {
                 Event::Report(Some(line)) => self.hear(&line),
                 Event::Report(None) => {
                     reporting = false;
+                    self.mourn().await;
                     drained_at = Instant::now() + DRAIN;
                 }
                 Event::Typed => {}
@@ -195,6 +197,16 @@ impl Course {
                 tracing::warn!("a reaper said twice how it began");
             }
             Err(error) => tracing::warn!(%error, "a reaper said something else"),
+        }
+    }
+
+    /// Ends what a reaper did not live to end.
+    async fn mourn(&mut self) {
+        if self.gone.is_none()
+            && let Some(cgroup) = self.cgroup.take()
+        {
+            // It waits for the kernel; a panic there would have nothing to say to us.
+            let _ = tokio::task::spawn_blocking(move || cgroup.end()).await;
         }
     }
 

@@ -1,0 +1,305 @@
+//! A cgroup of a command's own: the kernel knows what is in it, bounds it and ends it at once.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, test_kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::confine::{Controller, Whole};
+
+/// What the names of ours begin with.
+const OURS: &str = "pvp-run-";
+
+/// Rounds of ending what is in a cgroup; the kernel needs one, and a moment.
+const ROUNDS: u32 = 5_000;
+
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How many this process has made; a program that looks what can be bounded makes several.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+/// A cgroup that was made for one command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// Makes one, if we may; sweeps away what reapers that are gone left behind.
+    pub(super) fn make() -> Option<Self> {
+        let home = home()?;
+        let namespace = pid_namespace()?;
+        sweep(&home, &namespace);
+        let (reaper, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{OURS}{namespace}-{reaper}-{number}");
+        let cgroup = Self(home.join(name));
+        std::fs::create_dir(&cgroup.0).ok()?;
+        // Before Linux 5.14 the kernel does not end everything in a cgroup.
+        if !cgroup.0.join("cgroup.kill").exists() {
+            cgroup.remove();
+            return None;
+        }
+        Some(cgroup)
+    }
+
+    /// Bounds what will be in it, as far as the kernel does that here.
+    pub(super) fn hold(&self, whole: Whole) -> std::io::Result<()> {
+        if let Some(home) = self.0.parent() {
+            enable(home, whole.controllers());
+        }
+        whole.hold(&self.0)
+    }
+
+    /// Moves this process into it.
+    pub(super) fn enter(&self) -> std::io::Result<()> {
+        std::fs::write(self.0.join("cgroup.procs"), "0")
+    }
+
+    /// Ends everything in it at once.
+    pub(super) fn kill(&self) {
+        // One that is gone has nothing in it.
+        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+    }
+
+    /// The processes in it, and in those that the command made below it.
+    pub(super) fn members(&self) -> Vec<Pid> {
+        let own = pids(&self.0.join("cgroup.procs"));
+        let below = self.below().into_iter().flat_map(|it| it.members());
+        own.into_iter().chain(below).collect()
+    }
+
+    /// Removes it if nothing is in it; what cannot be removed is swept away later.
+    pub(super) fn remove(&self) {
+        for below in self.below() {
+            below.remove();
+        }
+        let _ = std::fs::remove_dir(&self.0);
+    }
+
+    /// Ends everything in it, waits until nothing is left, and removes it. For when nobody else
+    /// does: its reaper was killed.
+    pub(crate) fn end(&self) {
+        for _ in 0..ROUNDS {
+            self.kill();
+            self.remove();
+            if !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn below(&self) -> Vec<Self> {
+        let Ok(entries) = std::fs::read_dir(&self.0) else {
+            return Vec::new();
+        };
+        entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| Self(entry.path()))
+            .collect()
+    }
+}
+
+/// The bounds that hold for a whole command here; `None` if a command gets no cgroup.
+pub fn whole_command_bounds() -> Option<Vec<Controller>> {
+    let cgroup = Cgroup::make()?;
+    if let Some(home) = cgroup.0.parent() {
+        enable(home, Controller::ALL);
+    }
+    let held = Controller::ALL.into_iter().filter(|it| it.is_in(&cgroup.0));
+    let held = held.collect();
+    cgroup.remove();
+    Some(held)
+}
+
+/// The process ids that a file lists.
+pub(super) fn pids(file: &Path) -> Vec<Pid> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|word| Pid::from_raw(word.parse().ok()?))
+        .collect()
+}
+
+/// Where our cgroups are made: in our own, or beside it where systemd left that to us
+/// (`Delegate=yes` with `DelegateSubgroup=`), because the kernel bounds nothing inside a cgroup
+/// that has processes of its own.
+fn home() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let cgroups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = own_directory(&mounts, &cgroups)?;
+    match own.parent() {
+        Some(parent) if is_delegated(parent) => Some(parent.to_owned()),
+        Some(_) | None => Some(own),
+    }
+}
+
+fn is_delegated(cgroup: &Path) -> bool {
+    let mut value = [0; 1];
+    ["user.delegate", "trusted.delegate"].iter().any(|name| {
+        let length = rustix::fs::getxattr(cgroup, *name, &mut value);
+        length == Ok(1) && value == *b"1"
+    })
+}
+
+/// The directory of this process's cgroup of version 2, wherever that is mounted.
+fn own_directory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
+    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, mounted_at) = (place.next()?, place.next()?);
+        if kind.split(' ').next()? != "cgroup2" {
+            return None;
+        }
+        // A mount may show only a part of the tree.
+        let below = Path::new(own).strip_prefix(unescaped(root)).ok()?;
+        Some(PathBuf::from(unescaped(mounted_at)).join(below))
+    })
+}
+
+/// A path of mountinfo, where spaces and the like are written as octal numbers.
+fn unescaped(path: &str) -> String {
+    let escapes = [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ];
+    let plain = |path: String, (escape, character): (&str, &str)| path.replace(escape, character);
+    escapes.into_iter().fold(path.to_owned(), plain)
+}
+
+/// Has the kernel bound what is below a cgroup, as far as it does.
+fn enable(home: &Path, controllers: impl IntoIterator<Item = Controller>) {
+    let enabled = std::fs::read_to_string(home.join("cgroup.subtree_control"));
+    let enabled = enabled.unwrap_or_default();
+    for controller in controllers {
+        let name = controller.name();
+        if enabled.split_whitespace().all(|one| one != name) {
+            // A cgroup that has processes of its own may not, and some have no such controller.
+            let _ = std::fs::write(home.join("cgroup.subtree_control"), format!("+{name}"));
+        }
+    }
+}
+
+/// The world in which our process ids mean something.
+fn pid_namespace() -> Option<String> {
+    let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    let name = link.to_str()?;
+    Some(
+        name.trim_matches(|it: char| !it.is_ascii_digit())
+            .to_owned(),
+    )
+}
+
+/// Ends and removes cgroups whose reapers are gone.
+fn sweep(home: &Path, namespace: &str) {
+    let Ok(entries) = std::fs::read_dir(home) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        if let Some(reaper) = name.to_str().and_then(|name| reaper_of(name, namespace))
+            && test_kill_process(reaper) == Err(rustix::io::Errno::SRCH)
+        {
+            let left = Cgroup(entry.path());
+            left.kill();
+            left.remove();
+        }
+    }
+}
+
+/// The reaper that made a cgroup of this name, if it is one of ours.
+fn reaper_of(name: &str, namespace: &str) -> Option<Pid> {
+    let rest = name.strip_prefix(OURS)?.strip_prefix(namespace)?;
+    let (reaper, _) = rest.strip_prefix('-')?.split_once('-')?;
+    Pid::from_raw(reaper.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cgroup_is_found_wherever_it_is_mounted() {
+        let hybrid = "\
+            31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+            39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids\n\
+            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+        let found = own_directory(hybrid, "8:pids:/x\n0::/\n");
+        assert_eq!(found.unwrap(), Path::new("/sys/fs/cgroup/unified"));
+        let usual = "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let found = own_directory(usual, "0::/user.slice/a.scope\n");
+        let scope = Path::new("/sys/fs/cgroup/user.slice/a.scope");
+        assert_eq!(found.unwrap(), scope);
+        let part = "30 23 0:26 /docker/1 /mnt/c\\040g rw - cgroup2 cgroup2 rw\n";
+        let found = own_directory(part, "0::/docker/1/child\n");
+        assert_eq!(found.unwrap(), Path::new("/mnt/c g/child"));
+        assert_eq!(own_directory(part, "0::/elsewhere\n"), None);
+        assert_eq!(own_directory("", "0::/\n"), None);
+        assert_eq!(own_directory(usual, "8:pids:/\n"), None);
+    }
+
+    #[test]
+    fn only_our_own_cgroups_name_a_reaper() {
+        assert_eq!(reaper_of("pvp-run-40-123-0", "40"), Pid::from_raw(123));
+        for other in [
+            "pvp-run-41-123-0",
+            "pvp-run-40--0",
+            "pvp-run-4-0-0",
+            "system.slice",
+            "pvp-run-401-2-0",
+        ] {
+            assert_eq!(reaper_of(other, "40"), None, "{other}");
+        }
+    }
+    /// Needs a machine on which cgroups can be made; elsewhere there is nothing to sweep.
+    #[test]
+    fn what_a_reaper_left_behind_is_ended_and_removed() {
+        if whole_command_bounds().is_none() {
+            return;
+        }
+        let (home, namespace) = (home().unwrap(), pid_namespace().unwrap());
+        let mut reaper = std::process::Command::new("true").spawn().unwrap();
+        let left = Cgroup(home.join(format!("{OURS}{namespace}-{}-0", reaper.id())));
+        std::fs::create_dir(&left.0).unwrap();
+        let mut command = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        std::fs::create_dir(left.0.join("deeper")).unwrap();
+        std::fs::write(left.0.join("deeper/cgroup.procs"), command.id().to_string()).unwrap();
+        // While its status is not taken, the reaper is still there.
+        sweep(&home, &namespace);
+        assert_eq!(left.members(), [Pid::from_child(&command)]);
+        reaper.wait().unwrap();
+        sweep(&home, &namespace);
+        assert!(!command.wait().unwrap().success());
+        // What was still ending at the first sweep is gone by the next.
+        sweep(&home, &namespace);
+        assert!(!left.0.exists());
+    }
+
+    #[test]
+    fn a_cgroup_bounds_what_the_kernel_counts_below_its_home() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("cgroup.subtree_control"), "pids\n").unwrap();
+        let cgroup = Cgroup(home.path().join("pvp-run-1-2"));
+        std::fs::create_dir(&cgroup.0).unwrap();
+        std::fs::write(cgroup.0.join("pids.max"), "max").unwrap();
+        let whole = Whole {
+            processes: Some(64),
+            ..Whole::default()
+        };
+        cgroup.hold(whole).unwrap();
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+        assert_eq!(read(cgroup.0.join("pids.max")), "64");
+        // It is counted already.
+        assert_eq!(read(home.path().join("cgroup.subtree_control")), "pids\n");
+        enable(home.path(), [Controller::Memory]);
+        assert_eq!(read(home.path().join("cgroup.subtree_control")), "+memory");
+    }
+}

@@ -1,0 +1,119 @@
+//! An executor in a process of its own, to be killed and to be measured: this test program again.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::time::Duration;
+
+use pvp_agent::reaper::Errand;
+use pvp_agent::run::{self, Bounds, Overflow, Piece, Run};
+use serde::{Deserialize, Serialize};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+use crate::place::{PATIENCE, program};
+
+/// Where it finds its task.
+const TASK: &str = "PVP_TEST_TASK";
+
+/// What stands before what it found.
+const FOUND: &str = "found: ";
+
+#[derive(Serialize, Deserialize)]
+struct Task {
+    errand: Errand,
+    output_bytes: u64,
+    truncate: bool,
+    timeout: Option<Duration>,
+}
+
+/// How a run went.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// Bytes of all pieces.
+    pub(crate) told: u64,
+    pub(crate) untold: u64,
+    pub(crate) stopped: Option<String>,
+    /// By how much the most memory that the process ever had exceeds what it had at first.
+    pub(crate) grown_kib: u64,
+}
+
+pub(crate) struct Executor(Child);
+
+impl Executor {
+    pub(crate) fn start(errand: &Errand, bounds: Bounds) -> Self {
+        let task = Task {
+            errand: errand.clone(),
+            output_bytes: bounds.output_bytes,
+            truncate: bounds.on_overflow == Overflow::Truncate,
+            timeout: bounds.timeout,
+        };
+        let executor = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture"])
+            .arg("executor::in_a_process_of_its_own")
+            .env(TASK, serde_json::to_string(&task).unwrap())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        Self(executor.unwrap())
+    }
+
+    /// As `kill -9`.
+    pub(crate) async fn kill(&mut self) {
+        self.0.kill().await.unwrap();
+    }
+
+    pub(crate) async fn found(self) -> Found {
+        let output = tokio::time::timeout(PATIENCE, self.0.wait_with_output()).await;
+        let output = String::from_utf8(output.expect("it ends").unwrap().stdout).unwrap();
+        let found = output
+            .lines()
+            .find_map(|line| Some(line.split_once(FOUND)?.1));
+        serde_json::from_str(found.unwrap_or_else(|| panic!("{output}"))).unwrap()
+    }
+}
+
+#[tokio::test]
+#[ignore = "it is what other tests start"]
+async fn in_a_process_of_its_own() {
+    let task: Task = serde_json::from_str(&std::env::var(TASK).unwrap()).unwrap();
+    let bounds = Bounds {
+        timeout: task.timeout,
+        output_bytes: task.output_bytes,
+        on_overflow: if task.truncate {
+            Overflow::Truncate
+        } else {
+            Overflow::Kill
+        },
+    };
+    let (_stopper, asked) = run::stopping();
+    let run = Run::start(program(), &task.errand, asked).await.unwrap();
+    let before = memory_kib("VmRSS:");
+    let (sender, mut pieces) = mpsc::channel::<Piece>(16);
+    let gather = async {
+        let mut told = 0;
+        while let Some(piece) = pieces.recv().await {
+            told += piece.text.len() as u64;
+        }
+        told
+    };
+    let secrets = BTreeMap::new();
+    let (finish, told) = tokio::join!(run.finish(bounds, &secrets, sender), gather);
+    let finish = finish.unwrap();
+    let found = Found {
+        told,
+        untold: finish.stdout.untold + finish.stderr.untold,
+        stopped: finish.stopped.map(|stopped| format!("{stopped:?}")),
+        grown_kib: memory_kib("VmHWM:") - before,
+    };
+    println!("{FOUND}{}", serde_json::to_string(&found).unwrap());
+}
+
+fn memory_kib(what: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    line.unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
+}
