@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Server(server::ServerArguments),
     /// Join a session as an agent: a model or a script proposes, and this machine runs what is
     /// granted.
-    Agent(agent::AgentArguments),
+    Agent(Box<agent::AgentArguments>),
 
     /// What waits for a decision, in every session that the link opens.
     Gates(gates::GatesArguments),
@@ -103,7 +103,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(arguments) => up::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Server(arguments) => server::run(&arguments),
-        Command::Agent(arguments) => agent::run(arguments),
+        Command::Agent(arguments) => agent::run(&arguments),
         Command::Gates(arguments) => gates::list(&arguments),
         Command::Show(arguments) => gates::show(&arguments),
         Command::Approve(arguments) => gates::approve(&arguments),

@@ -12,8 +12,8 @@ mod speech;
 use std::pin::pin;
 use std::sync::Arc;
 
-use pvp_protocol::MessageId;
 use pvp_protocol::payload::{FinishReason, PromptConfig};
+use pvp_protocol::{MessageId, Profile};
 
 use crate::agent::{Agent, Memory};
 use crate::brain::tools::{Reads, offers};
@@ -98,9 +98,9 @@ pub async fn attend(mut agent: Agent, brain: Brain, manner: Manner) -> Result<()
     };
     let surroundings = Surroundings {
         directory: agent.settings().workspace.display().to_string(),
-        reads: match agent.settings().ability().profiles.is_empty() {
-            true => Reads::AreAsked,
-            false => Reads::RunThemselves,
+        reads: match agent.settings().ability().profiles.contains(&Profile::Read) {
+            true => Reads::RunThemselves,
+            false => Reads::AreAsked,
         },
     };
     let attendant = Attendant {

@@ -1,6 +1,8 @@
 //! One entry as a line that a person can read.
 
-use pvp_protocol::payload::{ClearedBy, GateOutcome, GateResolve, Stream};
+use pvp_protocol::payload::{
+    ClearedBy, FinishReason, GateOutcome, GateResolve, ResponseEnd, Stream,
+};
 use pvp_protocol::{Envelope, MessageId, ServerMessage};
 
 /// Longest text of a message that is shown.
@@ -42,6 +44,30 @@ fn what(message: &ServerMessage) -> String {
             format!("{} is {:?}", presence.participant, presence.status)
         }
         M::PromptSubmit(prompt) => format!("asked {}: {}", prompt.target_agent, prompt.content),
+        M::PromptAmend(amend) => format!("changed a prompt: {}", amend.amendment),
+        M::ThinkingStart(_) => "thinks".to_owned(),
+        M::ThinkingChunk(chunk) => format!("thinks: {}", chunk.text.trim()),
+        M::ThinkingEnd(_) => "has thought".to_owned(),
+        M::ResponseStart(_) => "answers".to_owned(),
+        M::ResponseChunk(chunk) => format!("says: {}", chunk.text.trim()),
+        M::ResponseEnd(end) => answered(end),
+        M::InterruptRaise(raise) => {
+            let whom = raise.target.as_ref().map_or("everyone", |it| it.as_str());
+            format!(
+                "interrupted {whom} ({:?}): {}",
+                raise.urgency, raise.message
+            )
+        }
+        M::InterruptAcknowledge(acknowledge) => {
+            format!("acknowledged an interrupt: {:?}", acknowledge.action_taken)
+        }
+        M::ToolCancel(cancel) => {
+            voted("cancelled", &cancel.tool_proposal, cancel.reason.as_deref())
+        }
+        M::ToolInput(input) => {
+            let keys = input.data.as_deref().unwrap_or("a new size");
+            format!("typed into {}: {keys}", short(&input.tool_proposal))
+        }
         M::ToolPropose(propose) => {
             let category = propose.assessment.as_ref().map(|a| a.category.as_str());
             let command = propose
@@ -107,6 +133,23 @@ fn what(message: &ServerMessage) -> String {
             let payload = serde_json::to_string(other).unwrap_or_default();
             format!("{} {payload}", other.kind())
         }
+    }
+}
+
+fn answered(end: &ResponseEnd) -> String {
+    let how = match end.finish_reason {
+        FinishReason::Complete => "has answered",
+        FinishReason::ToolUse => "goes on",
+        FinishReason::Interrupted => "was interrupted",
+        FinishReason::Error => "could not go on",
+        FinishReason::MaxTokens => "was cut off",
+    };
+    match &end.usage {
+        None => how.to_owned(),
+        Some(usage) => format!(
+            "{how} ({} tokens in, {} out)",
+            usage.input_tokens, usage.output_tokens
+        ),
     }
 }
 

@@ -11,6 +11,7 @@ use pvp_agent::agent::Agent;
 use pvp_agent::attend::{Manner, Moment, Stay, attend};
 use pvp_agent::brain::provider::{Dialect, Provider, Thinking};
 use pvp_agent::brain::{self, Brain, Scripted};
+use pvp_agent::confine::{Share, Whole};
 use pvp_agent::executor::{GitSettings, Settings};
 use pvp_agent::run::Overflow;
 use pvp_client::{Api, Link, Options};
@@ -118,6 +119,19 @@ struct ExecutorArguments {
     /// What becomes of a command that prints more than it may
     #[arg(long, value_enum, default_value = "kill")]
     on_overflow: OnOverflow,
+    /// Memory of each command, in MiB: of all its processes where cgroups can hold them, and of
+    /// the address space of each process
+    #[arg(long, value_name = "MIB")]
+    max_memory: Option<u64>,
+    /// Processes of each command, where cgroups can hold them
+    #[arg(long, value_name = "COUNT")]
+    max_processes: Option<u64>,
+    /// Processor time of each process, in seconds
+    #[arg(long, value_name = "SECONDS")]
+    max_cpu: Option<u64>,
+    /// Size of each file that a command writes, in MiB
+    #[arg(long, value_name = "MIB")]
+    max_file: Option<u64>,
     /// 'Name <address>' to add to commits as a co-author, before they are proposed
     #[arg(long, value_name = "IDENTITY")]
     co_author: Option<String>,
@@ -126,7 +140,7 @@ struct ExecutorArguments {
     git_notes: bool,
 }
 
-pub(crate) fn run(arguments: AgentArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     server::start_log("warn");
     let link = Link::parse(&arguments.link).context("the agent's link")?;
     let brain = arguments.brain.brain()?;
@@ -253,11 +267,30 @@ impl ExecutorArguments {
             OnOverflow::Kill => Overflow::Kill,
             OnOverflow::Truncate => Overflow::Truncate,
         };
+        settings.share = self.share();
         settings.git = GitSettings {
             co_author: self.co_author.as_deref().map(identity).transpose()?,
             notes: self.git_notes,
         };
         Ok(settings)
+    }
+}
+
+impl ExecutorArguments {
+    fn share(&self) -> Share {
+        let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(1024 * 1024));
+        Share {
+            cpu_seconds: self.max_cpu,
+            memory_bytes: bytes(self.max_memory),
+            // That of a user, who may have others; a command's own are counted by its cgroup.
+            processes: None,
+            file_bytes: bytes(self.max_file),
+            whole: Whole {
+                memory_bytes: bytes(self.max_memory),
+                processes: self.max_processes,
+                cpu_percent: None,
+            },
+        }
     }
 }
 

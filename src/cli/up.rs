@@ -171,6 +171,7 @@ fn announce(
     say(format!("  approver  {}", guests.approver.link))?;
     say(format!("  agent     {}", guests.agent.link))?;
     say("")?;
+    say("Start an agent with its link: pvp agent LINK --model MODEL, or --script FILE")?;
     say("Your link is remembered for this directory; the other two hold for a day.")?;
     say(
         "In another shell here: pvp gates, pvp tail --follow, pvp invite --name Ann --role approver",
