@@ -89,3 +89,38 @@ async fn the_files_on_the_page_are_those_in_the_data_directory() {
         .collect();
     assert_eq!(named, names);
 }
+
+/// The flags that a text names.
+fn flags(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let flags = words.filter(|word| word.starts_with("--") && word.len() > 3);
+    flags.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_options_of_agents_on_their_page_are_those_of_the_program() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/agent.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("<!-- options:").unwrap();
+    let (options, _) = rest.split_once("<!-- end of options -->").unwrap();
+    let (_, options) = options.split_once("-->").unwrap();
+    let (good, help, _) = kit::pvp(&["agent", "--help"]);
+    assert!(good);
+    let mut really: BTreeSet<_> = help
+        .lines()
+        .filter(|line| line.trim_start().starts_with('-'))
+        .flat_map(flags)
+        .collect();
+    really.remove("--help");
+    assert_eq!(flags(options), really);
+}
+
+#[test]
+fn the_script_on_the_page_of_agents_can_be_followed() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/agent.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let script = page.split("```toml\n").nth(1).unwrap();
+    let script = script.split("```").next().unwrap();
+    let read = pvp_agent::brain::Scripted::from_toml("agent.md", script);
+    assert!(read.is_ok(), "{read:?}");
+}

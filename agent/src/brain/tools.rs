@@ -66,7 +66,9 @@ fn shell(surroundings: &Surroundings) -> ToolOffer {
              - mode normal has a limit of 30 to 120 seconds; use slow for builds, installs and \
              test suites (15 minutes); use background for servers and watchers, which never end by \
              themselves: it returns at once, and its output is read with `recall`.\n\
-             - There is no terminal and no input: use flags such as -y, never editors or pagers.\n\
+             - There is no terminal and no input: use flags such as -y, never editors or pagers. \
+             Only if a person has to type something themselves, such as a password, use mode pty: \
+             whoever approves it is then at the keys.\n\
              - Prefer quiet flags (-q, --quiet, --no-progress) and narrow commands: you see only \
              the last lines of long output, and too much output ends a command.\n\
              - A rejection comes with its reason. Answer to the reason; do not propose the same \
@@ -82,14 +84,14 @@ fn shell(surroundings: &Surroundings) -> ToolOffer {
                 },
                 "mode": {
                     "type": "string",
-                    "enum": ["normal", "slow", "background"],
+                    "enum": ["normal", "slow", "background", "pty"],
                     "description": "normal unless given.",
                 },
                 "timeout": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": LONGEST_SLOW,
-                    "description": "Seconds; at most 300, or 900 in mode slow. Not for background.",
+                    "description": "Seconds; at most 300, or 900 in mode slow. Only in these two.",
                 },
                 "cwd": {
                     "type": "string",
@@ -238,15 +240,10 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
         None | Some("normal") => Mode::Normal,
         Some("slow") => Mode::Slow,
         Some("background") => Mode::Background,
-        Some("pty") => {
-            return Err(
-                "`mode` pty needs a person at the keys; use a command that asks nothing."
-                    .to_owned(),
-            );
-        }
+        Some("pty") => Mode::Pty,
         Some(other) => {
             return Err(format!(
-                "`mode` must be normal, slow or background, not {other:?}."
+                "`mode` must be normal, slow, background or pty, not {other:?}."
             ));
         }
     };
@@ -267,7 +264,8 @@ fn timeout(seconds: Option<u64>, mode: Mode) -> Result<Option<u64>, String> {
         Mode::Normal => (LONGEST_NORMAL, "; use mode slow for up to 900"),
         Mode::Slow => (LONGEST_SLOW, "; use mode background for what takes longer"),
         Mode::Background | Mode::Pty => {
-            return Err("A background command has no time limit: leave `timeout` out.".to_owned());
+            let why = "A command in this mode has no time limit: leave `timeout` out.";
+            return Err(why.to_owned());
         }
     };
     match seconds {
@@ -475,15 +473,11 @@ mod tests {
                 "shell",
                 json!({"command": "ls", "mode": "background", "timeout": 5})
             ),
-            "A background command has no time limit: leave `timeout` out."
+            "A command in this mode has no time limit: leave `timeout` out."
         );
         assert_eq!(
             wrong("shell", json!({"command": "ls", "mode": "fast"})),
-            "`mode` must be normal, slow or background, not \"fast\"."
-        );
-        assert!(
-            wrong("shell", json!({"command": "vi", "mode": "pty"}))
-                .contains("a person at the keys")
+            "`mode` must be normal, slow, background or pty, not \"fast\"."
         );
         assert!(wrong("recall", json!({})).starts_with("`ref` is missing"));
         assert!(wrong("recall", json!({"ref": "no such/id"})).contains("is not a ref"));
