@@ -5,7 +5,7 @@ mod notes;
 mod telling;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,10 +137,11 @@ enum Note {
     },
 }
 
-/// What the session thinks we run, until the past up to `head` was told.
-struct Claimed {
+/// How things stood when we were welcomed; what is told up to `head` is past.
+struct Past {
     head: u64,
-    proposals: Vec<MessageId>,
+    /// What the session thinks we run.
+    running: BTreeSet<MessageId>,
 }
 
 /// Runs what is granted to one participant of one session.
@@ -154,7 +155,7 @@ pub struct Executor {
     active: BTreeMap<MessageId, Active>,
     /// Stopped before their grant was told.
     unwanted: BTreeMap<MessageId, String>,
-    claimed: Option<Claimed>,
+    past: Option<Past>,
     notes: mpsc::UnboundedReceiver<Note>,
     note: mpsc::UnboundedSender<Note>,
 }
@@ -181,7 +182,7 @@ impl Executor {
             journal: Arc::new(Mutex::new(journal)),
             active: BTreeMap::new(),
             unwanted: BTreeMap::new(),
-            claimed: None,
+            past: None,
             notes,
             note,
         })
@@ -244,7 +245,7 @@ impl Executor {
             ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {
                 self.closed(&resolve.tool_proposal);
             }
-            ServerMessage::ToolExecute(execute) => self.granted(execute),
+            ServerMessage::ToolExecute(execute) => self.granted(execute, envelope.seq),
             ServerMessage::ToolResult(result) => self.resulted(result),
             ServerMessage::ToolCancel(cancel) => {
                 let why = cancel.reason.as_deref().unwrap_or("cancelled");
@@ -262,25 +263,26 @@ impl Executor {
             ServerMessage::SessionEnd(end) => self.end_all(&end.reason),
             _ => {}
         }
-        self.settle_claims(envelope.seq);
+        self.settle_past(envelope.seq);
     }
 
     fn welcomed(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
         let mine = welcome.running.iter().filter(|run| run.executor == *me);
-        let proposals: Vec<_> = mine.map(|run| run.tool_proposal.clone()).collect();
-        let head = welcome.head;
-        self.claimed = (!proposals.is_empty()).then_some(Claimed { head, proposals });
+        self.past = Some(Past {
+            head: welcome.head,
+            running: mine.map(|run| run.tool_proposal.clone()).collect(),
+        });
     }
 
     /// Once all of the past was told, what the session thinks we run and we do not is lost: we say
     /// so instead of letting everyone wait.
-    fn settle_claims(&mut self, told: Option<u64>) {
-        let reached = |claimed: &mut Claimed| told.is_some_and(|told| told >= claimed.head);
-        let Some(claimed) = self.claimed.take_if(reached) else {
+    fn settle_past(&mut self, told: Option<u64>) {
+        let reached = |past: &mut Past| told.is_some_and(|told| told >= past.head);
+        let Some(past) = self.past.take_if(reached) else {
             return;
         };
-        for proposal in claimed.proposals {
+        for proposal in past.running {
             if self.active.contains_key(&proposal) {
                 continue;
             }
@@ -302,10 +304,14 @@ impl Executor {
         }
     }
 
-    fn granted(&mut self, execute: &ToolExecute) {
+    fn granted(&mut self, execute: &ToolExecute, told: Option<u64>) {
         let proposal = execute.tool_proposal.clone();
+        // Of the past, only what still counts as running may be begun.
+        let over = self.past.as_ref().is_some_and(|past| {
+            told.is_some_and(|told| told <= past.head) && !past.running.contains(&proposal)
+        });
         // A grant told again is not an answer to the run that it began.
-        if self.active.contains_key(&proposal) {
+        if over || self.active.contains_key(&proposal) {
             return;
         }
         let Some(checked) = self.orders.check(execute, &self.policy, now()) else {

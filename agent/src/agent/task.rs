@@ -161,6 +161,7 @@ impl Task {
                 if mode == Mode::Background {
                     self.add_job(id.clone(), command);
                 }
+                self.open.retain(|_, steps| !steps.is_closed());
                 self.open.insert(id, steps);
                 // Who asked may have gone; then nothing is sent.
                 let _ = noted.send(());
