@@ -176,3 +176,47 @@ async fn the_smallest_approver_approves_with_a_y_and_rejects_with_a_sentence() {
         ],
     );
 }
+
+#[tokio::test]
+async fn the_shell_tool_reads_writes_streams_is_refused_and_is_not_even_sent() {
+    let server = Server::start(&[]).await;
+    server
+        .create("owl", json!({ "gate_timeout_seconds": 0 }))
+        .await;
+    let ann = server.invite("ann", &["approver"], &[]);
+    let mut ann = server.join("owl", &ann).await;
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let desk = Desk::new();
+    let mut command = desk.program(example("shell_tool_demo"));
+    command.arg(server.link(&bot, Some("owl")));
+    let mut tool = Going::start(&mut command);
+
+    tool.line_with("$ ls -la").await;
+    tool.line_with("  read: ").await;
+    tool.line_with("  ended: exit Some(0)").await;
+    tool.line_with("$ echo 'buy milk' > shopping-list.txt")
+        .await;
+    let gate = ann.wait_for("gate.request").await;
+    tool.line_with("  waits for one approval").await;
+    ann.approve(gate["id"].as_str().unwrap()).await;
+    for tick in ["  | tick 1", "  | tick 2", "  | tick 3"] {
+        tool.line_with(tick).await;
+    }
+    tool.line_with("  ended: exit Some(0)").await;
+    assert!(desk.here().join("shopping-list.txt").exists());
+    tool.line_with("$ rm -rf shopping-list.txt").await;
+    tool.line_with("  destructive: ").await;
+    let gate = ann.wait_for("gate.request").await;
+    let no =
+        json!({ "gate": gate["id"], "rejector": ann.participant, "reason": "we are out of milk" });
+    ann.say("gate.reject", no).await;
+    tool.line_with("  not run: Rejected we are out of milk")
+        .await;
+    tool.line_with("$ rm -rf /").await;
+    tool.line_with("  not even sent: ").await;
+    let ended = tool.ended().await;
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    assert!(desk.here().join("shopping-list.txt").exists());
+    let account = account(&server).await;
+    assert!(!account.contains("\"rm -rf /\""), "{account}");
+}
