@@ -168,7 +168,7 @@ pub struct Agent {
     policy: Arc<Policy>,
     settings: Settings,
     place: Place,
-    over: watch::Receiver<()>,
+    over: watch::Receiver<Option<String>>,
 }
 
 impl Agent {
@@ -198,10 +198,10 @@ impl Agent {
         let (asks, inbox) = mpsc::channel(16);
         let (wish, wishes) = mpsc::channel(WISHES);
         let task = Task::new(connection.clone(), executor, wish);
-        let (living, over) = watch::channel(());
+        let (living, over) = watch::channel(None);
         tokio::spawn(async move {
-            task.live(inbox, events).await;
-            drop(living);
+            let turned_away = task.live(inbox, events).await;
+            living.send_replace(turned_away);
         });
         Ok(Self {
             asks,
@@ -214,12 +214,14 @@ impl Agent {
         })
     }
 
-    /// Waits until the agent has gone and everything that it ran has ended.
-    pub fn over(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Waits until the agent has gone and everything that it ran has ended; gives why the server
+    /// does not let it in any more, if that is so.
+    pub fn over(&self) -> impl Future<Output = Option<String>> + Send + 'static {
         let mut over = self.over.clone();
         async move {
-            // Nothing is ever sent: this waits for the other end to be dropped.
+            // The other end is dropped when all is said.
             while over.changed().await.is_ok() {}
+            over.borrow().clone()
         }
     }
 

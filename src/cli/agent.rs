@@ -191,8 +191,12 @@ async fn live(agent: Agent, brain: Brain, manner: Manner) -> anyhow::Result<()> 
         () = stop => Ok(()),
     };
     // What still runs then is ended by its reaper.
-    let _ = tokio::time::timeout(FAREWELL, over).await;
-    Ok(attended?)
+    let turned_away = tokio::time::timeout(FAREWELL, over).await;
+    attended?;
+    match turned_away {
+        Ok(Some(why)) => bail!("the server does not let this agent in any more: {why}"),
+        Ok(None) | Err(_) => Ok(()),
+    }
 }
 
 impl BrainArguments {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::Client;
-use crate::kit::worker::Worker;
+use crate::kit::worker::{Worker, at_work_in};
+use crate::kit::{Client, Invited, pvp};
 use crate::{approve, gate, reject, result, room};
 
 /// What the agent has said so far.
@@ -132,4 +132,30 @@ async fn several_commands_of_one_answer_wait_at_the_same_time() {
     for name in ["a", "b", "c"] {
         assert!(worker.desk.here().join(name).exists(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn an_agent_whose_token_is_revoked_says_so_and_ends_what_it_runs() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = "[[step]]\nshell = 'echo up; sleep 1000'\nmode = 'background'\n";
+    let worker = Worker::follow(&server, "owl", script, &[]).await;
+    let (gate, _) = gate(&mut ann).await;
+    approve(&mut ann, &gate).await;
+    ann.wait_for("tool.output").await;
+    let data = server.data.to_str().unwrap();
+    let (good, _, problem) = pvp(&["tokens", "revoke", "--data", data, &token_id(&worker.who)]);
+    assert!(good, "{problem}");
+    let directory = worker.workspace();
+    let ended = worker.going.ended().await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended.err.contains("does not let this agent in any more"),
+        "{ended:?}"
+    );
+    assert_eq!(at_work_in(&directory), Vec::new());
+}
+
+/// What `pvp tokens` calls a token.
+fn token_id(who: &Invited) -> String {
+    who.token.split('_').nth(1).unwrap().to_owned()
 }

@@ -37,13 +37,19 @@ impl Worker {
         worker
     }
 
-    /// An agent that follows these steps.
+    /// An agent that follows these steps, and then leaves.
     pub async fn scripted(server: &Server, session: &str, script: &str) -> Self {
+        Self::follow(server, session, script, &["--once"]).await
+    }
+
+    /// An agent that follows these steps.
+    pub async fn follow(server: &Server, session: &str, script: &str, more: &[&str]) -> Self {
         let desk = Desk::new();
         let path = desk.home().join("script.toml");
         std::fs::write(&path, script).unwrap();
         let path = path.to_str().unwrap().to_owned();
-        Self::start_at(desk, server, session, &["--script", &path, "--once"]).await
+        let arguments = [&["--script", &path], more].concat();
+        Self::start_at(desk, server, session, &arguments).await
     }
 
     /// Ends it without warning, and waits until it is gone.

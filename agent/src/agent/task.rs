@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use pvp_client::{Connection, Event, Events};
+use pvp_client::{Connection, Ending, Event, Events};
 use pvp_protocol::payload::{
     ActionTaken, Content, GateAmend, GateOutcome, InterruptAcknowledge, InterruptRaise,
     InterruptUrgency, OutputPage, SessionWelcome, ToolPropose, ToolResult,
@@ -101,29 +101,36 @@ impl Task {
         }
     }
 
-    /// Lives until nobody asks any more, or the session is over for us.
-    pub(super) async fn live(mut self, mut inbox: mpsc::Receiver<Ask>, mut events: Events) {
-        loop {
+    /// Lives until nobody asks any more, or the session is over for us; gives why the server does
+    /// not let us in any more, if that is so.
+    pub(super) async fn live(
+        mut self,
+        mut inbox: mpsc::Receiver<Ask>,
+        mut events: Events,
+    ) -> Option<String> {
+        let turned_away = loop {
             tokio::select! {
                 ask = inbox.recv() => match ask {
                     Some(ask) => self.asked(ask),
-                    None => break,
+                    None => break None,
                 },
                 happening = self.executor.next() => self.happened(happening),
                 event = events.next() => match event {
                     Some(Event::Told { envelope: Some(envelope), .. }) => {
                         self.hear(&envelope);
                         if let ServerMessage::SessionEnd(_) = envelope.message {
-                            break;
+                            break None;
                         }
                     }
                     Some(Event::Up { resumed }) => self.met &= resumed,
                     Some(Event::Down { .. } | Event::Told { envelope: None, .. }) => {}
-                    Some(Event::Ended(_)) | None => break,
+                    Some(Event::Ended(Ending::Refused(report))) => break Some(report.message),
+                    Some(Event::Ended(Ending::Closed | Ending::Left)) | None => break None,
                 },
             }
-        }
+        };
         self.leave(events).await;
+        turned_away
     }
 
     /// Ends everything that runs, tells how it ended, and leaves the session; a server that is

@@ -140,7 +140,7 @@ impl<'a> Calls<'a> {
         let result = fate.tell(verdict, self.caps);
         (self.watch)(Moment::Ended {
             command: shell.command.clone(),
-            how: ends(result.text.lines().next().unwrap_or_default(), 400),
+            how: ends(result.text.lines().next().unwrap_or_default(), 1000),
         });
         result
     }
