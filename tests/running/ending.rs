@@ -9,11 +9,12 @@ use pvp_protocol::payload::Stream;
 use crate::executor::Executor;
 use crate::place::{Place, Running, ample, program, text, until};
 
-/// A program that forks twice, leaves its session, ignores TERM and goes on forking.
+/// A program that forks twice, leaves its session, ignores TERM and goes on forking. There is an
+/// end to it, for the day that a test fails.
 const HYDRA: &str = r#"
-hydra() { trap '' TERM INT HUP; while :; do ( trap '' TERM; exec sleep 1000 ) & sleep 0.002; disown; done; }
+hydra() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 100 ) & sleep 0.002; disown; done; }
 export -f hydra
-( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 1000' & )
+( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 100' & )
 echo started
 "#;
 

@@ -48,6 +48,21 @@ async fn a_terminal_is_the_commands_own_on_all_three_streams() {
     assert_eq!(finish.stdout.bytes, said.len() as u64);
 }
 
+/// Bash would take the terminal for its own by itself.
+#[tokio::test]
+async fn a_program_that_is_no_shell_has_its_terminal_too() {
+    let place = Place::new();
+    let mut errand = interactive(&place, "");
+    errand.program = "perl".to_owned();
+    let line = r#"$| = 1; $SIG{INT} = sub { print "interrupted\n"; exit 6 }; open(my $tty, "+<", "/dev/tty") or die "no terminal"; print "ready\n"; <$tty>"#;
+    errand.arguments = ["-e", line].map(str::to_owned).into();
+    let mut running = Running::start(&errand, ample()).await;
+    running.says("ready").await;
+    running.keyboard.as_ref().unwrap().press(b"\x03").unwrap();
+    running.says("interrupted").await;
+    assert_eq!(running.finish().await.unwrap().code, Some(6));
+}
+
 #[tokio::test]
 async fn a_terminal_has_a_size_and_a_program_is_told_when_it_changes() {
     let place = Place::new();
