@@ -111,12 +111,12 @@ impl Course {
         let mut due_at: Option<Instant> = None;
         let (mut due, mut reporting, mut listening) = (false, true, true);
         let mut drained_at = Instant::now();
+        let mut turn = Stream::Stdout;
         while ears.are_open() || reporting || self.waiting() > 0 {
             let full = self.waiting() >= PIECE;
             let tells = listening && self.waiting() > 0 && (due || full);
-            let [reads_out, reads_err] =
-                [&ears.stdout, &ears.stderr].map(|it| it.is_open() && !full);
-            let may_drain = !reporting && (reads_out || reads_err);
+            let reads = ears.are_open() && !full;
+            let may_drain = !reporting && reads;
             let event = tokio::select! {
                 biased;
                 (word, why) = ears.asked.next() => Event::Asked(word, why),
@@ -125,8 +125,7 @@ impl Course {
                 () = typing(ears.terminal.as_ref()) => Event::Typed,
                 () = at(due_at) => Event::Due,
                 room = pieces.reserve(), if tells => Event::Room(room.ok()),
-                count = ears.stdout.read(&mut out), if reads_out => Event::Read(Stream::Stdout, count),
-                count = ears.stderr.read(&mut err), if reads_err => Event::Read(Stream::Stderr, count),
+                (stream, count) = read([&mut ears.stdout, &mut ears.stderr], [&mut out, &mut err], turn), if reads => Event::Read(stream, count),
                 () = sleep_until(drained_at), if may_drain => Event::Drained,
             };
             match event {
@@ -165,6 +164,10 @@ impl Course {
                         Stream::Stderr => &err[..count],
                     };
                     self.take(stream, bytes).await;
+                    turn = match stream {
+                        Stream::Stdout => Stream::Stderr,
+                        Stream::Stderr => Stream::Stdout,
+                    };
                     drained_at = Instant::now() + DRAIN;
                 }
                 Event::Drained => {
@@ -266,6 +269,28 @@ impl Course {
             mechanism: self.gone.map(|(mechanism, _)| mechanism),
             left_behind: self.gone.map_or(0, |(_, left_behind)| left_behind),
         })
+    }
+}
+
+/// The next bytes of either stream, of the one whose turn it is if both have some: a flood in one
+/// does not hold up the other.
+async fn read(
+    [stdout, stderr]: [&mut Source; 2],
+    [out, err]: [&mut [u8]; 2],
+    turn: Stream,
+) -> (Stream, usize) {
+    let (stdout, stderr) = (stdout.read(out), stderr.read(err));
+    match turn {
+        Stream::Stdout => tokio::select! {
+            biased;
+            count = stdout => (Stream::Stdout, count),
+            count = stderr => (Stream::Stderr, count),
+        },
+        Stream::Stderr => tokio::select! {
+            biased;
+            count = stderr => (Stream::Stderr, count),
+            count = stdout => (Stream::Stdout, count),
+        },
     }
 }
 
