@@ -603,7 +603,7 @@ export type SessionWelcome = { participant: ParticipantId, roles: Array<Role>, c
 /**
  * The seq of the last message in the log.
  */
-head: number, people: Array<Person>, gates: Array<OpenGate>, running: Array<Running>, limits: Limits, extensions: Extensions,
+head: number, people: Array<Person>, gates: Array<OpenGate>, running: Array<Running>, rules?: Array<StandingRule>, limits: Limits, extensions: Extensions,
 /**
  * Why nothing starts at the moment, if it does not.
  */
@@ -616,6 +616,12 @@ export type ShellExec = { command: string, timeout_seconds?: number, cwd?: strin
 origin?: string, assessment?: Assessment, };
 
 export type ShellExecMode = "direct" | "direct_all" | "gated" | "off";
+
+export type StandingRule = {
+/**
+ * The id of its `policy.allow`.
+ */
+rule: MessageId, by: ParticipantId, at: string, prefix: Array<string>, expires_at: string, reason?: string, };
 
 export type Storage = "inline" | "local" | "s3" | "ipfs";
 

@@ -117,15 +117,14 @@ impl Session {
             M::PolicyAllow(allow) => {
                 if let Some(by) = by {
                     self.rules.retain(|_, rule| rule.expires_at > at);
-                    let (prefix, expires_at) = (allow.prefix.clone(), allow.expires_at);
-                    self.rules.insert(
-                        id.clone(),
-                        AllowRule {
-                            by: by.clone(),
-                            prefix,
-                            expires_at,
-                        },
-                    );
+                    let rule = AllowRule {
+                        by: by.clone(),
+                        at,
+                        prefix: allow.prefix.clone(),
+                        expires_at: allow.expires_at,
+                        reason: allow.reason.clone(),
+                    };
+                    self.rules.insert(id.clone(), rule);
                 }
             }
             M::PolicyRevoke(revoke) => {

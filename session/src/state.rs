@@ -96,8 +96,10 @@ pub(crate) struct OpenStream {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AllowRule {
     pub(crate) by: ParticipantId,
+    pub(crate) at: Timestamp,
     pub(crate) prefix: Vec<String>,
     pub(crate) expires_at: Timestamp,
+    pub(crate) reason: Option<String>,
 }
 
 /// An interrupt that some agent has not acknowledged.

@@ -2,6 +2,7 @@
 
 use pvp_protocol::payload::{
     Announce, ContextAdd, Extensions, OpenGate, Person, PresenceStatus, Running, SessionWelcome,
+    StandingRule,
 };
 use pvp_protocol::{Limits, ParticipantId, ShellExecMode};
 
@@ -60,6 +61,24 @@ impl Session {
             .collect()
     }
 
+    /// The allow rules, oldest first.
+    pub fn rules_told(&self) -> Vec<StandingRule> {
+        let mut rules: Vec<_> = self
+            .rules
+            .iter()
+            .map(|(id, rule)| StandingRule {
+                rule: id.clone(),
+                by: rule.by.clone(),
+                at: rule.at,
+                prefix: rule.prefix.clone(),
+                expires_at: rule.expires_at,
+                reason: rule.reason.clone(),
+            })
+            .collect();
+        rules.sort_by_key(|rule| rule.at);
+        rules
+    }
+
     /// What someone who has just joined needs to know.
     pub fn welcome(
         &self,
@@ -79,6 +98,7 @@ impl Session {
             people: self.present(presence),
             gates: self.gates_told(),
             running: self.runs(),
+            rules: self.rules_told(),
             limits: limits.clone(),
             extensions: Extensions {
                 supports_shell_exec: self.config.shell_exec != ShellExecMode::Off,

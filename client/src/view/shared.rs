@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{
     Content, ContentRef, ContextAdd, ContextContentType, ContextRemove, ContextUpdate, PolicyAllow,
-    PolicyRevoke, SecretRevoke, SecretShare, SecretType,
+    PolicyRevoke, SecretRevoke, SecretShare, SecretType, StandingRule,
 };
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 use serde::Serialize;
@@ -138,7 +138,8 @@ impl View {
             .map(|word| line(word))
             .collect();
         let (expires_at, reason) = (allow.expires_at, some_line(allow.reason.as_ref()));
-        if let Some(by) = told.by() {
+        // A welcome tells which of the past still stand.
+        if let Some(by) = told.by().filter(|_| !told.past) {
             let rule = Rule {
                 rule: told.id.clone(),
                 by: by.clone(),
@@ -158,6 +159,24 @@ impl View {
                 reason,
             },
         );
+    }
+
+    /// The rules as a welcome tells them.
+    pub(super) fn find_rules(&mut self, standing: &[StandingRule]) {
+        let rule = |told: &StandingRule| Rule {
+            rule: told.rule.clone(),
+            by: told.by.clone(),
+            at: told.at,
+            prefix: told
+                .prefix
+                .iter()
+                .take(WORDS)
+                .map(|word| line(word))
+                .collect(),
+            expires_at: told.expires_at,
+            reason: some_line(told.reason.as_ref()),
+        };
+        self.rules = standing.iter().take(FEW).map(rule).collect();
     }
 
     pub(super) fn fold_allow_revoke(&mut self, told: &Told<'_>, revoke: &PolicyRevoke) {

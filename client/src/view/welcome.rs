@@ -30,6 +30,7 @@ impl View {
         self.meet(welcome);
         self.open_cards(&welcome.gates);
         self.find_running(&welcome.running);
+        self.find_rules(&welcome.rules);
         self.close_others(welcome);
         let me = self.people.get(&welcome.participant);
         self.me = me.map(|person| Me::new(person, &self.config));

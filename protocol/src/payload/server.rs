@@ -39,6 +39,18 @@ objects! {
         pub since: Timestamp,
     }
 
+    /// A prefix that runs without asking, as told to a newcomer; it may have expired meanwhile.
+    pub struct StandingRule {
+        /// The id of its `policy.allow`.
+        pub rule: MessageId,
+        pub by: ParticipantId,
+        pub at: Timestamp,
+        pub prefix: Vec<String>,
+        pub expires_at: Timestamp,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+    }
+
     /// What this server understands beyond the published protocol.
     pub struct Extensions {
         pub supports_shell_exec: bool,
@@ -62,6 +74,9 @@ objects! {
         pub people: Vec<Person>,
         pub gates: Vec<OpenGate>,
         pub running: Vec<Running>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub rules: Vec<StandingRule>,
         pub limits: Limits,
         pub extensions: Extensions,
         /// Why nothing starts at the moment, if it does not.
