@@ -5,7 +5,7 @@ mod notes;
 mod telling;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +154,8 @@ pub struct Executor {
     active: BTreeMap<MessageId, Active>,
     /// Stopped before their grant was told.
     unwanted: BTreeMap<MessageId, String>,
+    /// Begun by an earlier life of this executor, which did not live to tell how they ended.
+    orphaned: BTreeSet<MessageId>,
     claimed: Option<Claimed>,
     notes: mpsc::UnboundedReceiver<Note>,
     note: mpsc::UnboundedSender<Note>,
@@ -178,6 +180,7 @@ impl Executor {
             settings: Arc::new(settings),
             connection,
             policy,
+            orphaned: journal.unfinished().cloned().collect(),
             journal: Arc::new(Mutex::new(journal)),
             active: BTreeMap::new(),
             unwanted: BTreeMap::new(),
@@ -268,7 +271,16 @@ impl Executor {
     fn welcomed(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
         let mine = welcome.running.iter().filter(|run| run.executor == *me);
-        let proposals: Vec<_> = mine.map(|run| run.tool_proposal.clone()).collect();
+        let lost = mine.filter(|run| !self.active.contains_key(&run.tool_proposal));
+        let lost = lost.map(|run| run.tool_proposal.clone());
+        let (orphaned, proposals): (Vec<_>, Vec<_>) =
+            lost.partition(|proposal| self.orphaned.contains(proposal));
+        for proposal in orphaned {
+            self.report(unknown(
+                proposal,
+                "the executor was restarted in the middle; it may or may not have finished",
+            ));
+        }
         let head = welcome.head;
         self.claimed = (!proposals.is_empty()).then_some(Claimed { head, proposals });
     }
@@ -281,31 +293,24 @@ impl Executor {
             return;
         };
         for proposal in claimed.proposals {
-            if self.active.contains_key(&proposal) {
-                continue;
+            if !self.active.contains_key(&proposal) {
+                self.report(failed(
+                    proposal,
+                    "its grant was lost before the executor acted on it",
+                ));
             }
-            let (connection, journal) = (self.connection.clone(), self.journal.clone());
-            tokio::spawn(async move {
-                let begun = journal.lock().await.is_unfinished(&proposal);
-                let result = match begun {
-                    true => unknown(
-                        proposal,
-                        "the executor was restarted in the middle; it may or may not have finished",
-                    ),
-                    false => failed(
-                        proposal,
-                        "its grant was lost before the executor acted on it",
-                    ),
-                };
-                telling::send(&connection, result).await;
-            });
         }
+    }
+
+    fn report(&self, result: ToolResult) {
+        let connection = self.connection.clone();
+        tokio::spawn(async move { telling::send(&connection, result).await });
     }
 
     fn granted(&mut self, execute: &ToolExecute) {
         let proposal = execute.tool_proposal.clone();
         // A grant told again is not an answer to the run that it began.
-        if self.active.contains_key(&proposal) {
+        if self.active.contains_key(&proposal) || self.orphaned.contains(&proposal) {
             return;
         }
         let Some(checked) = self.orders.check(execute, &self.policy, now()) else {

@@ -14,6 +14,8 @@
 pub mod crowd;
 pub mod desk;
 pub mod proof;
+pub mod proxy;
+pub mod room;
 pub mod worker;
 
 use std::collections::VecDeque;
