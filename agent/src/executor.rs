@@ -140,7 +140,7 @@ enum Note {
 /// How things stood when we were welcomed; what is told up to `head` is past.
 struct Past {
     head: u64,
-    /// What the session thinks we run.
+    /// What the session thinks we run, and we may still begin.
     running: BTreeSet<MessageId>,
 }
 
@@ -156,6 +156,8 @@ pub struct Executor {
     /// Stopped before their grant was told.
     unwanted: BTreeMap<MessageId, String>,
     past: Option<Past>,
+    /// Begun by an earlier life of this executor, which did not live to tell how they ended.
+    orphaned: BTreeSet<MessageId>,
     notes: mpsc::UnboundedReceiver<Note>,
     note: mpsc::UnboundedSender<Note>,
 }
@@ -179,6 +181,7 @@ impl Executor {
             settings: Arc::new(settings),
             connection,
             policy,
+            orphaned: journal.unfinished().cloned().collect(),
             journal: Arc::new(Mutex::new(journal)),
             active: BTreeMap::new(),
             unwanted: BTreeMap::new(),
@@ -269,10 +272,18 @@ impl Executor {
     fn welcomed(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
         let mine = welcome.running.iter().filter(|run| run.executor == *me);
-        self.past = Some(Past {
-            head: welcome.head,
-            running: mine.map(|run| run.tool_proposal.clone()).collect(),
-        });
+        let lost = mine.filter(|run| !self.active.contains_key(&run.tool_proposal));
+        let lost = lost.map(|run| run.tool_proposal.clone());
+        let (orphaned, running): (BTreeSet<_>, BTreeSet<_>) =
+            lost.partition(|proposal| self.orphaned.contains(proposal));
+        for proposal in orphaned {
+            self.report(unknown(
+                proposal,
+                "the executor was restarted in the middle; it may or may not have finished",
+            ));
+        }
+        let head = welcome.head;
+        self.past = Some(Past { head, running });
     }
 
     /// Once all of the past was told, what the session thinks we run and we do not is lost: we say
@@ -283,25 +294,18 @@ impl Executor {
             return;
         };
         for proposal in past.running {
-            if self.active.contains_key(&proposal) {
-                continue;
+            if !self.active.contains_key(&proposal) {
+                self.report(failed(
+                    proposal,
+                    "its grant was lost before the executor acted on it",
+                ));
             }
-            let (connection, journal) = (self.connection.clone(), self.journal.clone());
-            tokio::spawn(async move {
-                let begun = journal.lock().await.is_unfinished(&proposal);
-                let result = match begun {
-                    true => unknown(
-                        proposal,
-                        "the executor was restarted in the middle; it may or may not have finished",
-                    ),
-                    false => failed(
-                        proposal,
-                        "its grant was lost before the executor acted on it",
-                    ),
-                };
-                telling::send(&connection, result).await;
-            });
         }
+    }
+
+    fn report(&self, result: ToolResult) {
+        let connection = self.connection.clone();
+        tokio::spawn(async move { telling::send(&connection, result).await });
     }
 
     fn granted(&mut self, execute: &ToolExecute, told: Option<u64>) {

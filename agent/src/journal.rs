@@ -106,11 +106,10 @@ impl Journal {
         self.spent.contains_key(grant)
     }
 
-    /// Whether a proposal was begun and nobody knows how it ended.
-    pub fn is_unfinished(&self, proposal: &MessageId) -> bool {
-        self.spent
-            .values()
-            .any(|spent| spent.proposal == *proposal && !spent.done)
+    /// Proposals that were begun and of which nobody knows how they ended.
+    pub fn unfinished(&self) -> impl Iterator<Item = &MessageId> {
+        let unfinished = self.spent.values().filter(|spent| !spent.done);
+        unfinished.map(|spent| &spent.proposal)
     }
 
     fn write(&mut self, line: &Line) -> anyhow::Result<()> {
@@ -229,8 +228,7 @@ mod tests {
         let mut journal = Journal::open(directory.path(), at(2000)).unwrap();
         assert!(!journal.begin(&id("g1"), &id("p1"), at(1000)).unwrap());
         assert!(!journal.begin(&id("g2"), &id("p2"), at(1000)).unwrap());
-        assert!(journal.is_unfinished(&id("p1")));
-        assert!(!journal.is_unfinished(&id("p2")));
+        assert_eq!(journal.unfinished().collect::<Vec<_>>(), [&id("p1")]);
     }
 
     #[test]

@@ -138,7 +138,7 @@ async fn several_commands_of_one_answer_wait_at_the_same_time() {
 async fn an_agent_whose_token_is_revoked_says_so_and_ends_what_it_runs() {
     let (server, mut ann) = room(json!({})).await;
     let script = "[[step]]\nshell = 'echo up; sleep 1000'\nmode = 'background'\n";
-    let worker = Worker::follow(&server, "owl", script, &[]).await;
+    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
     let (gate, _) = gate(&mut ann).await;
     approve(&mut ann, &gate).await;
     ann.wait_for("tool.output").await;

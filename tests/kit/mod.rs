@@ -15,6 +15,8 @@ pub mod crowd;
 pub mod desk;
 pub mod model;
 pub mod proof;
+pub mod proxy;
+pub mod room;
 pub mod worker;
 
 use std::collections::VecDeque;

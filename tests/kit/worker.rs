@@ -24,6 +24,11 @@ impl Worker {
     pub async fn start_at(desk: Desk, server: &Server, session: &str, arguments: &[&str]) -> Self {
         let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&who, Some(session));
+        Self::start_by(desk, who, link, arguments).await
+    }
+
+    /// The same by a link that may lead over a detour.
+    pub async fn start_by(desk: Desk, who: Invited, link: String, arguments: &[&str]) -> Self {
         let arguments: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
         let going = launch(&desk, &link, &arguments);
         let mut worker = Self {
@@ -39,17 +44,20 @@ impl Worker {
 
     /// An agent that follows these steps, and then leaves.
     pub async fn scripted(server: &Server, session: &str, script: &str) -> Self {
-        Self::follow(server, session, script, &["--once"]).await
+        Self::scripted_with(server, session, script, &["--once"]).await
     }
 
-    /// An agent that follows these steps.
-    pub async fn follow(server: &Server, session: &str, script: &str, more: &[&str]) -> Self {
+    /// An agent that follows these steps, with more flags.
+    pub async fn scripted_with(
+        server: &Server,
+        session: &str,
+        script: &str,
+        more: &[&str],
+    ) -> Self {
         let desk = Desk::new();
-        let path = desk.home().join("script.toml");
-        std::fs::write(&path, script).unwrap();
-        let path = path.to_str().unwrap().to_owned();
-        let arguments = [&["--script", &path], more].concat();
-        Self::start_at(desk, server, session, &arguments).await
+        let path = script_at(&desk, script);
+        let flags: Vec<_> = ["--script", &path].iter().chain(more).copied().collect();
+        Self::start_at(desk, server, session, &flags).await
     }
 
     /// Ends it without warning, and waits until it is gone.
@@ -72,6 +80,11 @@ impl Worker {
         std::fs::read_to_string(self.workspace().join(name)).unwrap_or_default()
     }
 
+    /// Waits until nothing works in its workspace.
+    pub async fn is_quiet(&self) {
+        super::room::until("nothing is left", || self.at_work().is_empty()).await;
+    }
+
     /// Processes that work in its workspace, by their command lines; the agent itself is none.
     pub fn at_work(&self) -> Vec<String> {
         let agent = self.going.try_pid();
@@ -81,6 +94,13 @@ impl Worker {
             .map(|(_, line)| line)
             .collect()
     }
+}
+
+/// Writes a script to a desk; gives its path.
+pub fn script_at(desk: &Desk, script: &str) -> String {
+    let path = desk.home().join("script.toml");
+    std::fs::write(&path, script).unwrap();
+    path.to_str().unwrap().to_owned()
 }
 
 fn launch(desk: &Desk, link: &str, arguments: &[String]) -> Going {
@@ -93,7 +113,7 @@ fn launch(desk: &Desk, link: &str, arguments: &[String]) -> Going {
     Going::start(&mut command)
 }
 
-/// The processes whose working directory is this one or below, with their command lines.
+/// The processes that work in this directory or below, or name it, with their command lines.
 pub fn at_work_in(directory: &Path) -> Vec<(u32, String)> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut found = Vec::new();
@@ -104,8 +124,8 @@ pub fn at_work_in(directory: &Path) -> Vec<(u32, String)> {
         let cwd = std::fs::read_link(process.path().join("cwd"));
         let line = std::fs::read_to_string(process.path().join("cmdline"));
         if let (Ok(cwd), Ok(line)) = (cwd, line)
-            && cwd.starts_with(directory)
             && !line.is_empty()
+            && (cwd.starts_with(directory) || line.contains(directory.to_str().unwrap()))
         {
             found.push((pid, line.replace('\0', " ")));
         }

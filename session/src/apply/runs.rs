@@ -1,8 +1,8 @@
 //! Runs: only the grant's executor speaks of them, and once a result is in they are closed.
 
 use pvp_protocol::payload::{
-    GateOutcome, Outcome, ResolvedHow, ResultBody, Stream, ToolCancel, ToolInput, ToolOutput,
-    ToolResult,
+    GateOutcome, GateResolve, Outcome, ResolvedHow, ResultBody, Stream, ToolCancel, ToolInput,
+    ToolOutput, ToolResult,
 };
 use pvp_protocol::{Capability, Extra, MessageId, ParticipantId, Refusal};
 
@@ -177,7 +177,7 @@ impl Decision<'_> {
             authority::holds(&self.session.people[by], Capability::Interrupt)?;
         }
         let waiting = matches!(proposal.stage, Stage::Gated(_));
-        let executor = proposal.executor.clone();
+        let (executor, reason) = (proposal.executor.clone(), cancel.reason.clone());
         let answer = self.relay(
             by,
             said,
@@ -187,7 +187,11 @@ impl Decision<'_> {
             },
         );
         if waiting {
-            self.resolve(&id, GateOutcome::Cancelled, ResolvedHow::Cancel, Some(by));
+            let resolve = GateResolve {
+                reason,
+                ..self.resolution(&id, GateOutcome::Cancelled, ResolvedHow::Cancel, Some(by))
+            };
+            self.tell(resolve, Some(id));
         } else if self
             .session
             .people

@@ -1,0 +1,106 @@
+//! An agent that is killed: what it ran ends with it, and it says so when it is back.
+
+use serde_json::{Value, json};
+
+use crate::kit::room::{approve, approve_next, ask, gate, printed, reject, result_of, room, said};
+use crate::kit::worker::Worker;
+
+/// Forks twice, leaves its session and its directory, ignores what asks it to end, and goes on
+/// forking; `$0` names it.
+const WILD: &str = r#"
+trap '' TERM INT HUP
+echo ran >> "$(dirname "$0")/ran"
+hydra() { trap '' TERM INT HUP; while :; do ( exec -a "$0" sleep 1000 ) & sleep 0.01; done; }
+( cd / && setsid bash -c "$(declare -f hydra); hydra" "$0" & )
+echo it is wild
+sleep 1000
+"#;
+
+#[tokio::test]
+async fn a_killed_agent_takes_its_commands_along_and_says_so_when_it_is_back() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { wait = "prompt" },
+            { say = "on it" },
+            { shell = "bash $PWD/wild.sh", together = true },
+            { shell = "touch never" },
+            { say = "all done" },
+        ]
+    "#;
+    let mut worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    std::fs::write(worker.workspace().join("wild.sh"), WILD).unwrap();
+    let agent = worker.who.participant.clone();
+    let prompt = ask(&mut ann, &agent, "go wild").await;
+    let wild = approve_next(&mut ann).await;
+    let (open, line) = gate(&mut ann).await;
+    assert_eq!(line, "touch never");
+    printed(&mut ann, "it is wild").await;
+    assert!(!worker.at_work().is_empty());
+
+    worker.kill_9().await;
+    worker.is_quiet().await;
+    worker.again().await;
+
+    let result = result_of(&mut ann, &wild).await;
+    assert_eq!(
+        (&result["success"], &result["outcome"]),
+        (&json!(false), &json!("unknown"))
+    );
+    let why = result["error"].as_str().unwrap();
+    assert!(why.contains("the executor was restarted"), "{why}");
+    let withdrawn = ann.wait_for("gate.resolve").await;
+    let withdrawn = match withdrawn["payload"]["outcome"] == "approved" {
+        true => ann.wait_for("gate.resolve").await,
+        false => withdrawn,
+    };
+    let payload = &withdrawn["payload"];
+    assert_eq!(
+        (&payload["gate"], &payload["outcome"], &payload["by"]),
+        (&json!(open), &json!("cancelled"), &json!(agent))
+    );
+    assert_eq!(
+        payload["reason"],
+        "the agent that proposed it was restarted"
+    );
+    let sorry = said(&mut ann, "I was restarted").await;
+    let start = |message: &&Value| message["id"] == sorry["ref"];
+    let start = ann.received.iter().find(start).unwrap();
+    assert_eq!(start["payload"]["prompt_ref"], prompt);
+
+    // It answers as if nothing had been, and what it ran before did not run again.
+    ask(&mut ann, &agent, "once more").await;
+    for _ in 0..2 {
+        let (open, _) = gate(&mut ann).await;
+        reject(&mut ann, &open, "not today").await;
+    }
+    said(&mut ann, "all done").await;
+    assert_eq!(worker.file("ran"), "ran\n");
+    assert!(!worker.workspace().join("never").exists());
+}
+
+#[tokio::test]
+async fn an_agent_that_was_killed_while_it_waited_may_propose_again() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { wait = "prompt" },
+            { shell = "echo once >> made" },
+            { say = "all done" },
+        ]
+    "#;
+    let mut worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let agent = worker.who.participant.clone();
+    ask(&mut ann, &agent, "make it").await;
+    let (open, _) = gate(&mut ann).await;
+    worker.kill_9().await;
+    worker.again().await;
+    let withdrawn = ann.wait_for("gate.resolve").await;
+    assert_eq!(withdrawn["payload"]["gate"], open);
+    said(&mut ann, "I was restarted").await;
+    ask(&mut ann, &agent, "make it all the same").await;
+    let (open, _) = gate(&mut ann).await;
+    approve(&mut ann, &open).await;
+    said(&mut ann, "all done").await;
+    assert_eq!(worker.file("made"), "once\n");
+}
