@@ -597,7 +597,7 @@ fn a_waiting_proposal_is_withdrawn_by_its_proposer_or_one_who_may_interrupt() {
         ),
         &[
             "14 bot tool.cancel p1 never mind",
-            "15 system gate.resolve p1 cancelled by cancel by=bot",
+            "15 system gate.resolve p1 cancelled by cancel by=bot reason=never mind",
             "= accepted 14",
         ],
     );
