@@ -244,7 +244,7 @@ struct Bare {
 
 impl Bare {
     async fn start(viewers: usize, told: &[u8]) -> Self {
-        let subject = Subject::myself("floor");
+        let subject = Subject::myself("floor", &[]);
         let mut control = TcpStream::connect(&subject.address).await.unwrap();
         control.set_nodelay(true).unwrap();
         control.write_u32(told.len() as u32).await.unwrap();

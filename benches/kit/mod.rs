@@ -41,17 +41,29 @@ pub fn setting(name: &str, default: usize) -> usize {
 pub struct Subject {
     child: Child,
     pub address: String,
+    /// Of a server with login, at its first start.
+    pub admin_link: Option<String>,
 }
 
 impl Subject {
     /// `pvp server --open` on this directory, and how long it took until it listened.
     pub fn server(data: &Path) -> (Self, Duration) {
+        Self::server_with(data, &["--open"])
+    }
+
+    /// The same, where everyone needs a token.
+    pub fn server_with_login(data: &Path) -> Self {
+        Self::server_with(data, &[]).0
+    }
+
+    fn server_with(data: &Path, flags: &[&str]) -> (Self, Duration) {
         // Another build can be measured with the same bench, to compare the two.
         let pvp = std::env::var("BENCH_PVP");
         let mut command = Command::new(pvp.as_deref().unwrap_or(env!("CARGO_BIN_EXE_pvp")));
         command
             .stderr(Stdio::null())
-            .args(["server", "--listen", "127.0.0.1:0", "--open", "--json"])
+            .args(["server", "--listen", "127.0.0.1:0", "--json"])
+            .args(flags)
             .arg("--data")
             .arg(data)
             .env("PVP_LOG", "error")
@@ -59,17 +71,24 @@ impl Subject {
         let begun = Instant::now();
         let (child, line) = start(command);
         let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["listen"].as_str().unwrap().to_owned();
-        (Self { child, address }, begun.elapsed())
+        let subject = Self {
+            child,
+            address: said["listen"].as_str().unwrap().to_owned(),
+            admin_link: said["admin_link"].as_str().map(str::to_owned),
+        };
+        (subject, begun.elapsed())
     }
 
-    /// This program again, in another part; it prints the address it listens on.
-    pub fn myself(part: &str) -> Self {
+    /// This program again, in another part; it prints the address it listens on, if it does.
+    pub fn myself(part: &str, more: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.env("BENCH_PART", part);
+        command.env("BENCH_PART", part).envs(more.iter().copied());
         let (child, line) = start(command);
-        let address = line.trim().to_owned();
-        Self { child, address }
+        Self {
+            child,
+            address: line.trim().to_owned(),
+            admin_link: None,
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -133,11 +152,16 @@ pub struct Peer {
 
 impl Peer {
     pub async fn connect(address: &str) -> io::Result<Self> {
+        Self::connect_with(address, "").await
+    }
+
+    /// The same with more lines in the request, such as a token.
+    pub async fn connect_with(address: &str, headers: &str) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let request = format!(
             "GET /ws HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
         );
         stream.write_all(request.as_bytes()).await?;
         let mut buffer = Vec::with_capacity(256);
@@ -169,7 +193,7 @@ impl Peer {
             "participant": {
                 "id": name, "name": name, "transport": "websocket",
                 "type": if kind == Kind::Agent { "agent" } else { "human" },
-                "roles": [match kind { Kind::Agent => "driver", Kind::Approver => "approver", Kind::Observer => "observer" }],
+                "roles": [match kind { Kind::Agent | Kind::Driver => "driver", Kind::Approver => "approver", Kind::Observer => "observer" }],
                 "executor": { "profiles": ["read", "read_net", "workspace"], "shell_exec": true },
             },
             "supported_versions": [1],
@@ -294,6 +318,7 @@ impl Peer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Agent,
+    Driver,
     Approver,
     Observer,
 }

@@ -1,0 +1,262 @@
+//! How fast what a command prints reaches a screen: a real command below its reaper, a real
+//! executor, the server's durable log and one viewer; beside a bare loop that reads the same
+//! command's pipe, makes JSON of it and writes that to SQLite as durably.
+//!
+//! Settings: OUTPUT_MIB=128 OUTPUT_ROUNDS=3
+
+#![allow(clippy::print_stdout, reason = "it prints its figures")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a bench that cannot go on ends"
+)]
+
+mod kit;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kit::{Kind, Peer, Subject, met, setting};
+use pvp_agent::agent::{Agent, Step, Wish};
+use pvp_agent::executor::Settings;
+use pvp_client::{Api, Link};
+use pvp_protocol::api::{Invitation, Invite, NewSession};
+use pvp_protocol::{ParticipantKind, Role, SessionId};
+use serde_json::json;
+
+/// Bytes of a piece of output, as an executor tells it.
+const PIECE: usize = 32 * 1024;
+
+/// Pieces that an executor has under way; the bare loop makes as many durable at a time.
+const UNDER_WAY: i64 = 16;
+
+/// How much more memory each process may use while any amount of output goes through it.
+const GROWTH_KIB: u64 = 16 * 1024;
+
+/// What is printed: enough to be measured, and little to get everything going.
+const LONG: &str = "long.log";
+const SHORT: &str = "short.log";
+
+fn main() {
+    if std::env::var("BENCH_PART").is_ok_and(|part| part == "executor") {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        return runtime.block_on(executor());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(measure());
+}
+
+async fn measure() {
+    let (size, rounds) = (setting("OUTPUT_MIB", 128), setting("OUTPUT_ROUNDS", 3));
+    let place = tempfile::tempdir().unwrap();
+    write_log(&place.path().join(LONG), size * 1024 * 1024);
+    write_log(&place.path().join(SHORT), 8 * 1024 * 1024);
+    let mut room = Room::open(place.path()).await;
+    let memory = |room: &Room, line| [&room.server, &room.executor].map(|it| it.memory_kib(line));
+
+    bare(place.path(), SHORT);
+    room.show(SHORT).await;
+    let before = memory(&room, "VmRSS");
+    println!("`cat` of {size} MiB                      MiB/s, {rounds} rounds");
+    let (mut ours, mut floor) = (Vec::new(), Vec::new());
+    // In turns, so that a busy machine is busy for both.
+    for _ in 0..rounds {
+        floor.push(size as f64 / bare(place.path(), LONG).as_secs_f64());
+        ours.push(size as f64 / room.show(LONG).await.as_secs_f64());
+    }
+    let after = memory(&room, "VmHWM");
+    let ratio = median(&mut ours) / median(&mut floor);
+    report("bare: pipe → JSON → SQLite", &mut floor);
+    report("pipe → log → viewer", &mut ours);
+    println!(
+        "bar: at least 0.5 of the bare loop: {ratio:.2} {}",
+        met(ratio >= 0.5)
+    );
+    for (name, at) in [("server", 0), ("executor", 1)] {
+        let grown = after[at].saturating_sub(before[at]);
+        println!(
+            "bar: memory of the {name} flat: +{:.1} MiB at most {}",
+            grown as f64 / 1024.0,
+            met(grown <= GROWTH_KIB)
+        );
+    }
+}
+
+fn median(rates: &mut [f64]) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+fn report(name: &str, rates: &mut [f64]) {
+    let median = median(rates);
+    let (least, most) = (rates[0], rates[rates.len() - 1]);
+    println!("{name:<36} {median:>8.1}   ({least:.1} to {most:.1})");
+}
+
+/// Lines as a build prints them.
+fn write_log(path: &Path, size: usize) {
+    let mut text = String::with_capacity(size + 100);
+    let mut number = 0;
+    while text.len() < size {
+        number += 1;
+        text += &format!(
+            "[{number:>8}] Compiling \"module-{}\" ✓ in {} ms\n",
+            number % 97,
+            number % 1009
+        );
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+/// The least that can be done: the same pieces, as JSON, in as durable a file.
+fn bare(place: &Path, log: &str) -> Duration {
+    let data = tempfile::tempdir().unwrap();
+    let store = rusqlite::Connection::open(data.path().join("bare.db")).unwrap();
+    store.pragma_update(None, "journal_mode", "WAL").unwrap();
+    store.pragma_update(None, "synchronous", "FULL").unwrap();
+    store
+        .execute(
+            "CREATE TABLE entry (seq INTEGER PRIMARY KEY, body BLOB NOT NULL)",
+            (),
+        )
+        .unwrap();
+    let mut insert = store
+        .prepare("INSERT INTO entry (seq, body) VALUES (?1, ?2)")
+        .unwrap();
+    let begun = Instant::now();
+    let mut command = Command::new("cat");
+    let mut command = command
+        .arg(log)
+        .current_dir(place)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = command.stdout.take().unwrap();
+    let (mut piece, mut seq) = (Vec::with_capacity(PIECE), 0);
+    store.execute_batch("BEGIN").unwrap();
+    while pipe
+        .by_ref()
+        .take(PIECE as u64)
+        .read_to_end(&mut piece)
+        .unwrap()
+        > 0
+    {
+        let text = String::from_utf8_lossy(&piece);
+        let body = json!({ "type": "tool.output", "payload": { "stream": "stdout", "text": text, "offset": seq } });
+        seq += 1;
+        insert
+            .execute((seq, serde_json::to_vec(&body).unwrap()))
+            .unwrap();
+        if seq % UNDER_WAY == 0 {
+            store.execute_batch("COMMIT; BEGIN").unwrap();
+        }
+        piece.clear();
+    }
+    store.execute_batch("COMMIT").unwrap();
+    assert!(command.wait().unwrap().success());
+    begun.elapsed()
+}
+
+/// A server, an executor in a session of it, and a person who watches.
+struct Room {
+    server: Subject,
+    executor: Subject,
+    viewer: Peer,
+    bot: String,
+    prompts: usize,
+    _data: tempfile::TempDir,
+}
+
+impl Room {
+    async fn open(workspace: &Path) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let server = Subject::server_with_login(&data.path().join("server"));
+        let admin = Link::parse(server.admin_link.as_ref().unwrap()).unwrap();
+        let made = tokio::task::spawn_blocking(move || {
+            let api = Api::new(admin);
+            let session = api.create(&NewSession::default()).unwrap().session;
+            let bot = invite(&api, &session, ParticipantKind::Agent);
+            let person = invite(&api, &session, ParticipantKind::Human);
+            (session, bot, person)
+        });
+        let (session, bot, person) = made.await.unwrap();
+        let state = data.path().join("executor");
+        let executor = Subject::myself(
+            "executor",
+            &[
+                ("BENCH_LINK", &bot.link),
+                ("BENCH_WORKSPACE", workspace.to_str().unwrap()),
+                ("BENCH_STATE", state.to_str().unwrap()),
+            ],
+        );
+        let token = format!("Authorization: Bearer {}\r\n", person.token);
+        let mut viewer = Peer::connect_with(&server.address, &token).await.unwrap();
+        let (name, more) = (person.participant.to_string(), json!({ "history": 0 }));
+        viewer
+            .enter(session.as_str(), &name, Kind::Driver, more)
+            .await;
+        Self {
+            server,
+            executor,
+            viewer,
+            bot: bot.participant.to_string(),
+            prompts: 0,
+            _data: data,
+        }
+    }
+
+    /// Asks for a file, and waits until all of it and its result were shown.
+    async fn show(&mut self, log: &str) -> Duration {
+        let begun = Instant::now();
+        self.prompts += 1;
+        let prompt = json!({
+            "content": format!("cat {log}"), "target_agent": self.bot,
+            "contributors": [self.viewer.name], "context_keys": [],
+        });
+        let id = format!("prompt-{}", self.prompts);
+        self.viewer.say("prompt.submit", &id, &prompt).await;
+        let result = self.viewer.wait("tool.result").await;
+        let took = begun.elapsed();
+        let shown = result["payload"]["streams"]["stdout"]["bytes"].as_u64();
+        assert_eq!(result["payload"]["success"], true, "{result}");
+        assert_eq!(result["payload"]["truncated"], false, "{result}");
+        assert!(shown.is_some_and(|bytes| bytes > 0), "{result}");
+        took
+    }
+}
+
+fn invite(api: &Api, session: &SessionId, kind: ParticipantKind) -> Invitation {
+    let invite = Invite {
+        name: "bench".to_owned(),
+        roles: [Role::Driver].into(),
+        kind,
+        capabilities: Default::default(),
+        session: Some(session.clone()),
+        expires_seconds: Some(3600),
+        participant: None,
+    };
+    api.invite(&invite).unwrap()
+}
+
+/// The other process: runs whatever it is asked to, one after another.
+async fn executor() {
+    let setting = |name: &str| std::env::var(name).unwrap();
+    let link = Link::parse(&setting("BENCH_LINK")).unwrap();
+    let (workspace, state) = (setting("BENCH_WORKSPACE"), setting("BENCH_STATE"));
+    let mut settings = Settings::new(workspace.into(), state.into());
+    settings.program = PathBuf::from(env!("CARGO_BIN_EXE_pvp"));
+    let mut agent = Agent::connect(link, settings).await.unwrap();
+    println!("ready");
+    while let Some(wish) = agent.next_wish().await {
+        let Wish::Prompt { prompt, .. } = wish else {
+            continue;
+        };
+        let proposal = agent.propose_shell(&prompt.content).await.unwrap();
+        let outcome = proposal.outcome().await;
+        assert!(matches!(outcome, Some(Step::Finished(_))), "{outcome:?}");
+    }
+}
