@@ -1,0 +1,1 @@
+//! The terminal screen of a PVP session.
