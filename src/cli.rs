@@ -18,6 +18,7 @@ mod server;
 mod sessions;
 mod tail;
 mod tokens;
+mod tui;
 mod up;
 
 use std::io::Write;
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     /// Run the server alone.
     Server(server::ServerArguments),
 
+    /// A session on the whole terminal: watch, decide, ask.
+    Tui(tui::TuiArguments),
     /// What waits for a decision, in every session that the link opens.
     Gates(gates::GatesArguments),
     /// The whole card of one gate.
@@ -95,6 +98,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(arguments) => up::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Server(arguments) => server::run(&arguments),
+        Command::Tui(arguments) => tui::run(arguments),
         Command::Gates(arguments) => gates::list(&arguments),
         Command::Show(arguments) => gates::show(&arguments),
         Command::Approve(arguments) => gates::approve(&arguments),
