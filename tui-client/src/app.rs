@@ -259,7 +259,15 @@ impl App {
             Input::Programs(programs) => self.composer.programs = programs,
             Input::Tick => self.tick(),
         }
+        self.let_go();
         std::mem::take(&mut self.effects)
+    }
+
+    /// A card that is decided stays only while one looks at it.
+    fn let_go(&mut self) {
+        if self.focus != Focus::Card && matches!(self.current(), Some(Current::Closed(_))) {
+            self.cards.selected = None;
+        }
     }
 
     /// Notes what was drawn.

@@ -46,7 +46,7 @@ pub(crate) fn closed(card: &Resolved, view: &View, theme: &Theme, columns: usize
     let mut rows = wrap(&line, columns, 0);
     let command = rows.len();
     let at = words::time(card.resolution.at);
-    let decided = format!("{} at {at}", words::resolution(&card.resolution, view));
+    let decided = format!("{at} {}", words::resolution(&card.resolution, view));
     let mut page = Rows {
         rows: &mut rows,
         theme,
@@ -164,7 +164,10 @@ impl Rows<'_> {
                 ""
             };
             if !nobody {
-                votes += &format!(", could be {}", words::names(view, card.undecided.iter()));
+                votes += &format!(
+                    ", from any of {}",
+                    words::names(view, card.undecided.iter())
+                );
             }
         }
         self.row(

@@ -8,7 +8,7 @@ mod reader;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect, Size};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Widget};
@@ -19,8 +19,19 @@ pub(crate) use gate::card_window;
 use crate::app::{App, Drawn, Focus, Main, Place};
 use crate::text::clip;
 
+/// The smallest terminal on which something can be decided.
+const LEAST: Size = Size {
+    width: 20,
+    height: 8,
+};
+
 /// Draws everything; gives what there was to see.
 pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> Drawn {
+    if app.size.width < LEAST.width || app.size.height < LEAST.height {
+        let words = format!("too small; {} waiting", app.view.pending());
+        put(&words, app.theme.strong, 0, 0, frame.buffer_mut());
+        return Drawn::default();
+    }
     let areas = areas(app);
     let mut drawn = Drawn::default();
     header::draw(app, areas.header, frame.buffer_mut());
@@ -74,8 +85,17 @@ fn lines(lines: Vec<Line<'static>>, area: Rect, buffer: &mut Buffer) {
 }
 
 fn row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
-    if y < area.height {
-        buffer.set_line(area.x, area.y + y, line, area.width);
+    let at = Position::new(area.x, area.y.saturating_add(y));
+    if y < area.height && buffer.area.contains(at) {
+        buffer.set_line(at.x, at.y, line, area.width);
+    }
+}
+
+/// Writes where there is room for it; the terminal may have shrunk since the areas were made.
+fn put(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
+    if buffer.area.contains(Position::new(x, y)) {
+        let room = usize::from(buffer.area.right() - x);
+        buffer.set_stringn(x, y, text, room, style);
     }
 }
 
@@ -96,7 +116,7 @@ fn stream(app: &App, area: Rect, buffer: &mut Buffer) {
             let at = u16::try_from(y).unwrap_or(u16::MAX);
             let line = highlighted(line, &app.reading.needle, app.theme.found);
             if chosen {
-                buffer.set_string(area.x, area.y + at, "▌", app.theme.focused);
+                put("▌", app.theme.focused, area.x, area.y + at, buffer);
             }
             let rest = Rect {
                 x: area.x + 1,
@@ -111,20 +131,14 @@ fn stream(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     if app.view.stream.items.is_empty() {
         let words = "nothing has happened here yet; type, or press f1 for the keys";
-        buffer.set_stringn(
-            area.x + 1,
-            area.y,
-            words,
-            usize::from(area.width),
-            app.theme.quiet,
-        );
+        put(words, app.theme.quiet, area.x + 1, area.y, buffer);
     }
     if app.reading.top.is_some() && area.height > 1 {
         let words = clip(" ↓ more below: end follows ", usize::from(area.width));
         let x = area
             .right()
             .saturating_sub(u16::try_from(crate::text::width(&words)).unwrap_or(0));
-        buffer.set_string(x, area.bottom() - 1, words, app.theme.selected);
+        put(&words, app.theme.selected, x, area.bottom() - 1, buffer);
     }
 }
 

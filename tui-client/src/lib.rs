@@ -18,7 +18,11 @@ mod pane;
 mod plain;
 mod printed;
 mod run;
+#[cfg(test)]
+mod scene;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod text;
 mod theme;
 mod words;

@@ -305,7 +305,9 @@ pub(crate) fn explain(card: &Card, view: &View, theme: &Theme) -> Page {
         for note in &assessment.notes {
             sheet.row("note", 9, note);
         }
-        sheet.heading("Its parts");
+        if !assessment.parts.is_empty() {
+            sheet.heading("Its parts");
+        }
         for part in &assessment.parts {
             sheet.row(part.category.as_str(), 11, &part.text);
             sheet.row("", 11, &format!("{} [{}]", part.reason, part.rule));

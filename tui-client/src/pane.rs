@@ -102,6 +102,7 @@ impl Panes {
         let Some(screen) = self.screen(proposal) else {
             return;
         };
+        let area = area.intersection(buffer.area);
         for row in 0..area.height {
             let mut column = 0;
             while column < area.width {

@@ -19,6 +19,9 @@ const INDENT: usize = 2;
 /// Rows of one prompt, thought or response that are shown; a screen scrolls through them.
 const TEXT_ROWS: usize = 2000;
 
+/// Rows of a command that the stream shows; its card shows all of it.
+const COMMAND_ROWS: usize = 8;
+
 /// What the rows are made of besides the item.
 pub(crate) struct Ink<'a> {
     pub(crate) view: &'a View,
@@ -199,11 +202,17 @@ impl Ink<'_> {
         let mut rows = wrap(&Line::from(spans), self.columns, INDENT);
         let command: Vec<_> = plain_lines(&asked.shown, self.theme.strong);
         let columns = self.columns.saturating_sub(INDENT + 2);
-        for (number, row) in wrap_all(&command, columns, 0).into_iter().enumerate() {
+        let command = wrap_all(&command, columns, 0);
+        let more = command.len().saturating_sub(COMMAND_ROWS);
+        for (number, row) in command.into_iter().take(COMMAND_ROWS).enumerate() {
             let prompt = if number == 0 { "$ " } else { "  " };
             let mut spans = vec![Span::raw("  "), Span::styled(prompt, self.theme.quiet)];
             spans.extend(row.spans);
             rows.push(Line::from(spans));
+        }
+        if more > 0 {
+            let words = format!("… {} more", words::count(more as u64, "row"));
+            rows.extend(self.below(&words, self.theme.quiet));
         }
         if proposal.state == State::Blocked {
             let reason = asked.assessment.as_ref().map(|it| one_line(&it.reason));

@@ -78,11 +78,6 @@ impl App {
 
     /// Gives the card the focus, and keeps it the chosen one whatever arrives.
     pub(super) fn focus_card(&mut self) {
-        if let Some(Current::Closed(_)) = self.current()
-            && self.focus != Focus::Card
-        {
-            self.cards.selected = None;
-        }
         match self.current_gate() {
             Some(gate) => {
                 self.select(gate);

@@ -8,7 +8,7 @@ use ratatui::widgets::Widget;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::areas::framed;
-use super::{boxed, row};
+use super::{boxed, put, row};
 use crate::app::{App, Focus, Tone};
 use crate::editor::Editor;
 use crate::keys::{Act, Scope};
@@ -118,7 +118,7 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
         } else {
             app.theme.quiet
         };
-        buffer.set_string(area.x, area.y, "> ", style);
+        put("> ", style, area.x, area.y, buffer);
         Rect {
             x: area.x + 2,
             width: area.width.saturating_sub(2),
@@ -143,9 +143,7 @@ fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
     }
     if editor(app).is_empty() && app.dialog.is_none() {
         let hint = "ask the agent, !command, /help";
-        let room = usize::from(area.width);
-        let buffer = frame.buffer_mut();
-        buffer.set_stringn(area.x, area.y, hint, room, app.theme.quiet);
+        put(hint, app.theme.quiet, area.x, area.y, frame.buffer_mut());
     }
     if focused {
         let column = u16::try_from(x)

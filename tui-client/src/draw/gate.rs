@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
 use super::areas::framed;
-use super::{areas, boxed, lines, row};
+use super::{areas, boxed, lines, put, row};
 use crate::app::{App, Current, Focus, Preflight};
 use crate::card::{self, CardRows};
 use crate::text::{clip, one_line};
@@ -124,7 +124,12 @@ pub(super) fn draw(
         let x = area
             .right()
             .saturating_sub(u16::try_from(words.chars().count()).unwrap_or(0) + 1);
-        buffer.set_string(x.max(area.x), area.bottom() - 1, words, app.theme.selected);
+        let y = if framed(app.size) {
+            area.bottom() - 1
+        } else {
+            area.y
+        };
+        put(&words, app.theme.selected, x.max(area.x), y, buffer);
     }
     match current {
         Current::Open(card) => {

@@ -57,8 +57,8 @@ fn link(app: &App) -> Span<'static> {
         Link::Up => Span::styled("● connected", app.theme.good),
         Link::Down { why, since } => {
             let for_so_long = words::duration(app.now.millis_since(*since));
-            let why = clip(&one_line(why), 40);
-            let words = format!("○ connection lost for {for_so_long}, trying again: {why}");
+            let why = clip(&one_line(why), 24);
+            let words = format!("○ lost for {for_so_long}, retrying ({why})");
             Span::styled(words, app.theme.bad)
         }
         Link::Over { why } => Span::styled(format!("✗ over: {}", one_line(why)), app.theme.bad),
