@@ -20,6 +20,7 @@ mod server;
 mod sessions;
 mod tail;
 mod tokens;
+mod tui;
 mod up;
 
 use std::io::Write;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     /// granted.
     Agent(Box<agent::AgentArguments>),
 
+    /// A session on the whole terminal: watch, decide, ask.
+    Tui(tui::TuiArguments),
     /// What waits for a decision, in every session that the link opens.
     Gates(gates::GatesArguments),
     /// The whole card of one gate.
@@ -104,6 +107,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Agent(arguments) => agent::run(&arguments),
+        Command::Tui(arguments) => tui::run(arguments),
         Command::Gates(arguments) => gates::list(&arguments),
         Command::Show(arguments) => gates::show(&arguments),
         Command::Approve(arguments) => gates::approve(&arguments),

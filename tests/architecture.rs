@@ -53,6 +53,7 @@ const DOING: &[(&str, &[&str])] = &[
     ("server", &["pvp-policy", "pvp-protocol", "pvp-session"]),
     ("client", &["pvp-protocol"]),
     ("agent", &["pvp-client", "pvp-policy", "pvp-protocol"]),
+    ("tui-client", &["pvp-client", "pvp-protocol"]),
     (
         ".",
         &[
@@ -62,6 +63,7 @@ const DOING: &[(&str, &[&str])] = &[
             "pvp-protocol",
             "pvp-server",
             "pvp-session",
+            "pvp-tui",
         ],
     ),
 ];

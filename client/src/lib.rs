@@ -3,6 +3,7 @@
 pub mod api;
 pub mod connection;
 pub mod link;
+pub mod shell_result;
 pub mod view;
 
 mod acts;
@@ -14,4 +15,5 @@ pub use connection::{
     ConnectError, Connection, Ending, Event, Events, Options, Receipt, SendError, fresh_id, now,
 };
 pub use link::{Link, LinkError};
+pub use shell_result::{ShellResult, ShellResults};
 pub use view::View;

@@ -78,7 +78,7 @@ impl LinkArguments {
     }
 
     /// The session that was said, that the link names, or the only one there.
-    fn session(&self, api: &Api) -> anyhow::Result<SessionId> {
+    pub(crate) fn session(&self, api: &Api) -> anyhow::Result<SessionId> {
         if let Some(session) = self.session.as_ref().or(api.link().session()) {
             return Ok(session.clone());
         }

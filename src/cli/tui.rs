@@ -1,0 +1,121 @@
+//! `pvp tui`: a session on the whole terminal.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use pvp_client::{Api, ConnectError, Link, Options};
+use pvp_protocol::api::NewSession;
+use pvp_protocol::{ParticipantId, Role, SessionConfig};
+use pvp_tui::config::Config;
+use pvp_tui::{Palette, Start};
+
+use super::links::LinkArguments;
+
+#[derive(Args)]
+pub(crate) struct TuiArguments {
+    /// The link; else what `pvp login` remembered
+    #[arg(value_name = "LINK")]
+    target: Option<String>,
+    #[command(flatten)]
+    link: LinkArguments,
+    /// Make the session first if it is not there
+    #[arg(long)]
+    create: bool,
+    /// Join with fewer roles than the token allows; may be given several times
+    #[arg(long = "role", value_name = "ROLE")]
+    roles: Vec<Role>,
+    /// Who to be, on a server without login
+    #[arg(long = "as", value_name = "ID", value_parser = super::participant_id)]
+    participant: Option<ParticipantId>,
+    /// Lines for a screen reader or a pipe: every event one line, commands by word
+    #[arg(long)]
+    plain: bool,
+    /// The settings [default: pvp/tui.toml in the directory for settings, if it is there]
+    #[arg(long, env = "PVP_TUI_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
+    let config = settings(arguments.config.as_deref())?;
+    let link = match &arguments.target {
+        Some(text) => Link::parse(text)?,
+        None => arguments.link.find()?.0,
+    };
+    let link = match arguments.create {
+        true => created(link, &arguments.link)?,
+        false => link,
+    };
+    let options = Options {
+        session: match link.token() {
+            Some(_) => Some(arguments.link.session(&Api::new(link.clone()))?),
+            None => arguments.link.said_session(&link),
+        },
+        roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
+        participant: arguments.participant,
+        ..Options::default()
+    };
+    let start = Start {
+        link,
+        options,
+        config,
+    };
+    let runtime = super::runtime()?;
+    let shown = runtime.block_on(async {
+        match arguments.plain {
+            true => pvp_tui::plain(start).await,
+            false => pvp_tui::run(start).await,
+        }
+    });
+    // Somebody may still sit at standard input, who is not waited for.
+    runtime.shutdown_background();
+    shown.map_err(with_flag)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The settings that were named, else those of the account if there are any.
+fn settings(named: Option<&std::path::Path>) -> anyhow::Result<Config> {
+    let usual = super::links::everywhere()?.with_file_name("tui.toml");
+    let mut config = match named {
+        Some(path) => Config::read(path)?,
+        None if usual.exists() => Config::read(&usual)?,
+        None => Config::default(),
+    };
+    if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        config.palette = Palette::None;
+    }
+    Ok(config)
+}
+
+/// The link into a session that is there afterwards.
+fn created(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link> {
+    let session = arguments.said_session(&link);
+    let new = NewSession {
+        session: session.clone(),
+        name: None,
+        config: SessionConfig::default(),
+    };
+    let api = Api::new(link.clone());
+    match session {
+        Some(session) => {
+            super::up::make(&api, &session, None, SessionConfig::default())?;
+            Ok(link.into_session(session))
+        }
+        None => {
+            let made = api.create(&new).context("making a session")?;
+            Ok(link.into_session(made.session))
+        }
+    }
+}
+
+/// The same, and which flag helps.
+fn with_flag(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<ConnectError>() {
+        Some(ConnectError::NoSession) => error.context("say which with --session"),
+        Some(ConnectError::Nobody) => error.context("say who with --as"),
+        Some(ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Lost(_)) | None => {
+            error
+        }
+    }
+}

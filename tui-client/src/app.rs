@@ -1,0 +1,457 @@
+//! What the screen knows, and what a key, a message or the clock makes of it. Pure: effects are
+//! left to whoever runs it.
+
+mod compose;
+mod gates;
+mod mouse;
+mod reading;
+mod slash;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crossterm::event::{KeyEvent, MouseEvent};
+use pvp_client::view::View;
+use pvp_client::{ShellResults, fresh_id};
+use pvp_protocol::api::{Invitation, Invite};
+use pvp_protocol::payload::OutputPage;
+use pvp_protocol::{ClientMessage, Digest, Envelope, MessageId, ParticipantId, Timestamp};
+use ratatui::layout::Size;
+
+pub(crate) use compose::{Composer, squeezed};
+pub(crate) use gates::{Cards, Choice, Current, Preflight};
+pub(crate) use reading::{Place, Reading};
+pub(crate) use slash::COMMANDS;
+
+use crate::config::Config;
+use crate::dialog::Dialog;
+use crate::keys::{Act, Chord, Scope};
+use crate::pager::{Page, Pager};
+use crate::pane::Panes;
+use crate::theme::Theme;
+
+/// Milliseconds that a notice stays.
+const NOTICE_MS: u64 = 8_000;
+
+/// What happens to the screen.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Key(KeyEvent),
+    Paste(String),
+    Mouse(MouseEvent),
+    /// The terminal has, or has not, the focus of its window system.
+    Focus(bool),
+    Resize(Size),
+    Told(Box<Envelope>),
+    Up {
+        resumed: bool,
+    },
+    Down {
+        why: String,
+    },
+    /// The connection will not come back.
+    Over {
+        why: String,
+    },
+    /// What became of a message: the id it had, or why it was not taken.
+    Answered(Ticket, Result<MessageId, String>),
+    Fetched(Result<OutputPage, String>),
+    Found(Result<OutputPage, String>),
+    Invited(Result<Box<Invitation>, String>),
+    /// Names of programs, for completion.
+    Programs(Vec<String>),
+    Tick,
+}
+
+/// Names a message of ours until it is answered.
+pub(crate) type Ticket = u64;
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Effect {
+    Send(Ticket, Box<ClientMessage>),
+    /// Put into the clipboard.
+    Copy(String),
+    /// Read lines of an output.
+    Fetch {
+        reference: MessageId,
+        offset: u64,
+        limit: u64,
+    },
+    /// Find lines of an output.
+    Find {
+        reference: MessageId,
+        needle: String,
+    },
+    Invite(Box<Invite>),
+    /// Call someone who is not looking.
+    Call,
+    Redraw,
+    Quit,
+}
+
+/// How the connection is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Link {
+    Up,
+    Down { why: String, since: Timestamp },
+    Over { why: String },
+}
+
+/// Where keys go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Focus {
+    Composer,
+    Card,
+    Main,
+}
+
+/// What the large part of the screen shows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Main {
+    Stream,
+    Page(Page),
+    Pager(Pager),
+    Preflight(Preflight),
+    /// The screen of an interactive command.
+    Terminal(MessageId),
+}
+
+/// How a notice is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Good,
+    Bad,
+}
+
+/// A line about what one just did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) text: String,
+    pub(crate) tone: Tone,
+    at: Timestamp,
+}
+
+/// What a message of ours was for.
+#[derive(Debug, Clone, PartialEq)]
+enum Errand {
+    Vote {
+        gate: MessageId,
+        done: &'static str,
+    },
+    Prompt {
+        text: String,
+    },
+    Shell {
+        line: String,
+        send: bool,
+    },
+    /// Anything else, and what to say when it was taken.
+    Plain {
+        done: &'static str,
+    },
+    /// Worth a word only if it was refused.
+    Quiet,
+    /// Not worth a word.
+    Silent,
+}
+
+/// A command of one's own that runs.
+#[derive(Debug, Clone, PartialEq)]
+struct Bang {
+    id: MessageId,
+    /// Whether its result goes to the agent at once.
+    send: bool,
+}
+
+/// What a drawing showed, which is what a vote binds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Drawn {
+    pub(crate) card: Option<(MessageId, Digest)>,
+    /// Whether the end of the card's command was on the screen.
+    pub(crate) whole: bool,
+    /// Whether the end of the preflight list was.
+    pub(crate) preflight_end: bool,
+}
+
+/// The screen.
+pub(crate) struct App {
+    pub(crate) view: View,
+    pub(crate) config: Config,
+    pub(crate) theme: Theme,
+    pub(crate) now: Timestamp,
+    pub(crate) size: Size,
+    pub(crate) link: Link,
+    pub(crate) focus: Focus,
+    pub(crate) main: Main,
+    pub(crate) dialog: Option<Dialog>,
+    pub(crate) composer: Composer,
+    pub(crate) cards: Cards,
+    pub(crate) reading: Reading,
+    pub(crate) panes: Panes,
+    pub(crate) results: ShellResults,
+    pub(crate) notice: Option<Notice>,
+    /// Whom prompts go to, if that was said.
+    pub(crate) target: Option<ParticipantId>,
+    /// Whether the terminal has the focus; unknown until it says so.
+    looking: Option<bool>,
+    bangs: Vec<Bang>,
+    errands: BTreeMap<Ticket, Errand>,
+    next_ticket: Ticket,
+    /// Gates that someone was called for.
+    called: BTreeSet<MessageId>,
+    quitting: bool,
+    shared_draft: String,
+    effects: Vec<Effect>,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, size: Size, now: Timestamp) -> Self {
+        Self {
+            view: View::default(),
+            theme: Theme::new(config.palette),
+            config,
+            now,
+            size,
+            link: Link::Up,
+            focus: Focus::Composer,
+            main: Main::Stream,
+            dialog: None,
+            composer: Composer::default(),
+            cards: Cards::default(),
+            reading: Reading::default(),
+            panes: Panes::default(),
+            results: ShellResults::default(),
+            notice: None,
+            target: None,
+            looking: None,
+            bangs: Vec::new(),
+            errands: BTreeMap::new(),
+            next_ticket: 0,
+            called: BTreeSet::new(),
+            quitting: false,
+            shared_draft: String::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes what happened; gives what is to be done.
+    pub(crate) fn update(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Key(key) => self.key(Chord::of(&key)),
+            Input::Paste(text) => self.paste(&text),
+            Input::Mouse(event) => self.mouse(event),
+            Input::Focus(looking) => self.looking = Some(looking),
+            Input::Resize(size) => self.resize(size),
+            Input::Told(envelope) => self.told(&envelope),
+            Input::Up { resumed } => self.up(resumed),
+            Input::Down { why } => {
+                let since = self.now;
+                self.link = Link::Down { why, since };
+            }
+            Input::Over { why } => self.link = Link::Over { why },
+            Input::Answered(ticket, answer) => self.answered(ticket, answer),
+            Input::Fetched(page) => self.fetched(page),
+            Input::Found(page) => self.found(page),
+            Input::Invited(invitation) => self.invited(invitation),
+            Input::Programs(programs) => self.composer.programs = programs,
+            Input::Tick => self.tick(),
+        }
+        self.let_go();
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A card that is decided stays only while one looks at it.
+    fn let_go(&mut self) {
+        if self.focus != Focus::Card && matches!(self.current(), Some(Current::Closed(_))) {
+            self.cards.selected = None;
+        }
+    }
+
+    /// Notes what was drawn.
+    pub(crate) fn drawn(&mut self, drawn: Drawn) {
+        if let (Some((gate, digest)), true) = (&drawn.card, drawn.whole) {
+            self.cards.seen_whole.insert(gate.clone(), *digest);
+        }
+        if let (Main::Preflight(preflight), true) = (&mut self.main, drawn.preflight_end) {
+            preflight.seen_end = true;
+        }
+        self.cards.drawn = drawn.card;
+    }
+
+    /// Where a key would go.
+    pub(crate) fn scope(&self) -> Scope {
+        if self.dialog.is_some() {
+            return Scope::Dialog;
+        }
+        match (self.focus, &self.main) {
+            (Focus::Composer, _) => Scope::Composer,
+            (Focus::Card, _) => Scope::Card,
+            (Focus::Main, Main::Stream) => Scope::Stream,
+            (Focus::Main, Main::Page(_) | Main::Pager(_)) => Scope::Page,
+            (Focus::Main, Main::Preflight(_)) => Scope::Preflight,
+            (Focus::Main, Main::Terminal(proposal)) => match self.may_type_into(proposal) {
+                true => Scope::Terminal,
+                false => Scope::Page,
+            },
+        }
+    }
+
+    fn key(&mut self, chord: Chord) {
+        let scope = self.scope();
+        let act = self.config.keymap.find(scope, chord);
+        if act != Some(Act::Clear) && act != Some(Act::Quit) {
+            self.quitting = false;
+        }
+        match act {
+            Some(act) => self.act(scope, act),
+            None => self.typed(scope, chord),
+        }
+    }
+
+    /// A key that the table does not know: text where text is typed, else nothing.
+    fn typed(&mut self, scope: Scope, chord: Chord) {
+        match scope {
+            Scope::Composer => {
+                if let Some(c) = chord.typed() {
+                    self.composer.insert(&c.to_string());
+                }
+            }
+            Scope::Dialog => {
+                if let (Some(c), Some(dialog)) = (chord.typed(), &mut self.dialog) {
+                    dialog.editor_mut().insert(&c.to_string());
+                }
+            }
+            Scope::Terminal => self.type_into_pane(chord),
+            Scope::Anywhere
+            | Scope::Text
+            | Scope::Card
+            | Scope::Stream
+            | Scope::Preflight
+            | Scope::Page => {}
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "what is left is for the pane"
+    )]
+    fn act(&mut self, scope: Scope, act: Act) {
+        match act {
+            Act::Quit => return self.quit(),
+            Act::FocusNext => return self.focus_next(),
+            Act::FocusPrevious => return self.focus_previous(),
+            Act::FocusCard => return self.focus_card(),
+            Act::Redraw => return self.effects.push(Effect::Redraw),
+            Act::Keys => return self.open_page(crate::pages::keys(self)),
+            Act::Compose => return self.focus = Focus::Composer,
+            Act::Shell => return self.compose_with("!"),
+            Act::Slash => return self.compose_with("/"),
+            Act::Interrupt => return self.ask_interrupt(),
+            Act::ScrollUp => return self.scroll_stream(-(self.main_rows() as isize)),
+            Act::ScrollDown => return self.scroll_stream(self.main_rows() as isize),
+            _ => {}
+        }
+        match scope {
+            Scope::Composer => self.act_composer(act),
+            Scope::Card => self.act_card(act),
+            Scope::Stream => self.act_stream(act),
+            Scope::Dialog => self.act_dialog(act),
+            Scope::Preflight => self.act_preflight(act),
+            Scope::Page | Scope::Terminal => self.act_page(act),
+            Scope::Anywhere | Scope::Text => {}
+        }
+    }
+
+    fn resize(&mut self, size: Size) {
+        self.size = size;
+        self.resize_pane();
+    }
+
+    pub(crate) fn tell(&mut self, tone: Tone, text: impl Into<String>) {
+        let text = crate::text::one_line(&text.into());
+        let at = self.now;
+        self.notice = Some(Notice { text, tone, at });
+    }
+
+    fn send(&mut self, errand: Errand, message: impl Into<ClientMessage>) -> Ticket {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.errands.insert(ticket, errand);
+        let message = Box::new(message.into());
+        self.effects.push(Effect::Send(ticket, message));
+        ticket
+    }
+
+    fn open_page(&mut self, page: Page) {
+        self.show(Main::Page(page));
+    }
+
+    fn show(&mut self, main: Main) {
+        self.main = main;
+        self.focus = Focus::Main;
+    }
+
+    /// Back to the stream, and to typing.
+    fn close_main(&mut self) {
+        self.main = Main::Stream;
+        self.focus = Focus::Composer;
+    }
+
+    fn focus_next(&mut self) {
+        match self.focus {
+            Focus::Composer if self.current().is_some() => self.focus_card(),
+            Focus::Composer | Focus::Card => self.focus = Focus::Main,
+            Focus::Main => self.focus = Focus::Composer,
+        }
+    }
+
+    fn focus_previous(&mut self) {
+        match self.focus {
+            Focus::Main if self.current().is_some() => self.focus_card(),
+            Focus::Main | Focus::Card => self.focus = Focus::Composer,
+            Focus::Composer => self.focus = Focus::Main,
+        }
+    }
+
+    /// Messages that the server has not taken yet.
+    pub(crate) fn under_way(&self) -> usize {
+        let errands = self.errands.values();
+        errands.filter(|errand| **errand != Errand::Silent).count()
+    }
+
+    /// Quits, or says first what would be lost.
+    fn quit(&mut self) {
+        let waiting = self.under_way();
+        if waiting == 0 || self.quitting {
+            return self.effects.push(Effect::Quit);
+        }
+        self.quitting = true;
+        let what = crate::words::count(waiting as u64, "message");
+        self.tell(
+            Tone::Bad,
+            format!("{what} of yours not sent yet; once more to quit"),
+        );
+    }
+
+    /// Whether the clock alone changes what is on the screen.
+    pub(crate) fn is_timely(&self) -> bool {
+        let counting = self.view.next_deadline().is_some() || self.view.running().next().is_some();
+        counting || self.notice.is_some() || self.link != Link::Up
+    }
+
+    fn tick(&mut self) {
+        let old = |notice: &Notice| self.now.millis_since(notice.at) > NOTICE_MS;
+        if self.notice.as_ref().is_some_and(old) {
+            self.notice = None;
+        }
+        self.share_draft();
+    }
+}
+
+/// A name for a message before it has one.
+fn ticket_name(ticket: Ticket) -> MessageId {
+    MessageId::parse(&format!("ticket-{ticket}")).unwrap_or_else(|_| fresh_id())
+}

@@ -1,0 +1,519 @@
+//! Deciding: which card is meant, and what its keys do. Nothing is decided that was not on the
+//! screen, whole, when the key was pressed.
+
+use std::collections::BTreeMap;
+
+use pvp_client::view::{Card, Resolved};
+use pvp_protocol::payload::{GateAmend, GateApprove, GateReject, PolicyAllow};
+use pvp_protocol::{Digest, Extra, MessageId, ParticipantId};
+
+use super::{App, Effect, Errand, Focus, Main, Tone};
+use crate::dialog::{Dialog, Matter};
+use crate::keys::Act;
+
+/// What is known about the cards beyond the view.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Cards {
+    /// The card that was chosen; it stays chosen when it closes.
+    pub(crate) selected: Option<MessageId>,
+    /// Rows of the card that are scrolled away.
+    pub(crate) scroll: usize,
+    /// What the last drawing showed.
+    pub(crate) drawn: Option<(MessageId, Digest)>,
+    /// Commands whose end was on the screen.
+    pub(crate) seen_whole: BTreeMap<MessageId, Digest>,
+    /// Votes that are not answered yet.
+    pub(crate) under_way: BTreeMap<MessageId, &'static str>,
+}
+
+/// The card that is meant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Current<'a> {
+    Open(&'a Card),
+    /// It was decided meanwhile; its keys are dead.
+    Closed(&'a Resolved),
+}
+
+/// What would be approved together.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Preflight {
+    pub(crate) rows: Vec<Choice>,
+    pub(crate) cursor: usize,
+    /// Whether all of the list was on the screen.
+    pub(crate) seen_end: bool,
+}
+
+/// One command of a preflight list.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) gate: MessageId,
+    pub(crate) digest: Digest,
+    pub(crate) marked: bool,
+    /// Whether all of it can be on the screen.
+    pub(crate) fits: bool,
+}
+
+impl App {
+    /// The card that is meant: the chosen one, else the oldest that waits for me, else the oldest.
+    pub(crate) fn current(&self) -> Option<Current<'_>> {
+        if let Some(selected) = &self.cards.selected {
+            if let Some(card) = self.view.card(selected) {
+                return Some(Current::Open(card));
+            }
+            let mut closed = self.view.resolved.iter().rev();
+            if let Some(resolved) = closed.find(|resolved| resolved.gate == *selected) {
+                return Some(Current::Closed(resolved));
+            }
+        }
+        let mine = self.view.waiting_for_me().next();
+        mine.or(self.view.gates.first()).map(Current::Open)
+    }
+
+    fn current_gate(&self) -> Option<MessageId> {
+        self.current().map(|current| match current {
+            Current::Open(card) => card.gate.clone(),
+            Current::Closed(resolved) => resolved.gate.clone(),
+        })
+    }
+
+    /// Gives the card the focus, and keeps it the chosen one whatever arrives.
+    pub(super) fn focus_card(&mut self) {
+        match self.current_gate() {
+            Some(gate) => {
+                self.select(gate);
+                self.focus = Focus::Card;
+            }
+            None => self.tell(Tone::Plain, "nothing waits for a decision"),
+        }
+    }
+
+    fn select(&mut self, gate: MessageId) {
+        if self.cards.selected.as_ref() != Some(&gate) {
+            self.cards.scroll = 0;
+        }
+        self.cards.selected = Some(gate);
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    pub(super) fn act_card(&mut self, act: Act) {
+        match act {
+            Act::Up => self.select_by(-1),
+            Act::Down => self.select_by(1),
+            Act::PageDown => self.cards.scroll += self.card_page(),
+            Act::PageUp => {
+                self.cards.scroll = self.cards.scroll.saturating_sub(self.card_page());
+            }
+            Act::Copy => self.copy_card(),
+            Act::Explain => self.explain(),
+            Act::ApproveAll => self.preflight(),
+            Act::Approve => self.approve(),
+            Act::Reject => self.ask(|matter, _| Dialog::reject(matter)),
+            Act::Edit => self.edit(),
+            Act::AllowPrefix => self.ask_allow(),
+            _ => {}
+        }
+    }
+
+    /// The next open card in either direction, beginning at the chosen one.
+    fn select_by(&mut self, step: isize) {
+        let gates: Vec<_> = self
+            .view
+            .gates
+            .iter()
+            .map(|card| card.gate.clone())
+            .collect();
+        if gates.is_empty() {
+            self.cards.selected = None;
+            self.focus = Focus::Composer;
+            return self.tell(Tone::Plain, "nothing waits for a decision");
+        }
+        let current = self.current_gate();
+        let place = gates.iter().position(|gate| Some(gate) == current.as_ref());
+        let next = match place {
+            Some(place) => place.saturating_add_signed(step).min(gates.len() - 1),
+            None if step < 0 => gates.len() - 1,
+            None => 0,
+        };
+        if let Some(gate) = gates.into_iter().nth(next) {
+            self.select(gate);
+        }
+    }
+
+    fn copy_card(&mut self) {
+        let command = match self.current() {
+            Some(Current::Open(card)) => card.asked.command.clone(),
+            Some(Current::Closed(resolved)) => resolved.command.clone(),
+            None => return,
+        };
+        self.copy(command, "the command");
+    }
+
+    pub(super) fn copy(&mut self, text: String, what: &str) {
+        self.effects.push(Effect::Copy(text));
+        self.tell(Tone::Good, format!("copied {what}"));
+    }
+
+    /// The open card, if it is what was drawn last.
+    fn shown_card(&mut self) -> Option<Card> {
+        let card = match self.current() {
+            Some(Current::Open(card)) => card.clone(),
+            Some(Current::Closed(_)) => {
+                self.tell(Tone::Bad, "it is decided already");
+                return None;
+            }
+            None => return None,
+        };
+        if self.cards.drawn != Some((card.gate.clone(), card.digest)) {
+            self.tell(Tone::Bad, "the command changed just now; look again");
+            return None;
+        }
+        Some(card)
+    }
+
+    fn explain(&mut self) {
+        if let Some(Current::Open(card)) = self.current() {
+            let page = crate::pages::explain(card, &self.view, &self.theme);
+            self.open_page(page);
+        }
+    }
+
+    fn approve(&mut self) {
+        let Some(card) = self.shown_card() else {
+            return;
+        };
+        if !card.standing.may_vote() {
+            return self.tell(Tone::Bad, card.standing.words());
+        }
+        if self.cards.seen_whole.get(&card.gate) != Some(&card.digest) {
+            return self.tell(Tone::Bad, "read the command to its end first (space)");
+        }
+        self.vote(&card.gate, card.digest);
+    }
+
+    pub(crate) fn vote(&mut self, gate: &MessageId, digest: Digest) {
+        let Some(approver) = self.me() else { return };
+        let done = "your approval counts";
+        self.cards
+            .under_way
+            .insert(gate.clone(), "your approval is under way");
+        let errand = Errand::Vote {
+            gate: gate.clone(),
+            done,
+        };
+        let message = GateApprove {
+            gate: gate.clone(),
+            approver,
+            comment: None,
+            digest: Some(digest),
+            extra: Extra::new(),
+        };
+        self.send(errand, message);
+    }
+
+    fn me(&self) -> Option<ParticipantId> {
+        self.view.me.as_ref().map(|me| me.participant.clone())
+    }
+
+    /// Opens a question about the card that is shown.
+    fn ask(&mut self, question: impl Fn(Matter, &Card) -> Dialog) {
+        let Some(card) = self.shown_card() else {
+            return;
+        };
+        if !card.standing.may_vote() {
+            return self.tell(Tone::Bad, card.standing.words());
+        }
+        let matter = Matter {
+            gate: card.gate.clone(),
+            digest: card.digest,
+        };
+        self.dialog = Some(question(matter, &card));
+    }
+
+    fn edit(&mut self) {
+        let Some(card) = self.shown_card() else {
+            return;
+        };
+        if card.asked.amended("").is_none() {
+            return self.tell(Tone::Bad, "this is not a command line that can be edited");
+        }
+        if card.asked.cut_bytes > 0 {
+            return self.tell(Tone::Bad, "it is too long to be edited here");
+        }
+        let matter = Matter {
+            gate: card.gate.clone(),
+            digest: card.digest,
+        };
+        self.dialog = Some(Dialog::edit(matter, &card.asked.command));
+    }
+
+    fn ask_allow(&mut self) {
+        let Some(card) = self.shown_card() else {
+            return;
+        };
+        if !self.view.may_approve() {
+            return self.tell(Tone::Bad, "your roles do not approve");
+        }
+        if card.asked.prefix.is_empty() {
+            return self.tell(Tone::Bad, "no prefix could allow a command like this one");
+        }
+        self.dialog = Some(Dialog::allow(&card.asked.prefix.join(" ")));
+    }
+
+    /// A list of everything that waits for me, to be approved together.
+    fn preflight(&mut self) {
+        let columns = usize::from(self.size.width).saturating_sub(8).max(1);
+        let choice = |card: &Card| {
+            let rows = crate::card::command(&card.asked, &self.theme, columns).len();
+            let fits = rows + 3 <= self.main_rows();
+            Choice {
+                gate: card.gate.clone(),
+                digest: card.digest,
+                marked: fits,
+                fits,
+            }
+        };
+        let rows: Vec<_> = self.view.waiting_for_me().map(choice).collect();
+        if rows.is_empty() {
+            return self.tell(Tone::Plain, "nothing waits for your vote");
+        }
+        self.show(Main::Preflight(Preflight {
+            rows,
+            cursor: 0,
+            seen_end: false,
+        }));
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    pub(super) fn act_preflight(&mut self, act: Act) {
+        let Main::Preflight(preflight) = &mut self.main else {
+            return;
+        };
+        let last = preflight.rows.len().saturating_sub(1);
+        match act {
+            Act::Up => preflight.cursor = preflight.cursor.saturating_sub(1),
+            Act::Down => preflight.cursor = (preflight.cursor + 1).min(last),
+            Act::Toggle => {
+                if let Some(row) = preflight.rows.get_mut(preflight.cursor) {
+                    row.marked = row.fits && !row.marked;
+                }
+            }
+            Act::Cancel => {
+                self.close_main();
+                self.tell(Tone::Plain, "nothing was approved");
+            }
+            Act::Confirm if preflight.seen_end => self.approve_marked(),
+            Act::Confirm => self.tell(Tone::Bad, "read the list to its end first (down)"),
+            _ => {}
+        }
+    }
+
+    /// One vote for each that is marked and still as it was in the list.
+    fn approve_marked(&mut self) {
+        let Main::Preflight(preflight) = std::mem::replace(&mut self.main, Main::Stream) else {
+            return;
+        };
+        self.close_main();
+        let marked = preflight.rows.into_iter().filter(|row| row.marked);
+        let (still, changed): (Vec<_>, Vec<_>) = marked.partition(|row| {
+            let card = self.view.card(&row.gate);
+            card.is_some_and(|card| card.digest == row.digest && card.standing.may_vote())
+        });
+        for row in &still {
+            self.vote(&row.gate, row.digest);
+        }
+        let mut text = format!(
+            "approved {}",
+            crate::words::count(still.len() as u64, "command")
+        );
+        if !changed.is_empty() {
+            text += &format!("; {} changed or decided meanwhile", changed.len());
+        }
+        self.tell(Tone::Good, text);
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    pub(super) fn act_dialog(&mut self, act: Act) {
+        let Some(dialog) = &mut self.dialog else {
+            return;
+        };
+        match act {
+            Act::Cancel => self.dialog = None,
+            Act::Toggle => dialog.toggle(),
+            Act::NewLine if dialog.takes_lines() => dialog.editor_mut().insert("\n"),
+            Act::Confirm => self.confirm(),
+            act => super::compose::edit(dialog.editor_mut(), act),
+        }
+    }
+
+    fn confirm(&mut self) {
+        let Some(dialog) = self.dialog.take() else {
+            return;
+        };
+        let kept = dialog.clone();
+        if let Err(problem) = self.answer(dialog) {
+            self.dialog = Some(kept);
+            self.tell(Tone::Bad, problem);
+        }
+    }
+
+    /// Does what a question was about; or says what is missing, and asks on.
+    fn answer(&mut self, dialog: Dialog) -> Result<(), String> {
+        match dialog {
+            Dialog::Reject { matter, reason } => self.reject(&matter, reason.text().trim()),
+            Dialog::Edit { matter, line, .. } => self.amend(&matter, line.text()),
+            Dialog::Allow { words } => self.allow(words.text()),
+            Dialog::Interrupt { urgency, message } => {
+                self.interrupt(None, urgency, message.text().trim());
+                Ok(())
+            }
+            Dialog::Search { needle } => {
+                self.search(needle.text());
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a gate still waits.
+    fn still_open(&self, gate: &MessageId) -> Result<(), String> {
+        match self.view.card(gate) {
+            Some(_) => Ok(()),
+            None => Err("it was decided meanwhile; esc leaves".to_owned()),
+        }
+    }
+
+    pub(crate) fn reject(&mut self, matter: &Matter, reason: &str) -> Result<(), String> {
+        if reason.is_empty() {
+            return Err("say why not; the agent reads the reason".to_owned());
+        }
+        self.still_open(&matter.gate)?;
+        let Some(rejector) = self.me() else {
+            return Ok(());
+        };
+        let gate = matter.gate.clone();
+        self.cards
+            .under_way
+            .insert(gate.clone(), "your rejection is under way");
+        let errand = Errand::Vote {
+            gate: gate.clone(),
+            done: "you rejected it",
+        };
+        let message = GateReject {
+            gate,
+            rejector,
+            reason: reason.to_owned(),
+            digest: Some(matter.digest),
+            extra: Extra::new(),
+        };
+        self.send(errand, message);
+        Ok(())
+    }
+
+    pub(crate) fn amend(&mut self, matter: &Matter, line: &str) -> Result<(), String> {
+        if line.trim().is_empty() {
+            return Err("a command cannot be empty; reject it if it should not run".to_owned());
+        }
+        self.still_open(&matter.gate)?;
+        let card = self.view.card(&matter.gate);
+        let Some(arguments) = card.and_then(|card| card.asked.amended(line)) else {
+            return Err("this cannot be edited".to_owned());
+        };
+        let errand = Errand::Plain {
+            done: "edited; everyone votes on what it says now",
+        };
+        let message = GateAmend {
+            gate: matter.gate.clone(),
+            arguments,
+            digest: matter.digest,
+            reason: None,
+            assessment: None,
+            quorum: None,
+            deadline: None,
+            voters: None,
+            extra: Extra::new(),
+        };
+        self.send(errand, message);
+        Ok(())
+    }
+
+    /// Allows a prefix; the words may end with `for 30m`.
+    pub(super) fn allow(&mut self, text: &str) -> Result<(), String> {
+        let (prefix, seconds) = allowed(text)?;
+        let errand = Errand::Plain {
+            done: "allowed for this session",
+        };
+        let message = PolicyAllow {
+            prefix,
+            expires_at: self.now.plus_seconds(seconds),
+            reason: None,
+            extra: Extra::new(),
+        };
+        self.send(errand, message);
+        Ok(())
+    }
+}
+
+/// Seconds that a prefix is allowed for if nothing is said.
+const ALLOWED_FOR: u64 = 3600;
+
+/// The words of a prefix, and for how many seconds.
+fn allowed(text: &str) -> Result<(Vec<String>, u64), String> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let mut seconds = ALLOWED_FOR;
+    if let [.., "for", time] = words.as_slice() {
+        seconds = span(time).ok_or_else(|| format!("`{time}` is no time; write 30m, 2h or 1d"))?;
+        words.truncate(words.len() - 2);
+    }
+    if words.is_empty() {
+        return Err("a rule needs the words that commands begin with".to_owned());
+    }
+    if let Some(word) = words.iter().find(|word| word.contains(acts_in_a_shell)) {
+        return Err(format!(
+            "`{word}` would act in a shell; a prefix is plain words"
+        ));
+    }
+    Ok((words.into_iter().map(str::to_owned).collect(), seconds))
+}
+
+fn acts_in_a_shell(c: char) -> bool {
+    ";|&$`<>(){}'\"\\*?!#~".contains(c)
+}
+
+/// Seconds of a time such as `30m`.
+pub(super) fn span(text: &str) -> Option<u64> {
+    let unit = match text.chars().next_back()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return None,
+    };
+    let number: u64 = text[..text.len() - 1].parse().ok()?;
+    number
+        .checked_mul(unit)
+        .filter(|seconds| (1..=31_536_000).contains(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_words_and_perhaps_a_time() {
+        let words = |text| allowed(text).map(|(words, seconds)| (words.join(" "), seconds));
+        assert_eq!(
+            words("npm run build"),
+            Ok(("npm run build".to_owned(), 3600))
+        );
+        assert_eq!(words(" make  for 30m "), Ok(("make".to_owned(), 1800)));
+        for bad in [
+            "",
+            "for 1h",
+            "make for ever",
+            "make; rm",
+            "make for 0m",
+            "make for 99999999999999999999d",
+        ] {
+            assert!(words(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A gate card as rows: the command first, then everything else that a decision needs.
+
+use pvp_client::view::{Asked, Card, Form, Resolved, View};
+use pvp_protocol::{Mode, Timestamp};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::text::{one_line, safe, wrap, wrap_all};
+use crate::theme::Theme;
+use crate::words::{self, word};
+
+/// Columns of the word before each row.
+const LABEL: usize = 9;
+
+/// A card as rows, of which the first so many are the command.
+pub(crate) struct CardRows {
+    pub(crate) rows: Vec<Line<'static>>,
+    pub(crate) command: usize,
+}
+
+/// The rows of an open gate.
+pub(crate) fn open(
+    card: &Card,
+    view: &View,
+    now: Timestamp,
+    theme: &Theme,
+    columns: usize,
+) -> CardRows {
+    let mut rows = command(&card.asked, theme, columns);
+    let command = rows.len();
+    let mut page = Rows {
+        rows: &mut rows,
+        theme,
+        columns,
+    };
+    page.verdict(card);
+    page.surroundings(&card.asked, view);
+    page.parts(&card.asked);
+    page.votes(card, view, now);
+    CardRows { rows, command }
+}
+
+/// The rows of a gate that is closed: who decided and how, and that its keys are dead.
+pub(crate) fn closed(card: &Resolved, view: &View, theme: &Theme, columns: usize) -> CardRows {
+    let line = Line::from(Span::styled(one_line(&card.shown), theme.quiet));
+    let mut rows = wrap(&line, columns, 0);
+    let command = rows.len();
+    let at = words::time(card.resolution.at);
+    let decided = format!("{at} {}", words::resolution(&card.resolution, view));
+    let mut page = Rows {
+        rows: &mut rows,
+        theme,
+        columns,
+    };
+    page.row("decided", &decided, theme.strong);
+    CardRows { rows, command }
+}
+
+/// The command verbatim, whatever its length.
+pub(crate) fn command(asked: &Asked, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
+    let shown = safe(&asked.shown);
+    let lines = shown.split('\n');
+    let lines = lines.map(|line| Line::from(Span::styled(line.to_owned(), theme.strong)));
+    wrap_all(&lines.collect::<Vec<_>>(), columns, 0)
+}
+
+struct Rows<'a> {
+    rows: &'a mut Vec<Line<'static>>,
+    theme: &'a Theme,
+    columns: usize,
+}
+
+impl Rows<'_> {
+    fn row(&mut self, label: &str, text: &str, style: Style) {
+        self.spans(label, vec![Span::styled(one_line(text), style)]);
+    }
+
+    fn spans(&mut self, label: &str, spans: Vec<Span<'static>>) {
+        let label = Span::styled(format!("{label:<LABEL$}"), self.theme.quiet);
+        let line = Line::from([vec![label], spans].concat());
+        self.rows.extend(wrap(&line, self.columns, LABEL));
+    }
+
+    fn verdict(&mut self, card: &Card) {
+        let style = self.theme.category(card.category);
+        let category = Span::styled(card.category.as_str().to_uppercase(), style);
+        match &card.asked.assessment {
+            Some(assessment) => {
+                let risk = word(&assessment.risk);
+                let reason = one_line(&assessment.reason);
+                let rule = one_line(&assessment.rule);
+                let rest = Span::raw(format!(", {risk} risk: {reason} [{rule}]"));
+                self.spans("verdict", vec![category, rest]);
+            }
+            None => self.spans("verdict", vec![category]),
+        }
+        if card.asked.hidden > 0 {
+            let hidden = words::count(card.asked.hidden as u64, "character");
+            let warning = format!("{hidden} that no eye would see are written out above");
+            self.row("careful", &warning, self.theme.bad);
+        }
+        if card.asked.cut_bytes > 0 {
+            let cut = words::size(card.asked.cut_bytes);
+            self.row(
+                "careful",
+                &format!("{cut} of it are not shown"),
+                self.theme.bad,
+            );
+        }
+        for note in card.asked.assessment.iter().flat_map(|it| &it.notes) {
+            self.row("note", note, self.theme.warning);
+        }
+    }
+
+    fn surroundings(&mut self, asked: &Asked, view: &View) {
+        let proposer = asked.proposer.as_ref();
+        let agent = proposer.map_or("someone", |id| view.name_of(id));
+        let place = asked.cwd.as_deref().or(view.working_directory.as_deref());
+        let place = place.map(|place| format!("  in {}", one_line(place)));
+        let agent = format!("{}{}", one_line(agent), place.unwrap_or_default());
+        self.row("agent", &agent, self.theme.plain);
+        if !asked.purpose.is_empty() {
+            self.row("purpose", &asked.purpose, self.theme.plain);
+        }
+        if let Some(by) = &asked.edited_by {
+            self.row(
+                "edited",
+                &format!("by {}", view.name_of(by)),
+                self.theme.warning,
+            );
+        }
+        self.row("runs", &manner(asked, view), self.theme.plain);
+        for (name, value) in &asked.env {
+            self.row("env", &format!("{name}={value}"), self.theme.warning);
+        }
+    }
+
+    fn parts(&mut self, asked: &Asked) {
+        let parts = asked.assessment.iter().flat_map(|it| &it.parts);
+        let parts: Vec<_> = parts.collect();
+        if parts.len() < 2 {
+            return;
+        }
+        for part in parts {
+            let category = Span::styled(
+                format!("{:<12}", part.category.as_str()),
+                self.theme.category(part.category),
+            );
+            let text = Span::raw(one_line(&part.text));
+            self.spans("part", vec![category, text]);
+        }
+    }
+
+    fn votes(&mut self, card: &Card, view: &View, now: Timestamp) {
+        let mut votes = words::tally(card, view);
+        let waits: Vec<_> = card.awaited.iter().collect();
+        if !waits.is_empty() {
+            votes += &format!(", awaits {}", words::names(view, waits.into_iter()));
+        } else if card.received < card.required {
+            let nobody = card.undecided.is_empty();
+            votes += if nobody {
+                ", nobody here can decide it yet"
+            } else {
+                ""
+            };
+            if !nobody {
+                votes += &format!(
+                    ", from any of {}",
+                    words::names(view, card.undecided.iter())
+                );
+            }
+        }
+        self.row(
+            "votes",
+            &format!("{votes} · {}", card.quorum_words),
+            self.theme.plain,
+        );
+        for vote in card.votes.values() {
+            if let Some(comment) = &vote.comment {
+                let said = format!("{}: {comment}", view.name_of(&vote.participant));
+                self.row("", &said, self.theme.quiet);
+            }
+        }
+        let left = card.remaining(now).map(words::countdown);
+        let left = left
+            .map(|left| format!("{left} left, "))
+            .unwrap_or_default();
+        let style = match card.remaining(now) {
+            Some(ms) if ms < 60_000 => self.theme.warning,
+            Some(_) | None => self.theme.plain,
+        };
+        self.row("until", &format!("{left}{}", card.at_deadline), style);
+        let style = if card.standing.may_vote() {
+            self.theme.good
+        } else {
+            self.theme.warning
+        };
+        self.row("you", card.standing.words(), style);
+    }
+}
+
+/// How it would run, where that is not the usual way.
+fn manner(asked: &Asked, view: &View) -> String {
+    let form = match asked.form {
+        Form::Shell => "by bash",
+        Form::Argv => "without a shell",
+        Form::LoginShell => "in a login shell, typed by a person",
+        Form::Tool => "as a tool",
+    };
+    let mode = match asked.mode {
+        Mode::Normal => "",
+        Mode::Slow => ", may take long",
+        Mode::Background => ", in the background",
+        Mode::Pty => ", interactive",
+    };
+    let driver = asked.driver.as_ref();
+    let driver = driver.map(|id| format!(", keys from {}", one_line(view.name_of(id))));
+    let timeout = asked
+        .timeout_seconds
+        .map(|seconds| format!(", at most {seconds} s"));
+    let executor = asked.proposer.as_ref().and_then(|id| view.people.get(id));
+    let runner = executor.and_then(|person| person.executor.as_ref());
+    let runner = runner.filter(|ability| !ability.runner.is_empty());
+    let runner =
+        runner.map(|ability| format!(", behind `{}`", one_line(&ability.runner.join(" "))));
+    format!(
+        "{form}{mode}{}{}{}",
+        driver.unwrap_or_default(),
+        timeout.unwrap_or_default(),
+        runner.unwrap_or_default()
+    )
+}

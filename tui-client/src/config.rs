@@ -1,0 +1,188 @@
+//! Settings of the terminal screen, from a file that says what it means or is refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::keys::Keymap;
+use crate::theme::Palette;
+
+/// How to call someone who is not looking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Call {
+    Bell,
+    /// As iTerm2, WezTerm, Windows Terminal and others show it.
+    Osc9,
+    /// As urxvt, foot, Ghostty and others show it.
+    Osc777,
+}
+
+/// When to call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallWhen {
+    /// When the terminal says that it has no focus, or does not say.
+    #[default]
+    Unfocused,
+    Always,
+    Never,
+}
+
+/// What becomes of the result of `!command`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bang {
+    /// It goes with the next prompt.
+    #[default]
+    Queue,
+    /// The agent gets it at once, as with `!!command`.
+    Send,
+}
+
+/// Settings of the terminal screen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub palette: Palette,
+    pub notify: Vec<Call>,
+    pub notify_when: CallWhen,
+    pub mouse: bool,
+    pub bang: Bang,
+    /// Whether others see what is being typed.
+    pub share_drafts: bool,
+    pub(crate) keymap: Keymap,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            palette: Palette::default(),
+            notify: vec![Call::Bell],
+            notify_when: CallWhen::default(),
+            mouse: false,
+            bang: Bang::default(),
+            share_drafts: false,
+            keymap: Keymap::default(),
+        }
+    }
+}
+
+/// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    theme: Option<Spanned<String>>,
+    notify: Option<Vec<Call>>,
+    #[serde(default)]
+    notify_when: CallWhen,
+    #[serde(default)]
+    mouse: bool,
+    #[serde(default)]
+    bang: Bang,
+    #[serde(default)]
+    share_drafts: bool,
+    #[serde(default)]
+    keys: BTreeMap<String, Spanned<Vec<String>>>,
+}
+
+impl Config {
+    /// Reads the file, which has to be there if somebody asked for it.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        Self::parse(&text).map_err(|problem| anyhow!("{}: {problem}", path.display()))
+    }
+
+    /// Reads settings; a problem names its line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let line_of = |place: usize| text[..place.min(text.len())].matches('\n').count() + 1;
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(span.start));
+            format!("line {line}: {}", error.message())
+        })?;
+        let mut config = Self {
+            notify_when: file.notify_when,
+            mouse: file.mouse,
+            bang: file.bang,
+            share_drafts: file.share_drafts,
+            ..Self::default()
+        };
+        if let Some(calls) = file.notify {
+            config.notify = calls;
+        }
+        if let Some(theme) = file.theme {
+            let line = line_of(theme.span().start);
+            config.palette = Palette::named(theme.get_ref()).ok_or_else(|| {
+                format!(
+                    "line {line}: `{}` is no theme; there are colour, high-contrast and none",
+                    theme.get_ref()
+                )
+            })?;
+        }
+        for (name, keys) in &file.keys {
+            let line = line_of(keys.span().start);
+            let bound = config.keymap.bind(name, keys.get_ref());
+            bound.map_err(|problem| format!("line {line}: {problem}"))?;
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_is_different() {
+        let text = "theme = \"high-contrast\"\nnotify = [\"osc9\", \"bell\"]\nnotify_when = \"always\"\nmouse = true\nbang = \"send\"\nshare_drafts = true\n[keys]\n\"card.approve\" = [\"f5\"]\n";
+        let mut keymap = Keymap::default();
+        keymap.bind("card.approve", &["f5".to_owned()]).unwrap();
+        let expected = Config {
+            palette: Palette::HighContrast,
+            notify: vec![Call::Osc9, Call::Bell],
+            notify_when: CallWhen::Always,
+            mouse: true,
+            bang: Bang::Send,
+            share_drafts: true,
+            keymap,
+        };
+        assert_eq!(Config::parse(text), Ok(expected));
+        assert_eq!(Config::parse(""), Ok(Config::default()));
+    }
+
+    #[test]
+    fn a_bad_file_is_refused_with_line_and_reason() {
+        for (text, problem) in [
+            (
+                "mouse = 7",
+                "line 1: invalid type: integer `7`, expected a boolean",
+            ),
+            ("\n\ncolour = 1", "line 3: unknown field `colour`"),
+            (
+                "mouse = true\ntheme = \"pink\"",
+                "line 2: `pink` is no theme; there are colour, high-contrast and none",
+            ),
+            (
+                "[keys]\n\"card.approve\" = [\"r\"]",
+                "line 2: `r` already means Reject there",
+            ),
+            (
+                "[keys]\n\n\"x.y\" = [\"r\"]",
+                "line 3: nothing is called `x.y`",
+            ),
+            ("theme", "line 1: "),
+        ] {
+            let refused = Config::parse(text).unwrap_err();
+            assert!(refused.starts_with(problem), "{text:?}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let refused = Config::read(Path::new("/nowhere/tui.toml")).unwrap_err();
+        assert!(format!("{refused:#}").starts_with("reading /nowhere/tui.toml: "));
+    }
+}

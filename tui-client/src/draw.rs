@@ -1,0 +1,175 @@
+//! The screen as a picture of the state: the same state gives the same picture.
+
+mod areas;
+mod bottom;
+mod gate;
+mod header;
+mod reader;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect, Size};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Widget};
+
+pub(crate) use areas::{areas, stream_columns};
+pub(crate) use gate::card_window;
+
+use crate::app::{App, Drawn, Focus, Main, Place};
+use crate::text::clip;
+
+/// The smallest terminal on which something can be decided.
+const LEAST: Size = Size {
+    width: 20,
+    height: 8,
+};
+
+/// Draws everything; gives what there was to see.
+pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> Drawn {
+    if app.size.width < LEAST.width || app.size.height < LEAST.height {
+        let words = format!("too small; {} waiting", app.view.pending());
+        put(&words, app.theme.strong, 0, 0, frame.buffer_mut());
+        return Drawn::default();
+    }
+    let areas = areas(app);
+    let mut drawn = Drawn::default();
+    header::draw(app, areas.header, frame.buffer_mut());
+    match &app.main {
+        Main::Stream => stream(app, areas.main, frame.buffer_mut()),
+        Main::Page(page) => reader::page(app, page, areas.main, frame.buffer_mut()),
+        Main::Pager(pager) => reader::pager(app, pager, areas.main, frame.buffer_mut()),
+        Main::Preflight(preflight) => {
+            let buffer = frame.buffer_mut();
+            drawn.preflight_end = gate::preflight(app, preflight, areas.main, buffer);
+        }
+        Main::Terminal(proposal) => reader::terminal(app, proposal, areas.main, frame),
+    }
+    if areas.card.height > 0 {
+        let (card, whole) = gate::draw(app, areas.card, frame.buffer_mut());
+        drawn.card = card;
+        drawn.whole = whole;
+    }
+    bottom::draw(app, areas.bottom, frame);
+    bottom::hints(app, areas.hints, frame.buffer_mut());
+    scrub(frame.buffer_mut());
+    drawn
+}
+
+/// The last guard: whatever is drawn, no cell holds anything but visible characters.
+fn scrub(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        let symbol = cell.symbol();
+        let plain = symbol.len() == 1 && (b' '..=b'~').contains(&symbol.as_bytes()[0]);
+        let held = symbol.contains(['\n', '\t']);
+        if !plain && (held || pvp_client::view::visible(symbol) != symbol) {
+            cell.set_symbol("\u{fffd}");
+        }
+    }
+}
+
+/// A frame around something, lit if it has the focus.
+fn boxed<'a>(app: &App, title: String, focused: bool) -> Block<'a> {
+    let style = if focused {
+        app.theme.focused
+    } else {
+        app.theme.unfocused
+    };
+    let mark = if focused { "▶ " } else { "" };
+    let title = Span::styled(format!(" {mark}{title} "), style);
+    Block::bordered().border_style(style).title(title)
+}
+
+fn lines(lines: Vec<Line<'static>>, area: Rect, buffer: &mut Buffer) {
+    Paragraph::new(lines).render(area, buffer);
+}
+
+fn row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
+    let at = Position::new(area.x, area.y.saturating_add(y));
+    if y < area.height && buffer.area.contains(at) {
+        buffer.set_line(at.x, at.y, line, area.width);
+    }
+}
+
+/// Writes where there is room for it; the terminal may have shrunk since the areas were made.
+fn put(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
+    if buffer.area.contains(Position::new(x, y)) {
+        let room = usize::from(buffer.area.right() - x);
+        buffer.set_stringn(x, y, text, room, style);
+    }
+}
+
+/// The stream, from the row that is at the top on.
+fn stream(app: &App, area: Rect, buffer: &mut Buffer) {
+    let ink = app.ink();
+    let height = usize::from(area.height);
+    let top = app.reading.top.unwrap_or_else(|| app.bottom());
+    let Place {
+        mut item,
+        row: mut skip,
+    } = top;
+    let mut y = 0;
+    while y < height {
+        let Some(shown) = app.item(item) else { break };
+        let chosen = app.focus == Focus::Main && app.reading.selected == Some(item);
+        for line in ink.rows(shown).into_iter().skip(skip).take(height - y) {
+            let at = u16::try_from(y).unwrap_or(u16::MAX);
+            let line = highlighted(line, &app.reading.needle, app.theme.found);
+            if chosen {
+                put("▌", app.theme.focused, area.x, area.y + at, buffer);
+            }
+            let rest = Rect {
+                x: area.x + 1,
+                width: area.width.saturating_sub(1),
+                ..area
+            };
+            row(&line, rest, at, buffer);
+            y += 1;
+        }
+        skip = 0;
+        item += 1;
+    }
+    if app.view.stream.items.is_empty() {
+        let words = "nothing has happened here yet; type, or press f1 for the keys";
+        put(words, app.theme.quiet, area.x + 1, area.y, buffer);
+    }
+    if app.reading.top.is_some() && area.height > 1 {
+        let words = clip(" ↓ more below: end follows ", usize::from(area.width));
+        let x = area
+            .right()
+            .saturating_sub(u16::try_from(crate::text::width(&words)).unwrap_or(0));
+        put(&words, app.theme.selected, x, area.bottom() - 1, buffer);
+    }
+}
+
+/// The line with every match of a search marked.
+fn highlighted(line: Line<'static>, needle: &str, style: Style) -> Line<'static> {
+    if needle.is_empty() {
+        return line;
+    }
+    let needle = needle.to_ascii_lowercase();
+    let mut spans = Vec::new();
+    for span in line.spans {
+        // Of the same length, so that places in it are places in the text.
+        let lower = span.content.to_ascii_lowercase();
+        let mut from = 0;
+        for (at, _) in lower.match_indices(&needle) {
+            spans.push(Span::styled(span.content[from..at].to_owned(), span.style));
+            from = at + needle.len();
+            spans.push(Span::styled(span.content[at..from].to_owned(), style));
+        }
+        spans.push(Span::styled(span.content[from..].to_owned(), span.style));
+    }
+    spans.retain(|span| !span.content.is_empty());
+    Line::from(spans)
+}
+
+/// The title of the terminal's window.
+pub(crate) fn window_title(app: &App) -> String {
+    let session = app.view.session.as_ref().map(ToString::to_string);
+    let session = session.unwrap_or_default();
+    match app.view.pending() {
+        0 => format!("pvp {session}"),
+        waiting => format!("({waiting}) pvp {session}"),
+    }
+}

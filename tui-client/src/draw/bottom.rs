@@ -1,0 +1,300 @@
+//! The composer or a question, what waits to go with it, and the row of hints.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::areas::framed;
+use super::{boxed, put, row};
+use crate::app::{App, Focus, Tone};
+use crate::editor::Editor;
+use crate::keys::{Act, Scope};
+use crate::text::{clip, one_line, safe, width};
+
+/// Rows of text that are shown at a time.
+const TEXT_ROWS: usize = 8;
+
+fn editor(app: &App) -> &Editor {
+    match &app.dialog {
+        Some(dialog) => dialog.editor(),
+        None => &app.composer.editor,
+    }
+}
+
+fn columns(app: &App) -> usize {
+    let frame = if framed(app.size) { 4 } else { 2 };
+    usize::from(app.size.width).saturating_sub(frame).max(1)
+}
+
+/// Rows that it would like to have.
+pub(super) fn rows(app: &App) -> u16 {
+    let (text, _) = laid_out(editor(app), columns(app));
+    let frame = if framed(app.size) { 2 } else { 0 };
+    let title = u16::from(!framed(app.size) && app.dialog.is_some());
+    let rows = u16::try_from(text.len().clamp(1, TEXT_ROWS)).unwrap_or(1);
+    rows + frame + title + extra(app)
+}
+
+/// Rows above the text: results that wait, and what others type.
+fn extra(app: &App) -> u16 {
+    u16::from(!app.results.is_empty()) + u16::from(!app.view.drafts.is_empty())
+}
+
+/// The rows of a text, and where in them the cursor is.
+fn laid_out(editor: &Editor, columns: usize) -> (Vec<String>, (usize, usize)) {
+    let mut rows = vec![String::new()];
+    let mut used = 0;
+    let mut at = 0;
+    let mut cursor = (0, 0);
+    for grapheme in editor.text().graphemes(true) {
+        if at == editor.cursor() {
+            cursor = (rows.len() - 1, used);
+        }
+        at += grapheme.len();
+        if grapheme == "\n" || grapheme == "\r\n" {
+            rows.push(String::new());
+            used = 0;
+            continue;
+        }
+        let shown = safe(grapheme);
+        let wide = width(&shown);
+        if used + wide > columns && used > 0 {
+            rows.push(String::new());
+            used = 0;
+            if cursor.0 + 2 == rows.len() && at - grapheme.len() == editor.cursor() {
+                cursor = (rows.len() - 1, 0);
+            }
+        }
+        used += wide;
+        if let Some(row) = rows.last_mut() {
+            row.push_str(&shown);
+        }
+    }
+    if at == editor.cursor() {
+        cursor = (rows.len() - 1, used);
+    }
+    (rows, cursor)
+}
+
+pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
+    let buffer = frame.buffer_mut();
+    let mut area = area;
+    for line in [chips(app), drafts(app)].into_iter().flatten() {
+        if area.height > 1 {
+            row(&line, area, 0, buffer);
+            area = Rect {
+                y: area.y + 1,
+                height: area.height - 1,
+                ..area
+            };
+        }
+    }
+    let focused = app.focus == Focus::Composer || app.dialog.is_some();
+    let inner = if framed(app.size) {
+        let title = clip(&title(app), usize::from(area.width).saturating_sub(8));
+        let block = boxed(app, title, focused);
+        let inside = block.inner(area);
+        block.render(area, buffer);
+        Rect {
+            x: inside.x + 1,
+            width: inside.width.saturating_sub(2),
+            ..inside
+        }
+    } else {
+        if app.dialog.is_some() && area.height > 1 {
+            let title = Line::from(Span::styled(title(app), app.theme.focused));
+            row(&title, area, 0, buffer);
+            area = Rect {
+                y: area.y + 1,
+                height: area.height - 1,
+                ..area
+            };
+        }
+        let style = if focused {
+            app.theme.focused
+        } else {
+            app.theme.quiet
+        };
+        put("> ", style, area.x, area.y, buffer);
+        Rect {
+            x: area.x + 2,
+            width: area.width.saturating_sub(2),
+            ..area
+        }
+    };
+    text(app, inner, focused, frame);
+}
+
+fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
+    let (rows, (y, x)) = laid_out(editor(app), usize::from(area.width).max(1));
+    let height = usize::from(area.height).max(1);
+    let top = y.saturating_sub(height - 1);
+    for (index, text) in rows.iter().skip(top).take(height).enumerate() {
+        let line = Line::from(Span::styled(text.clone(), app.theme.plain));
+        row(
+            &line,
+            area,
+            u16::try_from(index).unwrap_or(0),
+            frame.buffer_mut(),
+        );
+    }
+    if editor(app).is_empty() && app.dialog.is_none() {
+        let hint = "ask the agent, !command, /help";
+        put(hint, app.theme.quiet, area.x, area.y, frame.buffer_mut());
+    }
+    if focused {
+        let column = u16::try_from(x)
+            .unwrap_or(u16::MAX)
+            .min(area.width.saturating_sub(1));
+        let row = u16::try_from(y - top).unwrap_or(0);
+        frame.set_cursor_position(Position::new(area.x + column, area.y + row));
+    }
+}
+
+fn title(app: &App) -> String {
+    if let Some(dialog) = &app.dialog {
+        let changed = dialog
+            .matter()
+            .and_then(|matter| match app.view.card(&matter.gate) {
+                None => Some(" — decided meanwhile"),
+                Some(card) if card.digest != matter.digest => {
+                    Some(" — edited meanwhile; look again")
+                }
+                Some(_) => None,
+            });
+        return format!("{}{}", dialog.title(), changed.unwrap_or_default());
+    }
+    let text = app.composer.editor.text();
+    if text.starts_with("!!") {
+        return "Your command; the agent gets its result at once".to_owned();
+    }
+    if text.starts_with('!') {
+        return "Your command; its result goes with your next message".to_owned();
+    }
+    match app.addressee() {
+        Ok(agent) => format!("To {}", one_line(app.view.name_of(&agent))),
+        Err(why) => why,
+    }
+}
+
+/// Results that go with the next message.
+fn chips(app: &App) -> Option<Line<'static>> {
+    if app.results.is_empty() {
+        return None;
+    }
+    let mut spans = vec![Span::styled(" with your next message: ", app.theme.quiet)];
+    for result in app.results.iter() {
+        let code = result
+            .exit_code
+            .map_or("?".to_owned(), |code| code.to_string());
+        let command = clip(&one_line(&result.command_preview), 24);
+        spans.push(Span::styled(
+            format!("[!{command} → {code}]"),
+            app.theme.selected,
+        ));
+        spans.push(Span::raw(" "));
+    }
+    Some(Line::from(spans))
+}
+
+/// What others are typing.
+fn drafts(app: &App) -> Option<Line<'static>> {
+    let draft = |(who, draft): (&pvp_protocol::ParticipantId, &pvp_client::view::Draft)| {
+        let name = one_line(app.view.name_of(who));
+        format!("{name} types: {}", clip(&one_line(&draft.text), 60))
+    };
+    let drafts: Vec<_> = app.view.drafts.iter().map(draft).collect();
+    let words = format!(" ✎ {}", drafts.join("   "));
+    (!drafts.is_empty()).then(|| Line::from(Span::styled(words, app.theme.quiet)))
+}
+
+/// What was just done, what completion offers, or which keys do what here.
+pub(super) fn hints(app: &App, area: Rect, buffer: &mut Buffer) {
+    let line = if let Some(offer) = &app.composer.offer {
+        let candidates = offer.candidates.iter().enumerate();
+        let spans = candidates.flat_map(|(index, candidate)| {
+            let chosen = index == offer.chosen;
+            let style = if chosen {
+                app.theme.selected
+            } else {
+                app.theme.plain
+            };
+            [Span::styled(one_line(candidate), style), Span::raw("  ")]
+        });
+        Line::from(spans.collect::<Vec<_>>())
+    } else if let Some(notice) = &app.notice {
+        let (mark, style) = match notice.tone {
+            Tone::Plain => ("", app.theme.strong),
+            Tone::Good => ("✓ ", app.theme.good),
+            Tone::Bad => ("! ", app.theme.bad),
+        };
+        Line::from(Span::styled(format!(" {mark}{}", notice.text), style))
+    } else {
+        keys(app)
+    };
+    row(&line, area, 0, buffer);
+}
+
+fn keys(app: &App) -> Line<'static> {
+    let scope = app.scope();
+    let wanted: &[(Scope, Act, &str)] = match scope {
+        Scope::Composer => &[
+            (Scope::Composer, Act::Send, "send"),
+            (Scope::Composer, Act::NewLine, "line"),
+            (Scope::Composer, Act::Complete, "card/stream"),
+            (Scope::Anywhere, Act::ScrollUp, "back"),
+            (Scope::Anywhere, Act::Keys, "keys"),
+            (Scope::Anywhere, Act::Quit, "quit"),
+        ],
+        Scope::Card => &[
+            (Scope::Card, Act::Down, "next"),
+            (Scope::Card, Act::PageDown, "read on"),
+            (Scope::Card, Act::Copy, "copy"),
+            (Scope::Card, Act::Compose, "type"),
+            (Scope::Card, Act::Interrupt, "interrupt"),
+            (Scope::Card, Act::Keys, "keys"),
+        ],
+        Scope::Stream => &[
+            (Scope::Stream, Act::Up, "select"),
+            (Scope::Stream, Act::Open, "open"),
+            (Scope::Stream, Act::Search, "search"),
+            (Scope::Stream, Act::Copy, "copy"),
+            (Scope::Stream, Act::Fold, "thinking"),
+            (Scope::Stream, Act::Bottom, "follow"),
+            (Scope::Stream, Act::Compose, "type"),
+        ],
+        Scope::Dialog => &[
+            (Scope::Dialog, Act::Confirm, "do it"),
+            (Scope::Dialog, Act::Cancel, "leave it"),
+        ],
+        Scope::Preflight => &[
+            (Scope::Preflight, Act::Confirm, "approve those marked"),
+            (Scope::Preflight, Act::Toggle, "leave out"),
+            (Scope::Preflight, Act::Cancel, "approve nothing"),
+        ],
+        Scope::Page => &[
+            (Scope::Page, Act::PageDown, "on"),
+            (Scope::Page, Act::Search, "search"),
+            (Scope::Page, Act::FindNext, "next"),
+            (Scope::Page, Act::Copy, "copy"),
+            (Scope::Page, Act::Cancel, "close"),
+            (Scope::Anywhere, Act::FocusNext, "focus"),
+        ],
+        Scope::Terminal => &[(
+            Scope::Terminal,
+            Act::Cancel,
+            "leave; everything else is for the command",
+        )],
+        Scope::Anywhere | Scope::Text => &[],
+    };
+    let mut spans = vec![Span::raw(" ")];
+    for (scope, act, word) in wanted {
+        let key = app.config.keymap.hint(*scope, *act);
+        spans.push(Span::styled(key, app.theme.key));
+        spans.push(Span::styled(format!(" {word}  "), app.theme.quiet));
+    }
+    Line::from(spans)
+}

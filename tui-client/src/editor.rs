@@ -1,0 +1,261 @@
+//! A text that one types: a cursor, lines, and the moves that every line editor has.
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::text::width;
+
+/// Bytes that can be typed or pasted; what an agent is asked fits in one message.
+pub(crate) const MOST_BYTES: usize = 256 * 1024;
+
+/// A text with a cursor in it, always between two graphemes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Editor {
+    text: String,
+    cursor: usize,
+}
+
+impl Editor {
+    /// A text with the cursor at its end.
+    pub(crate) fn new(text: &str) -> Self {
+        let text = text.to_owned();
+        let cursor = text.len();
+        Self { text, cursor }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    pub(crate) fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    pub(crate) fn before(&self) -> &str {
+        &self.text[..self.cursor]
+    }
+
+    pub(crate) fn after(&self) -> &str {
+        &self.text[self.cursor..]
+    }
+
+    pub(crate) fn take(&mut self) -> String {
+        std::mem::take(self).text
+    }
+
+    pub(crate) fn insert(&mut self, text: &str) {
+        let room = MOST_BYTES.saturating_sub(self.text.len());
+        let text = &text[..text.floor_char_boundary(room)];
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
+    }
+
+    /// Replaces what stands between a place before the cursor and the cursor.
+    pub(crate) fn replace_back_to(&mut self, start: usize, text: &str) {
+        self.text.replace_range(start..self.cursor, "");
+        self.cursor = start;
+        self.insert(text);
+    }
+
+    pub(crate) fn backspace(&mut self) {
+        let start = self.cursor - last_grapheme(self.before());
+        self.text.replace_range(start..self.cursor, "");
+        self.cursor = start;
+    }
+
+    pub(crate) fn delete(&mut self) {
+        let end = self.cursor + first_grapheme(self.after());
+        self.text.replace_range(self.cursor..end, "");
+    }
+
+    pub(crate) fn left(&mut self) {
+        self.cursor -= last_grapheme(self.before());
+    }
+
+    pub(crate) fn right(&mut self) {
+        self.cursor += first_grapheme(self.after());
+    }
+
+    pub(crate) fn word_left(&mut self) {
+        self.cursor = self.word_start();
+    }
+
+    pub(crate) fn word_right(&mut self) {
+        let after = self.after();
+        let word = after.trim_start_matches(is_gap);
+        let end = word.find(is_gap).unwrap_or(word.len());
+        self.cursor += after.len() - word.len() + end;
+    }
+
+    pub(crate) fn delete_word(&mut self) {
+        let start = self.word_start();
+        self.text.replace_range(start..self.cursor, "");
+        self.cursor = start;
+    }
+
+    fn word_start(&self) -> usize {
+        let before = self.before().trim_end_matches(is_gap);
+        before.rfind(is_gap).map_or(0, |at| {
+            at + before[at..].chars().next().map_or(0, char::len_utf8)
+        })
+    }
+
+    pub(crate) fn home(&mut self) {
+        self.cursor = self.line_start();
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.cursor += self.after().find('\n').unwrap_or(self.after().len());
+    }
+
+    pub(crate) fn delete_to_start(&mut self) {
+        let start = self.line_start();
+        self.text.replace_range(start..self.cursor, "");
+        self.cursor = start;
+    }
+
+    pub(crate) fn delete_to_end(&mut self) {
+        let end = self.cursor + self.after().find('\n').unwrap_or(self.after().len());
+        self.text.replace_range(self.cursor..end, "");
+    }
+
+    fn line_start(&self) -> usize {
+        self.before().rfind('\n').map_or(0, |at| at + 1)
+    }
+
+    /// Moves to the line above; false if there is none.
+    pub(crate) fn up(&mut self) -> bool {
+        let start = self.line_start();
+        if start == 0 {
+            return false;
+        }
+        let column = width(&self.text[start..self.cursor]);
+        let above = self.text[..start - 1].rfind('\n').map_or(0, |at| at + 1);
+        self.cursor = at_column(&self.text, above, column);
+        true
+    }
+
+    /// Moves to the line below; false if there is none.
+    pub(crate) fn down(&mut self) -> bool {
+        let Some(end) = self.after().find('\n') else {
+            return false;
+        };
+        let column = width(&self.text[self.line_start()..self.cursor]);
+        self.cursor = at_column(&self.text, self.cursor + end + 1, column);
+        true
+    }
+}
+
+fn is_gap(c: char) -> bool {
+    c.is_whitespace() || "/|&;()<>".contains(c)
+}
+
+fn last_grapheme(text: &str) -> usize {
+    text.graphemes(true).next_back().map_or(0, str::len)
+}
+
+fn first_grapheme(text: &str) -> usize {
+    text.graphemes(true).next().map_or(0, str::len)
+}
+
+/// The place on the line that starts here which is nearest to a column.
+fn at_column(text: &str, start: usize, column: usize) -> usize {
+    let line = text[start..].split('\n').next().unwrap_or_default();
+    let mut used = 0;
+    let mut place = start;
+    for grapheme in line.graphemes(true) {
+        used += width(grapheme);
+        if used > column {
+            break;
+        }
+        place += grapheme.len();
+    }
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The text with a bar at the cursor.
+    fn shown(editor: &Editor) -> String {
+        format!("{}|{}", editor.before(), editor.after())
+    }
+
+    #[test]
+    fn it_edits_as_every_line_editor_does() {
+        let mut editor = Editor::new("git commit -m 'x'");
+        editor.delete_word();
+        assert_eq!(shown(&editor), "git commit -m |");
+        editor.word_left();
+        editor.word_left();
+        assert_eq!(shown(&editor), "git |commit -m ");
+        editor.word_right();
+        editor.backspace();
+        assert_eq!(shown(&editor), "git commi| -m ");
+        editor.delete_to_end();
+        editor.home();
+        editor.delete();
+        assert_eq!(shown(&editor), "|it commi");
+        editor.end();
+        editor.delete_to_start();
+        assert_eq!(shown(&editor), "|");
+    }
+
+    #[test]
+    fn it_moves_between_lines_and_says_when_there_is_none() {
+        let mut editor = Editor::new("one\ntwo three\nx");
+        assert!(editor.up());
+        assert_eq!(shown(&editor), "one\nt|wo three\nx");
+        editor.end();
+        assert!(editor.up());
+        assert_eq!(shown(&editor), "one|\ntwo three\nx");
+        assert!(!editor.up());
+        assert!(editor.down() && editor.down() && !editor.down());
+    }
+
+    #[test]
+    fn a_grapheme_is_one_step() {
+        let mut editor = Editor::new("e\u{301}👨\u{200d}👩");
+        editor.backspace();
+        assert_eq!(shown(&editor), "e\u{301}|");
+        editor.left();
+        assert_eq!(shown(&editor), "|e\u{301}");
+    }
+
+    #[test]
+    fn more_than_fits_is_not_taken() {
+        let mut editor = Editor::new("");
+        editor.insert(&"é".repeat(MOST_BYTES));
+        assert_eq!(editor.text().len(), MOST_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_typed_the_cursor_stays_in_the_text(text in "\\PC{0,10}(\n\\PC{0,10}){0,3}", moves in proptest::collection::vec(0..13u8, 0..40)) {
+            let mut editor = Editor::new(&text);
+            for number in moves {
+                match number {
+                    0 => editor.left(),
+                    1 => editor.right(),
+                    2 => editor.word_left(),
+                    3 => editor.word_right(),
+                    4 => drop(editor.up()),
+                    5 => drop(editor.down()),
+                    6 => editor.backspace(),
+                    7 => editor.delete(),
+                    8 => editor.delete_word(),
+                    9 => editor.home(),
+                    10 => editor.end(),
+                    11 => editor.delete_to_start(),
+                    _ => editor.insert("é\n"),
+                }
+                prop_assert!(editor.text().is_char_boundary(editor.cursor()));
+            }
+        }
+    }
+}

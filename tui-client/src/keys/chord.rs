@@ -1,0 +1,141 @@
+//! One key with what is held down with it, as it is pressed and as it is written.
+
+use std::fmt;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// A key and what is held down with it. The case of a letter says whether shift is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chord {
+    code: KeyCode,
+    held: KeyModifiers,
+}
+
+const NAMED: &[(&str, KeyCode)] = &[
+    ("enter", KeyCode::Enter),
+    ("esc", KeyCode::Esc),
+    ("tab", KeyCode::Tab),
+    ("backspace", KeyCode::Backspace),
+    ("delete", KeyCode::Delete),
+    ("insert", KeyCode::Insert),
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("pageup", KeyCode::PageUp),
+    ("pagedown", KeyCode::PageDown),
+    ("space", KeyCode::Char(' ')),
+];
+
+impl Chord {
+    /// What was pressed.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other key is what it is"
+    )]
+    pub(crate) fn of(key: &KeyEvent) -> Self {
+        let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
+        let held = key.modifiers & known;
+        match key.code {
+            KeyCode::BackTab => Self {
+                code: KeyCode::Tab,
+                held: held | KeyModifiers::SHIFT,
+            },
+            KeyCode::Char(_) => Self {
+                code: key.code,
+                held: held - KeyModifiers::SHIFT,
+            },
+            code => Self { code, held },
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let problem = || {
+            format!("`{text}` is not a key; write such as a, A, f5, ctrl+x, alt+enter, shift+tab")
+        };
+        let mut held = KeyModifiers::NONE;
+        let mut rest = text;
+        for (prefix, modifier) in [
+            ("ctrl+", KeyModifiers::CONTROL),
+            ("alt+", KeyModifiers::ALT),
+            ("shift+", KeyModifiers::SHIFT),
+        ] {
+            if let Some(after) = rest.strip_prefix(prefix).filter(|after| !after.is_empty()) {
+                held |= modifier;
+                rest = after;
+            }
+        }
+        let named = NAMED.iter().find(|(name, _)| *name == rest);
+        let code = match named {
+            Some((_, code)) => *code,
+            None => unnamed(rest).ok_or_else(problem)?,
+        };
+        let of_case = matches!(code, KeyCode::Char(_)) && held.contains(KeyModifiers::SHIFT);
+        if of_case {
+            return Err(problem());
+        }
+        Ok(Self { code, held })
+    }
+
+    /// Whether it puts a character into a text.
+    pub(crate) fn types(self) -> bool {
+        self.typed().is_some()
+    }
+
+    /// The character that it puts into a text.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only characters are typed")]
+    pub(crate) fn typed(self) -> Option<char> {
+        match self.code {
+            KeyCode::Char(c) if self.held.is_empty() => Some(c),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn code(self) -> KeyCode {
+        self.code
+    }
+
+    pub(crate) fn has_ctrl(self) -> bool {
+        self.held.contains(KeyModifiers::CONTROL)
+    }
+
+    pub(crate) fn has_alt(self) -> bool {
+        self.held.contains(KeyModifiers::ALT)
+    }
+
+    pub(crate) fn has_shift(self) -> bool {
+        self.held.contains(KeyModifiers::SHIFT)
+    }
+}
+
+/// One character, or a function key.
+fn unnamed(text: &str) -> Option<KeyCode> {
+    let mut chars = text.chars();
+    if let (Some(c), None) = (chars.next(), chars.next()) {
+        return (!c.is_control() && c != ' ').then_some(KeyCode::Char(c));
+    }
+    let number: u8 = text.strip_prefix('f')?.parse().ok()?;
+    (1..=24).contains(&number).then_some(KeyCode::F(number))
+}
+
+impl fmt::Display for Chord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (modifier, prefix) in [
+            (KeyModifiers::CONTROL, "ctrl+"),
+            (KeyModifiers::ALT, "alt+"),
+            (KeyModifiers::SHIFT, "shift+"),
+        ] {
+            if self.held.contains(modifier) {
+                f.write_str(prefix)?;
+            }
+        }
+        match (NAMED.iter().find(|(_, code)| *code == self.code), self.code) {
+            (Some((name, _)), _) => f.write_str(name),
+            (None, KeyCode::Char(c)) => write!(f, "{c}"),
+            (None, KeyCode::F(number)) => write!(f, "f{number}"),
+            (None, code) => write!(f, "{code:?}"),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The terminal screen of a PVP session.
+
+mod ansi;
+mod app;
+mod card;
+mod complete;
+pub mod config;
+mod dialog;
+mod draw;
+mod editor;
+mod errands;
+pub mod keys;
+mod markdown;
+mod notify;
+mod pager;
+mod pages;
+mod pane;
+mod plain;
+mod printed;
+mod run;
+#[cfg(test)]
+mod scene;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod text;
+mod theme;
+mod words;
+
+pub use plain::plain;
+pub use run::{Start, run};
+pub use theme::Palette;

@@ -1,0 +1,130 @@
+//! Markdown, lightly: headings, lists, quotes and code look like what they are; all text stays.
+
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use crate::text::safe;
+use crate::theme::Theme;
+
+/// The lines of a text in Markdown.
+pub(crate) fn lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
+    let mut fenced = false;
+    let mut lines = Vec::new();
+    for line in safe(text).lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+            lines.push(Line::from(Span::styled(line.to_owned(), theme.quiet)));
+        } else if fenced {
+            lines.push(Line::from(Span::styled(line.to_owned(), theme.code)));
+        } else {
+            lines.push(block(line, theme));
+        }
+    }
+    lines
+}
+
+/// One line outside of code.
+fn block(line: &str, theme: &Theme) -> Line<'static> {
+    let body = line.trim_start();
+    let (indent, _) = line.split_at(line.len() - body.len());
+    let hashes = body.bytes().take_while(|&byte| byte == b'#').count();
+    if (1..=6).contains(&hashes) && body[hashes..].starts_with(' ') {
+        let heading = theme.title.add_modifier(Modifier::UNDERLINED);
+        return Line::from(Span::styled(body[hashes + 1..].to_owned(), heading));
+    }
+    if let Some(quoted) = body.strip_prefix("> ") {
+        let mut spans = vec![Span::styled(format!("{indent}▌ "), theme.quiet)];
+        spans.extend(inline(quoted, theme.quiet, theme));
+        return Line::from(spans);
+    }
+    for bullet in ["- ", "* ", "+ "] {
+        if let Some(item) = body.strip_prefix(bullet) {
+            let mut spans = vec![Span::raw(format!("{indent}• "))];
+            spans.extend(inline(item, theme.plain, theme));
+            return Line::from(spans);
+        }
+    }
+    let mut spans = vec![Span::raw(indent.to_owned())];
+    spans.extend(inline(body, theme.plain, theme));
+    Line::from(spans)
+}
+
+/// Code and strong words within a line; a mark without its partner stays as it is.
+fn inline(text: &str, base: Style, theme: &Theme) -> Vec<Span<'static>> {
+    let mut spans = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['`', '*']) {
+        let (before, marked) = rest.split_at(at);
+        let (mark, style) = match marked {
+            marked if marked.starts_with('`') => ("`", base.patch(theme.code)),
+            marked if marked.starts_with("**") => ("**", base.add_modifier(Modifier::BOLD)),
+            _ => ("*", base.add_modifier(Modifier::ITALIC)),
+        };
+        let inside = &marked[mark.len()..];
+        match inside.find(mark) {
+            Some(end) if end > 0 && !inside.starts_with(' ') => {
+                spans.push(Span::styled(before.to_owned(), base));
+                spans.push(Span::styled(inside[..end].to_owned(), style));
+                rest = &inside[end + mark.len()..];
+            }
+            Some(_) | None => {
+                spans.push(Span::styled(format!("{before}{mark}"), base));
+                rest = inside;
+            }
+        }
+    }
+    spans.push(Span::styled(rest.to_owned(), base));
+    spans.retain(|span| !span.content.is_empty());
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::plain;
+    use crate::theme::Palette;
+
+    fn read(text: &str) -> Vec<String> {
+        let theme = Theme::new(Palette::Colour);
+        lines(text, &theme).iter().map(plain).collect()
+    }
+
+    #[test]
+    fn marks_become_looks_and_text_stays() {
+        let text = "# Title\nsome `code` and **strong** and *leaning* words\n- item\n  * inner\n> said\n```sh\nls **x**\n```\nend";
+        assert_eq!(
+            read(text),
+            [
+                "Title",
+                "some code and strong and leaning words",
+                "• item",
+                "  • inner",
+                "▌ said",
+                "```sh",
+                "ls **x**",
+                "```",
+                "end"
+            ]
+        );
+    }
+
+    #[test]
+    fn marks_without_a_partner_are_text() {
+        for text in [
+            "2 * 3 * 4",
+            "a ` b",
+            "**",
+            "*",
+            "#hash",
+            "####### seven",
+            "x ** y",
+        ] {
+            assert_eq!(read(text), [text]);
+        }
+    }
+
+    #[test]
+    fn nothing_in_it_reaches_the_terminal() {
+        assert_eq!(read("`\u{1b}[2J`\u{202e}"), [r"\u{1b}[2J\u{202e}"]);
+    }
+}

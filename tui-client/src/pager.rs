@@ -1,0 +1,389 @@
+//! Pages of text to read: whole ones that we write, and output that is fetched as one reads on.
+
+use std::collections::VecDeque;
+
+use pvp_protocol::MessageId;
+use pvp_protocol::payload::{OutputLine, OutputPage};
+use ratatui::text::Line;
+
+use crate::keys::Act;
+use crate::text::{one_line, plain};
+
+/// Lines that are fetched at a time.
+const PAGE: u64 = 500;
+
+/// Lines that are kept; those furthest from where one reads go first.
+const KEPT: usize = 4_000;
+
+/// Matches of a search that are kept.
+const MATCHES: usize = 10_000;
+
+/// A page that we wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Page {
+    pub(crate) title: String,
+    pub(crate) lines: Vec<Line<'static>>,
+    pub(crate) top: usize,
+    pub(crate) needle: String,
+}
+
+impl Page {
+    pub(crate) fn new(title: &str, lines: Vec<Line<'static>>) -> Self {
+        let (title, needle) = (one_line(title), String::new());
+        Self {
+            title,
+            lines,
+            top: 0,
+            needle,
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let lines = self.lines.iter().map(plain);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    pub(crate) fn act(&mut self, act: Act, rows: usize) {
+        let last = self.lines.len().saturating_sub(1);
+        match act {
+            Act::FindNext => self.find(1),
+            Act::FindPrevious => self.find(-1),
+            act => self.top = moved(self.top, last, act, rows),
+        }
+    }
+
+    pub(crate) fn search(&mut self, needle: &str) {
+        self.needle = needle.to_lowercase();
+        self.find(0);
+    }
+
+    fn find(&mut self, step: isize) {
+        let count = self.lines.len();
+        let order: Vec<usize> = match step {
+            ..0 => (0..self.top).rev().collect(),
+            0 => (self.top..count).chain(0..self.top).collect(),
+            1.. => (self.top + 1..count).collect(),
+        };
+        let fits = |index: &usize| {
+            plain(&self.lines[*index])
+                .to_lowercase()
+                .contains(&self.needle)
+        };
+        if let Some(found) = order.into_iter().find(fits) {
+            self.top = found;
+        }
+    }
+}
+
+/// Where the first row is after a key.
+#[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+fn moved(top: usize, last: usize, act: Act, rows: usize) -> usize {
+    let page = rows.saturating_sub(2).max(1);
+    match act {
+        Act::Up => top.saturating_sub(1),
+        Act::Down => (top + 1).min(last),
+        Act::PageUp => top.saturating_sub(page),
+        Act::PageDown => (top + page).min(last),
+        Act::Top => 0,
+        Act::Bottom => last.saturating_sub(page.saturating_sub(1)),
+        _ => top,
+    }
+}
+
+/// Lines that are to be fetched.
+pub(crate) struct Wanted {
+    pub(crate) reference: MessageId,
+    pub(crate) offset: u64,
+    pub(crate) limit: u64,
+}
+
+/// What a command printed, fetched by reference.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pager {
+    pub(crate) title: String,
+    reference: MessageId,
+    /// The lines that are here, from `start` on.
+    pub(crate) lines: VecDeque<OutputLine>,
+    start: u64,
+    pub(crate) total: Option<u64>,
+    /// The first line on the screen.
+    pub(crate) top: u64,
+    /// A fetch is under way.
+    asked: bool,
+    pub(crate) problem: Option<String>,
+    pub(crate) needle: String,
+    matches: Vec<u64>,
+}
+
+impl Pager {
+    pub(crate) fn new(reference: MessageId, command: &str) -> Self {
+        Self {
+            title: one_line(command),
+            reference,
+            lines: VecDeque::new(),
+            start: 0,
+            total: None,
+            top: 0,
+            asked: false,
+            problem: None,
+            needle: String::new(),
+            matches: Vec::new(),
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.lines.len() as u64
+    }
+
+    /// Lines on the screen, with their numbers.
+    pub(crate) fn shown(&self, rows: usize) -> impl Iterator<Item = (u64, &OutputLine)> {
+        let skip = usize::try_from(self.top.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let here = self.top >= self.start;
+        let rows = if here { rows } else { 0 };
+        let lines = self.lines.iter().enumerate().skip(skip).take(rows);
+        lines.map(|(index, line)| (self.start + index as u64 + 1, line))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let lines = self.lines.iter().map(|line| line.text.as_str());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// What is missing for a screen of this many rows, if anything is and nothing is under way.
+    pub(crate) fn wanted(&mut self, rows: usize) -> Option<Wanted> {
+        let rows = rows as u64;
+        let known_end = self.total.is_some_and(|total| self.end() >= total);
+        let outside = self.top < self.start || self.top > self.end();
+        let offset = if outside {
+            // Somewhere else: what is here does not join.
+            self.lines.clear();
+            self.start = self.top.saturating_sub(PAGE / 4);
+            self.start
+        } else if self.top + 2 * rows > self.end() && !known_end {
+            self.end()
+        } else if self.top < self.start + rows && self.start > 0 {
+            self.start.saturating_sub(PAGE)
+        } else {
+            return None;
+        };
+        if self.asked || self.problem.is_some() {
+            return None;
+        }
+        self.asked = true;
+        let limit = match offset < self.start {
+            true => self.start - offset,
+            false => PAGE,
+        };
+        let reference = self.reference.clone();
+        Some(Wanted {
+            reference,
+            offset,
+            limit,
+        })
+    }
+
+    pub(crate) fn take(&mut self, page: OutputPage) {
+        self.asked = false;
+        if page.reference != self.reference {
+            return;
+        }
+        self.total = Some(page.total_lines);
+        self.top = self.top.min(page.total_lines.saturating_sub(1));
+        let Some(first) = page.lines.first().map(|line| line.number.saturating_sub(1)) else {
+            return;
+        };
+        let count = page.lines.len() as u64;
+        if self.lines.is_empty() {
+            self.start = first;
+            self.lines = page.lines.into();
+        } else if first == self.end() {
+            self.lines.extend(page.lines);
+        } else if first + count == self.start {
+            page.lines
+                .into_iter()
+                .rev()
+                .for_each(|line| self.lines.push_front(line));
+            self.start = first;
+        }
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.lines.len() > KEPT {
+            let above = self.top.saturating_sub(self.start);
+            let below = self.end().saturating_sub(self.top);
+            if above > below {
+                self.lines.pop_front();
+                self.start += 1;
+            } else {
+                self.lines.pop_back();
+            }
+        }
+    }
+
+    pub(crate) fn failed(&mut self, why: String) {
+        self.asked = false;
+        self.problem = Some(one_line(&why));
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    pub(crate) fn act(&mut self, act: Act, rows: usize) {
+        let last = self.total.unwrap_or(self.end()).saturating_sub(1);
+        match act {
+            Act::FindNext => self.go_to_match(|line, top| line > top),
+            Act::FindPrevious => self.go_to_match_before(),
+            act => {
+                let top = usize::try_from(self.top).unwrap_or(usize::MAX);
+                let last = usize::try_from(last).unwrap_or(usize::MAX);
+                self.top = moved(top, last, act, rows) as u64;
+            }
+        }
+    }
+
+    /// Begins a search; the lines that match are asked for.
+    pub(crate) fn search(&mut self, needle: &str) -> MessageId {
+        self.needle = needle.to_lowercase();
+        self.matches.clear();
+        self.reference.clone()
+    }
+
+    pub(crate) fn take_matches(&mut self, page: &OutputPage) -> Result<(), String> {
+        let numbers = page.lines.iter().map(|line| line.number.saturating_sub(1));
+        self.matches = numbers.take(MATCHES).collect();
+        if self.matches.is_empty() {
+            return Err("no line matches".to_owned());
+        }
+        let ahead = self.matches.iter().find(|line| **line >= self.top);
+        self.top = *ahead.unwrap_or(&self.matches[0]);
+        Ok(())
+    }
+
+    fn go_to_match(&mut self, ahead: impl Fn(u64, u64) -> bool) {
+        if let Some(line) = self.matches.iter().find(|line| ahead(**line, self.top)) {
+            self.top = *line;
+        }
+    }
+
+    fn go_to_match_before(&mut self) {
+        if let Some(line) = self.matches.iter().rev().find(|line| **line < self.top) {
+            self.top = *line;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_protocol::payload::Stream;
+
+    fn page(offset: u64, limit: u64, total: u64) -> OutputPage {
+        let line = |number| OutputLine {
+            number,
+            stream: Stream::Stdout,
+            text: format!("line {number}"),
+        };
+        OutputPage {
+            reference: MessageId::parse("out").unwrap(),
+            lines: (offset + 1..=(offset + limit).min(total))
+                .map(line)
+                .collect(),
+            total_lines: total,
+            total_bytes: 0,
+            finished: true,
+            cut: false,
+        }
+    }
+
+    /// Fetches until nothing is missing; gives what was asked for.
+    fn settle(pager: &mut Pager, total: u64) -> Vec<(u64, u64)> {
+        let mut asked = Vec::new();
+        while let Some(wanted) = pager.wanted(10) {
+            asked.push((wanted.offset, wanted.limit));
+            pager.take(page(wanted.offset, wanted.limit, total));
+            assert!(asked.len() < 10, "{asked:?}");
+        }
+        asked
+    }
+
+    fn shown(pager: &Pager) -> Vec<u64> {
+        pager
+            .shown(3)
+            .map(|(number, line)| {
+                assert_eq!(line.text, format!("line {number}"));
+                number
+            })
+            .collect()
+    }
+
+    #[test]
+    fn lines_are_fetched_as_one_reads_on_and_back() {
+        let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
+        assert_eq!(settle(&mut pager, 100_000), [(0, 500)]);
+        assert_eq!(shown(&pager), [1, 2, 3]);
+        pager.act(Act::Bottom, 12);
+        assert_eq!(settle(&mut pager, 100_000), [(99_865, 500)]);
+        assert_eq!(shown(&pager), [99_991, 99_992, 99_993]);
+        for _ in 0..20 {
+            pager.act(Act::PageUp, 12);
+            settle(&mut pager, 100_000);
+        }
+        assert_eq!(shown(&pager), [99_791, 99_792, 99_793]);
+    }
+
+    #[test]
+    fn however_far_one_reads_little_is_kept() {
+        let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
+        settle(&mut pager, 100_000);
+        for _ in 0..2_000 {
+            pager.act(Act::PageDown, 12);
+            settle(&mut pager, 100_000);
+            assert!(pager.lines.len() <= KEPT);
+        }
+        assert_eq!(pager.top, 20_000);
+        assert_eq!(shown(&pager)[0], 20_001);
+    }
+
+    #[test]
+    fn matches_are_gone_to_in_turn() {
+        let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
+        settle(&mut pager, 5_000);
+        pager.search("7");
+        let mut found = page(0, 3, 5_000);
+        found
+            .lines
+            .iter_mut()
+            .zip([70, 700, 4_000])
+            .for_each(|(line, number)| line.number = number);
+        pager.take_matches(&found).unwrap();
+        let mut tops = vec![pager.top];
+        for act in [
+            Act::FindNext,
+            Act::FindNext,
+            Act::FindNext,
+            Act::FindPrevious,
+        ] {
+            pager.act(act, 12);
+            settle(&mut pager, 5_000);
+            tops.push(pager.top);
+        }
+        assert_eq!(tops, [69, 699, 3_999, 3_999, 699]);
+        assert_eq!(shown(&pager)[0], 700);
+        found.lines.clear();
+        assert_eq!(
+            pager.take_matches(&found),
+            Err("no line matches".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_page_of_something_else_is_not_taken() {
+        let mut pager = Pager::new(MessageId::parse("other").unwrap(), "x");
+        pager.wanted(10);
+        pager.take(page(0, 10, 10));
+        assert_eq!(pager.lines.len(), 0);
+        pager.failed("gone\u{1b}".to_owned());
+        assert_eq!(pager.problem.as_deref(), Some(r"gone\u{1b}"));
+        assert!(pager.wanted(10).is_none());
+    }
+}

@@ -1,0 +1,292 @@
+//! Screens of interactive commands: a real terminal's state, of which only cells are drawn.
+
+use std::num::NonZeroU16;
+
+use crossterm::event::KeyCode;
+use pvp_client::view::visible;
+use pvp_protocol::MessageId;
+use pvp_protocol::payload::TerminalSize;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::keys::Chord;
+use crate::theme::Palette;
+
+/// Screens that are kept, the latest; each is one screenful of cells.
+const PANES: usize = 8;
+
+/// The largest screen that is kept.
+const MOST_ROWS: u16 = 300;
+const MOST_COLUMNS: u16 = 500;
+
+/// A size before anybody said one.
+const USUAL: TerminalSize = TerminalSize {
+    columns: 80,
+    rows: 24,
+};
+
+struct Pane {
+    proposal: MessageId,
+    screen: vt100::Parser,
+}
+
+/// The screens of interactive commands.
+#[derive(Default)]
+pub(crate) struct Panes(Vec<Pane>);
+
+fn sized(size: TerminalSize) -> (NonZeroU16, NonZeroU16) {
+    let rows = NonZeroU16::new(size.rows.clamp(2, MOST_ROWS));
+    let columns = NonZeroU16::new(size.columns.clamp(2, MOST_COLUMNS));
+    (
+        rows.unwrap_or(NonZeroU16::MIN),
+        columns.unwrap_or(NonZeroU16::MIN),
+    )
+}
+
+impl Panes {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn pane(&mut self, proposal: &MessageId) -> &mut Pane {
+        let place = self.0.iter().position(|pane| pane.proposal == *proposal);
+        let place = place.unwrap_or_else(|| {
+            if self.0.len() >= PANES {
+                self.0.remove(0);
+            }
+            let (rows, columns) = sized(USUAL);
+            self.0.push(Pane {
+                proposal: proposal.clone(),
+                screen: vt100::Parser::new(rows, columns, 0),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[place]
+    }
+
+    pub(crate) fn feed(&mut self, proposal: &MessageId, text: &str) {
+        self.pane(proposal).screen.process(text.as_bytes());
+    }
+
+    pub(crate) fn resize(&mut self, proposal: &MessageId, size: TerminalSize) {
+        let (rows, columns) = sized(size);
+        self.pane(proposal).screen.set_size(rows, columns);
+    }
+
+    fn screen(&self, proposal: &MessageId) -> Option<&vt100::Screen> {
+        let pane = self.0.iter().find(|pane| pane.proposal == *proposal);
+        pane.map(|pane| pane.screen.screen())
+    }
+
+    /// Whether the command wants to know what is pasted.
+    pub(crate) fn wraps_paste(&self, proposal: &MessageId) -> bool {
+        self.screen(proposal)
+            .is_some_and(vt100::Screen::bracketed_paste)
+    }
+
+    /// Where its cursor is, if it shows one.
+    pub(crate) fn cursor(&self, proposal: &MessageId) -> Option<(u16, u16)> {
+        let screen = self.screen(proposal).filter(|screen| !screen.hide_cursor());
+        screen.map(vt100::Screen::cursor_position)
+    }
+
+    /// Draws the cells of a screen, and nothing that could act on ours.
+    pub(crate) fn draw(
+        &self,
+        proposal: &MessageId,
+        area: Rect,
+        buffer: &mut Buffer,
+        palette: Palette,
+    ) {
+        let Some(screen) = self.screen(proposal) else {
+            return;
+        };
+        let area = area.intersection(buffer.area);
+        for row in 0..area.height {
+            let mut column = 0;
+            while column < area.width {
+                let Some(cell) = screen.cell(row, column) else {
+                    break;
+                };
+                let style = style(cell, palette);
+                let (x, y) = (area.x + column, area.y + row);
+                let contents = cell.contents();
+                let seen = visible(contents);
+                let symbol = match contents {
+                    "" => " ",
+                    // What would have to be written out does not fit a cell.
+                    contents if seen != contents => "\u{fffd}",
+                    contents => contents,
+                };
+                let room = usize::from(area.width - column);
+                buffer.set_stringn(x, y, symbol, room, style);
+                column += if cell.is_wide() { 2 } else { 1 };
+            }
+        }
+    }
+}
+
+impl PartialEq for Panes {
+    fn eq(&self, other: &Self) -> bool {
+        let ids = |panes: &Self| -> Vec<MessageId> {
+            panes.0.iter().map(|pane| pane.proposal.clone()).collect()
+        };
+        ids(self) == ids(other)
+    }
+}
+
+fn style(cell: &vt100::Cell, palette: Palette) -> Style {
+    let mut style = Style::new();
+    for (on, modifier) in [
+        (cell.bold(), Modifier::BOLD),
+        (cell.dim(), Modifier::DIM),
+        (cell.italic(), Modifier::ITALIC),
+        (cell.underline(), Modifier::UNDERLINED),
+        (cell.inverse(), Modifier::REVERSED),
+    ] {
+        if on {
+            style = style.add_modifier(modifier);
+        }
+    }
+    if palette == Palette::None {
+        return style;
+    }
+    if let Some(colour) = colour(cell.fgcolor()) {
+        style = style.fg(colour);
+    }
+    match colour(cell.bgcolor()) {
+        Some(colour) => style.bg(colour),
+        None => style,
+    }
+}
+
+fn colour(colour: vt100::Color) -> Option<Color> {
+    match colour {
+        vt100::Color::Default => None,
+        vt100::Color::Idx(index) => Some(Color::Indexed(index)),
+        vt100::Color::Rgb(red, green, blue) => Some(Color::Rgb(red, green, blue)),
+    }
+}
+
+/// What a terminal sends for a key.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a terminal sends nothing for the others"
+)]
+pub(crate) fn encoded(chord: Chord) -> Option<String> {
+    let alt = if chord.has_alt() { "\u{1b}" } else { "" };
+    let keys = match chord.code() {
+        KeyCode::Char(c) if chord.has_ctrl() => {
+            let c = c.to_ascii_uppercase();
+            let code = u8::try_from(u32::from(c)).ok()?;
+            let control = match code {
+                b'@'..=b'_' => code - b'@',
+                b' ' => 0,
+                b'?' => 0x7f,
+                _ => return None,
+            };
+            char::from(control).to_string()
+        }
+        KeyCode::Char(c) => c.to_string(),
+        KeyCode::Enter => "\r".to_owned(),
+        KeyCode::Tab if chord.has_shift() => "\u{1b}[Z".to_owned(),
+        KeyCode::Tab => "\t".to_owned(),
+        KeyCode::Backspace => "\u{7f}".to_owned(),
+        KeyCode::Esc => "\u{1b}".to_owned(),
+        KeyCode::Up => "\u{1b}[A".to_owned(),
+        KeyCode::Down => "\u{1b}[B".to_owned(),
+        KeyCode::Right => "\u{1b}[C".to_owned(),
+        KeyCode::Left => "\u{1b}[D".to_owned(),
+        KeyCode::Home => "\u{1b}[H".to_owned(),
+        KeyCode::End => "\u{1b}[F".to_owned(),
+        KeyCode::Delete => "\u{1b}[3~".to_owned(),
+        KeyCode::PageUp => "\u{1b}[5~".to_owned(),
+        KeyCode::PageDown => "\u{1b}[6~".to_owned(),
+        _ => return None,
+    };
+    Some(format!("{alt}{keys}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id(name: &str) -> MessageId {
+        MessageId::parse(name).unwrap()
+    }
+
+    fn drawn(panes: &Panes) -> Vec<String> {
+        let area = Rect::new(0, 0, 20, 3);
+        let mut buffer = Buffer::empty(area);
+        panes.draw(&id("p"), area, &mut buffer, Palette::Colour);
+        let row = |y| (0..20).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..3)
+            .map(row)
+            .map(|row| row.trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_screen_is_what_a_terminal_would_show() {
+        let mut panes = Panes::default();
+        panes.feed(
+            &id("p"),
+            "one\r\ntwo\u{1b}[1;1Hx\u{1b}]0;title\u{7}\u{1b}[3;3H世界",
+        );
+        assert_eq!(drawn(&panes), ["xne", "two", "  世 界"]);
+        assert_eq!(panes.cursor(&id("p")), Some((2, 6)));
+    }
+
+    #[test]
+    fn few_screens_are_kept_and_none_is_too_large() {
+        let mut panes = Panes::default();
+        for number in 0..100 {
+            let size = TerminalSize {
+                columns: u16::MAX,
+                rows: 0,
+            };
+            panes.resize(&id(&format!("p{number}")), size);
+        }
+        assert_eq!(panes.0.len(), PANES);
+        let size = panes.0[0].screen.screen().size();
+        assert_eq!((size.0.get(), size.1.get()), (2, MOST_COLUMNS));
+    }
+
+    #[test]
+    fn keys_are_sent_as_a_terminal_sends_them() {
+        for (key, sent) in [
+            ("a", "a"),
+            ("ctrl+c", "\u{3}"),
+            ("alt+x", "\u{1b}x"),
+            ("up", "\u{1b}[A"),
+            ("enter", "\r"),
+            ("shift+tab", "\u{1b}[Z"),
+            ("backspace", "\u{7f}"),
+        ] {
+            assert_eq!(
+                encoded(Chord::parse(key).unwrap()).as_deref(),
+                Some(sent),
+                "{key}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_command_prints_nothing_panics_and_no_control_is_drawn(
+            texts in proptest::collection::vec("(\\PC|[\u{0}-\u{ff}]|\u{1b}\\[[?0-9;]{0,8}[a-zA-Z@]|\u{1b}[a-zA-Z0-9()#]|世|\u{202e}){0,60}", 0..8),
+            sizes in proptest::collection::vec((0..30u16, 0..30u16), 0..8),
+        ) {
+            let mut panes = Panes::default();
+            for (text, (rows, columns)) in texts.iter().zip(sizes.iter().cycle()) {
+                panes.feed(&id("p"), text);
+                panes.resize(&id("p"), TerminalSize { rows: *rows, columns: *columns });
+                for row in drawn(&panes) {
+                    prop_assert_eq!(visible(&row), row);
+                }
+            }
+        }
+    }
+}

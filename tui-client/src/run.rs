@@ -1,0 +1,298 @@
+//! The screen on a real terminal: keys, messages and the clock go in, frames come out.
+
+use std::io::{BufWriter, Stdout, Write, stdout};
+use std::time::Duration;
+
+use anyhow::Context;
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::event::{
+    DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste,
+    EnableFocusChange, EnableMouseCapture, Event as Pressed, EventStream, KeyEventKind,
+};
+use crossterm::execute;
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    SetTitle, disable_raw_mode, enable_raw_mode,
+};
+use futures_util::{FutureExt, StreamExt};
+use pvp_client::{Api, Connection, Ending, Event, Events, Link, Options, now};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Size;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::app::{App, Effect, Input};
+use crate::config::Config;
+use crate::errands::Errands;
+use crate::{draw, notify};
+
+/// Time between two frames while things happen; a person sees no more.
+const FRAME: Duration = Duration::from_millis(30);
+
+/// Time between two frames after a key.
+const KEY_FRAME: Duration = Duration::from_millis(8);
+
+/// How often the clock on the screen moves.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Messages that are taken at a time, before keys are looked at again.
+const BATCH: usize = 256;
+
+/// What to show, and how.
+pub struct Start {
+    pub link: Link,
+    pub options: Options,
+    pub config: Config,
+}
+
+/// Joins a session and shows it until the person leaves.
+pub async fn run(start: Start) -> anyhow::Result<()> {
+    let (connection, events) = Connection::open(start.link.clone(), start.options).await?;
+    let (width, height) = crossterm::terminal::size().context("asking for the terminal's size")?;
+    let app = App::new(start.config, Size { width, height }, now());
+    let session = connection.session().clone();
+    let (replies, inbox) = mpsc::unbounded_channel();
+    let errands = Errands::new(Api::new(start.link), session, connection, replies);
+    let screen = Screen::open(app.config.mouse)?;
+    Loop {
+        app,
+        screen,
+        errands,
+        events: Some(events),
+        dirty: true,
+        frame_at: Instant::now(),
+        last_frame: None,
+        title: String::new(),
+        over: false,
+    }
+    .turn(inbox)
+    .await
+}
+
+/// The terminal, as it was before once this is dropped.
+struct Screen {
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    mouse: bool,
+}
+
+impl Screen {
+    fn open(mouse: bool) -> anyhow::Result<Self> {
+        enable_raw_mode().context("this needs a terminal; try --plain")?;
+        // What a panic says is read on the usual screen.
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            close_screen();
+            usual(panic);
+        }));
+        let opened = execute!(
+            stdout(),
+            EnterAlternateScreen,
+            EnableBracketedPaste,
+            EnableFocusChange
+        );
+        let opened = opened.and_then(|()| match mouse {
+            true => execute!(stdout(), EnableMouseCapture),
+            false => Ok(()),
+        });
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(64 * 1024, stdout()));
+        let terminal = opened.and_then(|()| Terminal::new(backend));
+        match terminal {
+            Ok(terminal) => Ok(Self { terminal, mouse }),
+            Err(error) => {
+                close_screen();
+                Err(error).context("preparing the terminal")
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if self.mouse {
+            // Nobody is left to tell.
+            let _ = execute!(stdout(), DisableMouseCapture);
+        }
+        close_screen();
+    }
+}
+
+fn close_screen() {
+    // A terminal that is gone needs no tidying.
+    let _ = execute!(
+        stdout(),
+        SetTitle(""),
+        DisableFocusChange,
+        DisableBracketedPaste,
+        LeaveAlternateScreen,
+        crossterm::cursor::Show
+    );
+    let _ = disable_raw_mode();
+}
+
+struct Loop {
+    app: App,
+    screen: Screen,
+    errands: Errands,
+    /// `None` once the connection is over.
+    events: Option<Events>,
+    dirty: bool,
+    frame_at: Instant,
+    last_frame: Option<Instant>,
+    title: String,
+    over: bool,
+}
+
+impl Loop {
+    async fn turn(mut self, mut inbox: mpsc::UnboundedReceiver<Input>) -> anyhow::Result<()> {
+        let mut pressed = EventStream::new();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
+        let mut hang_up = signal(SignalKind::hangup()).context("listening for signals")?;
+        while !self.over {
+            tokio::select! {
+                biased;
+                event = pressed.next() => match event {
+                    Some(event) => self.pressed(event.context("reading the terminal")?)?,
+                    None => return Ok(()),
+                },
+                _ = terminate.recv() => return Ok(()),
+                _ = hang_up.recv() => return Ok(()),
+                () = sleep_until(self.frame_at), if self.dirty => self.draw()?,
+                Some(reply) = inbox.recv() => self.take(reply, FRAME)?,
+                _ = ticks.tick() => self.tick()?,
+                event = next(&mut self.events) => self.happened(event)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn pressed(&mut self, event: Pressed) -> anyhow::Result<()> {
+        let input = match event {
+            Pressed::Key(key) if key.kind == KeyEventKind::Release => return Ok(()),
+            Pressed::Key(key) => Input::Key(key),
+            Pressed::Paste(text) => Input::Paste(text),
+            Pressed::Mouse(event) => Input::Mouse(event),
+            Pressed::FocusGained => Input::Focus(true),
+            Pressed::FocusLost => Input::Focus(false),
+            Pressed::Resize(width, height) => Input::Resize(Size { width, height }),
+        };
+        self.take(input, KEY_FRAME)
+    }
+
+    /// Takes what happened on the connection, and what else already has.
+    fn happened(&mut self, event: Option<Event>) -> anyhow::Result<()> {
+        self.take_event(event)?;
+        for _ in 0..BATCH {
+            match next(&mut self.events).now_or_never() {
+                Some(event) => self.take_event(event)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_event(&mut self, event: Option<Event>) -> anyhow::Result<()> {
+        let input = match event {
+            Some(Event::Told {
+                envelope: Some(envelope),
+                ..
+            }) => Input::Told(envelope),
+            Some(Event::Told { envelope: None, .. }) => return Ok(()),
+            Some(Event::Up { resumed }) => Input::Up { resumed },
+            Some(Event::Down { why }) => Input::Down { why },
+            Some(Event::Ended(ending)) => {
+                let why = match ending {
+                    Ending::Closed => "the connection is closed".to_owned(),
+                    Ending::Left => "you left".to_owned(),
+                    Ending::Refused(report) => report.message,
+                };
+                Input::Over { why }
+            }
+            None => {
+                self.events = None;
+                return Ok(());
+            }
+        };
+        self.take(input, FRAME)
+    }
+
+    fn tick(&mut self) -> anyhow::Result<()> {
+        let timely = self.app.is_timely();
+        let dirty = self.dirty;
+        self.take(Input::Tick, FRAME)?;
+        self.dirty = dirty || timely;
+        Ok(())
+    }
+
+    /// Takes an input; a frame follows soon, after a key at once.
+    fn take(&mut self, input: Input, pace: Duration) -> anyhow::Result<()> {
+        let effects = self.app.update(now(), input);
+        let soonest = self.last_frame.map_or(Instant::now(), |last| last + pace);
+        self.frame_at = if self.dirty {
+            self.frame_at.min(soonest)
+        } else {
+            soonest
+        };
+        self.dirty = true;
+        effects
+            .into_iter()
+            .try_for_each(|effect| self.perform(effect))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the server does the others")]
+    fn perform(&mut self, effect: Effect) -> anyhow::Result<()> {
+        match effect {
+            Effect::Copy(text) => {
+                execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
+                    .context("writing to the terminal")?;
+            }
+            Effect::Call => {
+                let waiting = self.app.view.waiting_for_me().count();
+                notify::call(&mut stdout(), &self.app.config.notify, waiting)
+                    .context("writing to the terminal")?;
+            }
+            Effect::Redraw => self
+                .screen
+                .terminal
+                .clear()
+                .context("clearing the terminal")?,
+            Effect::Quit => self.over = true,
+            other => self.errands.run(other),
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let title = draw::window_title(&self.app);
+        let mut drawn = Default::default();
+        let app = &self.app;
+        let mut picture = || -> std::io::Result<()> {
+            execute!(stdout(), BeginSynchronizedUpdate)?;
+            if title != self.title {
+                execute!(stdout(), SetTitle(&title))?;
+            }
+            self.screen
+                .terminal
+                .draw(|frame| drawn = draw::draw(app, frame))?;
+            execute!(stdout(), EndSynchronizedUpdate)?;
+            stdout().flush()
+        };
+        picture().context("drawing")?;
+        self.title = title;
+        self.app.drawn(drawn);
+        self.dirty = false;
+        self.last_frame = Some(Instant::now());
+        Ok(())
+    }
+}
+
+/// The next event; never, once there are none.
+async fn next(events: &mut Option<Events>) -> Option<Event> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}

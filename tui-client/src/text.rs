@@ -1,0 +1,202 @@
+//! Text from others as lines of a screen: visible, wrapped, and of known width.
+
+use pvp_client::view::visible;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+/// Columns to the next stop of a tab.
+pub(crate) const TAB: usize = 8;
+
+/// Text that is nothing but visible characters and line feeds; a tab is as wide as it looks.
+pub(crate) fn safe(text: &str) -> String {
+    let shown = visible(text);
+    if !shown.contains('\t') {
+        return shown;
+    }
+    let lines = shown.split('\n').map(without_tabs);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn without_tabs(line: &str) -> String {
+    let mut flat = String::with_capacity(line.len());
+    for part in line.split_inclusive('\t') {
+        let text = part.trim_end_matches('\t');
+        flat.push_str(text);
+        if text.len() < part.len() {
+            let spaces = TAB - width(&flat) % TAB;
+            flat.extend(std::iter::repeat_n(' ', spaces));
+        }
+    }
+    flat
+}
+
+/// The same on one line, whatever it was.
+pub(crate) fn one_line(text: &str) -> String {
+    visible(text).replace('\n', " ⏎ ").replace('\t', " ")
+}
+
+/// Columns that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of a text that fits, marked if it is not all of it.
+pub(crate) fn clip(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut used = 0;
+    for grapheme in text.graphemes(true) {
+        used += width(grapheme);
+        if used + 1 > columns {
+            break;
+        }
+        kept.push_str(grapheme);
+    }
+    if columns > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// Breaks a line into rows that fit, between words where it can; rows after the first begin with
+/// this many spaces.
+pub(crate) fn wrap(line: &Line<'_>, columns: usize, indent: usize) -> Vec<Line<'static>> {
+    let columns = columns.max(1);
+    let indent = if indent * 2 > columns { 0 } else { indent };
+    let mut rows = Wrapper::new(columns, indent);
+    for span in &line.spans {
+        let style = line.style.patch(span.style);
+        for word in span.content.split_word_bounds() {
+            rows.push(word, style);
+        }
+    }
+    rows.finish()
+}
+
+/// Wraps every line.
+pub(crate) fn wrap_all(lines: &[Line<'_>], columns: usize, indent: usize) -> Vec<Line<'static>> {
+    let wrapped = lines.iter().flat_map(|line| wrap(line, columns, indent));
+    wrapped.collect()
+}
+
+struct Wrapper {
+    columns: usize,
+    indent: usize,
+    rows: Vec<Line<'static>>,
+    row: Line<'static>,
+    used: usize,
+}
+
+impl Wrapper {
+    fn new(columns: usize, indent: usize) -> Self {
+        Self {
+            columns,
+            indent,
+            rows: Vec::new(),
+            row: Line::default(),
+            used: 0,
+        }
+    }
+
+    fn push(&mut self, word: &str, style: Style) {
+        let room = self.columns - self.used;
+        let wide = width(word);
+        if wide <= room {
+            return self.put(word, wide, style);
+        }
+        if wide <= self.columns - self.indent {
+            self.next_row();
+            // A space at the edge is the break itself.
+            if word != " " {
+                self.put(word, wide, style);
+            }
+            return;
+        }
+        for grapheme in word.graphemes(true) {
+            let wide = width(grapheme);
+            if self.used + wide > self.columns && self.used > 0 {
+                self.next_row();
+            }
+            self.put(grapheme, wide, style);
+        }
+    }
+
+    fn put(&mut self, text: &str, wide: usize, style: Style) {
+        self.used += wide;
+        match self.row.spans.last_mut() {
+            Some(last) if last.style == style => last.content.to_mut().push_str(text),
+            Some(_) | None => self.row.spans.push(Span::styled(text.to_owned(), style)),
+        }
+    }
+
+    fn next_row(&mut self) {
+        self.rows.push(std::mem::take(&mut self.row));
+        self.used = self.indent;
+        if self.indent > 0 {
+            self.row.spans.push(Span::raw(" ".repeat(self.indent)));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Line<'static>> {
+        self.rows.push(self.row);
+        self.rows
+    }
+}
+
+/// The text of a line.
+pub(crate) fn plain(line: &Line<'_>) -> String {
+    line.spans
+        .iter()
+        .map(|span| span.content.as_ref())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrapped(text: &str, columns: usize, indent: usize) -> Vec<String> {
+        let rows = wrap(&Line::from(text.to_owned()), columns, indent);
+        rows.iter().map(plain).collect()
+    }
+
+    #[test]
+    fn lines_break_between_words_and_long_words_anywhere() {
+        assert_eq!(wrapped("one two three", 8, 0), ["one two ", "three"]);
+        assert_eq!(wrapped("one two", 3, 0), ["one", "two"]);
+        assert_eq!(wrapped("abcdefgh", 3, 0), ["abc", "def", "gh"]);
+        assert_eq!(wrapped("one two three", 7, 2), ["one two", "  three"]);
+        assert_eq!(wrapped("", 7, 0), [""]);
+        assert_eq!(wrapped("世界世界", 3, 0), ["世", "界", "世", "界"]);
+    }
+
+    #[test]
+    fn no_row_is_wider_than_asked_and_no_character_is_lost() {
+        let text = "a bb ccc dddd eeeee ffffff/ggggggg 世界 héé  x";
+        for columns in 2..60 {
+            let rows = wrapped(text, columns, 0);
+            assert!(rows.iter().all(|row| width(row) <= columns), "{rows:?}");
+            let letters = |text: &str| text.replace(' ', "");
+            assert_eq!(letters(&rows.concat()), letters(text));
+        }
+    }
+
+    #[test]
+    fn tabs_are_as_wide_as_they_look() {
+        assert_eq!(safe("a\tb\n\tc"), "a       b\n        c");
+        assert_eq!(safe("\u{1b}]0;x\u{7}"), r"\u{1b}]0;x\u{7}");
+        assert_eq!(one_line("a\nb\tc"), "a ⏎ b c");
+    }
+
+    #[test]
+    fn what_does_not_fit_says_so() {
+        assert_eq!(clip("abc", 3), "abc");
+        assert_eq!(clip("abcd", 3), "ab…");
+        assert_eq!(clip("世界世", 4), "世…");
+        assert_eq!(clip("abc", 0), "");
+    }
+}
