@@ -1,5 +1,6 @@
 //! An agent as a library: proposes commands, runs what is granted, and yields what becomes of each.
 
+mod lore;
 mod memory;
 mod task;
 mod trailer;
@@ -263,11 +264,10 @@ impl Agent {
         purpose: &str,
     ) -> Result<Proposal, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
-        let action = Action::read("shell", &arguments)?;
-        if let Some(blocked) = self.blocked(&action) {
-            return Err(blocked);
+        match self.blocked(&Action::read("shell", &arguments)?) {
+            Some(blocked) => Err(blocked),
+            None => self.submit(arguments, purpose).await,
         }
-        self.submit(arguments, action, purpose).await
     }
 
     /// The same, but what is blocked is sent too, so that the record shows that it was tried.
@@ -277,9 +277,8 @@ impl Agent {
         purpose: &str,
     ) -> Result<Proposal, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
-        let action = Action::read("shell", &arguments)?;
-        let blocked = self.blocked(&action);
-        match self.submit(arguments, action, purpose).await {
+        let blocked = self.blocked(&Action::read("shell", &arguments)?);
+        match self.submit(arguments, purpose).await {
             Err(ProposeError::Refused(report)) if report.code == ErrorCode::GateFailed => {
                 let (rule, reason) = ("server".to_owned(), report.message);
                 Err(blocked.unwrap_or(ProposeError::Blocked { rule, reason }))
@@ -294,12 +293,8 @@ impl Agent {
         (verdict.category == Category::Blocked).then_some(ProposeError::Blocked { rule, reason })
     }
 
-    async fn submit(
-        &self,
-        arguments: JsonObject,
-        action: Action,
-        purpose: &str,
-    ) -> Result<Proposal, ProposeError> {
+    async fn submit(&self, arguments: JsonObject, purpose: &str) -> Result<Proposal, ProposeError> {
+        let action = Action::read("shell", &arguments)?;
         executor::directory(action.cwd.as_deref(), &self.settings.workspace)
             .map_err(ProposeError::BadDirectory)?;
         let (id, propose) = (fresh_id(), self.proposal(arguments, purpose));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use pvp_protocol::payload::{FinishReason, GateOutcome};
 use pvp_protocol::{Action, Envelope, MessageId, ParticipantId, Sender, ServerMessage};
 
+use super::lore::Lore;
 use crate::brain::digest::ends;
 
 /// Bytes of what is remembered; the oldest is forgotten.
@@ -48,13 +49,7 @@ impl Memory {
         clippy::wildcard_enum_match_arm,
         reason = "everything else was not between people and this agent"
     )]
-    pub(super) fn take(
-        &mut self,
-        envelope: &Envelope,
-        me: &ParticipantId,
-        names: &BTreeMap<ParticipantId, String>,
-    ) {
-        let name = |id: &ParticipantId| names.get(id).cloned().unwrap_or_else(|| id.to_string());
+    pub(super) fn take(&mut self, envelope: &Envelope, me: &ParticipantId, lore: &Lore) {
         let by = match &envelope.heading.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
@@ -62,7 +57,7 @@ impl Memory {
         let mine = by == Some(me);
         match &envelope.message {
             ServerMessage::PromptSubmit(prompt) if prompt.target_agent == *me => {
-                let who = by.map_or_else(|| "someone".to_owned(), name);
+                let who = by.map_or_else(|| "someone".to_owned(), |id| lore.name(id));
                 self.push(format!("{who} asked: {}", ends(&prompt.content, ONE)));
                 self.unanswered = Some(envelope.heading.id.clone());
             }

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use pvp_client::{Connection, Ending, Event, Events};
 use pvp_protocol::payload::{
-    ActionTaken, Content, GateAmend, GateOutcome, InterruptAcknowledge, InterruptRaise,
-    InterruptUrgency, OutputPage, SessionWelcome, ToolPropose, ToolResult,
+    ActionTaken, GateAmend, GateOutcome, InterruptAcknowledge, InterruptRaise, InterruptUrgency,
+    OutputPage, SessionWelcome, ToolPropose, ToolResult,
 };
-use pvp_protocol::{
-    Action, Envelope, Extra, MessageId, Mode, ParticipantId, Sender, ServerMessage,
-};
+use pvp_protocol::{Action, Envelope, Extra, MessageId, Mode, Sender, ServerMessage};
 use tokio::sync::{mpsc, oneshot};
 
+use super::lore::Lore;
 use super::memory::Memory;
-use super::{Speaker, Step, Wish};
+use super::{Step, Wish};
 use crate::brain::tools::Job;
 use crate::executor::{Executor, Happening};
 
@@ -24,13 +23,6 @@ const JOBS: usize = 64;
 
 /// Prompts whose amendments are for us.
 const PROMPTS: usize = 64;
-
-/// People whose names are known.
-const NAMES: usize = 1000;
-
-/// Keys of context whose content is known, and bytes of each.
-const CONTEXT_KEYS: usize = 1000;
-const CONTEXT_BYTES: usize = 64 * 1024;
 
 /// How long a server may take to hear how everything ended.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -70,8 +62,7 @@ pub(super) struct Task {
     jobs: VecDeque<Job>,
     ends: Vec<(MessageId, oneshot::Sender<Option<String>>)>,
     prompts: VecDeque<MessageId>,
-    names: BTreeMap<ParticipantId, String>,
-    context: BTreeMap<String, String>,
+    lore: Lore,
     /// What is told up to here happened before we came.
     past: Option<(u64, Memory)>,
     met: bool,
@@ -93,8 +84,7 @@ impl Task {
             jobs: VecDeque::new(),
             ends: Vec::new(),
             prompts: VecDeque::new(),
-            names: BTreeMap::new(),
-            context: BTreeMap::new(),
+            lore: Lore::default(),
             past: None,
             met: false,
             wish,
@@ -234,12 +224,15 @@ impl Task {
 
     fn hear(&mut self, envelope: &Envelope) {
         self.executor.hear(envelope);
-        self.learn(envelope);
+        self.lore.learn(envelope);
+        if let ServerMessage::SessionWelcome(welcome) = &envelope.message {
+            self.welcomed(welcome);
+        }
         // The last of the past may not be for us to see.
         self.remember(|head| envelope.seq.is_some_and(|seq| seq > head));
         match &mut self.past {
             Some((_, memory)) if envelope.seq.is_some() => {
-                memory.take(envelope, self.connection.participant(), &self.names);
+                memory.take(envelope, self.connection.participant(), &self.lore);
             }
             Some(_) | None => self.follow(envelope),
         }
@@ -255,32 +248,7 @@ impl Task {
         }
     }
 
-    /// Who is who, and what is shared.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "everything else is not about people or context"
-    )]
-    fn learn(&mut self, envelope: &Envelope) {
-        match &envelope.message {
-            ServerMessage::SessionWelcome(welcome) => self.welcomed(welcome),
-            ServerMessage::Announce(announce) => {
-                self.meet(&announce.id, &announce.name);
-            }
-            ServerMessage::ContextAdd(add) => self.share(&add.key, add.content.as_ref()),
-            ServerMessage::ContextUpdate(update) => match (&update.new_content, &update.diff) {
-                (Some(content), _) => self.share(&update.key, Some(content)),
-                (None, Some(diff)) => self.changed(&update.key, diff),
-                (None, None) => {}
-            },
-            ServerMessage::ContextRemove(remove) => drop(self.context.remove(&remove.key)),
-            _ => {}
-        }
-    }
-
     fn welcomed(&mut self, welcome: &SessionWelcome) {
-        for person in &welcome.people {
-            self.meet(&person.announce.id, &person.announce.name);
-        }
         if std::mem::replace(&mut self.met, true) {
             return;
         }
@@ -299,32 +267,6 @@ impl Task {
                     }
                 });
             }
-        }
-    }
-
-    fn meet(&mut self, id: &ParticipantId, name: &str) {
-        if self.names.len() < NAMES || self.names.contains_key(id) {
-            let name = crate::brain::digest::ends(name, 200);
-            self.names.insert(id.clone(), name);
-        }
-    }
-
-    fn share(&mut self, key: &str, content: Option<&Content>) {
-        let text = match content {
-            Some(Content::Text(text)) => text.clone(),
-            Some(Content::Object(object)) => serde_json::Value::Object(object.clone()).to_string(),
-            None => "(kept elsewhere; only its reference is shared)".to_owned(),
-        };
-        if self.context.len() < CONTEXT_KEYS || self.context.contains_key(key) {
-            let text = crate::brain::digest::ends(&text, CONTEXT_BYTES);
-            self.context.insert(key.to_owned(), text);
-        }
-    }
-
-    fn changed(&mut self, key: &str, diff: &str) {
-        if let Some(text) = self.context.get_mut(key) {
-            text.push_str(&format!("\n(changed since:)\n{diff}"));
-            *text = crate::brain::digest::ends(text, CONTEXT_BYTES);
         }
     }
 
@@ -388,7 +330,7 @@ impl Task {
     )]
     fn wanted(&mut self, envelope: &Envelope) {
         let id = envelope.heading.id.clone();
-        let Some(by) = self.speaker(&envelope.heading.sender) else {
+        let Some(by) = self.lore.speaker(&envelope.heading.sender) else {
             return;
         };
         let me = self.connection.participant();
@@ -398,12 +340,7 @@ impl Task {
                 if self.prompts.len() > PROMPTS {
                     self.prompts.pop_front();
                 }
-                let known = |key: &String| {
-                    let text = self.context.get(key).cloned();
-                    let text = text.unwrap_or_else(|| "(not known to this agent)".to_owned());
-                    (key.clone(), text)
-                };
-                let context = prompt.context_keys.iter().map(known).collect();
+                let context = self.lore.recall(&prompt.context_keys);
                 let prompt = Box::new(prompt.clone());
                 self.wish(Wish::Prompt {
                     id,
@@ -432,17 +369,6 @@ impl Task {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.wish.try_send(wish) {
             tracing::warn!("people want more than this agent takes; a wish was not heard");
         }
-    }
-
-    fn speaker(&self, sender: &Sender) -> Option<Speaker> {
-        let Sender::Participant(id) = sender else {
-            return None;
-        };
-        let name = self.names.get(id).cloned();
-        Some(Speaker {
-            id: id.clone(),
-            name: name.unwrap_or_else(|| id.to_string()),
-        })
     }
 
     fn edited(&mut self, envelope: &Envelope, amend: &GateAmend) {
