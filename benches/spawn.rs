@@ -11,7 +11,8 @@
 
 mod kit;
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kit::{Latencies, met, setting};
@@ -29,71 +30,96 @@ const WORDS: [&str; 4] = ["--noprofile", "--norc", "-c", "true"];
 async fn main() {
     let times = setting("SPAWN_TIMES", 200);
     let directory = tempfile::tempdir().unwrap();
-    let [mut plain, mut reaped, mut read] = [(); 3].map(|()| Latencies::default());
+    let place = directory.path();
+    let pvp = Path::new(env!("CARGO_BIN_EXE_pvp"));
+    let alone = alone_reaper(place, pvp);
+    let [
+        mut plain,
+        mut read,
+        mut cgroup,
+        mut keeper,
+        mut none,
+        mut held,
+    ] = [(); 6].map(|()| Latencies::default());
     // In turns, so that a busy machine is busy for all of them.
     for _ in 0..times {
-        plain.add(alone().await);
-        reaped.add(below_a_reaper(directory.path(), Profile::None).await);
-        read.add(below_a_reaper(directory.path(), Profile::Read).await);
+        plain.add(plainly().await);
+        read.add(reaped(pvp, &errand(place, Profile::Read, true)).await);
+        cgroup.add(reaped(pvp, &errand(place, Profile::None, true)).await);
+        keeper.add(reaped(pvp, &errand(place, Profile::None, false)).await);
+        none.add(reaped(&alone, &errand(place, Profile::None, false)).await);
+        held.add(reaped(&alone, &errand(place, Profile::Read, false)).await);
     }
-    println!("`bash -c true`, {times} times           p50 ms   p95 ms   over plain   over none");
-    let (bare, none, held) = (median(&mut plain), median(&mut reaped), median(&mut read));
-    report("plain", &mut plain, "", "");
-    let over = format!("{:.2}", none - bare);
-    report("reaper, profile none", &mut reaped, &over, "");
-    let (over, alone) = (format!("{:.2}", held - bare), format!("{:.2}", held - none));
-    report("reaper, profile read", &mut read, &over, &alone);
+    println!("`bash -c true`, {times} times             p50 ms   p95 ms   over plain");
+    let bare = median(&mut plain);
+    report("plain", &mut plain, bare);
+    report("a read: reaper and sandbox", &mut read, bare);
+    report("approved: reaper and cgroup", &mut cgroup, bare);
+    report("approved: reaper and keeper", &mut keeper, bare);
+    let over = median(&mut read) - bare;
     println!(
-        "bar: reaper and sandbox ≤ 6 ms over plain: {}",
-        met(held - bare <= 6.0)
+        "bar: reaper and sandbox ≤ 6 ms over plain: {over:.2} {}",
+        met(over <= 6.0)
     );
-    println!("bar: sandbox alone ≤ 1 ms: {}", met(held - none <= 1.0));
+    let sandbox = median(&mut held) - median(&mut none);
+    println!(
+        "bar: sandbox alone ≤ 1 ms: {sandbox:.2} {}",
+        met(sandbox <= 1.0)
+    );
+}
+
+/// A program that makes every reaper stand alone, so that only the sandbox makes a difference.
+fn alone_reaper(place: &Path, pvp: &Path) -> PathBuf {
+    let program = place.join("alone");
+    let lines = format!("#!/bin/sh\nexec {} \"$1\" alone\n", pvp.display());
+    std::fs::write(&program, lines).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    program
 }
 
 fn median(latencies: &mut Latencies) -> f64 {
     latencies.percentile(50.0)
 }
 
-fn report(name: &str, latencies: &mut Latencies, over_plain: &str, over_none: &str) {
-    println!(
-        "{name:<34} {:>8.2} {:>8.2} {over_plain:>12} {over_none:>11}",
-        latencies.percentile(50.0),
-        latencies.percentile(95.0),
-    );
+fn report(name: &str, latencies: &mut Latencies, bare: f64) {
+    let (p50, p95) = (latencies.percentile(50.0), latencies.percentile(95.0));
+    println!("{name:<34} {p50:>8.2} {p95:>8.2} {:>12.2}", p50 - bare);
 }
 
-async fn alone() -> Duration {
+async fn plainly() -> Duration {
     let begun = Instant::now();
     let output = Command::new(SHELL).args(WORDS).output().await.unwrap();
     assert!(output.status.success(), "{output:?}");
     begun.elapsed()
 }
 
-async fn below_a_reaper(directory: &Path, profile: Profile) -> Duration {
-    let errand = Errand {
+fn errand(place: &Path, profile: Profile, cgroup: bool) -> Errand {
+    Errand {
         program: SHELL.to_owned(),
         arguments: WORDS.map(str::to_owned).into(),
-        directory: directory.to_owned(),
+        directory: place.to_owned(),
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         confinement: Confinement {
             profile,
-            workspace: directory.to_owned(),
-            temporary: directory.to_owned(),
+            workspace: place.to_owned(),
+            temporary: place.to_owned(),
             share: Share::default(),
         },
         grace_ms: 100,
-        cgroup: true,
+        cgroup,
         terminal: None,
-    };
+    }
+}
+
+async fn reaped(program: &Path, errand: &Errand) -> Duration {
     let bounds = Bounds {
         timeout: None,
         output_bytes: 1024,
         on_overflow: Overflow::Kill,
     };
     let begun = Instant::now();
-    let program = Path::new(env!("CARGO_BIN_EXE_pvp"));
     let (_stopper, asked) = run::stopping();
-    let run = Run::start(program, &errand, asked).await.unwrap();
+    let run = Run::start(program, errand, asked).await.unwrap();
     let (sender, _pieces) = mpsc::channel(16);
     let finish = run
         .finish(bounds, &std::collections::BTreeMap::new(), sender)

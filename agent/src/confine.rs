@@ -27,10 +27,10 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Confines this process; an error means that it must not go on.
-    pub(crate) fn apply(&self) -> anyhow::Result<()> {
+    /// Confines this process, which keeps its own `terminal`; an error means that it must not go on.
+    pub(crate) fn apply(&self, terminal: &[PathBuf]) -> anyhow::Result<()> {
         self.share.apply().context("setting limits")?;
-        files::confine(self)?;
+        files::confine(self, terminal)?;
         capabilities::drop(self.profile).context("giving up capabilities")?;
         let network = match self.profile {
             Profile::None | Profile::Workspace => return Ok(()),

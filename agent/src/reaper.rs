@@ -5,8 +5,9 @@
 //! to the executor: the errand comes in, reports go out, and its end means that the executor is
 //! gone. Its standard output and error are the command's.
 //!
-//! A command may kill its reaper. What has a cgroup is then ended by the executor. What has none
-//! has a keeper: a second reaper above the first, to which orphans fall when the first is gone.
+//! A command may kill its reaper, unless it is held to reading and can signal nobody. What has a
+//! cgroup is then ended by the executor. What has none has a keeper: a second reaper above the
+//! first, to which orphans fall when the first is gone.
 
 mod cgroup;
 mod entrance;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use pvp_protocol::Profile;
 use rustix::process::{set_child_subreaper, setsid};
 use serde::{Deserialize, Serialize};
 
@@ -30,16 +32,19 @@ pub use tree::Mechanism;
 use tree::Tree;
 use vigil::Vigil;
 
-use crate::confine::Confinement;
+use crate::confine::{Confinement, Whole};
 
 /// The hidden name under which the program is a reaper.
 pub const REAP: &str = "__reap";
 
-/// What a reaper is told that may make a cgroup.
-pub(crate) const MAY_MAKE_CGROUP: &str = "cgroup";
+/// What a reaper is told that makes a cgroup if it may, and else has a keeper.
+const CGROUP: &str = "cgroup";
 
 /// What a reaper is told that has a keeper.
-const KEPT: &str = "kept";
+const KEEPER: &str = "keeper";
+
+/// What a reaper is told that stands alone: it has its keeper already, or needs none.
+const ALONE: &str = "alone";
 
 /// The hidden name under which it confines itself and becomes the command.
 pub const ENTER: &str = "__enter";
@@ -110,15 +115,31 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What to tell the reaper of this errand.
+pub(crate) fn told(errand: &Errand) -> &'static str {
+    let share = errand.confinement.share;
+    let can_signal = match errand.confinement.profile {
+        Profile::None | Profile::Workspace => true,
+        Profile::Read | Profile::ReadNet => false,
+    };
+    // Entering a cgroup takes the kernel some 15 ms, which someone who approved a command does not
+    // notice. Reads are many and short, and end as surely without.
+    match errand.cgroup && (can_signal || share.whole != Whole::default()) {
+        true => CGROUP,
+        false if can_signal => KEEPER,
+        false => ALONE,
+    }
+}
+
 fn reap(told: Option<&str>) -> anyhow::Result<()> {
     // A Ctrl-C at the executor's terminal is for the executor.
     let _ = setsid();
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let cgroup = match told {
-        Some(MAY_MAKE_CGROUP) => Cgroup::make(),
+        Some(CGROUP) => Cgroup::make(),
         Some(_) | None => None,
     };
-    if cgroup.is_none() && told != Some(KEPT) {
+    if cgroup.is_none() && told != Some(ALONE) {
         return keep();
     }
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
@@ -142,7 +163,7 @@ fn reap(told: Option<&str>) -> anyhow::Result<()> {
 fn keep() -> anyhow::Result<()> {
     let mut reaper = Command::new("/proc/self/exe")
         .arg0("pvp")
-        .args([REAP, KEPT])
+        .args([REAP, ALONE])
         .spawn()?;
     reaper.wait()?;
     Tree::new(None).end_all();

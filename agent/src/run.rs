@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::mask::Mask;
-use crate::reaper::{Cgroup, Errand, MAY_MAKE_CGROUP, Mechanism, REAP, Report};
+use crate::reaper::{self, Cgroup, Errand, Mechanism, REAP, Report};
 use course::{Course, Ears, Reports, Source};
 pub use stopping::{Asked, Stopper, stopping};
 use stream::Recorder;
@@ -195,9 +195,7 @@ impl Handed {
             None => (None, None, None),
         };
         let mut reaper = Command::new(program);
-        reaper
-            .arg(REAP)
-            .args(errand.cgroup.then_some(MAY_MAKE_CGROUP));
+        reaper.args([REAP, reaper::told(errand)]);
         let mut process = spawn(reaper, theirs, their_screen).context("starting a reaper")?;
         let stdout = match screen {
             Some(screen) => Source::Screen(screen),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pvp_agent::reaper::{Mechanism, whole_command_bounds};
 use pvp_agent::run::{self, Bounds, Run, RunError, Stopped};
+use pvp_protocol::Profile;
 use pvp_protocol::payload::Stream;
 
 use crate::executor::Executor;
@@ -158,6 +159,60 @@ async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
         assert_eq!(pieces[0].text, "started\n");
         assert_eq!(place.alive(), Vec::<String>::new());
     }
+}
+
+/// The process that started another.
+fn parent(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    parent.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
+    let place = Place::new();
+    for (profile, cgroup, above) in [
+        (Profile::None, false, 2),
+        (Profile::Workspace, false, 2),
+        (Profile::Read, false, 1),
+        (Profile::Read, true, 1),
+        (Profile::ReadNet, true, 1),
+    ] {
+        let mut errand = place.errand("echo ready; exec sleep 1000");
+        errand.confinement.profile = profile;
+        errand.cgroup = cgroup;
+        let mut running = Running::start(&errand, ample()).await;
+        running.says("ready").await;
+        let mut ancestor = running.pid;
+        for _ in 0..above {
+            ancestor = parent(ancestor);
+        }
+        assert_eq!(parent(ancestor), std::process::id(), "{profile:?}");
+        running.stopper.kill("enough");
+        let finish = running.finish().await.unwrap();
+        assert_eq!(finish.mechanism, Some(Mechanism::Subreaper), "{profile:?}");
+    }
+}
+
+/// A read has no cgroup unless it is to be bounded by one.
+#[tokio::test]
+async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
+    let place = Place::new();
+    let mut errand = place.errand("true");
+    errand.confinement.profile = Profile::Read;
+    errand.confinement.share.whole.processes = Some(1000);
+    let (finish, _) = place.run(&errand, ample()).await;
+    assert_eq!(finish.unwrap().mechanism, Some(mechanism(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hydra_that_is_held_to_reading_ends_too() {
+    let place = Place::new();
+    let mut errand = place.errand(&format!("{HYDRA} sleep 0.05"));
+    errand.confinement.profile = Profile::Read;
+    let (finish, _) = place.run(&errand, ample()).await;
+    assert!(finish.unwrap().left_behind > 0, "it left something behind");
+    assert_eq!(place.alive(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -114,8 +114,13 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(errand: &Errand, bounds: Bounds) -> Self {
+        Self::start_from(program(), errand, bounds).await
+    }
+
+    /// The same, with a reaper from another program.
+    pub(crate) async fn start_from(program: &Path, errand: &Errand, bounds: Bounds) -> Self {
         let (stopper, asked) = run::stopping();
-        let run = Run::start(program(), errand, asked).await.unwrap();
+        let run = Run::start(program, errand, asked).await.unwrap();
         let (pid, keyboard) = (run.pid(), run.keyboard());
         let (sender, pieces) = mpsc::channel(16);
         let finish =

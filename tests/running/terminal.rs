@@ -1,9 +1,12 @@
 //! Interactive commands: a terminal of their own, with keys and a size.
 
+use std::os::unix::fs::PermissionsExt;
+
 use pvp_agent::reaper::{Errand, Size};
 use pvp_agent::run::{Keyboard, PressError, Stopped};
+use pvp_protocol::Profile;
 
-use crate::place::{Place, Running, ample};
+use crate::place::{Place, Running, ample, program};
 
 const SIZE: Size = Size {
     columns: 100,
@@ -61,6 +64,39 @@ async fn a_program_that_is_no_shell_has_its_terminal_too() {
     running.keyboard.as_ref().unwrap().press(b"\x03").unwrap();
     running.says("interrupted").await;
     assert_eq!(running.finish().await.unwrap().code, Some(6));
+}
+
+#[tokio::test]
+async fn control_c_works_where_the_executor_ignores_it() {
+    let place = Place::new();
+    let deaf = place.workspace.path().join("deaf");
+    let line = format!("trap '' INT HUP TSTP; exec {} \"$@\"", program().display());
+    std::fs::write(&deaf, format!("#!/bin/bash\n{line}\n")).unwrap();
+    std::fs::set_permissions(&deaf, PermissionsExt::from_mode(0o755)).unwrap();
+    let errand = interactive(&place, "echo ready; exec sleep 1000");
+    let mut running = Running::start_from(&deaf, &errand, ample()).await;
+    running.says("ready").await;
+    running.keyboard.as_ref().unwrap().press(b"\x03").unwrap();
+    assert_eq!(running.finish().await.unwrap().signal, Some(2));
+}
+
+#[tokio::test]
+async fn a_confined_command_keeps_its_own_terminal_and_no_other() {
+    let place = Place::new();
+    let (mut other, _) = start(&place, "tty; exec sleep 1000").await;
+    let device = other.says("\r\n").await;
+    let line = format!(
+        "stty size </dev/tty; echo tty >/dev/tty; echo name >$(tty); echo other >{}; echo end",
+        device.trim()
+    );
+    let mut errand = interactive(&place, &line);
+    errand.confinement.profile = Profile::Workspace;
+    let mut running = Running::start(&errand, ample()).await;
+    let said = running.says("end\r\n").await;
+    assert!(said.starts_with("30 100\r\ntty\r\nname\r\n"), "{said}");
+    assert!(said.contains("Permission denied"), "{said}");
+    other.stopper.kill("enough");
+    assert_eq!(other.rest().await, []);
 }
 
 #[tokio::test]

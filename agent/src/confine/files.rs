@@ -226,8 +226,8 @@ fn ruleset(profile: Profile, level: CompatLevel) -> anyhow::Result<Ruleset> {
     })
 }
 
-/// Confines this process for good.
-pub(super) fn confine(confinement: &Confinement) -> anyhow::Result<()> {
+/// Confines this process for good; the files of its own terminal stay open to it.
+pub(super) fn confine(confinement: &Confinement, terminal: &[PathBuf]) -> anyhow::Result<()> {
     let ruleset = ruleset(confinement.profile, CompatLevel::HardRequirement)?.create()?;
     let read = AccessFs::from_read(WANTED);
     // A device is the same wherever it is made: a disk, for one.
@@ -249,8 +249,9 @@ pub(super) fn confine(confinement: &Confinement) -> anyhow::Result<()> {
     };
     let mut ruleset = allow(ruleset, &confinement.temporary, everything)?;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    for path in DEVICES {
-        ruleset = allow(ruleset, Path::new(path), device)?;
+    let terminal = terminal.iter().map(PathBuf::as_path);
+    for path in DEVICES.iter().map(Path::new).chain(terminal) {
+        ruleset = allow(ruleset, path, device)?;
     }
     let status = ruleset.restrict_self().context("Landlock")?;
     if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {

@@ -244,6 +244,18 @@ mod tests {
     }
 
     #[test]
+    fn what_systemd_delegates_is_known_by_its_mark() {
+        let cgroup = tempfile::tempdir().unwrap();
+        assert!(!is_delegated(cgroup.path()));
+        for (value, delegated) in [("0", false), ("1", true)] {
+            let flags = rustix::fs::XattrFlags::empty();
+            let name = "user.delegate";
+            rustix::fs::setxattr(cgroup.path(), name, value.as_bytes(), flags).unwrap();
+            assert_eq!(is_delegated(cgroup.path()), delegated);
+        }
+    }
+
+    #[test]
     fn only_our_own_cgroups_name_a_reaper() {
         assert_eq!(reaper_of("pvp-run-40-123-0", "40"), Pid::from_raw(123));
         for other in [

@@ -1,8 +1,10 @@
 //! The last step before a command: it confines itself and becomes it.
 
+use std::convert::Infallible;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context;
@@ -10,6 +12,7 @@ use rustix::process::{
     Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
 };
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::cgroup::Cgroup;
 use super::tree::Tree;
@@ -84,36 +87,27 @@ const NOT_FOUND: u8 = 127;
 
 /// Confines this process and becomes the command; only a failure returns.
 pub fn enter() -> ExitCode {
-    let problem = match serde_json::from_reader::<_, Entering>(std::io::stdin()) {
-        Ok(entering) => become_command(&entering),
-        Err(error) => error.into(),
-    };
+    let entering = serde_json::from_reader::<_, Entering>(std::io::stdin());
+    let Err(problem) = entering
+        .map_err(anyhow::Error::new)
+        .and_then(|entering| become_command(&entering));
     // Standard error is the command's; there is nowhere else to say it.
     let _ = writeln!(std::io::stderr(), "pvp: {problem:#}");
     ExitCode::from(NOT_FOUND)
 }
 
-fn become_command(entering: &Entering) -> anyhow::Error {
+fn become_command(entering: &Entering) -> anyhow::Result<Infallible> {
     let _ = setsid();
-    if let Err(error) = depend_on(entering.reaper) {
-        return error.context("depending on the reaper");
-    }
-    if let Some(cgroup) = &entering.cgroup
-        && let Err(error) = cgroup.enter()
-    {
-        return anyhow::Error::new(error).context("entering the command's cgroup");
+    depend_on(entering.reaper).context("depending on the reaper")?;
+    if let Some(cgroup) = &entering.cgroup {
+        cgroup.enter().context("entering the command's cgroup")?;
     }
     let errand = &entering.errand;
-    if let Err(error) = std::env::set_current_dir(&errand.directory) {
-        let place = errand.directory.display();
-        return anyhow::Error::new(error).context(format!("cannot work in {place}"));
-    }
-    let stdin = match errand.terminal {
-        Some(_) => match own_terminal() {
-            Ok(terminal) => Stdio::from(terminal),
-            Err(error) => return anyhow::Error::new(error).context("taking the terminal"),
-        },
-        None => Stdio::null(),
+    std::env::set_current_dir(&errand.directory)
+        .with_context(|| format!("cannot work in {}", errand.directory.display()))?;
+    let (stdin, terminal) = match errand.terminal {
+        Some(_) => own_terminal().context("taking the terminal")?,
+        None => (Stdio::null(), Vec::new()),
     };
     let mut command = Command::new(&errand.program);
     command
@@ -121,20 +115,59 @@ fn become_command(entering: &Entering) -> anyhow::Error {
         .env_clear()
         .envs(errand.environment.iter().map(|(key, value)| (key, value)))
         .stdin(stdin);
-    if let Err(error) = errand.confinement.apply() {
-        return error.context("cannot confine the command, so it does not run");
-    }
+    heed_signals().context("heeding signals")?;
+    errand
+        .confinement
+        .apply(&terminal)
+        .context("cannot confine the command, so it does not run")?;
     let error = command.exec();
-    anyhow::Error::new(error).context(format!("cannot run {}", errand.program))
+    Err(error).with_context(|| format!("cannot run {}", errand.program))
 }
 
 /// Makes the terminal that standard output is the one of this session; keys such as Ctrl-C then
-/// signal what runs in its foreground.
-fn own_terminal() -> std::io::Result<OwnedFd> {
+/// signal what runs in its foreground. Gives it as standard input, and the names it has.
+fn own_terminal() -> anyhow::Result<(Stdio, Vec<PathBuf>)> {
     let terminal = std::io::stdout().as_fd().try_clone_to_owned()?;
     ioctl_tiocsctty(&terminal)?;
-    Ok(terminal)
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", terminal.as_raw_fd()))?;
+    Ok((Stdio::from(terminal), vec![name, "/dev/tty".into()]))
 }
+
+/// Heeds the signals that whoever started the executor had it ignore, as `nohup` and the `&` of a
+/// script do. A command would go on ignoring them, and Ctrl-C would do nothing.
+fn heed_signals() -> anyhow::Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap_or("0").trim(), 16)?;
+    let ignored = HEEDED
+        .iter()
+        .filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 1);
+    let ignored: Vec<_> = ignored.collect();
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    // What is handled here is not ignored by the program that this process becomes.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let _inside = runtime.enter();
+    for kind in ignored {
+        // The handler stays when nobody listens.
+        drop(signal(*kind)?);
+    }
+    Ok(())
+}
+
+/// The signals by which people and shells end, stop and tell programs.
+const HEEDED: [SignalKind; 7] = [
+    SignalKind::hangup(),
+    SignalKind::interrupt(),
+    SignalKind::quit(),
+    SignalKind::terminate(),
+    SignalKind::from_raw(Signal::TSTP.as_raw()),
+    SignalKind::from_raw(Signal::TTIN.as_raw()),
+    SignalKind::from_raw(Signal::TTOU.as_raw()),
+];
 
 /// Has the kernel end this process when its reaper is gone. That is safe because the reaper has
 /// one thread: the signal comes when the thread that started us ends, not the process.
