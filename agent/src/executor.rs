@@ -328,6 +328,9 @@ impl Executor {
             Ok(()) => None,
         };
         if let Some(why) = refused {
+            if let Some(claimed) = &mut self.claimed {
+                claimed.proposals.retain(|claimed| *claimed != proposal);
+            }
             self.refuse(proposal, execute.grant.id.clone(), why);
             return;
         }

@@ -218,6 +218,8 @@ settings! {
     slow_timeout_seconds: u64 = 900, "1 to 86400", |n| (1..=86_400).contains(n);
     /// Bytes of a background or interactive command's output that are recorded.
     background_output_bytes: u64 = 64 * MIB, "1024 to 1073741824", |n| (1024..=1024 * MIB).contains(n);
+    /// Seconds that a granted command may wait for its executor; one that comes later does not run.
+    grant_life_seconds: u64 = 60, "1 to 3600", |n| (1..=3600).contains(n);
 }
 
 /// A setting from the command line.
@@ -307,6 +309,7 @@ impl Config {
             ),
             slow_timeout_ms: self.slow_timeout_seconds * 1000,
             background_output_bytes: self.background_output_bytes,
+            grant_life_seconds: self.grant_life_seconds,
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Settings {
     pub slow_timeout_ms: u64,
     /// Output of background and interactive runs that is recorded.
     pub background_output_bytes: u64,
+    /// How long a grant may wait for its executor to begin.
+    pub grant_life_seconds: u64,
 }
 
 const MIB: u64 = 1024 * 1024;
@@ -64,6 +66,7 @@ impl Default for Settings {
             },
             slow_timeout_ms: 15 * 60_000,
             background_output_bytes: 64 * MIB,
+            grant_life_seconds: 60,
         }
     }
 }

@@ -5,11 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::kit::desk::Desk;
+use crate::behind_a_proxy;
 use crate::kit::proof::{log, verified};
-use crate::kit::proxy::Proxy;
 use crate::kit::room::{approve_next, output, printed, result_of, room_of, until};
-use crate::kit::worker::{Worker, script_at};
+use crate::kit::worker::Worker;
 use crate::kit::{Client, Server};
 
 /// Prints a line, then waits for a file of that number before the next.
@@ -77,16 +76,7 @@ async fn a_server_that_is_killed_misses_nothing_of_a_command() {
 
 #[tokio::test]
 async fn a_network_that_is_cut_loses_nothing_of_a_command() {
-    let listener = Proxy::bind().await;
-    let public = format!("http://{}", listener.local_addr().unwrap());
-    let server = Server::start_env(&[], &[("PVP_PUBLIC_URL", &public)]).await;
-    let (server, mut ann) = room_of(server, json!({})).await;
-    let proxy = Proxy::start(listener, &server.address);
-    let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
-    let link = format!("{public}/?token={}&session=owl", who.token);
-    let desk = Desk::new();
-    let script = script_at(&desk, COUNT);
-    let worker = Worker::start_by(desk, who, link, &["--script", &script]).await;
+    let (server, proxy, mut ann, worker) = behind_a_proxy(&[], COUNT).await;
     let workspace = worker.workspace();
     let proposal = approve_next(&mut ann).await;
     go_to(&workspace, 2).await;

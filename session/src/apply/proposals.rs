@@ -19,9 +19,6 @@ use crate::proposal::Proposal;
 /// The tool whose arguments are a command line.
 const SHELL: &str = "shell";
 
-/// How long a grant may wait for its executor to begin.
-const GRANT_LIFE_SECONDS: u64 = 60;
-
 /// Most additions to the environment.
 const MAX_ENV: usize = 100;
 
@@ -276,7 +273,7 @@ impl Decision<'_> {
             nonce: self.fresh.nonce(),
             limits: self.execution_limits(&proposal),
             profile: self.grant_profile(&clearance, &proposal),
-            expires_at: self.at.plus_seconds(GRANT_LIFE_SECONDS),
+            expires_at: self.at.plus_seconds(self.terms.settings.grant_life_seconds),
         };
         let (execute, private) = Grant::spend(clearance, &proposal, details).into_entry();
         self.tell_to(
