@@ -190,7 +190,9 @@ impl Pager {
         }
         self.total = Some(page.total_lines);
         self.top = self.top.min(page.total_lines.saturating_sub(1));
-        let Some(first) = page.lines.first().map(|line| line.number.saturating_sub(1)) else {
+        let Some(first) = page.lines.first().map(|line| line.number) else {
+            // There is no more, whatever was promised.
+            self.total = Some(self.end());
             return;
         };
         let count = page.lines.len() as u64;
@@ -249,7 +251,7 @@ impl Pager {
     }
 
     pub(crate) fn take_matches(&mut self, page: &OutputPage) -> Result<(), String> {
-        let numbers = page.lines.iter().map(|line| line.number.saturating_sub(1));
+        let numbers = page.lines.iter().map(|line| line.number);
         self.matches = numbers.take(MATCHES).collect();
         if self.matches.is_empty() {
             return Err("no line matches".to_owned());
@@ -281,13 +283,11 @@ mod tests {
         let line = |number| OutputLine {
             number,
             stream: Stream::Stdout,
-            text: format!("line {number}"),
+            text: format!("line {}", number + 1),
         };
         OutputPage {
             reference: MessageId::parse("out").unwrap(),
-            lines: (offset + 1..=(offset + limit).min(total))
-                .map(line)
-                .collect(),
+            lines: (offset..(offset + limit).min(total)).map(line).collect(),
             total_lines: total,
             total_bytes: 0,
             finished: true,
@@ -353,7 +353,7 @@ mod tests {
         found
             .lines
             .iter_mut()
-            .zip([70, 700, 4_000])
+            .zip([69, 699, 3_999])
             .for_each(|(line, number)| line.number = number);
         pager.take_matches(&found).unwrap();
         let mut tops = vec![pager.top];

@@ -223,7 +223,13 @@ impl Scene {
     pub(crate) fn answer(&mut self, answer: Result<&str, &str>) {
         let sent = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Send(ticket, _) => Some(*ticket),
-            _ => None,
+            Effect::Copy(_)
+            | Effect::Fetch { .. }
+            | Effect::Find { .. }
+            | Effect::Invite(_)
+            | Effect::Call
+            | Effect::Redraw
+            | Effect::Quit => None,
         });
         let answer = answer.map(|id| pvp_protocol::MessageId::parse(id).unwrap());
         let answer = answer.map_err(str::to_owned);
@@ -234,7 +240,13 @@ impl Scene {
     pub(crate) fn sent(&self) -> Vec<Value> {
         let sent = self.effects.iter().filter_map(|effect| match effect {
             Effect::Send(_, message) => Some((message.kind(), message)),
-            _ => None,
+            Effect::Copy(_)
+            | Effect::Fetch { .. }
+            | Effect::Find { .. }
+            | Effect::Invite(_)
+            | Effect::Call
+            | Effect::Redraw
+            | Effect::Quit => None,
         });
         sent.map(|(kind, payload)| json!({ "type": kind, "payload": payload }))
             .collect()

@@ -116,16 +116,16 @@ fn all_output_is_read_in_the_pager_by_reference() {
     assert_eq!(scene.effects, [fetch]);
     let line = |number: u64| OutputLine {
         number,
-        stream: if number % 5 == 0 {
+        stream: if (number + 1).is_multiple_of(5) {
             Stream::Stderr
         } else {
             Stream::Stdout
         },
-        text: format!("\u{1b}[31mline\u{1b}[0m {number}\rover"),
+        text: format!("\u{1b}[31mline\u{1b}[0m {}\rover", number + 1),
     };
     let page = OutputPage {
         reference,
-        lines: (1..=500).map(line).collect(),
+        lines: (0..500).map(line).collect(),
         total_lines: 1000,
         total_bytes: 0,
         finished: true,

@@ -1,0 +1,73 @@
+//! Plain mode: lines in, lines out.
+
+use pvp_agent::agent::Step;
+use serde_json::json;
+
+use crate::kit::desk::Desk;
+use crate::screen::Stage;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_is_a_line_and_decisions_are_words() {
+    let mut stage = Stage::new(json!({})).await;
+    let ann = stage.invite("ann", &["driver", "admin"]);
+    let desk = Desk::new();
+    let link = stage.server.link(&ann, Some("owl"));
+    let mut plain = desk.start(&["tui", &link, "--plain"]);
+    plain.line_with("joined; type `help`").await;
+
+    let first = stage
+        .agent
+        .propose_shell("echo \u{202e}eggs > list")
+        .await
+        .unwrap();
+    let line = plain.line_with("gate 1: ").await;
+    assert!(
+        line.contains(r"echo \u{202e}eggs > list (write") && line.contains("you may vote"),
+        "{line}"
+    );
+    plain.type_line("approve 2").await;
+    plain.line_with("problem: say the number of a gate").await;
+    plain
+        .type_line("edit 1 echo eggs; echo more >&2; touch list")
+        .await;
+    plain
+        .line_with("gate 1: echo eggs; echo more >&2; touch list")
+        .await;
+    plain.type_line("approve 1").await;
+    plain.line_with("out: eggs").await;
+    plain
+        .line_with("echo eggs; echo more >&2; touch list: exit 0 after")
+        .await;
+    let end = first.outcome().await;
+    assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+
+    let second = stage.agent.propose_shell("rm -rf list").await.unwrap();
+    plain.line_with("gate 2: rm -rf list (destructive").await;
+    plain.type_line("reject 2").await;
+    plain.line_with("problem: say why not").await;
+    plain.type_line("reject 2 we need it").await;
+    plain
+        .line_with("rejected by ann: rm -rf list: we need it")
+        .await;
+    assert!(matches!(second.outcome().await, Some(Step::NotRun { .. })));
+
+    plain.type_line("!echo own").await;
+    plain.line_with("bang exec done (exit 0)").await;
+    plain.type_line("say look at that").await;
+    match stage.agent.next_wish().await {
+        Some(pvp_agent::agent::Wish::Prompt { prompt, .. }) => {
+            assert!(prompt.content.starts_with("<shell_result>"));
+            assert!(prompt.content.ends_with("\nlook at that"));
+        }
+        other => panic!("{other:?}"),
+    }
+    plain.type_line("people").await;
+    plain.line_with("driver+admin").await;
+    plain.type_line("nonsense").await;
+    plain
+        .line_with("problem: no command is called /nonsense")
+        .await;
+    plain.type_line("quit").await;
+    let said = plain.ended().await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+}

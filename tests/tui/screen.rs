@@ -1,0 +1,254 @@
+//! A terminal with `pvp tui` in it, and an agent that runs commands.
+
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use pvp_agent::agent::Agent;
+use pvp_agent::executor::Settings;
+use pvp_client::Link;
+
+use crate::kit::desk::Desk;
+use crate::kit::{Client, Invited, PATIENCE, Server};
+
+/// What has come out of the program.
+struct Told {
+    screen: vt100::Parser,
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+/// A terminal with a program in it; killed when dropped.
+pub(crate) struct Screen {
+    told: Arc<(Mutex<Told>, Condvar)>,
+    keys: Box<dyn Write + Send>,
+    master: Box<dyn MasterPty + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    /// Its home and settings, removed with it.
+    _desk: Desk,
+}
+
+fn size(columns: u16, rows: u16) -> PtySize {
+    PtySize {
+        rows,
+        cols: columns,
+        pixel_width: 0,
+        pixel_height: 0,
+    }
+}
+
+fn some(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).unwrap()
+}
+
+impl Screen {
+    /// `pvp tui` with this link, on a terminal of this size.
+    pub(crate) fn start(link: &str, columns: u16, rows: u16) -> Self {
+        Self::start_with(&[link], &[], columns, rows)
+    }
+
+    pub(crate) fn start_with(
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        columns: u16,
+        rows: u16,
+    ) -> Self {
+        let desk = Desk::new();
+        let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pvp"));
+        command.arg("tui");
+        command.args(arguments);
+        command.env_clear();
+        for (name, value) in [("PATH", "/usr/bin:/bin"), ("TERM", "xterm-256color")] {
+            command.env(name, value);
+        }
+        command.env("HOME", desk.home());
+        command.env("XDG_CONFIG_HOME", desk.config());
+        for (name, value) in environment {
+            command.env(name, value);
+        }
+        command.cwd(desk.here());
+        let child = pair.slave.spawn_command(command).unwrap();
+        let reader = pair.master.try_clone_reader().unwrap();
+        let told = Arc::new((
+            Mutex::new(Told {
+                screen: vt100::Parser::new(some(rows), some(columns), 0),
+                bytes: Vec::new(),
+                ended: false,
+            }),
+            Condvar::new(),
+        ));
+        std::thread::spawn({
+            let told = told.clone();
+            move || watch(reader, &told)
+        });
+        Self {
+            told,
+            keys: pair.master.take_writer().unwrap(),
+            master: pair.master,
+            child,
+            _desk: desk,
+        }
+    }
+
+    /// Waits until the screen shows this, and gives it.
+    pub(crate) fn wait(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
+        let (told, bell) = &*self.told;
+        let begun = Instant::now();
+        let mut told = told.lock().unwrap();
+        loop {
+            let shown = told.screen.screen().contents();
+            if fits(&shown) {
+                return shown;
+            }
+            let left = PATIENCE.checked_sub(begun.elapsed());
+            let Some(left) = left.filter(|_| !told.ended) else {
+                panic!("{what} does not appear:\n{shown}");
+            };
+            told = bell.wait_timeout(told, left).unwrap().0;
+        }
+    }
+
+    /// Waits until this text is on the screen.
+    pub(crate) fn sees(&self, text: &str) -> String {
+        self.wait(text, |shown| shown.contains(text))
+    }
+
+    /// Waits until this text is gone from the screen.
+    pub(crate) fn sees_no(&self, text: &str) -> String {
+        self.wait(&format!("a screen without {text}"), |shown| {
+            !shown.contains(text)
+        })
+    }
+
+    /// Everything that was written to the terminal so far.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.told.0.lock().unwrap().bytes.clone()
+    }
+
+    pub(crate) fn keys(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let mut told = self.told.0.lock().unwrap();
+        told.screen.set_size(some(rows), some(columns));
+        self.master.resize(size(columns, rows)).unwrap();
+    }
+
+    /// Waits for its end; gives whether that was good and what the terminal shows then.
+    pub(crate) fn ended(&mut self) -> (bool, String) {
+        let status = self.child.wait().unwrap();
+        let (told, bell) = &*self.told;
+        let told = told.lock().unwrap();
+        let told = bell
+            .wait_timeout_while(told, PATIENCE, |told| !told.ended)
+            .unwrap()
+            .0;
+        assert!(told.ended, "the terminal is still held");
+        let screen = told.screen.screen();
+        assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
+        (status.success(), screen.contents())
+    }
+
+    /// The most memory that the program has used so far, in bytes.
+    pub(crate) fn most_memory(&self) -> u64 {
+        let pid = self.child.process_id().unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib: u64 = line
+            .unwrap()
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        kib * 1024
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn watch(mut reader: Box<dyn Read + Send>, (told, bell): &(Mutex<Told>, Condvar)) {
+    let mut buffer = [0; 64 * 1024];
+    loop {
+        // A terminal whose program has ended gives an error.
+        let count = reader.read(&mut buffer).unwrap_or(0);
+        let mut told = told.lock().unwrap();
+        if count == 0 {
+            told.ended = true;
+            bell.notify_all();
+            return;
+        }
+        told.screen.process(&buffer[..count]);
+        told.bytes.extend_from_slice(&buffer[..count]);
+        bell.notify_all();
+    }
+}
+
+/// A read that an agent proposes, which is granted at once; gives its id.
+pub(crate) async fn granted(agent: &mut Client, command: &str) -> String {
+    let propose = serde_json::json!({
+        "tool_name": "shell", "arguments": { "full_command": command },
+        "agent": agent.participant, "risk_level": "safe", "description": "a test",
+        "requires_approval": false, "category": "shell_execute",
+    });
+    let id = agent.send("tool.propose", propose).await;
+    agent
+        .wait(|message| {
+            message["type"] == "tool.execute" && message["payload"]["tool_proposal"] == id.as_str()
+        })
+        .await;
+    id
+}
+
+/// A session with an agent in it that really runs commands.
+pub(crate) struct Stage {
+    pub(crate) server: Server,
+    pub(crate) agent: Agent,
+    pub(crate) workspace: PathBuf,
+    _place: tempfile::TempDir,
+}
+
+impl Stage {
+    pub(crate) async fn new(config: serde_json::Value) -> Self {
+        let server = Server::start(&[]).await;
+        server.create("owl", config).await;
+        let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+        let place = tempfile::tempdir().unwrap();
+        let workspace = place.path().canonicalize().unwrap().join("work");
+        std::fs::create_dir(&workspace).unwrap();
+        let mut settings = Settings::new(workspace.clone(), place.path().join("state"));
+        settings.program = env!("CARGO_BIN_EXE_pvp").into();
+        let link = Link::parse(&server.link(&bot, Some("owl"))).unwrap();
+        let agent = Agent::connect(link, settings).await.unwrap();
+        Self {
+            server,
+            agent,
+            workspace,
+            _place: place,
+        }
+    }
+
+    pub(crate) fn invite(&self, name: &str, roles: &[&str]) -> Invited {
+        self.server.invite(name, roles, &[])
+    }
+
+    /// Someone's screen in the session.
+    pub(crate) fn screen(&self, name: &str, roles: &[&str]) -> Screen {
+        let who = self.invite(name, roles);
+        let screen = Screen::start(&self.server.link(&who, Some("owl")), 100, 30);
+        screen.sees("● connected");
+        screen
+    }
+}

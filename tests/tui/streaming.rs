@@ -1,0 +1,41 @@
+//! Keys stay immediate while very much streams, and memory stays where it is.
+
+use serde_json::json;
+
+use crate::kit::Server;
+use crate::screen::{Screen, granted};
+
+/// Most that the program may use while a flood passes through it.
+const MOST_BYTES: u64 = 256 * 1024 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_taken_while_a_flood_streams_and_memory_is_bounded() {
+    let server = Server::start(&[]).await;
+    let mut agent = server.with_agent("owl", json!({})).await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.sees("● connected");
+    let id = granted(&mut agent, "cat everything").await;
+    let text: String = (0..600)
+        .map(|line| format!("line {line} of something long\n"))
+        .collect();
+    let mut offset = 0;
+    let mut typed = String::new();
+    for round in 0..200 {
+        let output = json!({ "tool_proposal": id, "stream": "stdout", "text": text, "complete": false, "offset": offset });
+        agent.say("tool.output", output).await;
+        offset += text.len();
+        if round % 20 == 19 {
+            // The command still prints; what is typed is on the screen before it ends.
+            typed.push(char::from(b'a' + round / 20));
+            screen.keys(&typed[typed.len() - 1..]);
+            screen.sees(&format!("│ {typed} "));
+        }
+    }
+    assert_eq!(typed, "abcdefghij");
+    screen.sees("running");
+    let folded = 200 * 600 - 20;
+    screen.sees(&format!("{folded} lines"));
+    let used = screen.most_memory();
+    assert!(used < MOST_BYTES, "{used} bytes");
+}

@@ -1,0 +1,202 @@
+//! The terminal itself: hostile output, sizes, losses, settings, leaving.
+
+use serde_json::json;
+
+use crate::kit::desk::Desk;
+use crate::kit::{Client, Server};
+use crate::screen::{Screen, Stage, granted};
+
+/// A session with an agent that speaks raw messages, and ann's link into it.
+async fn raw() -> (Server, Client, String) {
+    let server = Server::start(&[]).await;
+    let agent = server.with_agent("owl", json!({})).await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let link = server.link(&ann, Some("owl"));
+    (server, agent, link)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_command_prints_or_an_agent_says_reaches_the_terminal() {
+    let (_server, mut agent, link) = raw().await;
+    let mut screen = Screen::start(&link, 100, 40);
+    screen.sees("● connected");
+    let hostile = "\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{1b}[6n\u{1b}[?1049l\u{1b}P+q\u{1b}\\\u{202e}END";
+    let id = granted(&mut agent, "ls").await;
+    let output = json!({ "tool_proposal": id, "stream": "stdout", "text": hostile, "complete": false, "offset": 0 });
+    agent.say("tool.output", output).await;
+    let propose = json!({
+        "tool_name": "shell", "arguments": { "full_command": format!("echo {hostile}") },
+        "agent": agent.participant, "risk_level": "low", "description": hostile,
+        "requires_approval": true, "category": "shell_execute",
+    });
+    let id = agent.send("tool.propose", propose).await;
+    agent.acked(&id).await;
+    let shown = screen.sees("that no eye would see");
+    assert!(
+        shown.contains(r"\u{1b}]0;owned\u{7}") && shown.contains(r"\u{202e}END"),
+        "{shown}"
+    );
+    screen.keys("\tx");
+    screen.sees("Why it was judged so");
+    let bytes = screen.bytes();
+    let has = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    for needle in [
+        "\u{1b}]0;owned",
+        "\u{1b}]52",
+        "\u{1b}[6n",
+        "\u{1b}[?1049l",
+        "\u{1b}P",
+        "\u{202e}",
+    ] {
+        assert!(!has(needle.as_bytes()), "{needle:?}");
+    }
+    assert!(has(b"\x1b]0;(1) pvp owl\x07"), "the title is ours");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_colours_none_are_written() {
+    let (_server, mut agent, link) = raw().await;
+    let screen = Screen::start_with(&[&link], &[("NO_COLOR", "1")], 100, 30);
+    screen.sees("● connected");
+    let id = granted(&mut agent, "ls").await;
+    let output = json!({ "tool_proposal": id, "stream": "stderr", "text": "\u{1b}[31mred\u{1b}[0m\n", "complete": false, "offset": 0 });
+    agent.say("tool.output", output).await;
+    agent.propose("rm -rf build").await;
+    screen.sees("DESTRUCTIVE");
+    screen.sees("err│ red");
+    let text = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    for code in 30..38 {
+        assert!(
+            !text.contains(&format!("[{code}m")) && !text.contains(&format!(";{code}m")),
+            "{code}"
+        );
+    }
+    assert!(!text.contains("38;5;"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_follows_the_size_of_the_terminal() {
+    let (_server, mut agent, link) = raw().await;
+    let screen = Screen::start(&link, 120, 40);
+    agent.propose("rm -rf build").await;
+    screen.sees("DESTRUCTIVE");
+    screen.resize(40, 12);
+    let shown = screen.wait("the small screen", |shown| {
+        shown.contains("─ A command waits") && shown.lines().all(|line| line.chars().count() <= 40)
+    });
+    assert!(shown.contains("rm -rf build"), "{shown}");
+    screen.resize(80, 24);
+    screen.sees("└──");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = Server::start_in(data.path(), &[]).await;
+    let address = server.address.clone();
+    let admin = server.admin();
+    let mut agent = server.with_agent("owl", json!({})).await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.sees("● connected");
+    let first = agent.propose("touch one").await;
+    screen.sees("A command waits");
+    screen.keys("half a thought");
+    screen.sees("half a thought");
+    server.kill_9().await;
+    screen.sees("retrying");
+    screen.keys(", and more");
+    screen.sees("half a thought, and more");
+    // What is sent meanwhile waits.
+    screen.keys("\r");
+    screen.sees("1 to send");
+    let mut server = Server::start_on(data.path(), &address, &[]).await;
+    server.admin_token = Some(admin.token);
+    screen.sees("● connected");
+    let watcher = server.invite("eve", &["observer"], &[]);
+    let mut watcher = server.join("owl", &watcher).await;
+    let said = watcher.wait_for("prompt.submit").await;
+    assert_eq!(said["payload"]["content"], "half a thought, and more");
+    screen.sees("half a thought, and more");
+    screen.keys("\ta");
+    screen.sees("approved by ann");
+    let votes: Vec<_> = server
+        .entries("owl")
+        .into_iter()
+        .filter(|entry| {
+            let text = entry.to_string();
+            text.contains("gate.approve") || text.contains("prompt.submit")
+        })
+        .collect();
+    assert_eq!(votes.len(), 2, "each is said once: {votes:#?}");
+    assert!(!first.is_empty());
+    let shown = screen.sees("approves touch one");
+    assert_eq!(
+        shown.matches("proposes").count(),
+        1,
+        "nothing is told twice:\n{shown}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_is_called_when_a_gate_opens_and_they_do_not_look() {
+    let (_server, mut agent, link) = raw().await;
+    let mut screen = Screen::start(&link, 100, 30);
+    screen.sees("● connected");
+    screen.keys("\u{1b}[O");
+    agent.propose("rm -rf build").await;
+    screen.sees("DESTRUCTIVE");
+    // The terminal keeps what it was told: the bell is among it.
+    assert!(screen.bytes().contains(&7));
+    assert!(String::from_utf8_lossy(&screen.bytes()).contains("\u{1b}]0;(1) pvp owl"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_leaves_the_terminal_as_it_was() {
+    let stage = Stage::new(json!({})).await;
+    for leave in ["\u{11}", "/quit\r", "\u{3}\u{3}"] {
+        let mut ann = stage.screen("ann", &["driver", "admin"]);
+        ann.keys(leave);
+        assert_eq!(ann.ended(), (true, String::new()), "{leave:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn own_keys_and_bad_settings() {
+    let (_server, mut agent, link) = raw().await;
+    let desk = Desk::new();
+    let good = desk.here().join("good.toml");
+    std::fs::write(&good, "[keys]\n\"card.approve\" = [\"f5\"]\n").unwrap();
+    let good = good.to_str().unwrap();
+    let mut screen = Screen::start_with(&[&link, "--config", good], &[], 100, 30);
+    agent.propose("touch one").await;
+    screen.sees("A command waits");
+    screen.keys("\t");
+    screen.sees("f5 approve");
+    screen.keys("a\u{1b}[15~");
+    agent.wait_for("gate.approve").await;
+
+    let bad = desk.here().join("bad.toml");
+    std::fs::write(&bad, "mouse = true\ncolour = \"red\"\n").unwrap();
+    let bad = bad.to_str().unwrap();
+    let said = desk.refused(&["tui", &link, "--config", bad]).await;
+    let expected = format!("pvp: {bad}: line 2: unknown field `colour`");
+    assert!(said.starts_with(&expected), "{said}");
+    let said = desk
+        .refused(&["tui", &link, "--config", "nowhere.toml"])
+        .await;
+    assert!(said.starts_with("pvp: reading nowhere.toml: "), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_made_on_the_way_in() {
+    let server = Server::start(&[]).await;
+    let admin = server.invite("ann", &["driver", "admin"], &[]);
+    let link = server.link(&admin, Some("fresh"));
+    let screen = Screen::start_with(&[&link, "--create"], &[], 100, 30);
+    screen.sees("PVP  fresh");
+    screen.sees("ann (you) driver+admin");
+    // It is there now, which is as good.
+    let again = Screen::start_with(&[&link, "--create"], &[], 100, 30);
+    again.sees("ann (you) driver+admin");
+}
