@@ -328,8 +328,8 @@ impl Executor {
             Ok(()) => None,
         };
         if let Some(why) = refused {
-            if let Some(claimed) = &mut self.claimed {
-                claimed.proposals.retain(|claimed| *claimed != proposal);
+            if let Some(past) = &mut self.past {
+                past.running.remove(&proposal);
             }
             self.refuse(proposal, execute.grant.id.clone(), why);
             return;
