@@ -244,7 +244,13 @@ impl Agent {
         &self.settings
     }
 
-    /// What people want of this agent; whoever asks first listens.
+    /// The next thing that people want; `None` when the session is over for us, or when someone
+    /// else listens.
+    pub async fn next_wish(&mut self) -> Option<Wish> {
+        self.wishes.as_mut()?.next().await
+    }
+
+    /// What people want of this agent, apart from it; whoever asks first listens.
     pub fn listen(&mut self) -> Option<Wishes> {
         self.wishes.take()
     }

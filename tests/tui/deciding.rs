@@ -51,9 +51,9 @@ async fn a_rejection_takes_its_reason_to_the_agent() {
     ann.sees("Reject: why?");
     ann.keys("we still need it\r");
     match proposal.outcome().await {
-        Some(Step::NotRun { outcome, why }) => {
-            assert_eq!(outcome, GateOutcome::Rejected);
-            assert!(why.contains("we still need it"), "{why}");
+        Some(Step::NotRun(resolve)) => {
+            assert_eq!(resolve.outcome, GateOutcome::Rejected);
+            assert_eq!(resolve.reason.as_deref(), Some("we still need it"));
         }
         other => panic!("{other:?}"),
     }
