@@ -24,11 +24,6 @@ async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
     let told: usize = pieces.iter().map(|piece| piece.text.len()).sum();
     assert_eq!(told, 1_000_003);
     assert_eq!(finish.stdout.bytes + finish.stderr.bytes, 1_000_003);
-    // Errors are heard beside a flood of output, and the other way round.
-    assert!(
-        finish.stdout.bytes.min(finish.stderr.bytes) > 100_000,
-        "{finish:?}"
-    );
     assert_eq!(finish.stopped, Some(Stopped::PrintedTooMuch));
     assert_eq!(place.alive(), Vec::<String>::new());
 }

@@ -359,3 +359,35 @@ async fn either(
         count = stderr.read(err) => (Stream::Stderr, count),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::net::unix::pipe;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn errors_are_heard_beside_a_flood_of_output() {
+        let full_pipe = async || {
+            let (mut sender, receiver) = pipe::pipe().unwrap();
+            sender.write_all(&[b'x'; 4096]).await.unwrap();
+            (sender, Source::Screen(receiver))
+        };
+        let ((_out, mut stdout), (_err, mut stderr)) = (full_pipe().await, full_pipe().await);
+        let mut buffers = Buffers {
+            out: vec![0],
+            err: vec![0],
+        };
+        let mut heard: HashMap<Stream, usize> = HashMap::new();
+        for _ in 0..1000 {
+            let (stream, count) = either(&mut stdout, &mut stderr, &mut buffers).await;
+            *heard.entry(stream).or_default() += count;
+        }
+        assert!(
+            heard[&Stream::Stdout] > 200 && heard[&Stream::Stderr] > 200,
+            "{heard:?}"
+        );
+    }
+}
