@@ -24,7 +24,6 @@ use crate::mask::Mask;
 use crate::reaper::{self, Cgroup, Errand, Mechanism, REAP, Report};
 use course::{Course, Ears, Reports, Source};
 pub use stopping::{Asked, Stopper, stopping};
-use stream::Recorder;
 pub use stream::Summary;
 use terminal::Terminal;
 pub use terminal::{Keyboard, PressError};
@@ -152,20 +151,7 @@ impl Run {
         pieces: mpsc::Sender<Piece>,
     ) -> Result<Finish, RunError> {
         let mask = Mask::new(secrets);
-        let recorder =
-            |stream, mask| Recorder::new(stream, mask, bounds.on_overflow == Overflow::Truncate);
-        let mut course = Course {
-            ends_at: bounds.timeout.map(|timeout| self.begun + timeout),
-            words: self.words,
-            cgroup: self.cgroup,
-            on_overflow: bounds.on_overflow,
-            room: bounds.output_bytes,
-            stdout: recorder(Stream::Stdout, mask.clone()),
-            stderr: recorder(Stream::Stderr, mask),
-            stopped: None,
-            ended: None,
-            gone: None,
-        };
+        let mut course = Course::new(self.begun, bounds, &mask, self.words, self.cgroup);
         course.follow(self.ears, &pieces).await;
         let mut reaper = self.reaper;
         // It has told everything that it knows, or it was killed.

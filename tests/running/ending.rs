@@ -19,6 +19,9 @@ export -f hydra
 echo started
 "#;
 
+/// Long enough for a shell to have begun to ignore signals on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_millis(1500);
+
 /// Rounds of ending a hydra; `make soak` asks for more.
 fn rounds() -> usize {
     std::env::var("PVP_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap())
@@ -67,7 +70,7 @@ async fn an_executor_that_is_killed_leaves_nothing_behind() {
 async fn a_timeout_ends_the_whole_tree() {
     let place = Place::new();
     let bounds = Bounds {
-        timeout: Some(Duration::from_millis(300)),
+        timeout: Some(TIME_LIMIT),
         ..ample()
     };
     let line = format!("trap '' TERM; {HYDRA} sleep 1000");
@@ -97,7 +100,7 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
 async fn what_takes_too_long_is_asked_before_it_is_ended() {
     let place = Place::new();
     let bounds = Bounds {
-        timeout: Some(Duration::from_millis(300)),
+        timeout: Some(TIME_LIMIT),
         ..ample()
     };
     let line = "trap 'echo asked' TERM; while :; do sleep 0.01; done";

@@ -97,8 +97,8 @@ const EAGER: &str = r#"exec perl -MFcntl -e '
 '"#;
 
 /// Starts it, takes nothing, and gives how much it printed until it was let no more.
-async fn start_eager(place: &Place, bounds: Bounds) -> (Running, u64) {
-    let running = Running::start(&place.errand(EAGER), bounds).await;
+async fn start_eager(place: &Place) -> (Running, u64) {
+    let running = Running::start(&place.errand(EAGER), ample()).await;
     let note = place.workspace.path().join("printed");
     until("it cannot print any more", || note.exists()).await;
     let printed = std::fs::read_to_string(note).unwrap().parse().unwrap();
@@ -109,7 +109,7 @@ async fn start_eager(place: &Place, bounds: Bounds) -> (Running, u64) {
 async fn a_receiver_that_takes_nothing_holds_the_command_back() {
     let place = Place::new();
     std::fs::write(place.workspace.path().join("go"), "").unwrap();
-    let (mut running, printed) = start_eager(&place, ample()).await;
+    let (mut running, printed) = start_eager(&place).await;
     // The pieces of a channel, a buffer, and a pipe.
     assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
     // None of it is lost.
@@ -121,7 +121,7 @@ async fn a_receiver_that_takes_nothing_holds_the_command_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_held_back_can_still_be_stopped() {
     let place = Place::new();
-    let (running, _) = start_eager(&place, ample()).await;
+    let (running, _) = start_eager(&place).await;
     running.stopper.stop("enough");
     place.is_quiet().await;
     let finish = running.finish().await.unwrap();
@@ -135,7 +135,8 @@ async fn a_command_that_is_held_back_still_has_a_time_limit() {
         timeout: Some(Duration::from_secs(2)),
         ..ample()
     };
-    let (running, _) = start_eager(&place, bounds).await;
+    let running = Running::start(&place.errand(EAGER), bounds).await;
+    until("it prints", || !place.alive().is_empty()).await;
     place.is_quiet().await;
     let finish = running.finish().await.unwrap();
     assert_eq!(finish.stopped, Some(Stopped::TimedOut));

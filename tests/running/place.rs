@@ -185,7 +185,8 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
-        tokio::task::yield_now().await;
+        // Looking takes time from what is looked at.
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

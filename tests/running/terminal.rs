@@ -6,7 +6,7 @@ use pvp_agent::reaper::{Errand, Size};
 use pvp_agent::run::{Keyboard, PressError, Stopped};
 use pvp_protocol::Profile;
 
-use crate::place::{Place, Running, ample, program};
+use crate::place::{Place, Running, ample, program, until};
 
 const SIZE: Size = Size {
     columns: 100,
@@ -169,7 +169,11 @@ async fn a_shell_has_job_control() {
 #[tokio::test]
 async fn everything_that_was_shown_before_the_end_is_told() {
     let place = Place::new();
-    let (mut running, _) = start(&place, "stty -onlcr; seq 1 20000").await;
+    let (mut running, _) = start(&place, "stty -onlcr; seq 1 20000; touch finished").await;
+    // Also to someone who takes it only when nothing is left of the command.
+    let finished = place.workspace.path().join("finished");
+    until("it is finished", || finished.exists()).await;
+    place.is_quiet().await;
     let said = running.rest().await;
     let said: String = said.iter().map(|piece| piece.text.as_str()).collect();
     let whole: String = (1..=20_000).map(|number| format!("{number}\n")).collect();

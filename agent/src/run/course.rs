@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep_until};
 use super::stopping::Asked;
 use super::stream::{PIECE, Recorder};
 use super::terminal::{Screen, Terminal};
-use super::{Finish, Overflow, Piece, RunError, Stopped};
+use super::{Bounds, Finish, Overflow, Piece, RunError, Stopped};
+use crate::mask::Mask;
 use crate::reaper::{Cgroup, Mechanism, Report, Word};
 
 /// Bytes that are read of a pipe at a time; as many as a pipe holds.
@@ -63,31 +64,55 @@ pub(super) struct Ears {
 }
 
 impl Ears {
-    fn source(&mut self, stream: Stream) -> &mut Source {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        }
-    }
-
     fn are_open(&self) -> bool {
         self.stdout.is_open() || self.stderr.is_open()
+    }
+
+    fn close(&mut self, stream: Stream) {
+        match stream {
+            Stream::Stdout => self.stdout = Source::Ended,
+            Stream::Stderr => self.stderr = Source::Ended,
+        }
+    }
+}
+
+/// What was read of each stream at last.
+struct Buffers {
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+impl Buffers {
+    fn first(&self, stream: Stream, count: usize) -> &[u8] {
+        match stream {
+            Stream::Stdout => &self.out[..count],
+            Stream::Stderr => &self.err[..count],
+        }
     }
 }
 
 /// What a run has come to.
 pub(super) struct Course {
-    pub(super) words: OwnedWriteHalf,
-    pub(super) cgroup: Option<Cgroup>,
-    pub(super) ends_at: Option<Instant>,
-    pub(super) on_overflow: Overflow,
+    words: OwnedWriteHalf,
+    cgroup: Option<Cgroup>,
+    ends_at: Option<Instant>,
+    on_overflow: Overflow,
     /// Bytes that may still be told.
-    pub(super) room: u64,
-    pub(super) stdout: Recorder,
-    pub(super) stderr: Recorder,
-    pub(super) stopped: Option<Stopped>,
-    pub(super) ended: Option<(Option<i32>, Option<i32>)>,
-    pub(super) gone: Option<(Mechanism, u32)>,
+    room: u64,
+    stdout: Recorder,
+    stderr: Recorder,
+    stopped: Option<Stopped>,
+    ended: Option<(Option<i32>, Option<i32>)>,
+    gone: Option<(Mechanism, u32)>,
+    /// Whether its reaper is still there.
+    reporting: bool,
+    /// Whether anyone takes pieces.
+    listening: bool,
+    /// Whether what waits has waited long enough, and when it will have.
+    due: bool,
+    due_at: Option<Instant>,
+    /// When enough was waited for more to read, once its reaper is gone.
+    drained_at: Instant,
 }
 
 /// What happens next.
@@ -105,86 +130,120 @@ enum Event<'a> {
 }
 
 impl Course {
+    pub(super) fn new(
+        begun: Instant,
+        bounds: Bounds,
+        mask: &Mask,
+        words: OwnedWriteHalf,
+        cgroup: Option<Cgroup>,
+    ) -> Self {
+        let keeps_the_end = match bounds.on_overflow {
+            Overflow::Kill => false,
+            Overflow::Truncate => true,
+        };
+        let recorder = |stream| Recorder::new(stream, mask.clone(), keeps_the_end);
+        Self {
+            words,
+            cgroup,
+            ends_at: bounds.timeout.map(|timeout| begun + timeout),
+            on_overflow: bounds.on_overflow,
+            room: bounds.output_bytes,
+            stdout: recorder(Stream::Stdout),
+            stderr: recorder(Stream::Stderr),
+            stopped: None,
+            ended: None,
+            gone: None,
+            reporting: true,
+            listening: true,
+            due: false,
+            due_at: None,
+            drained_at: begun,
+        }
+    }
+
     /// Follows the run until nothing is left of it and everything that it printed was told.
     pub(super) async fn follow(&mut self, mut ears: Ears, pieces: &mpsc::Sender<Piece>) {
-        let (mut out, mut err) = (vec![0; READ], vec![0; READ]);
-        let mut due_at: Option<Instant> = None;
-        let (mut due, mut reporting, mut listening) = (false, true, true);
-        let mut drained_at = Instant::now();
-        let mut turn = Stream::Stdout;
-        while ears.are_open() || reporting || self.waiting() > 0 {
-            let full = self.waiting() >= PIECE;
-            let tells = listening && self.waiting() > 0 && (due || full);
-            let reads = ears.are_open() && !full;
-            let may_drain = !reporting && reads;
-            let event = tokio::select! {
-                biased;
-                (word, why) = ears.asked.next() => Event::Asked(word, why),
-                () = at(self.ends_at) => Event::TimedOut,
-                report = ears.reports.next_line(), if reporting => Event::Report(report.unwrap_or(None)),
-                () = typing(ears.terminal.as_ref()) => Event::Typed,
-                () = at(due_at) => Event::Due,
-                room = pieces.reserve(), if tells => Event::Room(room.ok()),
-                (stream, count) = read([&mut ears.stdout, &mut ears.stderr], [&mut out, &mut err], turn), if reads => Event::Read(stream, count),
-                () = sleep_until(drained_at), if may_drain => Event::Drained,
-            };
-            match event {
-                Event::Asked(word, why) => self.stop(word, Stopped::Asked(why)).await,
-                Event::TimedOut => {
-                    self.ends_at = None;
-                    self.stop(Word::Stop, Stopped::TimedOut).await;
-                }
-                Event::Report(Some(line)) => self.hear(&line),
-                Event::Report(None) => {
-                    reporting = false;
-                    self.mourn().await;
-                    drained_at = Instant::now() + DRAIN;
-                }
-                Event::Typed => {}
-                Event::Due => (due, due_at) = (true, None),
-                Event::Room(Some(permit)) => {
-                    if let Some(piece) = self.next_piece() {
-                        permit.send(piece);
-                    }
-                    due &= self.waiting() > 0;
-                }
-                Event::Room(None) => {
-                    listening = false;
-                    let nobody = Stopped::Asked("nobody listens any more".to_owned());
-                    self.stop(Word::Kill, nobody).await;
-                }
-                Event::Read(stream, 0) => {
-                    *ears.source(stream) = Source::Ended;
-                    self.end(stream);
-                    due = true;
-                }
-                Event::Read(stream, count) => {
-                    let bytes = match stream {
-                        Stream::Stdout => &out[..count],
-                        Stream::Stderr => &err[..count],
-                    };
-                    self.take(stream, bytes).await;
-                    turn = match stream {
-                        Stream::Stdout => Stream::Stderr,
-                        Stream::Stderr => Stream::Stdout,
-                    };
-                    drained_at = Instant::now() + DRAIN;
-                }
-                Event::Drained => {
-                    for stream in [Stream::Stdout, Stream::Stderr] {
-                        *ears.source(stream) = Source::Ended;
-                        self.end(stream);
-                    }
-                    due = true;
-                }
-            }
-            if !listening {
+        let mut buffers = Buffers {
+            out: vec![0; READ],
+            err: vec![0; READ],
+        };
+        while ears.are_open() || self.reporting || self.waiting() > 0 {
+            let event = self.next(&mut ears, &mut buffers, pieces).await;
+            self.react(event, &mut ears, &buffers).await;
+            if !self.listening {
                 while self.next_piece().is_some() {}
             }
             if self.waiting() == 0 {
-                due_at = None;
-            } else if !due {
-                due_at.get_or_insert_with(|| Instant::now() + COALESCE);
+                (self.due, self.due_at) = (false, None);
+            } else if !self.due {
+                self.due_at.get_or_insert_with(|| Instant::now() + COALESCE);
+            }
+        }
+    }
+
+    async fn next<'a>(
+        &self,
+        ears: &mut Ears,
+        buffers: &mut Buffers,
+        pieces: &'a mpsc::Sender<Piece>,
+    ) -> Event<'a> {
+        // Nothing more is read while nobody takes what is there.
+        let full = self.waiting() >= PIECE;
+        let tells = self.listening && self.waiting() > 0 && (self.due || full);
+        let reads = ears.are_open() && !full;
+        tokio::select! {
+            biased;
+            (word, why) = ears.asked.next() => Event::Asked(word, why),
+            () = at(self.ends_at) => Event::TimedOut,
+            report = ears.reports.next_line(), if self.reporting => Event::Report(report.unwrap_or(None)),
+            () = typing(ears.terminal.as_ref()) => Event::Typed,
+            () = at(self.due_at) => Event::Due,
+            room = pieces.reserve(), if tells => Event::Room(room.ok()),
+            (stream, count) = either(&mut ears.stdout, &mut ears.stderr, buffers), if reads => {
+                Event::Read(stream, count)
+            }
+            () = sleep_until(self.drained_at), if reads && !self.reporting => Event::Drained,
+        }
+    }
+
+    async fn react(&mut self, event: Event<'_>, ears: &mut Ears, buffers: &Buffers) {
+        match event {
+            Event::Asked(word, why) => self.stop(word, Stopped::Asked(why)).await,
+            Event::TimedOut => {
+                self.ends_at = None;
+                self.stop(Word::Stop, Stopped::TimedOut).await;
+            }
+            Event::Report(Some(line)) => self.hear(&line),
+            Event::Report(None) => {
+                self.reporting = false;
+                self.mourn().await;
+                self.drained_at = Instant::now() + DRAIN;
+            }
+            Event::Typed => {}
+            Event::Due => (self.due, self.due_at) = (true, None),
+            Event::Room(Some(permit)) => {
+                if let Some(piece) = self.next_piece() {
+                    permit.send(piece);
+                }
+            }
+            Event::Room(None) => {
+                self.listening = false;
+                let nobody = Stopped::Asked("nobody listens any more".to_owned());
+                self.stop(Word::Kill, nobody).await;
+            }
+            Event::Read(stream, 0) => {
+                ears.close(stream);
+                self.end(stream);
+            }
+            Event::Read(stream, count) => {
+                self.take(stream, buffers.first(stream, count)).await;
+                self.drained_at = Instant::now() + DRAIN;
+            }
+            Event::Drained => {
+                for stream in [Stream::Stdout, Stream::Stderr] {
+                    ears.close(stream);
+                    self.end(stream);
+                }
             }
         }
     }
@@ -253,6 +312,7 @@ impl Course {
         let room = self.room;
         let used = self.recorder(stream).end(room);
         self.room -= used;
+        self.due = true;
     }
 
     pub(super) fn finish(self, duration: Duration) -> Result<Finish, RunError> {
@@ -272,28 +332,6 @@ impl Course {
     }
 }
 
-/// The next bytes of either stream, of the one whose turn it is if both have some: a flood in one
-/// does not hold up the other.
-async fn read(
-    [stdout, stderr]: [&mut Source; 2],
-    [out, err]: [&mut [u8]; 2],
-    turn: Stream,
-) -> (Stream, usize) {
-    let (stdout, stderr) = (stdout.read(out), stderr.read(err));
-    match turn {
-        Stream::Stdout => tokio::select! {
-            biased;
-            count = stdout => (Stream::Stdout, count),
-            count = stderr => (Stream::Stderr, count),
-        },
-        Stream::Stderr => tokio::select! {
-            biased;
-            count = stderr => (Stream::Stderr, count),
-            count = stdout => (Stream::Stdout, count),
-        },
-    }
-}
-
 /// Waits until then; for ever if there is no such time.
 async fn at(time: Option<Instant>) {
     match time {
@@ -306,5 +344,50 @@ async fn typing(terminal: Option<&Terminal>) {
     match terminal {
         Some(terminal) => terminal.type_some().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The next bytes of one of the two, whichever has some; if both have, neither goes short.
+async fn either(
+    stdout: &mut Source,
+    stderr: &mut Source,
+    buffers: &mut Buffers,
+) -> (Stream, usize) {
+    let Buffers { out, err } = buffers;
+    tokio::select! {
+        count = stdout.read(out) => (Stream::Stdout, count),
+        count = stderr.read(err) => (Stream::Stderr, count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::net::unix::pipe;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn errors_are_heard_beside_a_flood_of_output() {
+        let full_pipe = async || {
+            let (mut sender, receiver) = pipe::pipe().unwrap();
+            sender.write_all(&[b'x'; 4096]).await.unwrap();
+            (sender, Source::Screen(receiver))
+        };
+        let ((_out, mut stdout), (_err, mut stderr)) = (full_pipe().await, full_pipe().await);
+        let mut buffers = Buffers {
+            out: vec![0],
+            err: vec![0],
+        };
+        let mut heard: HashMap<Stream, usize> = HashMap::new();
+        for _ in 0..1000 {
+            let (stream, count) = either(&mut stdout, &mut stderr, &mut buffers).await;
+            *heard.entry(stream).or_default() += count;
+        }
+        assert!(
+            heard[&Stream::Stdout] > 200 && heard[&Stream::Stderr] > 200,
+            "{heard:?}"
+        );
     }
 }

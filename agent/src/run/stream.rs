@@ -1,5 +1,6 @@
 //! One of a command's two streams: from bytes to whole characters, counted and remembered.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use pvp_protocol::payload::Stream;
@@ -91,8 +92,7 @@ impl Recorder {
         if self.cut && !self.keeps_the_end {
             return Used { told: 0, cut: true };
         }
-        self.unfinished.extend_from_slice(bytes);
-        let text = whole_characters(&mut self.unfinished);
+        let text = whole_characters(&mut self.unfinished, bytes);
         let text = self.mask.take(&text);
         self.record_within(&text, room)
     }
@@ -205,8 +205,20 @@ impl Recorder {
     }
 }
 
-/// Takes what is whole; invalid bytes are replaced, an unfinished character waits.
-fn whole_characters(bytes: &mut Vec<u8>) -> String {
+/// Takes what is whole of an unfinished character and what follows it; invalid bytes are replaced,
+/// and what is unfinished then waits.
+fn whole_characters<'a>(unfinished: &mut Vec<u8>, bytes: &'a [u8]) -> Cow<'a, str> {
+    if unfinished.is_empty()
+        && let Ok(text) = std::str::from_utf8(bytes)
+    {
+        return Cow::Borrowed(text);
+    }
+    unfinished.extend_from_slice(bytes);
+    Cow::Owned(replaced(unfinished))
+}
+
+/// The text of bytes, of which only an unfinished character at the end is left.
+fn replaced(bytes: &mut Vec<u8>) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes.as_slice();
     loop {

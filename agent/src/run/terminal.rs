@@ -29,8 +29,15 @@ pub enum PressError {
 }
 
 /// Presses keys of a command's terminal, from wherever; never waits.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Keyboard(Arc<Keys>);
+
+/// What is typed may be a password, so it is not shown.
+impl std::fmt::Debug for Keyboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keyboard(…)")
+    }
+}
 
 impl Keyboard {
     /// Presses keys, all of them or none.
@@ -59,7 +66,7 @@ impl Keyboard {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Keys {
     desk: Mutex<Desk>,
     /// Rings when something lies on the desk.
@@ -67,7 +74,7 @@ struct Keys {
 }
 
 /// What was pressed and is not typed yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Desk {
     pressed: VecDeque<u8>,
     resized: Option<Size>,
