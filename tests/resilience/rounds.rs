@@ -83,7 +83,7 @@ fn life(number: u64) -> String {
             0 => "background",
             _ => "normal",
         };
-        let together = step % 3 > 0;
+        let together = !step.is_multiple_of(3);
         format!("[[step]]\nshell = '{line}'\nmode = '{mode}'\ntogether = {together}\n")
     };
     (0..STEPS).map(step).collect::<String>() + QUIET
@@ -184,6 +184,8 @@ fn check(data: &Path, lines: &str) {
             (1, 0, [result]) if result["result"].is_null() => {
                 assert_eq!(times, 0, "{id} ran: {course:?}");
             }
+            // Approved just before it was withdrawn: stopped wherever it was.
+            (1, 0, [result]) if !result["error"].is_null() => {}
             (1, 0, [_]) => assert_eq!(times, 1, "{id} did not run: {course:?}"),
             _ => panic!("{id} did not come to one end: {course:?}"),
         }
