@@ -10,6 +10,8 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod background;
+
 mod script;
 
 use kit::room::{approve, gate, reject, result, room};
