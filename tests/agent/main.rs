@@ -11,6 +11,7 @@
 mod kit;
 
 mod background;
+mod interactive;
 
 mod script;
 
