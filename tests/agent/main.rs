@@ -12,6 +12,7 @@ mod kit;
 
 mod background;
 mod interactive;
+mod own;
 
 mod script;
 
