@@ -11,6 +11,7 @@
 mod kit;
 
 mod background;
+mod git;
 mod interactive;
 mod own;
 
