@@ -13,6 +13,7 @@ mod kit;
 mod background;
 mod git;
 mod interactive;
+mod limits;
 mod own;
 
 mod script;
