@@ -362,9 +362,12 @@ impl Executor {
         let jobs = jobs
             .filter(|active| active.mode == Mode::Background)
             .count();
-        (jobs >= self.settings.jobs).then(|| {
-            format!("{jobs} background jobs are running here, which is the most; stop one first")
-        })
+        let running = match jobs {
+            1 => "1 background job is".to_owned(),
+            _ => format!("{jobs} background jobs are"),
+        };
+        let full = jobs >= self.settings.jobs;
+        full.then(|| format!("{running} running here, which is the most; stop one first"))
     }
 
     /// Answers a grant that is not acted on, unless it was acted on before.

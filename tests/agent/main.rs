@@ -10,7 +10,12 @@
 #[path = "../kit/mod.rs"]
 mod kit;
 
+mod background;
+mod git;
+mod interactive;
+mod limits;
 mod model;
+mod own;
 mod script;
 
 use kit::room::{approve, gate, reject, result, room};

@@ -1,5 +1,6 @@
 //! A real `pvp agent` process at work in a session.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::desk::{Desk, Going};
@@ -12,6 +13,7 @@ pub struct Worker {
     pub who: Invited,
     link: String,
     arguments: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl Worker {
@@ -24,19 +26,30 @@ impl Worker {
     pub async fn start_at(desk: Desk, server: &Server, session: &str, arguments: &[&str]) -> Self {
         let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&who, Some(session));
-        Self::start_by(desk, who, link, arguments).await
+        Self::start_by(desk, who, link, arguments, &[]).await
     }
 
-    /// The same by a link that may lead over a detour.
-    pub async fn start_by(desk: Desk, who: Invited, link: String, arguments: &[&str]) -> Self {
+    /// The same by a link that may lead over a detour, with variables of its own.
+    pub async fn start_by(
+        desk: Desk,
+        who: Invited,
+        link: String,
+        arguments: &[&str],
+        environment: &[(&str, &OsStr)],
+    ) -> Self {
         let arguments: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
-        let going = launch(&desk, &link, &arguments);
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .collect();
+        let going = launch(&desk, &link, &arguments, &environment);
         let mut worker = Self {
             desk,
             going,
             who,
             link,
             arguments,
+            environment,
         };
         worker.going.line_with(" is in ").await;
         worker
@@ -45,6 +58,15 @@ impl Worker {
     /// An agent that follows these steps, and then leaves.
     pub async fn scripted(server: &Server, session: &str, script: &str) -> Self {
         Self::scripted_with(server, session, script, &["--once"]).await
+    }
+
+    /// An agent that waits to be asked, with variables of its own.
+    pub async fn idle(server: &Server, session: &str, environment: &[(&str, &OsStr)]) -> Self {
+        let desk = Desk::new();
+        let path = script_at(&desk, "[[step]]\nwait = 'prompt'\n");
+        let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
+        let link = server.link(&who, Some(session));
+        Self::start_by(desk, who, link, &["--script", &path], environment).await
     }
 
     /// An agent that follows these steps, with more flags.
@@ -67,7 +89,7 @@ impl Worker {
 
     /// Starts it again, as the same agent in the same place.
     pub async fn again(&mut self) {
-        self.going = launch(&self.desk, &self.link, &self.arguments);
+        self.going = launch(&self.desk, &self.link, &self.arguments, &self.environment);
         self.going.line_with(" is in ").await;
     }
 
@@ -103,13 +125,19 @@ pub fn script_at(desk: &Desk, script: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn launch(desk: &Desk, link: &str, arguments: &[String]) -> Going {
+fn launch(
+    desk: &Desk,
+    link: &str,
+    arguments: &[String],
+    environment: &[(OsString, OsString)],
+) -> Going {
     let mut command = desk.command(&["agent", link]);
     command
         .args(arguments)
         .env_remove("XDG_STATE_HOME")
         .env_remove("ANTHROPIC_API_KEY")
-        .env_remove("OPENAI_API_KEY");
+        .env_remove("OPENAI_API_KEY")
+        .envs(environment.iter().cloned());
     Going::start(&mut command)
 }
 

@@ -38,6 +38,6 @@ async fn behind_a_proxy(
     let link = format!("{public}/?token={}&session=owl", who.token);
     let desk = Desk::new();
     let script = script_at(&desk, script);
-    let worker = Worker::start_by(desk, who, link, &["--script", &script]).await;
+    let worker = Worker::start_by(desk, who, link, &["--script", &script], &[]).await;
     (server, proxy, ann, worker)
 }

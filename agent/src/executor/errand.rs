@@ -48,7 +48,7 @@ pub(super) fn of(
         arguments: line.collect(),
         directory: directory(grant.action.cwd.as_deref(), &settings.workspace)?,
         environment: environment::of_command(
-            std::env::vars(),
+            readable_variables(),
             &grant.action.env,
             &secrets,
             temporary,
@@ -63,6 +63,12 @@ pub(super) fn of(
         grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
     })
+}
+
+/// This process's variables, without those that are not text: an errand is told in JSON.
+fn readable_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn words(command: &Command) -> Result<(String, Vec<String>), String> {

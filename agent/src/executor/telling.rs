@@ -236,6 +236,25 @@ pub(super) fn result(
     }
 }
 
+/// What people who ran a command of their own are told in its result, beside what everyone is.
+pub(super) fn own_fields(result: &mut ToolResult, finish: &Finish) {
+    let shortened = |summary: &Summary| summary.cut || summary.omitted > 0;
+    let (stdout, stderr) = (shortened(&finish.stdout), shortened(&finish.stderr));
+    if let Some(body) = &mut result.result {
+        let fields = [
+            ("exit_code", json!(finish.code)),
+            ("signal", json!(finish.signal)),
+            ("duration_ms", json!(result.duration_ms)),
+            (
+                "truncated",
+                json!({ "stdout": stdout, "stderr": stderr, "combined": stdout || stderr }),
+            ),
+        ];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
+        body.extra.extend(fields);
+    }
+}
+
 fn facts(summary: &Summary) -> serde_json::Value {
     json!({
         "bytes": summary.bytes, "lines": summary.lines, "sha256": summary.sha256, "truncated": summary.cut,

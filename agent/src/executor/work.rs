@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pvp_client::{Connection, now};
 use pvp_protocol::payload::{GrantTerms, ToolResult};
-use pvp_protocol::{MessageId, Mode};
+use pvp_protocol::{Command, MessageId, Mode};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
@@ -128,6 +128,9 @@ impl Work {
             Ok(finish) => telling::result(&self.proposal, finish, limits, cut),
             Err(error) => self.no_finish(error),
         };
+        if let (Ok(finish), Command::LoginShell { .. }) = (&finish, &self.grant.action.command) {
+            telling::own_fields(&mut result, finish);
+        }
         if let Some(file) = file {
             close_job_file(&file, &result).await;
             result

@@ -1,0 +1,161 @@
+//! What an agent adds to git: a co-author that everyone sees, notes on what was approved, and no
+//! editors.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::kit::desk::Desk;
+use crate::kit::room::{approve_next, gate, proposal_of, result_of, room};
+use crate::kit::worker::{Worker, script_at};
+use crate::kit::{Client, Server};
+
+/// What git prints in a repository.
+fn git(repository: &Path, words: &[&str]) -> String {
+    let output = std::process::Command::new("git")
+        .args(["-c", "user.name=Dee", "-c", "user.email=dee@example.org"])
+        .args(words)
+        .current_dir(repository)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{words:?}: {}",
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// An agent whose workspace is a repository with one commit and something staged.
+async fn in_a_repository(server: &Server, script: &str, flags: &[&str]) -> Worker {
+    let desk = Desk::new();
+    let here = desk.here();
+    git(&here, &["init", "-q", "-b", "main"]);
+    git(&here, &["config", "user.name", "Dee"]);
+    git(&here, &["config", "user.email", "dee@example.org"]);
+    git(&here, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    std::fs::write(here.join("made"), "by the agent\n").unwrap();
+    git(&here, &["add", "made"]);
+    let script = script_at(&desk, script);
+    let flags: Vec<_> = ["--script", &script].iter().chain(flags).copied().collect();
+    Worker::start_at(desk, server, "owl", &flags).await
+}
+
+const COMMIT: &str = r#"
+    step = [
+        { shell = "git commit -q -m 'second one'" },
+        { expect = { outcome = "ran", exit = 0 } },
+        { wait = "prompt" },
+    ]
+"#;
+
+/// Approves the commit, and waits until it is made and the result is told.
+async fn committed(ann: &mut Client) -> (String, Value) {
+    let proposal = approve_next(ann).await;
+    let result = result_of(ann, &proposal).await;
+    assert_eq!(result["success"], true, "{result}");
+    (proposal, result)
+}
+
+#[tokio::test]
+async fn a_co_author_is_in_what_is_shown_and_in_the_commit() {
+    let (server, mut ann) = room(json!({})).await;
+    let flags = ["--co-author", "Owl <owl@example.org>"];
+    let worker = in_a_repository(&server, COMMIT, &flags).await;
+    let (open, line) = gate(&mut ann).await;
+    assert_eq!(
+        line,
+        "git commit --trailer 'Co-authored-by: Owl <owl@example.org>' -q -m 'second one'"
+    );
+    crate::approve(&mut ann, &open).await;
+    let proposal = proposal_of(&ann, &open);
+    assert_eq!(result_of(&mut ann, &proposal).await["success"], true);
+    assert_eq!(
+        git(&worker.workspace(), &["log", "-1", "--format=%B"]).trim(),
+        "second one\n\nCo-authored-by: Owl <owl@example.org>"
+    );
+}
+
+#[tokio::test]
+async fn what_would_open_an_editor_fails_with_a_sentence() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { shell = "git commit" },
+            { expect = { outcome = "ran", exit = 1, contains = "pvp: there is no editor here" } },
+            { shell = "git rebase -i --autostash --root" },
+            { expect = { outcome = "ran", exit = 1, contains = "pvp: there is no editor here" } },
+            { wait = "prompt" },
+        ]
+    "#;
+    let worker = in_a_repository(&server, script, &[]).await;
+    let before = git(&worker.workspace(), &["rev-parse", "HEAD"]);
+    for _ in 0..2 {
+        let proposal = approve_next(&mut ann).await;
+        let result = result_of(&mut ann, &proposal).await;
+        let said = result["result"]["stderr"].as_str().unwrap();
+        assert_eq!(result["result"]["exitCode"], 1, "{result}");
+        assert!(said.contains("pvp: there is no editor here"), "{said}");
+    }
+    assert_eq!(git(&worker.workspace(), &["rev-parse", "HEAD"]), before);
+}
+
+#[tokio::test]
+async fn notes_say_who_approved_a_commit_and_run_no_hook() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { wait = "prompt" },
+            { shell = "git commit -q -m 'second one'" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let worker = in_a_repository(&server, script, &["--git-notes"]).await;
+    let here = worker.workspace();
+    // Hooks that fail, and say that they ran, for whatever is not the commit itself.
+    for hook in [
+        "reference-transaction",
+        "post-rewrite",
+        "prepare-commit-msg",
+    ] {
+        let path = here.join(".git/hooks").join(hook);
+        let text = format!(
+            "#!/bin/sh\ncase \"$(cat) $*\" in *refs/notes*) echo {hook} >> '{}'; exit 1;; esac\n",
+            here.join("hooked").display()
+        );
+        std::fs::write(&path, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+    }
+    crate::kit::room::ask(&mut ann, &worker.who.participant, "commit").await;
+    let (proposal, _) = committed(&mut ann).await;
+    let execute = |entry: &&Value| entry["type"] == "tool.execute";
+    let entries = server.entries("owl");
+    let digest = &entries.iter().find(execute).unwrap()["payload"]["grant"]["digest"];
+    assert_eq!(
+        git(&here, &["notes", "--ref=refs/notes/pvp", "show", "HEAD"]),
+        format!(
+            "PVP-Session: owl\nPVP-Proposal: {proposal}\nPVP-Approved-By: {}\nPVP-Digest: {}\n",
+            ann.participant,
+            digest.as_str().unwrap()
+        )
+    );
+    assert_eq!(worker.file("hooked"), "");
+    // The commit before it was not the agent's.
+    let noted = git(&here, &["notes", "--ref=refs/notes/pvp", "list"]);
+    assert_eq!(noted.lines().count(), 1);
+}
+
+#[tokio::test]
+async fn notes_are_made_only_when_they_are_wanted() {
+    let (server, mut ann) = room(json!({})).await;
+    let worker = in_a_repository(&server, COMMIT, &[]).await;
+    committed(&mut ann).await;
+    let notes = git(&worker.workspace(), &["for-each-ref", "refs/notes"]);
+    assert_eq!(notes, "");
+    assert_eq!(
+        git(&worker.workspace(), &["log", "-1", "--format=%B"]).trim(),
+        "second one"
+    );
+}
