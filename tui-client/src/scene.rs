@@ -265,20 +265,6 @@ impl Scene {
 
     /// The picture, one line a row.
     pub(crate) fn draw(&mut self) -> String {
-        let buffer = self.buffer();
-        let width = usize::from(buffer.area.width);
-        let rows = buffer.content.chunks(width).map(|cells| {
-            let mut text = String::new();
-            let mut skip = 0;
-            for cell in cells {
-                if skip == 0 {
-                    text.push_str(cell.symbol());
-                    skip = crate::text::width(cell.symbol()).max(1);
-                }
-                skip -= 1;
-            }
-            text.trim_end().to_owned()
-        });
-        rows.collect::<Vec<_>>().join("\n")
+        crate::offscreen::picture(&self.buffer())
     }
 }
