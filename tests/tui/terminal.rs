@@ -186,6 +186,11 @@ async fn own_keys_and_bad_settings() {
         .refused(&["tui", &link, "--config", "nowhere.toml"])
         .await;
     assert!(said.starts_with("pvp: reading nowhere.toml: "), "{said}");
+    let said = desk.refused(&["tui", &link]).await;
+    assert_eq!(
+        said,
+        "pvp: this needs a terminal; --plain works without one\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
