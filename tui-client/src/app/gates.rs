@@ -64,6 +64,10 @@ impl App {
             if let Some(resolved) = closed.find(|resolved| resolved.gate == *selected) {
                 return Some(Current::Closed(resolved));
             }
+            // Another card does not slip under the fingers of someone who had chosen this one.
+            if self.focus == Focus::Card {
+                return None;
+            }
         }
         let mine = self.view.waiting_for_me().next();
         mine.or(self.view.gates.first()).map(Current::Open)
