@@ -13,6 +13,9 @@ use pvp_tui::{Palette, Start};
 
 use super::links::LinkArguments;
 
+/// Past messages to be told at joining: about as many as the screen keeps.
+const HISTORY: u64 = 2000;
+
 #[derive(Args)]
 pub(crate) struct TuiArguments {
     /// The link; else what `pvp login` remembered
@@ -54,6 +57,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
         },
         roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
         participant: arguments.participant,
+        history: Some(HISTORY),
         ..Options::default()
     };
     let start = Start {

@@ -71,7 +71,7 @@ async fn an_edited_command_is_what_runs() {
     ann.keys("\u{15}echo two > list\r");
     ann.sees("edited; everyone votes on what it says now");
     ann.wait("the edited card", |shown| {
-        shown.contains("│ echo two > list") && shown.contains("by ann")
+        shown.contains("┃ echo two > list") && shown.contains("by ann")
     });
     ann.keys("a");
     let end = proposal.outcome().await;

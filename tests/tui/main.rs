@@ -12,6 +12,7 @@ mod kit;
 
 mod deciding;
 mod lines;
+mod manual;
 mod screen;
 mod streaming;
 mod talking;

@@ -106,6 +106,7 @@ impl Screen {
             }
             let left = PATIENCE.checked_sub(begun.elapsed());
             let Some(left) = left.filter(|_| !told.ended) else {
+                drop(told);
                 panic!("{what} does not appear:\n{shown}");
             };
             told = bell.wait_timeout(told, left).unwrap().0;

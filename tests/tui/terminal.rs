@@ -186,6 +186,11 @@ async fn own_keys_and_bad_settings() {
         .refused(&["tui", &link, "--config", "nowhere.toml"])
         .await;
     assert!(said.starts_with("pvp: reading nowhere.toml: "), "{said}");
+    let said = desk.refused(&["tui", &link]).await;
+    assert_eq!(
+        said,
+        "pvp: this needs a terminal; --plain works without one\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,4 +204,52 @@ async fn a_session_is_made_on_the_way_in() {
     // It is there now, which is as good.
     let again = Screen::start_with(&[&link, "--create"], &[], 100, 30);
     again.sees("ann (you) driver+admin");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interactive_command_is_driven_from_its_screen() {
+    let server = Server::start(&[]).await;
+    let mut agent = server.with_agent("owl", json!({})).await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let bob = server.invite("bob", &["approver"], &[]);
+    let mut ann_screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
+    let mut bob_screen = Screen::start(&server.link(&bob, Some("owl")), 80, 24);
+    ann_screen.sees("bob approver");
+    bob_screen.sees("ann driver+admin");
+    let propose = json!({
+        "tool_name": "shell",
+        "arguments": { "full_command": "vi list", "mode": "pty", "driver": ann.participant },
+        "agent": agent.participant, "risk_level": "low", "description": "edit the list",
+        "requires_approval": true, "category": "shell_execute",
+    });
+    let id = agent.send("tool.propose", propose).await;
+    bob_screen.sees("interactive, keys from ann");
+    bob_screen.keys("\ta");
+    agent.wait_for("tool.execute").await;
+    let text = "\u{1b}[2J\u{1b}[3;5Hmilk\u{1b}]0;owned\u{7}";
+    let output = json!({ "tool_proposal": id, "stream": "stdout", "text": text, "complete": false, "offset": 0 });
+    agent.say("tool.output", output).await;
+    for screen in [&mut ann_screen, &mut bob_screen] {
+        screen.sees("running");
+        screen.keys("\t");
+        screen.sees("up select");
+        screen.keys("k\r");
+        screen.sees("│    milk");
+    }
+    let resize = agent.wait_for("tool.input").await;
+    assert_eq!(resize["payload"]["resize"]["columns"], 98, "{resize}");
+    ann_screen.keys("i\u{3}");
+    for key in ["i", "\u{3}"] {
+        let input = agent.wait_for("tool.input").await;
+        assert_eq!(input["payload"]["data"], key);
+    }
+    bob_screen.keys("x");
+    ann_screen.keys("\u{1d}");
+    ann_screen.sees("ask the agent");
+    ann_screen.sees_no("ctrl+] leaves");
+    let inputs = agent.settle().await;
+    assert!(
+        inputs.iter().all(|message| message["type"] != "tool.input"),
+        "{inputs:#?}"
+    );
 }

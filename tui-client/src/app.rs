@@ -1,6 +1,7 @@
 //! What the screen knows, and what a key, a message or the clock makes of it. Pure: effects are
 //! left to whoever runs it.
 
+mod answering;
 mod compose;
 mod gates;
 mod mouse;
@@ -14,7 +15,7 @@ use crossterm::event::{KeyEvent, MouseEvent};
 use pvp_client::view::View;
 use pvp_client::{ShellResults, fresh_id};
 use pvp_protocol::api::{Invitation, Invite};
-use pvp_protocol::payload::OutputPage;
+use pvp_protocol::payload::{OutputPage, TerminalSize};
 use pvp_protocol::{ClientMessage, Digest, Envelope, MessageId, ParticipantId, Timestamp};
 use ratatui::layout::Size;
 
@@ -203,6 +204,8 @@ pub(crate) struct App {
     called: BTreeSet<MessageId>,
     quitting: bool,
     shared_draft: String,
+    /// The size that an interactive command was told last.
+    told_size: Option<(MessageId, TerminalSize)>,
     effects: Vec<Effect>,
 }
 
@@ -232,6 +235,7 @@ impl App {
             called: BTreeSet::new(),
             quitting: false,
             shared_draft: String::new(),
+            told_size: None,
             effects: Vec::new(),
         }
     }
@@ -244,7 +248,10 @@ impl App {
             Input::Paste(text) => self.paste(&text),
             Input::Mouse(event) => self.mouse(event),
             Input::Focus(looking) => self.looking = Some(looking),
-            Input::Resize(size) => self.resize(size),
+            Input::Resize(size) => {
+                self.size = size;
+                self.resize_pane();
+            }
             Input::Told(envelope) => self.told(&envelope),
             Input::Up { resumed } => self.up(resumed),
             Input::Down { why } => {
@@ -365,11 +372,6 @@ impl App {
         }
     }
 
-    fn resize(&mut self, size: Size) {
-        self.size = size;
-        self.resize_pane();
-    }
-
     pub(crate) fn tell(&mut self, tone: Tone, text: impl Into<String>) {
         let text = crate::text::one_line(&text.into());
         let at = self.now;
@@ -448,6 +450,7 @@ impl App {
             self.notice = None;
         }
         self.share_draft();
+        self.resize_pane();
     }
 }
 

@@ -12,6 +12,9 @@ use crate::words::{self, word};
 /// Columns of the word before each row.
 const LABEL: usize = 9;
 
+/// What stands before every row of a command.
+pub(crate) const RAIL: &str = "┃ ";
+
 /// A card as rows, of which the first so many are the command.
 pub(crate) struct CardRows {
     pub(crate) rows: Vec<Line<'static>>,
@@ -56,12 +59,19 @@ pub(crate) fn closed(card: &Resolved, view: &View, theme: &Theme, columns: usize
     CardRows { rows, command }
 }
 
-/// The command verbatim, whatever its length.
+/// The command verbatim, whatever its length. Every row of it is behind a rail, so that no line of
+/// a command can be taken for a line of the card.
 pub(crate) fn command(asked: &Asked, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
     let shown = safe(&asked.shown);
     let lines = shown.split('\n');
     let lines = lines.map(|line| Line::from(Span::styled(line.to_owned(), theme.strong)));
-    wrap_all(&lines.collect::<Vec<_>>(), columns, 0)
+    let columns = columns.saturating_sub(crate::text::width(RAIL)).max(1);
+    let rows = wrap_all(&lines.collect::<Vec<_>>(), columns, 0);
+    let railed = rows.into_iter().map(|row| {
+        let rail = Span::styled(RAIL, theme.quiet);
+        Line::from([vec![rail], row.spans].concat())
+    });
+    railed.collect()
 }
 
 struct Rows<'a> {

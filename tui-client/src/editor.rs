@@ -55,6 +55,7 @@ impl Editor {
 
     /// Replaces what stands between a place before the cursor and the cursor.
     pub(crate) fn replace_back_to(&mut self, start: usize, text: &str) {
+        let start = self.text.floor_char_boundary(start.min(self.cursor));
         self.text.replace_range(start..self.cursor, "");
         self.cursor = start;
         self.insert(text);

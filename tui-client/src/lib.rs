@@ -12,6 +12,7 @@ mod errands;
 pub mod keys;
 mod markdown;
 mod notify;
+mod offscreen;
 mod pager;
 mod pages;
 mod pane;
@@ -27,6 +28,7 @@ mod text;
 mod theme;
 mod words;
 
+pub use offscreen::Offscreen;
 pub use plain::plain;
 pub use run::{Start, run};
 pub use theme::Palette;

@@ -12,7 +12,10 @@ use crate::theme::Theme;
 pub(crate) const HEAD_LINES: usize = 6;
 pub(crate) const TAIL_LINES: usize = 14;
 
-/// Bytes that are looked at for so few lines, at either end.
+/// Lines that are shown whole, without folding.
+const SHOWN: usize = HEAD_LINES + TAIL_LINES;
+
+/// Bytes of a piece that are looked at for so few lines, at either end.
 const LOOK: usize = 16 * 1024;
 
 /// The word before each line, for those who do not see colours.
@@ -25,60 +28,58 @@ pub(crate) fn mark(stream: Stream) -> &'static str {
 
 /// Lines that stand for a command's output; `None` between them is what is folded away.
 pub(crate) fn folded(output: &Output, theme: &Theme) -> Vec<Option<Line<'static>>> {
-    let mut lines = Vec::new();
-    let whole = output.dropped_bytes == 0;
-    let kept: usize = output.pieces().map(|piece| piece.text.len()).sum();
-    if whole && kept <= LOOK {
-        let all = output
-            .pieces()
-            .flat_map(|piece| marked(piece, &piece.text, theme));
-        lines.extend(all);
-        if lines.len() <= HEAD_LINES + TAIL_LINES {
-            return lines.into_iter().map(Some).collect();
-        }
-        let tail = lines.split_off(lines.len() - TAIL_LINES);
-        lines.truncate(HEAD_LINES);
-        return fold(lines, tail);
+    let (mut head, whole) = beginning(output, theme);
+    if whole && head.len() <= SHOWN {
+        return head.into_iter().map(Some).collect();
     }
-    let mut room = LOOK;
-    for piece in output.pieces() {
-        let text = &piece.text[..piece.text.floor_char_boundary(room)];
-        room -= text.len();
-        lines.extend(marked(piece, text, theme));
-        if room == 0 || lines.len() > HEAD_LINES || text.len() < piece.text.len() {
-            break;
-        }
-    }
-    lines.truncate(HEAD_LINES);
-    fold(lines, ending(output, theme))
+    head.truncate(HEAD_LINES);
+    let head = head.into_iter().map(Some);
+    let tail = ending(output, theme).into_iter().map(Some);
+    head.chain([None]).chain(tail).collect()
 }
 
-fn fold(head: Vec<Line<'static>>, tail: Vec<Line<'static>>) -> Vec<Option<Line<'static>>> {
-    let head = head.into_iter().map(Some);
-    head.chain([None])
-        .chain(tail.into_iter().map(Some))
-        .collect()
+/// The first lines, and whether that is everything.
+fn beginning(output: &Output, theme: &Theme) -> (Vec<Line<'static>>, bool) {
+    let mut lines = Vec::new();
+    for piece in output.pieces() {
+        let text = first_lines(&piece.text, SHOWN + 1 - lines.len());
+        lines.extend(marked(piece, text, theme));
+        if lines.len() > SHOWN || text.len() < piece.text.len() {
+            return (lines, false);
+        }
+    }
+    (lines, output.dropped_bytes == 0)
 }
 
 /// The last lines, read from the end.
 fn ending(output: &Output, theme: &Theme) -> Vec<Line<'static>> {
-    let pieces: Vec<&Piece> = output.pieces().collect();
     let mut parts: Vec<Vec<Line<'static>>> = Vec::new();
-    let mut room = LOOK;
     let mut lines = 0;
-    for piece in pieces.into_iter().rev() {
-        let start = piece.text.len().saturating_sub(room);
-        let text = &piece.text[piece.text.ceil_char_boundary(start)..];
-        room -= text.len().min(room);
-        let part = marked(piece, text, theme);
+    for piece in output.tail.iter().rev().chain(output.head.iter().rev()) {
+        let part = marked(piece, last_lines(&piece.text, TAIL_LINES - lines), theme);
         lines += part.len();
         parts.push(part);
-        if lines > TAIL_LINES || room == 0 {
+        if lines >= TAIL_LINES {
             break;
         }
     }
     let mut all: Vec<_> = parts.into_iter().rev().flatten().collect();
     all.split_off(all.len().saturating_sub(TAIL_LINES))
+}
+
+/// So many lines of the beginning of a text, and not more of it than is worth looking at.
+fn first_lines(text: &str, count: usize) -> &str {
+    let text = &text[..text.floor_char_boundary(LOOK)];
+    let ends = text.match_indices('\n').nth(count.saturating_sub(1));
+    ends.map_or(text, |(at, _)| &text[..=at])
+}
+
+/// The same of its end.
+fn last_lines(text: &str, count: usize) -> &str {
+    let text = &text[text.ceil_char_boundary(text.len().saturating_sub(LOOK))..];
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    let ends = body.rmatch_indices('\n').nth(count.saturating_sub(1));
+    ends.map_or(text, |(at, _)| &text[at + 1..])
 }
 
 fn marked(piece: &Piece, text: &str, theme: &Theme) -> Vec<Line<'static>> {
@@ -98,4 +99,21 @@ fn marked(piece: &Piece, text: &str, theme: &Theme) -> Vec<Line<'static>> {
         lines.push(Line::from(spans));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_from_either_end() {
+        let text = "one\ntwo\nthree\n";
+        assert_eq!(first_lines(text, 2), "one\ntwo\n");
+        assert_eq!(first_lines(text, 9), text);
+        assert_eq!(last_lines(text, 2), "two\nthree\n");
+        assert_eq!(last_lines("one\ntwo", 1), "two");
+        assert_eq!(last_lines("one", 1), "one");
+        let long = "é".repeat(LOOK);
+        assert!(first_lines(&long, 1).len() <= LOOK && last_lines(&long, 1).len() <= LOOK);
+    }
 }

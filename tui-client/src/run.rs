@@ -1,9 +1,9 @@
 //! The screen on a real terminal: keys, messages and the clock go in, frames come out.
 
-use std::io::{BufWriter, Stdout, Write, stdout};
+use std::io::{BufWriter, IsTerminal, Stdout, Write, stdin, stdout};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::event::{
     DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste,
@@ -49,6 +49,9 @@ pub struct Start {
 
 /// Joins a session and shows it until the person leaves.
 pub async fn run(start: Start) -> anyhow::Result<()> {
+    if !stdin().is_terminal() || !stdout().is_terminal() {
+        bail!("this needs a terminal; --plain works without one");
+    }
     let (connection, events) = Connection::open(start.link.clone(), start.options).await?;
     let (width, height) = crossterm::terminal::size().context("asking for the terminal's size")?;
     let app = App::new(start.config, Size { width, height }, now());
@@ -79,7 +82,7 @@ struct Screen {
 
 impl Screen {
     fn open(mouse: bool) -> anyhow::Result<Self> {
-        enable_raw_mode().context("this needs a terminal; try --plain")?;
+        enable_raw_mode().context("preparing the terminal")?;
         // What a panic says is read on the usual screen.
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {

@@ -48,6 +48,21 @@ impl Scene {
     }
 
     pub(crate) fn welcome(&mut self, roles: &[&str]) {
+        self.welcome_to(roles, &[]);
+    }
+
+    /// A welcome to a session in which these commands wait.
+    pub(crate) fn welcome_to(&mut self, roles: &[&str], waiting: &[&str]) {
+        let gates = waiting.iter().enumerate().map(|(number, command)| {
+            json!({
+                "gate": format!("gate-{number}"),
+                "request": self.request(&format!("old-{number}"), command, "write"),
+                "action": { "command": { "form": "shell", "line": command } },
+                "assessment": Self::assessment(command, "write"), "proposer": "bot",
+                "description": "", "approvals": [], "escalated": false,
+            })
+        });
+        let gates: Vec<_> = gates.collect();
         let person = |id: &str, kind: &str, roles: &[&str], presence: &str| {
             json!({
                 "id": id, "name": id, "type": kind, "roles": roles, "transport": "websocket",
@@ -63,7 +78,7 @@ impl Scene {
                 person("bob", "human", &["approver"], "idle"),
                 person("bot", "agent", &["driver"], "active"),
             ],
-            "gates": [], "running": [], "limits": Limits::default(), "server": "pvp 0.1.0",
+            "gates": gates, "running": [], "limits": Limits::default(), "server": "pvp 0.1.0",
             "extensions": {
                 "supports_shell_exec": true, "supports_amend": true, "supports_allow_rules": true,
                 "supports_resume": true, "supports_output_read": true, "supports_forks": false,
@@ -137,15 +152,19 @@ impl Scene {
         self.tell("bot", "tool.propose", propose)
     }
 
-    /// A command that waits; gives the ids of proposal and gate.
-    pub(crate) fn gate(&mut self, command: &str, category: &str) -> (String, String) {
-        let proposal = self.propose(command, category);
-        let request = json!({
+    fn request(&self, proposal: &str, command: &str, category: &str) -> Value {
+        json!({
             "action_type": "tool", "action_ref": proposal, "quorum": { "type": "any", "count": 1 },
             "timeout_seconds": 300, "message": "?", "category": category,
             "digest": Self::digest(command), "deadline": self.now.plus_seconds(300),
             "on_timeout": "reject", "voters": ["ann", "bob"],
-        });
+        })
+    }
+
+    /// A command that waits; gives the ids of proposal and gate.
+    pub(crate) fn gate(&mut self, command: &str, category: &str) -> (String, String) {
+        let proposal = self.propose(command, category);
+        let request = self.request(&proposal, command, category);
         let gate = self.tell("system", "gate.request", request);
         (proposal, gate)
     }
@@ -265,20 +284,6 @@ impl Scene {
 
     /// The picture, one line a row.
     pub(crate) fn draw(&mut self) -> String {
-        let buffer = self.buffer();
-        let width = usize::from(buffer.area.width);
-        let rows = buffer.content.chunks(width).map(|cells| {
-            let mut text = String::new();
-            let mut skip = 0;
-            for cell in cells {
-                if skip == 0 {
-                    text.push_str(cell.symbol());
-                    skip = crate::text::width(cell.symbol()).max(1);
-                }
-                skip -= 1;
-            }
-            text.trim_end().to_owned()
-        });
-        rows.collect::<Vec<_>>().join("\n")
+        crate::offscreen::picture(&self.buffer())
     }
 }

@@ -8,6 +8,7 @@ use pvp_protocol::{MessageId, ParticipantKind, Sender, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use crate::card::RAIL;
 use crate::text::{one_line, safe, wrap, wrap_all};
 use crate::theme::Theme;
 use crate::words::{self, time};
@@ -205,7 +206,7 @@ impl Ink<'_> {
         let command = wrap_all(&command, columns, 0);
         let more = command.len().saturating_sub(COMMAND_ROWS);
         for (number, row) in command.into_iter().take(COMMAND_ROWS).enumerate() {
-            let prompt = if number == 0 { "$ " } else { "  " };
+            let prompt = if number == 0 { "$ " } else { RAIL };
             let mut spans = vec![Span::raw("  "), Span::styled(prompt, self.theme.quiet)];
             spans.extend(row.spans);
             rows.push(Line::from(spans));

@@ -230,18 +230,19 @@ fn results_of_a_failed_send_wait_again_in_their_place() {
 }
 
 #[test]
-fn more_than_fits_one_prompt_goes_with_the_next() {
+fn more_than_fits_one_prompt_goes_with_the_next_and_nothing_overtakes() {
     let mut results = ShellResults::default();
-    for name in ["a", "b", "c"] {
-        let block = name.repeat(BLOCK_BYTES / 2);
+    for (name, bytes) in [("a", 3 * BLOCK_BYTES / 4), ("b", BLOCK_BYTES / 2), ("c", 3)] {
+        let block = name.repeat(bytes);
         results.push(ShellResult {
             block,
             ..result(name)
         });
     }
-    let first = results.prompt(&message("p1"), "");
-    assert_eq!((first.matches('\n').count(), names(&results).len()), (2, 3));
-    assert!(results.prompt(&message("p2"), "").starts_with("ccc"));
+    let first = results.prompt(&message("p1"), "?");
+    assert!(first.starts_with("aaa") && first.ends_with("a\n?"));
+    let second = results.prompt(&message("p2"), "?");
+    assert!(second.starts_with("bbb") && second.ends_with("b\nccc\n?"));
 }
 
 #[test]

@@ -416,7 +416,7 @@ impl App {
         }
     }
 
-    /// Tells the command how large its screen is here.
+    /// Tells the command how large its screen is here, if that changed.
     pub(super) fn resize_pane(&mut self) {
         let Some(tool_proposal) = self.driven_pane() else {
             return;
@@ -426,6 +426,11 @@ impl App {
             columns: area.width.saturating_sub(2).max(2),
             rows: area.height.saturating_sub(2).max(2),
         };
+        let told = (tool_proposal.clone(), size);
+        if self.told_size.as_ref() == Some(&told) {
+            return;
+        }
+        self.told_size = Some(told);
         let message = ToolInput {
             tool_proposal,
             data: None,

@@ -7,7 +7,7 @@ use pvp_protocol::api::Invite;
 use pvp_protocol::payload::{InterruptUrgency, PolicyRevoke, RoleChange, ToolCancel};
 use pvp_protocol::{Extra, MessageId, ParticipantId, ParticipantKind, Role};
 
-use super::gates::span;
+use super::answering::span;
 use super::{App, Effect, Errand, Tone};
 use crate::pages;
 use crate::theme::{Palette, Theme};

@@ -5,7 +5,7 @@ use pvp_client::view::{Origin, View};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::{Envelope, MessageId, Mode, ServerMessage};
 
-use super::{App, Bang, Effect, Errand, Link, Ticket, Tone, ticket_name};
+use super::{App, Bang, Effect, Errand, Focus, Link, Ticket, Tone, ticket_name};
 use crate::config::CallWhen;
 
 /// Commands of one's own that are waited for at a time.
@@ -16,6 +16,11 @@ impl App {
         if !resumed {
             self.view = View::default();
             self.panes.clear();
+            self.reading.follow();
+            self.cards.selected = None;
+            if self.focus == Focus::Card {
+                self.focus = Focus::Composer;
+            }
         }
         let back = matches!(self.link, Link::Down { .. });
         self.link = Link::Up;
@@ -26,7 +31,13 @@ impl App {
 
     pub(super) fn told(&mut self, envelope: &Envelope) {
         self.feed_panes(envelope);
+        let arriving = self.view.me.is_none();
         self.view.fold(envelope);
+        if arriving {
+            // Whoever comes in looks.
+            let open = self.view.gates.iter().map(|card| card.gate.clone());
+            self.called.extend(open);
+        }
         self.reading.forget_dropped(&self.view);
         self.after_fold();
     }

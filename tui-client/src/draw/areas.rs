@@ -3,7 +3,7 @@
 use ratatui::layout::{Rect, Size};
 
 use super::{bottom, gate};
-use crate::app::{App, Focus};
+use crate::app::{App, Focus, Main};
 
 /// Below this many rows nothing has a frame.
 const FRAMED_ROWS: u16 = 16;
@@ -43,9 +43,12 @@ pub(crate) fn areas(app: &App) -> Areas {
         .min(most.saturating_sub(1))
         .min((height / 3).max(1));
     let most = most.saturating_sub(bottom);
-    let share = match app.focus {
-        Focus::Card => height * 7 / 10,
-        Focus::Composer | Focus::Main => height / 2,
+    let share = match (app.focus, &app.main) {
+        (Focus::Card, _) => height * 7 / 10,
+        (Focus::Composer, Main::Stream) => height / 2,
+        (Focus::Main, Main::Stream) => height / 3,
+        // Somebody reads; the command and the verdict stay in sight.
+        (Focus::Composer | Focus::Main, _) => (height / 4).max(5),
     };
     let card = gate::rows(app)
         .min(share)

@@ -120,7 +120,7 @@ pub(super) fn draw(
         buffer,
     );
     if below > 0 && rest.height > 0 {
-        let words = format!(" {below} more rows: space ");
+        let words = format!(" {} more: space ", words::count(below as u64, "row"));
         let x = area
             .right()
             .saturating_sub(u16::try_from(words.chars().count()).unwrap_or(0) + 1);

@@ -85,7 +85,7 @@ pub const TABLE: &[Binding] = &[
         Card,
         Act::Compose,
         "compose",
-        &["esc", "enter"],
+        &["esc", "enter", "ctrl+c"],
         "back to typing",
     ),
     row(
@@ -183,7 +183,13 @@ pub const TABLE: &[Binding] = &[
         &["Y"],
         "copy what the command printed",
     ),
-    row(Stream, Act::Compose, "compose", &["esc"], "back to typing"),
+    row(
+        Stream,
+        Act::Compose,
+        "compose",
+        &["esc", "ctrl+c"],
+        "back to typing",
+    ),
     row(
         Stream,
         Act::Shell,
@@ -404,7 +410,13 @@ pub const TABLE: &[Binding] = &[
         "the line before that matches",
     ),
     row(Page, Act::Copy, "copy", &["y"], "copy what is shown"),
-    row(Page, Act::Cancel, "close", &["esc", "q"], "close it"),
+    row(
+        Page,
+        Act::Cancel,
+        "close",
+        &["esc", "q", "ctrl+c"],
+        "close it",
+    ),
     row(
         Terminal,
         Act::Cancel,

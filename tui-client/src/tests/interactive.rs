@@ -83,3 +83,21 @@ fn a_gate_that_arrives_while_one_types_there_takes_no_key() {
     let kinds: Vec<_> = scene.sent().iter().map(|it| it["type"].clone()).collect();
     assert!(kinds.iter().all(|kind| kind == "tool.input"), "{kinds:?}");
 }
+
+#[test]
+fn the_command_is_told_when_its_screen_changes_and_only_then() {
+    let mut scene = Scene::new(80, 24);
+    running(&mut scene, "ann");
+    scene.press(&["esc", "up", "enter"]);
+    scene.wait(500);
+    scene.input(Input::Resize(ratatui::layout::Size::new(100, 30)));
+    scene.wait(500);
+    // A card takes a part of the room.
+    scene.gate("make", "write");
+    scene.wait(500);
+    let rows: Vec<_> = payloads(&scene)
+        .iter()
+        .map(|it| it["resize"]["rows"].clone())
+        .collect();
+    assert_eq!(rows, [16, 22, 15]);
+}

@@ -155,3 +155,33 @@ fn a_gate_can_be_decided_while_the_pager_is_open() {
     assert_eq!(scene.sent()[0]["type"], "gate.approve");
     assert!(matches!(scene.app.main, crate::app::Main::Pager(_)));
 }
+
+#[test]
+fn the_wheel_reads_and_a_click_moves_the_focus_but_nothing_is_decided() {
+    use crate::app::Focus;
+    use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+    let mouse = |kind, row| {
+        Input::Mouse(MouseEvent {
+            kind,
+            column: 10,
+            row,
+            modifiers: KeyModifiers::NONE,
+        })
+    };
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let mut scene = Scene::new(80, 24);
+    numbered(&mut scene, 50);
+    scene.gate("make", "write");
+    scene.draw();
+    scene.input(mouse(MouseEventKind::ScrollUp, 3));
+    assert!(scene.draw().contains("more below"));
+    scene.input(mouse(MouseEventKind::ScrollDown, 3));
+    assert!(!scene.draw().contains("more below"));
+    let mut focus = Vec::new();
+    for row in [15, 3, 21] {
+        scene.input(mouse(click, row));
+        focus.push(scene.app.focus);
+    }
+    assert_eq!(focus, [Focus::Card, Focus::Main, Focus::Composer]);
+    assert_eq!(scene.effects, [Effect::Call]);
+}

@@ -1,0 +1,192 @@
+//! What a frame costs while very much streams, and how long a key waits for its frame.
+//!
+//! Settings: DRAW_LINES=50000 DRAW_SECONDS=5
+
+#![allow(clippy::print_stdout, reason = "it prints its figures")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a bench that cannot go on ends"
+)]
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent};
+use pvp_protocol::{Limits, SessionConfig, Timestamp, read_server};
+use pvp_tui::Offscreen;
+use pvp_tui::config::Config;
+use serde_json::{Value, json};
+
+/// Frames a second that the program draws at most.
+const FRAMES: usize = 33;
+
+/// Bytes that an executor sends at a time.
+const PIECE: usize = 32 * 1024;
+
+fn main() {
+    let lines = setting("DRAW_LINES", 50_000);
+    let seconds = setting("DRAW_SECONDS", 5);
+    println!("{:<44} {:>9} {:>9} {:>9}", "", "p50 ms", "p99 ms", "max ms");
+    let mut bench = Bench::new(120, 40);
+    bench.fill();
+    report("a frame of a full session, 120×40", bench.frames(500));
+    let (frames, keys, busy) = bench.flood(lines, seconds);
+    report(&format!("a frame while {lines} lines/s stream"), frames);
+    report("a key and its frame meanwhile", keys);
+    let share = busy.as_secs_f64() / seconds as f64;
+    let met = if share <= 0.5 { "yes" } else { "no" };
+    println!("of one core, folding and drawing {lines} lines/s: {share:.3}   bar ≤ 0.5: {met}");
+}
+
+fn setting(name: &str, default: usize) -> usize {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+fn report(name: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
+    println!(
+        "{name:<44} {:>9.3} {:>9.3} {:>9.3}",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+}
+
+struct Bench {
+    screen: Offscreen,
+    now: Timestamp,
+    seq: u64,
+}
+
+impl Bench {
+    fn new(columns: u16, rows: u16) -> Self {
+        let now = Timestamp::parse("2026-01-01T12:00:00.000Z").unwrap();
+        let screen = Offscreen::new(Config::default(), columns, rows, now);
+        let mut bench = Self {
+            screen,
+            now,
+            seq: 0,
+        };
+        bench.tell(None, "system", "session.welcome", welcome());
+        bench
+    }
+
+    fn tell(&mut self, seq: Option<u64>, sender: &str, kind: &str, payload: Value) {
+        let mut envelope = json!({
+            "v": 1, "id": format!("m{}", self.seq), "ts": self.now.to_string(), "session": "bench",
+            "sender": sender, "type": kind, "payload": payload,
+        });
+        if let Some(seq) = seq {
+            envelope["seq"] = seq.into();
+        }
+        let read = read_server(&envelope.to_string(), &Limits::default());
+        let envelope = read.map_err(|error| error.refusal).unwrap().unwrap();
+        self.screen.told(self.now, Box::new(envelope));
+    }
+
+    fn kept(&mut self, sender: &str, kind: &str, payload: Value) -> String {
+        self.seq += 1;
+        self.tell(Some(self.seq), sender, kind, payload);
+        format!("m{}", self.seq)
+    }
+
+    /// As much as is kept: prompts, and commands with much output.
+    fn fill(&mut self) {
+        for number in 0..2_000 {
+            let content = format!(
+                "prompt {number}: {}",
+                "please do something about it. ".repeat(8)
+            );
+            let prompt = json!({ "content": content, "target_agent": "bot", "contributors": ["ann"], "context_keys": [] });
+            self.kept("ann", "prompt.submit", prompt);
+        }
+        self.start();
+    }
+
+    /// A command that prints.
+    fn start(&mut self) -> String {
+        let digest = "0".repeat(64);
+        let assessment = json!({
+            "category": "read", "risk": "safe", "rule": "r", "reason": "r", "profile": "read",
+            "digest": digest, "policy": "p",
+        });
+        let propose = json!({
+            "tool_name": "shell", "arguments": { "full_command": "cat everything" }, "agent": "bot",
+            "risk_level": "safe", "description": "", "requires_approval": false,
+            "category": "shell_execute", "assessment": assessment,
+        });
+        let id = self.kept("bot", "tool.propose", propose);
+        let grant = json!({
+            "id": "grant", "executor": "bot", "digest": digest, "profile": "read",
+            "action": { "command": { "form": "shell", "line": "cat everything" } },
+            "limits": { "timeout_ms": 1, "output_bytes": 1 }, "expires_at": self.now, "cleared_by": "read",
+        });
+        let execute = json!({ "tool_proposal": id, "approved_by": [], "grant": grant });
+        self.kept("system", "tool.execute", execute);
+        id
+    }
+
+    fn frame(&mut self) -> Duration {
+        let begun = Instant::now();
+        self.screen.draw();
+        begun.elapsed()
+    }
+
+    fn frames(&mut self, count: usize) -> Vec<Duration> {
+        (0..count).map(|_| self.frame()).collect()
+    }
+
+    /// So many seconds of output at once; gives the times of frames, of keys with their frames,
+    /// and of everything.
+    fn flood(&mut self, lines: usize, seconds: usize) -> (Vec<Duration>, Vec<Duration>, Duration) {
+        let id = self.start();
+        let line = "\u{1b}[32mok\u{1b}[0m some test passed in 0.1 s\n";
+        let piece = line.repeat(PIECE / line.len());
+        let pieces = (lines * line.len()).div_ceil(piece.len());
+        let (mut frames, mut keys) = (Vec::new(), Vec::new());
+        let mut busy = Duration::ZERO;
+        for _ in 0..seconds {
+            let mut told = 0;
+            for frame in 1..=FRAMES {
+                while told * FRAMES < pieces * frame && told < pieces {
+                    let output = json!({ "tool_proposal": id, "stream": "stdout", "text": piece, "complete": false });
+                    let begun = Instant::now();
+                    self.kept("bot", "tool.output", output);
+                    busy += begun.elapsed();
+                    told += 1;
+                }
+                let begun = Instant::now();
+                self.screen
+                    .key(self.now, KeyEvent::from(KeyCode::Char('x')));
+                frames.push(self.frame());
+                keys.push(begun.elapsed());
+                busy += begun.elapsed();
+            }
+        }
+        assert!(self.screen.picture().contains("some test passed"));
+        (frames, keys, busy)
+    }
+}
+
+fn welcome() -> Value {
+    let person = |id: &str, kind: &str, roles: &[&str]| {
+        json!({
+            "id": id, "name": id, "type": kind, "roles": roles, "transport": "websocket",
+            "presence": "active",
+        })
+    };
+    json!({
+        "participant": "ann", "roles": ["admin"], "capabilities": [], "config": SessionConfig::default(),
+        "head": 0, "people": [person("ann", "human", &["admin", "driver"]), person("bot", "agent", &[])],
+        "gates": [], "running": [], "limits": Limits::default(), "server": "bench",
+        "extensions": {
+            "supports_shell_exec": true, "supports_amend": true, "supports_allow_rules": true,
+            "supports_resume": true, "supports_output_read": true, "supports_forks": false,
+        },
+    })
+}

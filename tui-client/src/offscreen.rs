@@ -1,0 +1,71 @@
+//! The same screen without a terminal: for tests, benches, and pictures in documents.
+
+use crossterm::event::KeyEvent;
+use pvp_protocol::{Envelope, Timestamp};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Size;
+
+use crate::app::{App, Input};
+use crate::config::Config;
+use crate::{draw, text};
+
+/// A screen that is drawn into memory. What it would send goes nowhere.
+pub struct Offscreen {
+    app: App,
+    terminal: Terminal<TestBackend>,
+}
+
+impl Offscreen {
+    pub fn new(config: Config, columns: u16, rows: u16, now: Timestamp) -> Self {
+        let size = Size {
+            width: columns,
+            height: rows,
+        };
+        let Ok(terminal) = Terminal::new(TestBackend::new(columns, rows));
+        Self {
+            app: App::new(config, size, now),
+            terminal,
+        }
+    }
+
+    pub fn told(&mut self, now: Timestamp, envelope: Box<Envelope>) {
+        self.app.update(now, Input::Told(envelope));
+    }
+
+    pub fn key(&mut self, now: Timestamp, key: KeyEvent) {
+        self.app.update(now, Input::Key(key));
+    }
+
+    /// Draws a frame.
+    pub fn draw(&mut self) {
+        let mut drawn = Default::default();
+        let app = &self.app;
+        let Ok(_) = self.terminal.draw(|frame| drawn = draw::draw(app, frame));
+        self.app.drawn(drawn);
+    }
+
+    /// The last frame, one line a row.
+    pub fn picture(&self) -> String {
+        picture(self.terminal.backend().buffer())
+    }
+}
+
+/// What is on a screen, one line a row.
+pub(crate) fn picture(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width).max(1);
+    let rows = buffer.content.chunks(width).map(|cells| {
+        let mut row = String::new();
+        let mut covered = 0;
+        for cell in cells {
+            if covered == 0 {
+                row.push_str(cell.symbol());
+                covered = text::width(cell.symbol()).max(1);
+            }
+            covered -= 1;
+        }
+        row.trim_end().to_owned()
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
