@@ -120,7 +120,11 @@ PVP runs on {base}, with the session `{session}` and an agent in it.
 Its commands run in {workspace}{sandbox}.
 
 The agent reads a file (that runs at once), and then it wants to write one.
-It waits for you. In another shell, in this directory:
+It waits for you. In another shell, in this directory, on one screen:
+
+    {pvp} tui
+
+or a command at a time:
 
     {pvp} gates                  what waits, and its handle
     {pvp} show HANDLE            the whole card
