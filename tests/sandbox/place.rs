@@ -523,6 +523,8 @@ fn plant_repository(tree: &Path) {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
+            // It need not outlive the test, and disks are slow.
+            .args(["-c", "core.fsync=none"])
             .args(arguments)
             .output()
             .unwrap();

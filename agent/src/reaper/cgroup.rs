@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -36,12 +37,21 @@ impl Cgroup {
         let name = format!("{OURS}{namespace}-{reaper}-{number}");
         let cgroup = Self(home.join(name));
         std::fs::create_dir(&cgroup.0).ok()?;
-        // Before Linux 5.14 the kernel does not end everything in a cgroup.
-        if !cgroup.0.join("cgroup.kill").exists() {
+        if !cgroup.is_of_use(&home) {
             cgroup.remove();
             return None;
         }
         Some(cgroup)
+    }
+
+    /// Whether a process may move into it from its home, and the kernel ends everything in it,
+    /// which it does since Linux 5.14.
+    fn is_of_use(&self, home: &Path) -> bool {
+        [home, &self.0]
+            .map(|cgroup| cgroup.join("cgroup.procs"))
+            .into_iter()
+            .chain([self.0.join("cgroup.kill")])
+            .all(|file| access(&file, Access::WRITE_OK).is_ok())
     }
 
     /// Bounds what will be in it, as far as the kernel does that here.
@@ -253,6 +263,23 @@ mod tests {
             rustix::fs::setxattr(cgroup.path(), name, value.as_bytes(), flags).unwrap();
             assert_eq!(is_delegated(cgroup.path()), delegated);
         }
+    }
+
+    #[test]
+    fn a_cgroup_that_cannot_be_entered_or_killed_is_of_no_use() {
+        let home = tempfile::tempdir().unwrap();
+        let cgroup = Cgroup(home.path().join("pvp-run-1-2-0"));
+        std::fs::create_dir(&cgroup.0).unwrap();
+        let files = [
+            home.path().join("cgroup.procs"),
+            cgroup.0.join("cgroup.procs"),
+            cgroup.0.join("cgroup.kill"),
+        ];
+        for file in files {
+            assert!(!cgroup.is_of_use(home.path()), "without {}", file.display());
+            std::fs::write(file, "").unwrap();
+        }
+        assert!(cgroup.is_of_use(home.path()));
     }
 
     #[test]
