@@ -5,3 +5,4 @@ mod deciding;
 mod interactive;
 mod reading;
 mod screens;
+mod stories;
