@@ -451,6 +451,7 @@ impl App {
         }
         self.share_draft();
         self.resize_pane();
+        self.read_on();
     }
 }
 

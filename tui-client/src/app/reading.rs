@@ -245,6 +245,14 @@ impl App {
         self.fetch_more();
     }
 
+    /// Asks for what was printed since, if one reads at the end.
+    pub(super) fn read_on(&mut self) {
+        if let Main::Pager(pager) = &mut self.main {
+            pager.look_again();
+            self.fetch_more();
+        }
+    }
+
     /// Asks for the lines that the pager misses.
     fn fetch_more(&mut self) {
         let rows = self.main_rows();
