@@ -1,5 +1,6 @@
 //! Screens as text, and what keys do on them.
 
+mod anything;
 mod composing;
 mod deciding;
 mod interactive;
