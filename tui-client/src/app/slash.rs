@@ -115,6 +115,17 @@ pub(crate) const COMMANDS: &[Slash] = &[
     row("exit", "", "the same"),
 ];
 
+/// The table as the manual shows it.
+pub fn manual() -> String {
+    let mut page = "| command | does |\n|---|---|\n".to_owned();
+    for command in COMMANDS {
+        let usage = format!("/{} {}", command.name, command.args);
+        let usage = usage.trim_end().replace('|', "\\|");
+        page += &format!("| `{usage}` | {} |\n", command.help);
+    }
+    page
+}
+
 impl App {
     /// Does a slash command; false if it was not understood, so that it can be corrected.
     pub(super) fn slash(&mut self, line: &str) -> bool {
