@@ -2,24 +2,28 @@
 
 use std::path::{Path, PathBuf};
 
-const BEGIN: &str = "<!-- keys: made from the table by `make generate` -->\n";
-const END: &str = "<!-- end of keys -->";
-
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tui.md")
 }
 
-#[test]
-fn the_keys_on_the_page_are_those_of_the_table() {
+/// Checks a part of the page that is made from a table, or makes it anew.
+fn made_from(what: &str, table: &str) {
+    let begin = format!("<!-- {what}: made from the table by `make generate` -->\n");
+    let end = format!("<!-- end of {what} -->");
     let text = std::fs::read_to_string(page()).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (found, after) = rest.split_once(END).unwrap();
-    let keys = pvp_tui::keys::manual();
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (found, after) = rest.split_once(&end).unwrap();
     if std::env::var("PVP_BLESS").is_ok_and(|bless| bless == "1") {
-        std::fs::write(page(), format!("{before}{BEGIN}{keys}{END}{after}")).unwrap();
+        std::fs::write(page(), format!("{before}{begin}{table}{end}{after}")).unwrap();
         return;
     }
-    assert_eq!(found, keys, "run `make generate`");
+    assert_eq!(found, table, "run `make generate`");
+}
+
+#[test]
+fn the_tables_on_the_page_are_those_of_the_program() {
+    made_from("commands", &pvp_tui::slash_manual());
+    made_from("keys", &pvp_tui::keys::manual());
 }
 
 #[test]

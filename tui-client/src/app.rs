@@ -23,6 +23,7 @@ pub(crate) use compose::{Composer, squeezed};
 pub(crate) use gates::{Cards, Choice, Current, Preflight};
 pub(crate) use reading::{Place, Reading};
 pub(crate) use slash::COMMANDS;
+pub use slash::manual as slash_manual;
 
 use crate::config::Config;
 use crate::dialog::Dialog;
@@ -451,6 +452,7 @@ impl App {
         }
         self.share_draft();
         self.resize_pane();
+        self.read_on();
     }
 }
 

@@ -28,6 +28,7 @@ mod text;
 mod theme;
 mod words;
 
+pub use app::slash_manual;
 pub use offscreen::Offscreen;
 pub use plain::plain;
 pub use run::{Start, run};

@@ -109,6 +109,10 @@ pub(crate) struct Pager {
     pub(crate) total: Option<u64>,
     /// The first line on the screen.
     pub(crate) top: u64,
+    /// Whether the command may still print.
+    growing: bool,
+    /// Whether to look beyond the end that is known.
+    again: bool,
     /// A fetch is under way.
     asked: bool,
     pub(crate) problem: Option<String>,
@@ -125,6 +129,8 @@ impl Pager {
             start: 0,
             total: None,
             top: 0,
+            growing: false,
+            again: false,
             asked: false,
             problem: None,
             needle: String::new(),
@@ -153,7 +159,7 @@ impl Pager {
     /// What is missing for a screen of this many rows, if anything is and nothing is under way.
     pub(crate) fn wanted(&mut self, rows: usize) -> Option<Wanted> {
         let rows = rows as u64;
-        let known_end = self.total.is_some_and(|total| self.end() >= total);
+        let known_end = !self.again && self.total.is_some_and(|total| self.end() >= total);
         let outside = self.top < self.start || self.top > self.end();
         let offset = if outside {
             // Somewhere else: what is here does not join.
@@ -171,6 +177,7 @@ impl Pager {
             return None;
         }
         self.asked = true;
+        self.again = false;
         let limit = match offset < self.start {
             true => self.start - offset,
             false => PAGE,
@@ -189,6 +196,7 @@ impl Pager {
             return;
         }
         self.total = Some(page.total_lines);
+        self.growing = !page.finished;
         self.top = self.top.min(page.total_lines.saturating_sub(1));
         let Some(first) = page.lines.first().map(|line| line.number) else {
             // There is no more, whatever was promised.
@@ -209,6 +217,11 @@ impl Pager {
             self.start = first;
         }
         self.trim();
+    }
+
+    /// Looks beyond the end, if the command may have printed more since.
+    pub(crate) fn look_again(&mut self) {
+        self.again = self.growing;
     }
 
     fn trim(&mut self) {
@@ -374,6 +387,23 @@ mod tests {
             pager.take_matches(&found),
             Err("no line matches".to_owned())
         );
+    }
+
+    #[test]
+    fn what_a_command_prints_while_one_reads_is_fetched() {
+        let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
+        let wanted = pager.wanted(10).unwrap();
+        let mut first = page(0, wanted.limit, 5);
+        first.finished = false;
+        pager.take(first);
+        assert!(pager.wanted(10).is_none(), "not before it is time");
+        pager.look_again();
+        let wanted = pager.wanted(10).unwrap();
+        assert_eq!(wanted.offset, 5);
+        pager.take(page(wanted.offset, wanted.limit, 9));
+        assert_eq!((pager.lines.len(), pager.total), (9, Some(9)));
+        pager.look_again();
+        assert!(pager.wanted(10).is_none(), "it has ended");
     }
 
     #[test]

@@ -253,9 +253,7 @@ pub(crate) fn audit(app: &App) -> Page {
         "{} entries are in the log of {session}, each bound to the one before.",
         app.view.head
     ));
-    sheet.line(&format!(
-        "Prove it on the server with: pvp audit verify --session {session}"
-    ));
+    sheet.line("Prove it where the server runs, with: pvp audit verify --data DIR");
     sheet.heading("Decisions, newest first");
     for resolved in app.view.resolved.iter().rev() {
         let at = words::time(resolved.resolution.at);

@@ -43,6 +43,8 @@ pub async fn plain(start: Start) -> anyhow::Result<()> {
     reader.say("joined; type `help` for the words, `quit` to leave")?;
     while !reader.over {
         tokio::select! {
+            // What has happened is said before what was typed is done.
+            biased;
             event = events.next() => match event {
                 Some(event) => reader.happened(event)?,
                 None => return Ok(()),

@@ -1,7 +1,9 @@
 //! Screens as text, and what keys do on them.
 
+mod anything;
 mod composing;
 mod deciding;
 mod interactive;
 mod reading;
 mod screens;
+mod stories;

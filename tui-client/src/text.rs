@@ -103,7 +103,8 @@ impl Wrapper {
     }
 
     fn push(&mut self, word: &str, style: Style) {
-        let room = self.columns - self.used;
+        // A wide character may stand on a row that is too narrow for it.
+        let room = self.columns.saturating_sub(self.used);
         let wide = width(word);
         if wide <= room {
             return self.put(word, wide, style);
@@ -172,6 +173,7 @@ mod tests {
         assert_eq!(wrapped("one two three", 7, 2), ["one two", "  three"]);
         assert_eq!(wrapped("", 7, 0), [""]);
         assert_eq!(wrapped("世界世界", 3, 0), ["世", "界", "世", "界"]);
+        assert_eq!(wrapped("世a界", 1, 0), ["世", "a", "界"]);
     }
 
     #[test]

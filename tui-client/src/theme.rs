@@ -106,3 +106,23 @@ impl Theme {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_high_contrast_nothing_is_dim() {
+        let theme = Theme::new(Palette::HighContrast);
+        for style in [
+            theme.quiet,
+            theme.unfocused,
+            theme.stdout,
+            theme.stderr,
+            theme.focused,
+        ] {
+            assert_ne!(style.fg, Some(Color::DarkGray));
+            assert!(!style.add_modifier.contains(Modifier::DIM));
+        }
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pvp_client::view::{Card, Resolved};
+use pvp_client::view::{Card, Resolved, Standing};
 use pvp_protocol::payload::GateApprove;
 use pvp_protocol::{Digest, Extra, MessageId, ParticipantId};
 
@@ -187,6 +187,9 @@ impl App {
         };
         if !card.standing.may_vote() {
             return self.tell(Tone::Bad, card.standing.words());
+        }
+        if self.cards.under_way.contains_key(&card.gate) || card.standing == Standing::Approved {
+            return self.tell(Tone::Plain, "you have voted already");
         }
         if self.cards.seen_whole.get(&card.gate) != Some(&card.digest) {
             return self.tell(Tone::Bad, "read the command to its end first (space)");

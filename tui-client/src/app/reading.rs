@@ -223,11 +223,17 @@ impl App {
         let Some(proposal) = proposal else {
             return self.tell(Tone::Plain, "there is nothing to open here");
         };
-        let (id, interactive) = (proposal.id.clone(), proposal.asked.mode == Mode::Pty);
-        if interactive && proposal.is_running() {
-            return self.open_pane(id);
+        let id = proposal.id.clone();
+        self.open_command(&id);
+    }
+
+    /// Opens the screen of an interactive command that runs, else what a command printed.
+    pub(super) fn open_command(&mut self, id: &MessageId) {
+        let proposal = self.view.proposal(id).filter(|it| it.is_running());
+        match proposal.is_some_and(|it| it.asked.mode == Mode::Pty) {
+            true => self.open_pane(id.clone()),
+            false => self.open_output(id),
         }
-        self.open_output(&id);
     }
 
     /// Opens all of what a command printed.
@@ -243,6 +249,14 @@ impl App {
         let pager = Pager::new(reference.unwrap_or(id.clone()), &proposal.asked.shown);
         self.show(Main::Pager(pager));
         self.fetch_more();
+    }
+
+    /// Asks for what was printed since, if one reads at the end.
+    pub(super) fn read_on(&mut self) {
+        if let Main::Pager(pager) = &mut self.main {
+            pager.look_again();
+            self.fetch_more();
+        }
     }
 
     /// Asks for the lines that the pager misses.

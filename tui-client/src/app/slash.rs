@@ -76,6 +76,11 @@ pub(crate) const COMMANDS: &[Slash] = &[
     row("revoke", "NUMBER", "take back a rule of /rules"),
     row("jobs", "", "what runs, and what waits"),
     row(
+        "open",
+        "[NUMBER]",
+        "the screen or the output of a command of /jobs; the latest if not said",
+    ),
+    row(
         "cancel",
         "[NUMBER] [why]",
         "stop a command of /jobs; the latest if not said",
@@ -110,6 +115,17 @@ pub(crate) const COMMANDS: &[Slash] = &[
     row("exit", "", "the same"),
 ];
 
+/// The table as the manual shows it.
+pub fn manual() -> String {
+    let mut page = "| command | does |\n|---|---|\n".to_owned();
+    for command in COMMANDS {
+        let usage = format!("/{} {}", command.name, command.args);
+        let usage = usage.trim_end().replace('|', "\\|");
+        page += &format!("| `{usage}` | {} |\n", command.help);
+    }
+    page
+}
+
 impl App {
     /// Does a slash command; false if it was not understood, so that it can be corrected.
     pub(super) fn slash(&mut self, line: &str) -> bool {
@@ -139,6 +155,7 @@ impl App {
             "invite" => return self.invite(rest),
             "allow" => return self.allow(rest),
             "revoke" => return self.revoke(rest),
+            "open" => return self.open_said(rest),
             "cancel" => return self.cancel(rest),
             "interrupt" => return self.interrupt_said(rest),
             "output" => return self.output_said(rest),
@@ -259,6 +276,14 @@ impl App {
             extra: Extra::new(),
         };
         self.send(Errand::Plain { done: "taken back" }, message);
+        Ok(())
+    }
+
+    fn open_said(&mut self, rest: &str) -> Result<(), String> {
+        let jobs: Vec<_> = self.jobs().iter().map(|job| job.id.clone()).collect();
+        let chosen = numbered(rest, &jobs)?.or(jobs.last().cloned());
+        let id = chosen.ok_or("nothing runs or waits")?;
+        self.open_command(&id);
         Ok(())
     }
 

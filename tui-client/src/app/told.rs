@@ -38,8 +38,21 @@ impl App {
             let open = self.view.gates.iter().map(|card| card.gate.clone());
             self.called.extend(open);
         }
+        self.offer_keys(envelope);
         self.reading.forget_dropped(&self.view);
         self.after_fold();
+    }
+
+    /// Says that an interactive command takes my keys, when it begins.
+    fn offer_keys(&mut self, envelope: &Envelope) {
+        if let ServerMessage::ToolExecute(execute) = &envelope.message
+            && self.may_type_into(&execute.tool_proposal)
+        {
+            self.tell(
+                Tone::Plain,
+                "an interactive command takes your keys; /open shows its screen",
+            );
+        }
     }
 
     /// Looks at the view after it changed: results that arrived, gates that came and went.

@@ -298,3 +298,41 @@ fn keys(app: &App) -> Line<'static> {
     }
     Line::from(spans)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows, with a bar at the cursor.
+    fn shown(text: &str, lefts: usize, columns: usize) -> Vec<String> {
+        let mut editor = Editor::new(text);
+        (0..lefts).for_each(|_| editor.left());
+        let (mut rows, (y, x)) = laid_out(&editor, columns);
+        let mut row = String::new();
+        let mut used = 0;
+        for grapheme in rows[y].graphemes(true) {
+            if used == x {
+                row.push('|');
+            }
+            used += width(grapheme);
+            row.push_str(grapheme);
+        }
+        if used == x {
+            row.push('|');
+        }
+        rows[y] = row;
+        rows
+    }
+
+    #[test]
+    fn the_cursor_is_where_the_next_character_goes() {
+        assert_eq!(shown("", 0, 5), ["|"]);
+        assert_eq!(shown("abc", 1, 5), ["ab|c"]);
+        assert_eq!(shown("ab\ncd", 2, 5), ["ab", "|cd"]);
+        assert_eq!(shown("ab\ncd", 3, 5), ["ab|", "cd"]);
+        assert_eq!(shown("abcdefg", 2, 5), ["abcde", "|fg"]);
+        assert_eq!(shown("abcdefg", 3, 5), ["abcd|e", "fg"]);
+        assert_eq!(shown("世界x", 1, 4), ["世界", "|x"]);
+        assert_eq!(shown("a\n", 0, 4), ["a", "|"]);
+    }
+}

@@ -336,3 +336,20 @@ fn a_chosen_card_that_is_long_forgotten_is_not_replaced_by_another() {
     assert_eq!(kinds(&scene), [""; 0]);
     assert!(scene.app.dialog.is_none());
 }
+
+#[test]
+fn a_second_key_is_not_a_second_vote() {
+    let mut scene = Scene::new(80, 24);
+    let (_, gate) = scene.gate("make", "write");
+    scene.press(&["tab", "a", "a"]);
+    assert_eq!(kinds(&scene), ["gate.approve"]);
+    assert_eq!(notice(&scene), "you have voted already");
+    scene.answer(Ok("vote-1"));
+    let vote = json!({ "gate": gate, "approver": "ann", "digest": Scene::digest("make") });
+    scene.tell("ann", "gate.approve", vote);
+    scene.press(&["a"]);
+    assert_eq!(kinds(&scene), ["gate.approve"]);
+    // Who approved may still change their mind.
+    scene.press(&["r"]);
+    assert!(scene.app.dialog.is_some());
+}

@@ -40,7 +40,10 @@ fn payloads(scene: &Scene) -> Vec<Value> {
 fn the_driver_types_into_it_and_leaves_with_one_key() {
     let mut scene = Scene::new(80, 24);
     let id = running(&mut scene, "ann");
-    scene.press(&["esc", "up", "enter"]);
+    assert!(scene.draw().contains("/open shows its screen"));
+    scene.type_text("/open");
+    scene.press(&["enter"]);
+    scene.wait(10_000);
     assert_snapshot!(scene.draw());
     scene.type_text("ia");
     scene.press(&["tab", "ctrl+c", "esc"]);

@@ -200,7 +200,7 @@ fn wide_and_high() {
 }
 
 /// Text with everything in it that a terminal would obey or an eye would miss.
-const HOSTILE: &str = "a\u{1b}]0;owned\u{7}b\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7}c\u{202e}d\u{200b}e\u{9b}5nf\r\u{8}g\u{1b}Pq\u{1b}\\h";
+pub(super) const HOSTILE: &str = "a\u{1b}]0;owned\u{7}b\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7}c\u{202e}d\u{200b}e\u{9b}5nf\r\u{8}g\u{1b}Pq\u{1b}\\h";
 
 #[test]
 fn hostile_text_everywhere() {
