@@ -48,6 +48,7 @@ soak:
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test properties
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test random
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test resilience
 
 bench:
 	$(CARGO) bench
