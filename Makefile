@@ -50,6 +50,7 @@ soak:
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test random
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test running
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test resilience
 
 bench:
 	$(CARGO) bench

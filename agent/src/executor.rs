@@ -1,6 +1,7 @@
 //! Runs what is granted to this participant, and tells of it.
 
 mod errand;
+mod job_file;
 mod notes;
 mod telling;
 mod work;
@@ -174,6 +175,10 @@ impl Executor {
         let place = Place {
             workspace: settings.workspace.to_str().map(str::to_owned),
         };
+        let orphaned: BTreeSet<_> = journal.unfinished().cloned().collect();
+        for proposal in &orphaned {
+            job_file::close_orphan(&settings, proposal);
+        }
         let (note, notes) = mpsc::unbounded_channel();
         Ok(Self {
             orders: Orders::new(connection.participant().clone(), place),
@@ -181,7 +186,7 @@ impl Executor {
             settings: Arc::new(settings),
             connection,
             policy,
-            orphaned: journal.unfinished().cloned().collect(),
+            orphaned,
             journal: Arc::new(Mutex::new(journal)),
             active: BTreeMap::new(),
             unwanted: BTreeMap::new(),

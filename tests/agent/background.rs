@@ -67,9 +67,13 @@ async fn a_job_is_told_of_at_once_and_its_output_goes_on() {
 }
 
 #[tokio::test]
-async fn the_file_of_a_job_says_how_it_failed() {
+async fn the_last_line_of_a_jobs_file_says_how_it_ended() {
     for (how, last) in [
         ("exit 3", "[background process failed: exit code 3]\n"),
+        (
+            "printf there; exit 0",
+            "there\n[background process completed]\n",
+        ),
         (
             "kill -9 $$",
             "[background process failed: ended by a signal]\n",
@@ -82,7 +86,7 @@ async fn the_file_of_a_job_says_how_it_failed() {
         let worker = Worker::scripted_with(&server, "owl", &script, &[]).await;
         let job = approve_next(&mut ann).await;
         let result = result_of(&mut ann, &job).await;
-        assert_eq!(result["success"], false, "{how}");
+        assert_eq!(result["success"], last.contains("completed"), "{how}");
         assert_eq!(read(&file_of(&worker, &job)), format!("hello\n{last}"));
     }
 }

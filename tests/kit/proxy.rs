@@ -13,6 +13,8 @@ enum Weather {
     Fine,
     /// What the server says is lost; what it is told arrives.
     Deaf,
+    /// What the server is told is lost; what it says arrives.
+    Mute,
     /// Connections are dropped, and none can be made.
     Cut,
 }
@@ -21,6 +23,8 @@ enum Weather {
 pub struct Proxy {
     pub address: SocketAddr,
     weather: watch::Sender<Weather>,
+    lost: watch::Receiver<u64>,
+    open: watch::Receiver<usize>,
 }
 
 impl Proxy {
@@ -33,8 +37,21 @@ impl Proxy {
     pub fn start(listener: TcpListener, server: &str) -> Self {
         let address = listener.local_addr().unwrap();
         let (weather, seen) = watch::channel(Weather::Fine);
-        tokio::spawn(listen(address, listener, server.to_owned(), seen));
-        Self { address, weather }
+        let (losing, lost) = watch::channel(0);
+        let (opening, open) = watch::channel(0);
+        let route = Route {
+            server: server.to_owned(),
+            weather: seen,
+            lost: losing,
+            open: opening,
+        };
+        tokio::spawn(listen(address, listener, route));
+        Self {
+            address,
+            weather,
+            lost,
+            open,
+        }
     }
 
     /// Loses what the server says from here on.
@@ -42,9 +59,22 @@ impl Proxy {
         self.weather.send_replace(Weather::Deaf);
     }
 
+    /// Loses what the server is told from here on.
+    pub fn mute(&self) {
+        self.weather.send_replace(Weather::Mute);
+    }
+
     /// Drops every connection, and takes none until it is mended.
-    pub fn cut(&self) {
+    pub async fn cut(&self) {
         self.weather.send_replace(Weather::Cut);
+        let mut open = self.open.clone();
+        open.wait_for(|open| *open == 0).await.unwrap();
+    }
+
+    /// Waits until something was lost.
+    pub async fn swallowed(&self) {
+        let mut lost = self.lost.clone();
+        lost.wait_for(|bytes| *bytes > 0).await.unwrap();
     }
 
     pub fn mend(&self) {
@@ -52,19 +82,30 @@ impl Proxy {
     }
 }
 
-async fn listen(
-    address: SocketAddr,
-    first: TcpListener,
+/// Where connections lead, and how the way there is.
+#[derive(Clone)]
+struct Route {
     server: String,
-    mut weather: watch::Receiver<Weather>,
-) {
+    weather: watch::Receiver<Weather>,
+    /// Bytes that got lost on the way there.
+    lost: watch::Sender<u64>,
+    /// Connections at the moment.
+    open: watch::Sender<usize>,
+}
+
+async fn listen(address: SocketAddr, first: TcpListener, route: Route) {
+    let mut weather = route.weather.clone();
     let mut listener = Some(first);
-    let news = weather.clone();
     loop {
         match &listener {
             Some(taking) => tokio::select! {
                 client = taking.accept() => {
-                    tokio::spawn(pass(client.unwrap().0, server.clone(), news.clone()));
+                    let (client, route) = (client.unwrap().0, route.clone());
+                    route.open.send_modify(|open| *open += 1);
+                    tokio::spawn(async move {
+                        pass(client, &route).await;
+                        route.open.send_modify(|open| *open -= 1);
+                    });
                 }
                 seen = weather.wait_for(|now| *now == Weather::Cut) => {
                     if seen.is_err() {
@@ -86,40 +127,36 @@ async fn listen(
     }
 }
 
-async fn pass(client: TcpStream, server: String, mut weather: watch::Receiver<Weather>) {
+async fn pass(client: TcpStream, route: &Route) {
     // A server that is gone is, to the client, a connection that ends.
-    let Ok(server) = TcpStream::connect(server).await else {
+    let Ok(server) = TcpStream::connect(&route.server).await else {
         return;
     };
+    let mut weather = route.weather.clone();
     for stream in [&client, &server] {
         stream.set_nodelay(true).unwrap();
     }
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let answers = weather.clone();
     tokio::select! {
-        () = copy(from_client, to_server, None) => {}
-        () = copy(from_server, to_client, Some(answers)) => {}
+        () = copy(from_client, to_server, route, Weather::Mute) => {}
+        () = copy(from_server, to_client, route, Weather::Deaf) => {}
         _ = weather.wait_for(|now| *now == Weather::Cut) => {}
     }
 }
 
-/// Copies one direction; with `answers`, what comes while the network is deaf is lost.
-async fn copy(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    answers: Option<watch::Receiver<Weather>>,
-) {
+/// Copies one direction; what comes in bad weather is lost.
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, route: &Route, bad: Weather) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let Ok(read @ 1..) = from.read(&mut buffer).await else {
             return;
         };
-        let lost = |weather: &watch::Receiver<Weather>| *weather.borrow() == Weather::Deaf;
-        if answers.as_ref().is_some_and(lost) {
-            continue;
-        }
-        if to.write_all(&buffer[..read]).await.is_err() {
+        if *route.weather.borrow() == bad {
+            if bad == Weather::Mute {
+                route.lost.send_modify(|lost| *lost += read as u64);
+            }
+        } else if to.write_all(&buffer[..read]).await.is_err() {
             return;
         }
     }

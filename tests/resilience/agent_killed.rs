@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kit::room::{approve, approve_next, ask, gate, printed, reject, result_of, room, said};
-use crate::kit::worker::Worker;
+use crate::kit::worker::{Worker, script_at};
 
 /// Forks twice, leaves its session and its directory, ignores what asks it to end, and goes on
 /// forking; `$0` names it.
@@ -103,4 +103,33 @@ async fn an_agent_that_was_killed_while_it_waited_may_propose_again() {
     approve(&mut ann, &open).await;
     said(&mut ann, "all done").await;
     assert_eq!(worker.file("made"), "once\n");
+}
+
+#[tokio::test]
+async fn a_job_whose_agent_was_killed_has_a_file_that_says_so() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { shell = "printf up; sleep 1000", mode = "background" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let mut worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let job = approve_next(&mut ann).await;
+    printed(&mut ann, "up").await;
+    let state = worker.desk.home().join(".local/state/pvp/agents");
+    let file = state
+        .join(&worker.who.participant)
+        .join(format!("{job}.log"));
+    for _ in 0..2 {
+        worker.kill_9().await;
+        worker.is_quiet().await;
+        script_at(&worker.desk, "[[step]]\nwait = 'prompt'\n");
+        worker.again().await;
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            "up\n[background process failed: its executor was restarted, and it was ended]\n"
+        );
+    }
+    assert_eq!(result_of(&mut ann, &job).await["outcome"], "unknown");
 }

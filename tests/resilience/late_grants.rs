@@ -44,7 +44,7 @@ fn is_refused(result: &Value) {
 async fn a_grant_that_was_under_way_for_too_long_is_not_acted_on() {
     let (server, proxy, mut ann, mut worker) = behind_a_proxy(&SHORT, SCRIPT).await;
     let (open, _) = gate(&mut ann).await;
-    proxy.cut();
+    proxy.cut().await;
     let proposal = approve_in_vain(&mut ann, &open).await;
     proxy.mend();
     is_refused(&result_of(&mut ann, &proposal).await);

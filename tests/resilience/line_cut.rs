@@ -83,7 +83,7 @@ async fn a_network_that_is_cut_loses_nothing_of_a_command() {
     printed(&mut ann, "line 2\n").await;
 
     // Nothing goes through.
-    proxy.cut();
+    proxy.cut().await;
     go_to(&workspace, 4).await;
     proxy.mend();
     go_to(&workspace, 5).await;
@@ -92,8 +92,15 @@ async fn a_network_that_is_cut_loses_nothing_of_a_command() {
     proxy.deafen();
     go_to(&workspace, 8).await;
     printed(&mut ann, "line 8\n").await;
-    proxy.cut();
+    proxy.cut().await;
     go_to(&workspace, 9).await;
+    proxy.mend();
+    printed(&mut ann, "line 9\n").await;
+    // Output is sent, and does not arrive.
+    proxy.mute();
+    go_to(&workspace, 11).await;
+    proxy.swallowed().await;
+    proxy.cut().await;
     proxy.mend();
     check_the_end(&server.data, &workspace, &mut ann, &proposal).await;
 }

@@ -1,23 +1,18 @@
 //! Telling everyone what a command prints and how it ended.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 
 use pvp_client::{Connection, Receipt, SendError};
 use pvp_protocol::payload::{Outcome, ResultBody, Stream, ToolOutput, ToolResult};
 use pvp_protocol::{ClientMessage, ExecutionLimits, Extra, MessageId};
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use super::Settings;
+use super::job_file::JobFile;
 use crate::run::{Finish, Piece, Stopped, Summary};
 
 /// Pieces under way that the server has not acknowledged; then the pipe is not read.
 const UNDER_WAY: usize = 16;
-
-/// Bytes of a background job's file: the last so many are kept.
-const JOB_FILE: u64 = 8 * 1024 * 1024;
 
 /// Sends a message and waits until it is accepted; false if it was not.
 pub(super) async fn send(connection: &Connection, message: impl Into<ClientMessage>) -> bool {
@@ -48,8 +43,7 @@ pub(super) struct Telling<'a> {
     room: u64,
     cut: bool,
     /// Where a background job's output is kept on this machine.
-    file: Option<PathBuf>,
-    written: u64,
+    file: Option<&'a mut JobFile>,
 }
 
 impl<'a> Telling<'a> {
@@ -57,7 +51,7 @@ impl<'a> Telling<'a> {
         connection: &'a Connection,
         proposal: &'a MessageId,
         room: u64,
-        file: Option<PathBuf>,
+        file: Option<&'a mut JobFile>,
     ) -> Self {
         Self {
             connection,
@@ -67,7 +61,6 @@ impl<'a> Telling<'a> {
             room,
             cut: false,
             file,
-            written: 0,
         }
     }
 
@@ -75,7 +68,9 @@ impl<'a> Telling<'a> {
     /// more was printed than the session takes.
     pub(super) async fn tell(mut self, mut pieces: mpsc::Receiver<Piece>) -> Cut {
         while let Some(piece) = pieces.recv().await {
-            self.keep(&piece.text).await;
+            if let Some(file) = &mut self.file {
+                file.keep(&piece.text).await;
+            }
             self.pass_on(piece).await;
         }
         for stream in [Stream::Stdout, Stream::Stderr] {
@@ -127,48 +122,6 @@ impl<'a> Telling<'a> {
             answered(oldest).await;
         }
     }
-
-    /// Adds to a background job's file, and begins it again when it has grown twice its size.
-    async fn keep(&mut self, text: &str) {
-        let Some(path) = &self.file else { return };
-        self.written += text.len() as u64;
-        let kept = async {
-            if self.written > 2 * JOB_FILE {
-                keep_end(path).await?;
-            }
-            append(path, text).await
-        };
-        match kept.await {
-            Ok(()) if self.written > 2 * JOB_FILE => self.written = JOB_FILE,
-            Ok(()) => {}
-            Err(error) => tracing::warn!(%error, path = %path.display(), "could not keep output"),
-        }
-    }
-}
-
-/// Leaves the last part of a job's file.
-async fn keep_end(path: &Path) -> std::io::Result<()> {
-    let bytes = tokio::fs::read(path).await?;
-    let kept = usize::try_from(JOB_FILE).unwrap_or(usize::MAX);
-    tokio::fs::write(path, &bytes[bytes.len().saturating_sub(kept)..]).await
-}
-
-/// Adds to a file that only its owner reads.
-pub(super) async fn append(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = tokio::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path)
-        .await?;
-    file.write_all(text.as_bytes()).await?;
-    file.flush().await
-}
-
-/// The file of a background job.
-pub(super) fn job_file(settings: &Settings, proposal: &MessageId) -> PathBuf {
-    // An id has no slash and does not begin with a dot.
-    settings.state.join(format!("{proposal}.log"))
 }
 
 async fn answered(receipt: Receipt) {

@@ -1,6 +1,5 @@
 //! One grant on its way to its result.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use pvp_protocol::{Command, MessageId, Mode};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-use super::telling::{self, Telling, job_file};
+use super::job_file::JobFile;
+use super::telling::{self, Telling};
 use super::{Note, Settings, errand, failed, notes, unknown};
 use crate::journal::Journal;
 use crate::reaper::Errand;
@@ -110,18 +110,19 @@ impl Work {
             Err(error) => return self.no_finish(&error),
         };
         let mode = self.grant.action.mode;
-        let file = (mode == Mode::Background).then(|| job_file(&self.settings, &self.proposal));
+        let background = mode == Mode::Background;
+        let mut file = background.then(|| JobFile::of(&self.settings, &self.proposal));
         let _ = self.note.send(Note::Started {
             proposal: self.proposal.clone(),
             pid: run.pid(),
-            file: file.clone(),
+            file: file.as_ref().map(|file| file.path().to_owned()),
             keyboard: run.keyboard(),
         });
         let secrets = self.grant.secret_env.clone().unwrap_or_default();
         let (pieces, told) = mpsc::channel(4);
         let limits = self.grant.limits;
         let room = limits.output_bytes;
-        let telling = Telling::new(&self.connection, &self.proposal, room, file.clone());
+        let telling = Telling::new(&self.connection, &self.proposal, room, file.as_mut());
         let running = run.finish(self.bounds(), &secrets, pieces);
         let (finish, cut) = tokio::join!(running, telling.tell(told));
         let mut result = match &finish {
@@ -131,11 +132,10 @@ impl Work {
         if let (Ok(finish), Command::LoginShell { .. }) = (&finish, &self.grant.action.command) {
             telling::own_fields(&mut result, finish);
         }
-        if let Some(file) = file {
-            close_job_file(&file, &result).await;
-            result
-                .extra
-                .insert("output_file".to_owned(), json!(file.display().to_string()));
+        if let Some(mut file) = file {
+            file.close(&ending(&result)).await;
+            let path = file.path().display().to_string();
+            result.extra.insert("output_file".to_owned(), json!(path));
         }
         result
     }
@@ -165,16 +165,13 @@ impl Work {
     }
 }
 
-/// The last line of a job's file says how it ended.
-async fn close_job_file(file: &Path, result: &ToolResult) {
+/// How a job ended, for the last line of its file.
+fn ending(result: &ToolResult) -> String {
     let code = result.result.as_ref().and_then(|body| body.exit_code);
-    let line = match (&result.error, code) {
-        (Some(why), _) => format!("[background process failed: {why}]\n"),
-        (None, Some(0)) => "[background process completed]\n".to_owned(),
-        (None, Some(code)) => format!("[background process failed: exit code {code}]\n"),
-        (None, None) => "[background process failed: ended by a signal]\n".to_owned(),
-    };
-    if let Err(error) = telling::append(file, &line).await {
-        tracing::warn!(%error, path = %file.display(), "could not close the file of a job");
+    match (&result.error, code) {
+        (Some(why), _) => format!("failed: {why}"),
+        (None, Some(0)) => "completed".to_owned(),
+        (None, Some(code)) => format!("failed: exit code {code}"),
+        (None, None) => "failed: ended by a signal".to_owned(),
     }
 }

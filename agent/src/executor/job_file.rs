@@ -1,0 +1,135 @@
+//! The file in which a background job's output is kept on this machine; its last line says how
+//! the job ended.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use pvp_protocol::MessageId;
+use tokio::io::AsyncWriteExt;
+
+use super::Settings;
+
+/// The last so many bytes are kept.
+const KEPT: u64 = 8 * 1024 * 1024;
+
+/// How the last line begins.
+const LAST: &str = "[background process ";
+
+/// How much of the end of a file is looked at for its last line.
+const TAIL: u64 = 4096;
+
+pub(super) struct JobFile {
+    path: PathBuf,
+    written: u64,
+    /// Whether the next byte begins a line.
+    fresh_line: bool,
+}
+
+impl JobFile {
+    pub(super) fn of(settings: &Settings, proposal: &MessageId) -> Self {
+        Self {
+            path: path_of(settings, proposal),
+            written: 0,
+            fresh_line: true,
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds what was printed, and drops the beginning when it has grown to twice its size.
+    pub(super) async fn keep(&mut self, text: &str) {
+        let kept = self.try_keep(text).await;
+        self.warn(kept);
+    }
+
+    async fn try_keep(&mut self, text: &str) -> std::io::Result<()> {
+        self.written += text.len() as u64;
+        if self.written > 2 * KEPT {
+            keep_end(&self.path).await?;
+            self.written = KEPT;
+        }
+        append(&self.path, text).await?;
+        self.fresh_line = text.ends_with('\n');
+        Ok(())
+    }
+
+    /// Adds the last line: `completed`, or `failed` and why.
+    pub(super) async fn close(&mut self, how: &str) {
+        let line = last_line(self.fresh_line, how);
+        let closed = append(&self.path, &line).await;
+        self.warn(closed);
+    }
+
+    fn warn(&self, kept: std::io::Result<()>) {
+        if let Err(error) = kept {
+            tracing::warn!(%error, path = %self.path.display(), "could not keep output");
+        }
+    }
+}
+
+/// Adds the last line of a job whose executor did not live to do so.
+pub(super) fn close_orphan(settings: &Settings, proposal: &MessageId) {
+    let path = path_of(settings, proposal);
+    match try_close_orphan(&path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "could not close the file of a job");
+        }
+    }
+}
+
+fn try_close_orphan(path: &Path) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)?;
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    let tail = String::from_utf8_lossy(&tail);
+    if tail
+        .lines()
+        .last()
+        .is_some_and(|line| line.starts_with(LAST))
+    {
+        return Ok(());
+    }
+    let fresh_line = tail.is_empty() || tail.ends_with('\n');
+    let how = "failed: its executor was restarted, and it was ended";
+    file.write_all(last_line(fresh_line, how).as_bytes())
+}
+
+fn last_line(fresh_line: bool, how: &str) -> String {
+    let before = if fresh_line { "" } else { "\n" };
+    format!("{before}{LAST}{how}]\n")
+}
+
+fn path_of(settings: &Settings, proposal: &MessageId) -> PathBuf {
+    // An id has no slash and does not begin with a dot.
+    settings.state.join(format!("{proposal}.log"))
+}
+
+/// Leaves the last part of a file.
+async fn keep_end(path: &Path) -> std::io::Result<()> {
+    let bytes = tokio::fs::read(path).await?;
+    let kept = usize::try_from(KEPT).unwrap_or(usize::MAX);
+    tokio::fs::write(path, &bytes[bytes.len().saturating_sub(kept)..]).await
+}
+
+/// Adds to a file that only its owner reads.
+async fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = tokio::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .await?;
+    file.write_all(text.as_bytes()).await?;
+    file.flush().await
+}
