@@ -4,20 +4,12 @@
 ///
 /// Runs before the parser, so that a hostile text costs one pass over its bytes and no stack.
 pub fn nesting(json: &str, limit: usize) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in json.bytes() {
-        if in_string {
-            (in_string, escaped) = match byte {
-                _ if escaped => (true, false),
-                b'\\' => (true, true),
-                b'"' => (false, false),
-                _ => (true, false),
-            };
-            continue;
-        }
+    let bytes = json.as_bytes();
+    let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
         match byte {
-            b'"' => in_string = true,
+            b'"' => at = after_string(bytes, at),
             b'[' | b'{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
@@ -30,6 +22,38 @@ pub fn nesting(json: &str, limit: usize) -> usize {
         }
     }
     deepest
+}
+
+/// Where a string has ended whose first byte is at `at`.
+fn after_string(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at += plain(bytes.get(at..).unwrap_or_default());
+        match bytes.get(at) {
+            None => return at,
+            Some(b'"') => return at + 1,
+            // A backslash, and whatever it escapes.
+            Some(_) => at += 2,
+        }
+    }
+}
+
+/// How many bytes come before the first quote or backslash. Most of a message is the text of one
+/// string, so whole chunks are looked at with wide instructions.
+fn plain(bytes: &[u8]) -> usize {
+    const CHUNK: usize = 16;
+    let special = |byte: &u8| *byte == b'"' || *byte == b'\\';
+    let mut known = 0;
+    for chunk in bytes.chunks_exact(CHUNK) {
+        if chunk
+            .iter()
+            .fold(false, |found, byte| found | special(byte))
+        {
+            break;
+        }
+        known += CHUNK;
+    }
+    let rest = &bytes[known..];
+    known + rest.iter().position(special).unwrap_or(rest.len())
 }
 
 #[cfg(test)]
@@ -48,5 +72,20 @@ mod tests {
             assert_eq!(nesting(json, 64), expected, "{json}");
         }
         assert_eq!(nesting(&"[".repeat(10_000), 64), 65);
+    }
+
+    #[test]
+    fn strings_of_every_length_end_where_they_end() {
+        for length in 0..70 {
+            let text = "x".repeat(length);
+            for (json, expected) in [
+                (format!(r#"["{text}[[[", []]"#), 2),
+                (format!(r#"["{text}\"[[[\\", []]"#), 2),
+                (format!(r#"["{text}[[["#), 1),
+                (format!(r#"["{text}[[[\"#), 1),
+            ] {
+                assert_eq!(nesting(&json, 64), expected, "{json}");
+            }
+        }
     }
 }
