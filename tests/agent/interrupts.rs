@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::kit::room::{approve_next, ask, gate, printed, result_of, room, said};
+use crate::kit::room::{approve_next, ask, gate, output, printed, result_of, room, said};
 use crate::kit::worker::Worker;
 
 #[tokio::test]
@@ -12,7 +12,7 @@ async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
         let script = r#"
             step = [
                 { wait = "prompt" },
-                { shell = "trap '' TERM; setsid sleep 1000 & echo it runs; sleep 1000; sleep 1000", together = true },
+                { shell = "trap 'echo asked to end' TERM; setsid sleep 1000 & echo it runs; while :; do sleep 0.01; done", together = true },
                 { shell = "touch never" },
                 { say = "I go on" },
             ]
@@ -38,6 +38,13 @@ async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
         assert_eq!(withdrawn["payload"]["outcome"], "cancelled", "{urgency}");
         let result = result_of(&mut ann, &runs).await;
         assert_eq!(result["error"], "stopped: the wrong one", "{urgency}");
+        // An emergency does not ask.
+        let screen = output(&ann.received, &runs, "stdout");
+        assert_eq!(
+            screen.contains("asked to end"),
+            urgency == "stop",
+            "{screen}"
+        );
         assert_eq!(worker.at_work(), Vec::<String>::new(), "{urgency}");
         ask(&mut ann, &agent, "go on").await;
         said(&mut ann, "I go on").await;
