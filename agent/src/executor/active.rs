@@ -21,9 +21,9 @@ pub(super) struct Active {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wanted {
-    ToRun,
-    ToEnd,
-    ToEndAtOnce,
+    Run,
+    End,
+    Abort,
 }
 
 enum Keys {
@@ -37,7 +37,7 @@ impl Active {
         let (stopper, asked) = stopping();
         let active = Self {
             stopper,
-            wanted: Wanted::ToRun,
+            wanted: Wanted::Run,
             mode,
             driver,
             keys: Keys::Early(Vec::new()),
@@ -56,16 +56,16 @@ impl Active {
     /// Asks it to end. The first reason counts: an interrupt is followed by a cancel for each run,
     /// which neither knows better nor takes an emergency back.
     pub(super) fn stop(&mut self, why: &str) {
-        if self.wanted < Wanted::ToEnd {
-            self.wanted = Wanted::ToEnd;
+        if self.wanted < Wanted::End {
+            self.wanted = Wanted::End;
             self.stopper.stop(why);
         }
     }
 
     /// Ends it without asking.
     pub(super) fn kill(&mut self, why: &str) {
-        if self.wanted < Wanted::ToEndAtOnce {
-            self.wanted = Wanted::ToEndAtOnce;
+        if self.wanted < Wanted::Abort {
+            self.wanted = Wanted::Abort;
             self.stopper.kill(why);
         }
     }
