@@ -1,5 +1,6 @@
 //! Runs what is granted to this participant, and tells of it.
 
+mod active;
 mod errand;
 mod job_file;
 mod notes;
@@ -18,22 +19,19 @@ use pvp_protocol::payload::{
     ExecutorAbility, GateOutcome, InterruptUrgency, Outcome, SessionWelcome, ToolExecute,
     ToolInput, ToolResult,
 };
-use pvp_protocol::{Envelope, Extra, MessageId, Mode, ParticipantId, Sender, ServerMessage};
+use pvp_protocol::{Envelope, Extra, MessageId, Mode, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::confine::{self, Share};
 use crate::journal::Journal;
 use crate::orders::Orders;
-use crate::reaper::Size;
-use crate::run::{Keyboard, Overflow, Stopper, stopping};
+use crate::run::{Keyboard, Overflow};
+use active::Active;
 pub(crate) use errand::directory;
 use work::Work;
 
 /// Runs whose stop was asked for before their grant came; more are forgotten, oldest id first.
 const MOST_UNWANTED: usize = 256;
-
-/// Keys that wait for an interactive command to begin.
-const EARLY_KEYS: usize = 64;
 
 /// What an executor does for git beside running it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,21 +106,6 @@ pub enum Happening {
     },
     /// Its result is on its way.
     Over { proposal: MessageId },
-}
-
-/// A run under way, or about to be.
-struct Active {
-    stopper: Stopper,
-    mode: Mode,
-    /// Who may type.
-    driver: Option<ParticipantId>,
-    keys: Keys,
-}
-
-enum Keys {
-    /// What was typed before the command began.
-    Early(Vec<ToolInput>),
-    Ready(Option<Keyboard>),
 }
 
 /// What the executor's own tasks tell it.
@@ -339,16 +322,10 @@ impl Executor {
             self.refuse(proposal, execute.grant.id.clone(), why);
             return;
         }
-        let (stopper, asked) = stopping();
+        let (mut active, asked) = Active::new(mode, execute.grant.driver.clone());
         if let Some(why) = self.unwanted.remove(&proposal) {
-            stopper.stop(&why);
+            active.stop(&why);
         }
-        let active = Active {
-            stopper,
-            mode,
-            driver: execute.grant.driver.clone(),
-            keys: Keys::Early(Vec::new()),
-        };
         self.active.insert(proposal.clone(), active);
         let work = Work {
             connection: self.connection.clone(),
@@ -365,7 +342,7 @@ impl Executor {
     fn too_many_jobs(&self) -> Option<String> {
         let jobs = self.active.values();
         let jobs = jobs
-            .filter(|active| active.mode == Mode::Background)
+            .filter(|active| active.mode() == Mode::Background)
             .count();
         let running = match jobs {
             1 => "1 background job is".to_owned(),
@@ -395,8 +372,8 @@ impl Executor {
     /// what it goes on doing.
     fn resulted(&mut self, result: &ToolResult) {
         self.closed(&result.tool_proposal);
-        if let Some(active) = self.active.get(&result.tool_proposal) {
-            active.stopper.stop("the session has given it up");
+        if let Some(active) = self.active.get_mut(&result.tool_proposal) {
+            active.stop("the session has given it up");
         }
     }
 
@@ -405,18 +382,18 @@ impl Executor {
         let Some(active) = self.active.get_mut(&input.tool_proposal) else {
             return;
         };
-        match (sender, &active.driver) {
-            (Sender::Participant(by), Some(driver)) if by == driver => active.press(input),
-            _ => {
-                tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them")
+        match sender {
+            Sender::Participant(by) if active.is_driven_by(by) => active.press(input),
+            Sender::Participant(_) | Sender::System => {
+                tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them");
             }
         }
     }
 
     /// Asks one run to end.
     fn stop(&mut self, proposal: &MessageId, why: &str) {
-        if let Some(active) = self.active.get(proposal) {
-            active.stopper.stop(why);
+        if let Some(active) = self.active.get_mut(proposal) {
+            active.stop(why);
             return;
         }
         self.unwanted.insert(proposal.clone(), why.to_owned());
@@ -426,49 +403,20 @@ impl Executor {
     }
 
     fn interrupted(&mut self, urgency: InterruptUrgency, why: &str) {
-        for active in self.active.values() {
+        for active in self.active.values_mut() {
             match urgency {
                 // What runs may finish; the brain begins nothing more.
                 InterruptUrgency::Pause => {}
-                InterruptUrgency::Stop => active.stopper.stop(why),
-                InterruptUrgency::Emergency => active.stopper.kill(why),
+                InterruptUrgency::Stop => active.stop(why),
+                InterruptUrgency::Emergency => active.kill(why),
             }
         }
     }
 
     /// The session is over: nothing of it goes on.
     pub fn end_all(&mut self, why: &str) {
-        for active in self.active.values() {
-            active.stopper.stop(why);
-        }
-    }
-}
-
-impl Active {
-    fn begun(&mut self, keyboard: Option<Keyboard>) {
-        if let Keys::Early(early) = std::mem::replace(&mut self.keys, Keys::Ready(keyboard)) {
-            for input in &early {
-                self.press(input);
-            }
-        }
-    }
-
-    fn press(&mut self, input: &ToolInput) {
-        match &mut self.keys {
-            Keys::Early(early) if early.len() < EARLY_KEYS => early.push(input.clone()),
-            Keys::Early(_) => tracing::warn!("too many keys before the command began"),
-            Keys::Ready(None) => {}
-            Keys::Ready(Some(keyboard)) => {
-                let size = input.resize.map(|size| Size {
-                    columns: size.columns,
-                    rows: size.rows,
-                });
-                let resized = size.map_or(Ok(()), |size| keyboard.resize(size));
-                let keys = input.data.as_deref().unwrap_or_default();
-                if let Err(error) = resized.and_then(|()| keyboard.press(keys.as_bytes())) {
-                    tracing::warn!(%error, "keys were not taken");
-                }
-            }
+        for active in self.active.values_mut() {
+            active.stop(why);
         }
     }
 }

@@ -13,9 +13,11 @@ mod kit;
 mod background;
 mod git;
 mod interactive;
+mod interrupts;
 mod limits;
 mod model;
 mod own;
 mod script;
+mod secrets;
 
 use kit::room::{approve, gate, reject, result, room};

@@ -187,7 +187,7 @@ async fn what_was_cut_is_told_for_each_stream() {
     let settings = [("PVP_WRITE_OUTPUT_BYTES", "1024")];
     let (server, mut ann) = crate::kit::room::room_with(&settings, json!({})).await;
     let _worker = Worker::idle(&server, "owl", &[]).await;
-    let id = exec(&mut ann, "yes > /dev/stdout", json!({})).await;
+    let id = exec(&mut ann, "exec yes 2> /dev/null", json!({})).await;
     let result = result_of(&mut ann, &id).await;
     let cut = json!({ "stdout": true, "stderr": false, "combined": true });
     assert_eq!(result["result"]["truncated"], cut, "{result}");

@@ -133,3 +133,32 @@ async fn a_job_whose_agent_was_killed_has_a_file_that_says_so() {
     }
     assert_eq!(result_of(&mut ann, &job).await["outcome"], "unknown");
 }
+
+#[tokio::test]
+async fn an_agent_that_is_asked_to_stop_ends_what_it_runs_even_without_a_server() {
+    for server_lives in [true, false] {
+        let (mut server, mut ann) = room(json!({})).await;
+        let script = r#"
+            step = [
+                { shell = "trap '' TERM; setsid sleep 1000 & echo it runs; sleep 1000; sleep 1000", mode = "slow" },
+                { wait = "prompt" },
+            ]
+        "#;
+        let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+        let proposal = approve_next(&mut ann).await;
+        printed(&mut ann, "it runs").await;
+        if !server_lives {
+            server.kill_9().await;
+        }
+        worker.going.signal("TERM");
+        if server_lives {
+            let result = result_of(&mut ann, &proposal).await;
+            assert_eq!(result["error"], "stopped: the agent has stopped");
+            let left = ann.wait_for("session.leave").await;
+            assert_eq!(left["sender"], worker.who.participant.as_str());
+        }
+        worker.is_quiet().await;
+        let ended = worker.going.ended().await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+}

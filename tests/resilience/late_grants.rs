@@ -5,7 +5,9 @@ use pvp_protocol::Timestamp;
 use serde_json::{Value, json};
 
 use crate::behind_a_proxy;
-use crate::kit::room::{approve, gate, proposal_of, result_of, room_with, until};
+use crate::kit::room::{
+    approve, approve_next, gate, printed, proposal_of, result_of, room_with, until,
+};
 use crate::kit::worker::Worker;
 use crate::kit::{Client, PATIENCE};
 
@@ -63,5 +65,30 @@ async fn a_grant_that_came_while_the_agent_was_dead_is_not_acted_on() {
     let proposal = approve_in_vain(&mut ann, &open).await;
     worker.again().await;
     is_refused(&result_of(&mut ann, &proposal).await);
+    assert!(!worker.workspace().join("late").exists());
+}
+
+#[tokio::test]
+async fn a_grant_that_expires_while_it_waits_its_turn_is_not_acted_on() {
+    let (server, mut ann) = room_with(&SHORT, json!({})).await;
+    let script = r#"
+        step = [
+            { shell = "echo first; until [ -e go ]; do sleep 0.01; done", together = true },
+            { shell = "touch late" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let worker = Worker::scripted_with(&server, "owl", script, &["--at-once", "1"]).await;
+    let first = approve_next(&mut ann).await;
+    printed(&mut ann, "first").await;
+    ann.wait_for("tool.execute").await;
+    let (open, _) = gate(&mut ann).await;
+    let second = approve_in_vain(&mut ann, &open).await;
+    std::fs::write(worker.workspace().join("go"), "").unwrap();
+    assert_eq!(result_of(&mut ann, &first).await["success"], true);
+    assert_eq!(
+        result_of(&mut ann, &second).await["error"],
+        "the grant expired while other commands ran; propose it again"
+    );
     assert!(!worker.workspace().join("late").exists());
 }

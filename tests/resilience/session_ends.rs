@@ -2,20 +2,23 @@
 
 use serde_json::json;
 
+use crate::behind_a_proxy;
 use crate::kit::room::{approve_next, output, printed, room};
 use crate::kit::worker::Worker;
+
+/// A job that does not want to end.
+const JOB: &str = r#"
+    step = [
+        { shell = "trap '' TERM; setsid sleep 1000 & while :; do echo tick; sleep 0.05; done", mode = "background" },
+        { expect = { outcome = "started" } },
+        { wait = "prompt" },
+    ]
+"#;
 
 #[tokio::test]
 async fn background_jobs_end_with_the_session() {
     let (server, mut ann) = room(json!({})).await;
-    let script = r#"
-        step = [
-            { shell = "trap '' TERM; setsid sleep 1000 & while :; do echo tick; sleep 0.05; done", mode = "background" },
-            { expect = { outcome = "started" } },
-            { wait = "prompt" },
-        ]
-    "#;
-    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let worker = Worker::scripted_with(&server, "owl", JOB, &[]).await;
     let job = approve_next(&mut ann).await;
     printed(&mut ann, "tick").await;
     assert!(!worker.at_work().is_empty());
@@ -32,4 +35,19 @@ async fn background_jobs_end_with_the_session() {
         (&result["tool_proposal"], &result["success"]),
         (&json!(job), &json!(false))
     );
+}
+
+#[tokio::test]
+async fn background_jobs_end_with_a_session_that_ended_while_their_agent_was_away() {
+    let (_server, proxy, mut ann, worker) = behind_a_proxy(&[], JOB).await;
+    approve_next(&mut ann).await;
+    printed(&mut ann, "tick").await;
+    proxy.cut().await;
+    let end = json!({ "reason": "enough", "final_state": "aborted" });
+    ann.say("session.end", end).await;
+    assert!(!worker.at_work().is_empty());
+    proxy.mend();
+    worker.is_quiet().await;
+    let ended = worker.going.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }

@@ -53,6 +53,10 @@ impl Work {
                 }
             },
         };
+        if self.grant.expires_at <= now() {
+            let why = "the grant expired while other commands ran; propose it again";
+            return Some(failed(self.proposal.clone(), why));
+        }
         match self.begin().await {
             Ok(true) => Some(self.execute(asked).await),
             Ok(false) => None,
@@ -65,9 +69,6 @@ impl Work {
 
     /// Notes the grant on disk; false if it was acted on before.
     async fn begin(&self) -> anyhow::Result<bool> {
-        if self.grant.expires_at <= now() {
-            anyhow::bail!("the grant expired while other commands ran");
-        }
         let journal = self.journal.clone();
         let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
         let expires = self.grant.expires_at;

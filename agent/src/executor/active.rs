@@ -1,0 +1,99 @@
+//! A run under way, or about to be: what it is told by people while it runs.
+
+use pvp_protocol::payload::ToolInput;
+use pvp_protocol::{Mode, ParticipantId};
+
+use crate::reaper::Size;
+use crate::run::{Asked, Keyboard, Stopper, stopping};
+
+/// Keys that wait for an interactive command to begin.
+const EARLY_KEYS: usize = 64;
+
+pub(super) struct Active {
+    stopper: Stopper,
+    /// What it was asked for so far.
+    wanted: Wanted,
+    mode: Mode,
+    /// Who may type.
+    driver: Option<ParticipantId>,
+    keys: Keys,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wanted {
+    Run,
+    End,
+    Abort,
+}
+
+enum Keys {
+    /// What was typed before the command began.
+    Early(Vec<ToolInput>),
+    Ready(Option<Keyboard>),
+}
+
+impl Active {
+    pub(super) fn new(mode: Mode, driver: Option<ParticipantId>) -> (Self, Asked) {
+        let (stopper, asked) = stopping();
+        let active = Self {
+            stopper,
+            wanted: Wanted::Run,
+            mode,
+            driver,
+            keys: Keys::Early(Vec::new()),
+        };
+        (active, asked)
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(super) fn is_driven_by(&self, person: &ParticipantId) -> bool {
+        self.driver.as_ref() == Some(person)
+    }
+
+    /// Asks it to end. The first reason counts: an interrupt is followed by a cancel for each run,
+    /// which neither knows better nor takes an emergency back.
+    pub(super) fn stop(&mut self, why: &str) {
+        if self.wanted < Wanted::End {
+            self.wanted = Wanted::End;
+            self.stopper.stop(why);
+        }
+    }
+
+    /// Ends it without asking.
+    pub(super) fn kill(&mut self, why: &str) {
+        if self.wanted < Wanted::Abort {
+            self.wanted = Wanted::Abort;
+            self.stopper.kill(why);
+        }
+    }
+
+    pub(super) fn begun(&mut self, keyboard: Option<Keyboard>) {
+        if let Keys::Early(early) = std::mem::replace(&mut self.keys, Keys::Ready(keyboard)) {
+            for input in &early {
+                self.press(input);
+            }
+        }
+    }
+
+    pub(super) fn press(&mut self, input: &ToolInput) {
+        match &mut self.keys {
+            Keys::Early(early) if early.len() < EARLY_KEYS => early.push(input.clone()),
+            Keys::Early(_) => tracing::warn!("too many keys before the command began"),
+            Keys::Ready(None) => {}
+            Keys::Ready(Some(keyboard)) => {
+                let size = input.resize.map(|size| Size {
+                    columns: size.columns,
+                    rows: size.rows,
+                });
+                let resized = size.map_or(Ok(()), |size| keyboard.resize(size));
+                let keys = input.data.as_deref().unwrap_or_default();
+                if let Err(error) = resized.and_then(|()| keyboard.press(keys.as_bytes())) {
+                    tracing::warn!(%error, "keys were not taken");
+                }
+            }
+        }
+    }
+}

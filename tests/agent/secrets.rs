@@ -1,0 +1,61 @@
+//! Shared secrets: commands have them, and nobody reads them in what commands print.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::kit::room::{approve_next, ask, output, result_of, room};
+use crate::kit::worker::Worker;
+
+const VALUE: &str = "hunter2-and-some-more";
+
+/// Files below a directory that have the value in them.
+fn leaks(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(leaks(&path));
+        } else if let Ok(bytes) = std::fs::read(&path)
+            && bytes
+                .windows(VALUE.len())
+                .any(|window| window == VALUE.as_bytes())
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn commands_have_them_and_what_they_print_does_not() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { wait = "prompt" },
+            { shell = "touch a; echo ${#DEPLOY_KEY} ${DEPLOY_KEY:0:3}; echo \"<$DEPLOY_KEY>\"; printf %s ${DEPLOY_KEY:0:5}; sleep 0.1; echo ${DEPLOY_KEY:5}; echo $DEPLOY_KEY >&2", mode = "background" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let agent = worker.who.participant.clone();
+    let share = json!({
+        "key": "DEPLOY_KEY", "scope": [agent], "value_ref": "env:DEPLOY_KEY", "value": VALUE,
+    });
+    ann.say("secret.share", share).await;
+    ask(&mut ann, &agent, "use it").await;
+    let job = approve_next(&mut ann).await;
+    let result = result_of(&mut ann, &job).await;
+    assert_eq!(result["success"], true, "{result}");
+    assert_eq!(
+        output(&ann.received, &job, "stdout"),
+        format!("{} hun\n<[secret]>\n[secret]\n", VALUE.len())
+    );
+    assert_eq!(output(&ann.received, &job, "stderr"), "[secret]\n");
+    for message in &ann.received {
+        assert!(!message.to_string().contains(VALUE), "{message}");
+    }
+    // Neither the journal, nor the file of the job, nor the log of the session has it.
+    assert_eq!(leaks(&worker.desk.home()), Vec::<String>::new());
+    assert_eq!(leaks(&server.data), Vec::<String>::new());
+}
