@@ -114,15 +114,23 @@ pub(super) async fn serve(
 ) -> anyhow::Result<()> {
     // A file size limit shall make a write fail, not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
-    let stop = super::asked_to_stop()?;
+    let asked = super::asked_to_stop()?;
     let server = Server::start(config).await?;
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.reloader();
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            reloader.reload();
+    // A terminal that was closed takes along what was started at it.
+    let at_a_terminal = std::io::stdout().is_terminal();
+    let stop = async move {
+        let hung_up = async {
+            while hangup.recv().await.is_some() && !at_a_terminal {
+                reloader.reload();
+            }
+        };
+        tokio::select! {
+            () = asked => {}
+            () = hung_up => {}
         }
-    });
+    };
     listening(&server)?;
     server.run(stop).await
 }
