@@ -319,3 +319,30 @@ async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     nobody_works_in(&demo.workspace).await;
 }
+
+#[tokio::test]
+async fn a_demo_ends_with_the_terminal_that_it_was_started_at() {
+    use std::io::{BufRead, BufReader};
+    let desk = Desk::new();
+    let pair = portable_pty::native_pty_system()
+        .openpty(portable_pty::PtySize::default())
+        .unwrap();
+    let mut command = portable_pty::CommandBuilder::new(env!("CARGO_BIN_EXE_pvp"));
+    command.args(["demo", "--listen", "127.0.0.1:0", "--data", "data"]);
+    command.env("HOME", desk.home());
+    command.cwd(desk.here());
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    let (pid, reader) = (child.process_id().unwrap(), pair.master.try_clone_reader());
+    let lines = BufReader::new(reader.unwrap()).lines();
+    let story = tokio::task::spawn_blocking(move || {
+        let mut lines = lines.map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("it waits")));
+        let hung_up = std::process::Command::new("kill")
+            .args(["-s", "HUP", &pid.to_string()])
+            .status();
+        assert!(hung_up.unwrap().success());
+        child.wait().unwrap()
+    });
+    let status = tokio::time::timeout(PATIENCE, story).await;
+    assert!(status.expect("it ends").unwrap().success());
+}
