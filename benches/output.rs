@@ -30,7 +30,7 @@ use serde_json::json;
 const PIECE: usize = 32 * 1024;
 
 /// Pieces that an executor has under way; the bare loop makes as many durable at a time.
-const UNDER_WAY: i64 = 16;
+const UNDER_WAY: i64 = 48;
 
 /// How much more memory each process may use while any amount of output goes through it.
 const GROWTH_KIB: u64 = 16 * 1024;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use pvp_protocol::MessageId;
 
 /// Messages under way at a time; the server reads no more of one connection.
-pub(crate) const WINDOW: usize = 32;
+pub(crate) const WINDOW: usize = 64;
 
 /// What losing the connection means for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

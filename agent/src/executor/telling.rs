@@ -12,7 +12,7 @@ use super::job_file::JobFile;
 use crate::run::{Finish, Piece, Stopped, Summary};
 
 /// Pieces under way that the server has not acknowledged; then the pipe is not read.
-const UNDER_WAY: usize = 16;
+const UNDER_WAY: usize = 48;
 
 /// Sends a message and waits until it is accepted; false if it was not.
 pub(super) async fn send(connection: &Connection, message: impl Into<ClientMessage>) -> bool {
