@@ -1,6 +1,5 @@
 //! Which files a command may read and write, and that it signals nobody outside, by Landlock.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -9,6 +8,7 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use pvp_protocol::Profile;
+use rustix::fs::FileType;
 
 use super::Confinement;
 
@@ -243,6 +243,11 @@ pub(super) fn confine(confinement: &Confinement, terminal: &[PathBuf]) -> anyhow
             for path in system() {
                 ruleset = allow(ruleset, &path, read)?;
             }
+            for path in etc() {
+                if let Some(place) = Place::open(&path).filter(Place::is_for_everyone) {
+                    ruleset = place.allow(ruleset, &path, read)?;
+                }
+            }
             // Names may be listed where nothing may be read.
             allow(ruleset, Path::new("/etc"), AccessFs::ReadDir.into())?
         }
@@ -261,23 +266,19 @@ pub(super) fn confine(confinement: &Confinement, terminal: &[PathBuf]) -> anyhow
 }
 
 fn system() -> impl Iterator<Item = PathBuf> {
-    let etc = std::fs::read_dir("/etc").into_iter().flatten();
-    let etc = etc
-        .filter_map(Result::ok)
-        .filter(|entry| !SECRET_ETC.iter().any(|secret| entry.file_name() == *secret))
-        .map(|entry| entry.path())
-        .filter(|path| is_for_everyone(path));
     let open = OPEN_ETC.iter().map(|path| Path::new("/etc").join(path));
     let home = home().into_iter();
     let home = home.flat_map(|home| OPEN_HOME.iter().map(move |path| home.join(path)));
     let system = SYSTEM.iter().map(PathBuf::from);
-    system.chain(open).chain(etc).chain(home)
+    system.chain(open).chain(home)
 }
 
-/// Whether an ordinary user may read it; root is held to the same.
-fn is_for_everyone(path: &Path) -> bool {
-    const READ_BY_OTHERS: u32 = 0o004;
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.mode() & READ_BY_OTHERS != 0)
+/// What is in /etc and not known to be secret.
+fn etc() -> impl Iterator<Item = PathBuf> {
+    let etc = std::fs::read_dir("/etc").into_iter().flatten();
+    etc.filter_map(Result::ok)
+        .filter(|entry| !SECRET_ETC.iter().any(|secret| entry.file_name() == *secret))
+        .map(|entry| entry.path())
 }
 
 /// The home of the user that this process runs as, from the system's own list: the environment is
@@ -300,19 +301,45 @@ fn allow(
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> anyhow::Result<RulesetCreated> {
-    let Ok(metadata) = std::fs::metadata(path) else {
-        return Ok(ruleset);
-    };
-    let Ok(place) = PathFd::new(path) else {
-        return Ok(ruleset);
-    };
-    // Rights about directories mean nothing for a file, and the kernel refuses them.
-    let access = match metadata.is_dir() {
-        true => access,
-        false => access & AccessFs::from_file(WANTED),
-    };
-    let rule = PathBeneath::new(place, access).set_compatibility(CompatLevel::BestEffort);
-    ruleset
-        .add_rule(rule)
-        .with_context(|| format!("a rule for {}", path.display()))
+    match Place::open(path) {
+        Some(place) => place.allow(ruleset, path, access),
+        None => Ok(ruleset),
+    }
+}
+
+/// A file or directory that was found, looked at once: there are hundreds for each command.
+struct Place {
+    found: PathFd,
+    mode: u32,
+}
+
+impl Place {
+    fn open(path: &Path) -> Option<Self> {
+        let found = PathFd::new(path).ok()?;
+        let mode = rustix::fs::fstat(&found).ok()?.st_mode;
+        Some(Self { found, mode })
+    }
+
+    /// Whether an ordinary user may read it; root is held to the same.
+    fn is_for_everyone(&self) -> bool {
+        const READ_BY_OTHERS: u32 = 0o004;
+        self.mode & READ_BY_OTHERS != 0
+    }
+
+    fn allow(
+        self,
+        ruleset: RulesetCreated,
+        path: &Path,
+        access: BitFlags<AccessFs>,
+    ) -> anyhow::Result<RulesetCreated> {
+        // Rights about directories mean nothing for a file, and the kernel refuses them.
+        let access = match FileType::from_raw_mode(self.mode).is_dir() {
+            true => access,
+            false => access & AccessFs::from_file(WANTED),
+        };
+        let rule = PathBeneath::new(self.found, access).set_compatibility(CompatLevel::BestEffort);
+        ruleset
+            .add_rule(rule)
+            .with_context(|| format!("a rule for {}", path.display()))
+    }
 }
