@@ -162,6 +162,7 @@ impl Executor {
         for proposal in &orphaned {
             job_file::close_orphan(&settings, proposal);
         }
+        job_file::remove_oldest(&settings);
         let (note, notes) = mpsc::unbounded_channel();
         Ok(Self {
             orders: Orders::new(connection.participant().clone(), place),
@@ -336,7 +337,7 @@ impl Executor {
             proposal,
             grant: execute.grant.clone(),
         };
-        tokio::spawn(work.run(asked));
+        work.begin(asked);
     }
 
     fn too_many_jobs(&self) -> Option<String> {

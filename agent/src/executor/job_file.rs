@@ -13,6 +13,9 @@ use super::Settings;
 /// The last so many bytes are kept.
 const KEPT: u64 = 8 * 1024 * 1024;
 
+/// Files of jobs that are kept from one start to the next; the oldest are removed.
+const FILES: usize = 64;
+
 /// How the last line begins.
 const LAST: &str = "[background process ";
 
@@ -105,6 +108,25 @@ fn try_close_orphan(path: &Path) -> std::io::Result<()> {
     file.write_all(last_line(fresh_line, how).as_bytes())
 }
 
+/// Removes the oldest files of jobs, so that an agent that is started again and again does not fill
+/// its disk. None of them is being written to: this is before anything runs.
+pub(super) fn remove_oldest(settings: &Settings) {
+    let entries = std::fs::read_dir(&settings.state).into_iter().flatten();
+    let mut files: Vec<_> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "log"))
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .collect();
+    files.sort();
+    let many = files.len().saturating_sub(FILES);
+    for (_, path) in &files[..many] {
+        if let Err(error) = std::fs::remove_file(path) {
+            tracing::warn!(%error, path = %path.display(), "could not remove an old file of a job");
+        }
+    }
+}
+
 fn last_line(fresh_line: bool, how: &str) -> String {
     let before = if fresh_line { "" } else { "\n" };
     format!("{before}{LAST}{how}]\n")
@@ -132,4 +154,27 @@ async fn append(path: &Path, text: &str) -> std::io::Result<()> {
         .await?;
     file.write_all(text.as_bytes()).await?;
     file.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn the_newest_files_of_jobs_are_kept_and_nothing_else_is_touched() {
+        let place = tempfile::tempdir().unwrap();
+        let state = place.path();
+        for number in 0..FILES + 3 {
+            let file = std::fs::File::create(state.join(format!("job-{number}.log"))).unwrap();
+            let age = Duration::from_secs(10_000 - number as u64);
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        std::fs::write(state.join("grants.journal"), "").unwrap();
+        remove_oldest(&Settings::new(state.to_owned(), state.to_owned()));
+        let there = |name: &str| state.join(name).exists();
+        assert!(!there("job-0.log") && !there("job-2.log") && there("job-3.log"));
+        assert!(there("grants.journal"));
+        assert_eq!(std::fs::read_dir(state).unwrap().count(), FILES + 1);
+    }
 }

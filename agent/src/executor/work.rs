@@ -28,7 +28,22 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) async fn run(self, asked: Asked) {
+    /// Runs it beside everything else. If even that fails, everyone is told instead of waiting.
+    pub(super) fn begin(self, asked: Asked) {
+        let (connection, note) = (self.connection.clone(), self.note.clone());
+        let proposal = self.proposal.clone();
+        let run = tokio::spawn(self.run(asked));
+        tokio::spawn(async move {
+            if run.await.is_err() {
+                let lost = unknown(proposal.clone(), "the executor failed while it ran");
+                telling::send(&connection, lost).await;
+                // Nobody waits any more once the executor is gone.
+                let _ = note.send(Note::Over { proposal });
+            }
+        });
+    }
+
+    async fn run(self, asked: Asked) {
         if let Some(result) = self.result(asked).await
             && telling::send(&self.connection, result).await
             && let Err(error) = self.journal.lock().await.done(&self.grant.id)
@@ -57,7 +72,7 @@ impl Work {
             let why = "the grant expired while other commands ran; propose it again";
             return Some(failed(self.proposal.clone(), why));
         }
-        match self.begin().await {
+        match self.note_down().await {
             Ok(true) => Some(self.execute(asked).await),
             Ok(false) => None,
             Err(error) => {
@@ -68,7 +83,7 @@ impl Work {
     }
 
     /// Notes the grant on disk; false if it was acted on before.
-    async fn begin(&self) -> anyhow::Result<bool> {
+    async fn note_down(&self) -> anyhow::Result<bool> {
         let journal = self.journal.clone();
         let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
         let expires = self.grant.expires_at;
