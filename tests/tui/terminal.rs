@@ -1,5 +1,6 @@
 //! The terminal itself: hostile output, sizes, losses, settings, leaving.
 
+use pvp_agent::agent::Step;
 use serde_json::json;
 
 use crate::kit::desk::Desk;
@@ -252,4 +253,33 @@ async fn an_interactive_command_is_driven_from_its_screen() {
         inputs.iter().all(|message| message["type"] != "tool.input"),
         "{inputs:#?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
+    let stage = Stage::new(json!({})).await;
+    let mut ann = stage.screen("ann", &["driver", "approver"]);
+    let line = "read -p 'name? ' who; echo \"hello $who\"; stty size";
+    let arguments = json!({ "full_command": line, "mode": "pty" });
+    let arguments = arguments.as_object().unwrap().clone();
+    let proposal = stage.agent.propose(arguments, "ask for a name").await;
+    let proposal = proposal.unwrap();
+    ann.sees("A command waits");
+    ann.keys("\ta");
+    ann.sees("running");
+    ann.keys("\t");
+    ann.sees("up select");
+    ann.keys("k\r");
+    ann.sees("name?");
+    ann.keys("owl\r");
+    ann.sees("hello owl");
+    match proposal.outcome().await {
+        Some(Step::Finished(result)) => {
+            assert!(result.success, "{result:?}");
+            // The program was told the size of the pane, not of the whole screen.
+            let printed = result.result.unwrap().stdout;
+            assert!(printed.trim_end().ends_with(" 98"), "{printed}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
