@@ -9,7 +9,7 @@ use pvp_client::{Api, ConnectError, Link, Options};
 use pvp_protocol::api::NewSession;
 use pvp_protocol::{ParticipantId, Role, SessionConfig};
 use pvp_tui::config::Config;
-use pvp_tui::{Palette, Start};
+use pvp_tui::{Clock, Palette, Start};
 
 use super::links::LinkArguments;
 
@@ -86,6 +86,7 @@ fn settings(named: Option<&std::path::Path>) -> anyhow::Result<Config> {
         None if usual.exists() => Config::read(&usual)?,
         None => Config::default(),
     };
+    config.clock = Clock::local();
     if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
         config.palette = Palette::None;
     }

@@ -44,11 +44,16 @@ pub(crate) fn open(
 }
 
 /// The rows of a gate that is closed: who decided and how, and that its keys are dead.
-pub(crate) fn closed(card: &Resolved, view: &View, theme: &Theme, columns: usize) -> CardRows {
+pub(crate) fn closed(
+    card: &Resolved,
+    at: &str,
+    view: &View,
+    theme: &Theme,
+    columns: usize,
+) -> CardRows {
     let line = Line::from(Span::styled(one_line(&card.shown), theme.quiet));
     let mut rows = wrap(&line, columns, 0);
     let command = rows.len();
-    let at = words::time(card.resolution.at);
     let decided = format!("{at} {}", words::resolution(&card.resolution, view));
     let mut page = Rows {
         rows: &mut rows,

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::clock::Clock;
 use crate::keys::Keymap;
 use crate::theme::Palette;
 
@@ -53,6 +54,8 @@ pub struct Config {
     pub bang: Bang,
     /// Whether others see what is being typed.
     pub share_drafts: bool,
+    /// In whose time things are told.
+    pub clock: Clock,
     pub(crate) keymap: Keymap,
 }
 
@@ -65,6 +68,7 @@ impl Default for Config {
             mouse: false,
             bang: Bang::default(),
             share_drafts: false,
+            clock: Clock::default(),
             keymap: Keymap::default(),
         }
     }
@@ -147,6 +151,7 @@ mod tests {
             mouse: true,
             bang: Bang::Send,
             share_drafts: true,
+            clock: Clock::default(),
             keymap,
         };
         assert_eq!(Config::parse(text), Ok(expected));

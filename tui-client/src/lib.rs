@@ -3,6 +3,7 @@
 mod ansi;
 mod app;
 mod card;
+mod clock;
 mod complete;
 pub mod config;
 mod dialog;
@@ -29,6 +30,7 @@ mod theme;
 mod words;
 
 pub use app::slash_manual;
+pub use clock::Clock;
 pub use offscreen::Offscreen;
 pub use plain::plain;
 pub use run::{Start, run};

@@ -233,7 +233,10 @@ pub(crate) fn history(app: &App, needle: &str) -> Page {
     let fits = |past: &Past| past.shown.to_lowercase().contains(&needle.to_lowercase());
     for (index, past) in app.view.history.iter().rev().enumerate() {
         if fits(past) {
-            let at = past.at.map(words::time).unwrap_or_default();
+            let at = past
+                .at
+                .map(|at| app.config.clock.time(at))
+                .unwrap_or_default();
             let category = past.category.map(|it| it.as_str()).unwrap_or_default();
             let text = format!("{at} {category:<11} {}", past_line(past, &app.view));
             sheet.row(&(index + 1).to_string(), 4, &text);
@@ -256,7 +259,7 @@ pub(crate) fn audit(app: &App) -> Page {
     sheet.line("Prove it where the server runs, with: pvp audit verify --data DIR");
     sheet.heading("Decisions, newest first");
     for resolved in app.view.resolved.iter().rev() {
-        let at = words::time(resolved.resolution.at);
+        let at = app.config.clock.time(resolved.resolution.at);
         let how = words::resolution(&resolved.resolution, &app.view);
         sheet.row(&at, 8, &format!("{how} — {}", resolved.shown));
     }

@@ -215,7 +215,8 @@ impl Reader {
     fn line(&self, item: &Item) -> String {
         let who = one_line(self.app.view.sender_name(&item.who));
         let what = tell::what(&self.app.view, item);
-        format!("{} {who} {what}", tell::time(item.at))
+        let at = self.app.config.clock.time(item.at);
+        format!("{at} {who} {what}")
     }
 
     /// Says which gates opened or changed.
@@ -338,11 +339,8 @@ impl Reader {
             return Ok(());
         };
         let command = one_line(&proposal.asked.shown);
-        self.say(&format!(
-            "{} {command}: {}",
-            tell::time(finish.at),
-            tell::finish(finish)
-        ))
+        let at = self.app.config.clock.time(finish.at);
+        self.say(&format!("{at} {command}: {}", tell::finish(finish)))
     }
 }
 

@@ -9,9 +9,10 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use crate::card::RAIL;
+use crate::clock::Clock;
 use crate::text::{one_line, safe, wrap, wrap_all};
 use crate::theme::Theme;
-use crate::words::{self, time};
+use crate::words;
 use crate::{markdown, printed};
 
 /// Columns that everything below a first row is set in by.
@@ -27,6 +28,7 @@ const COMMAND_ROWS: usize = 8;
 pub(crate) struct Ink<'a> {
     pub(crate) view: &'a View,
     pub(crate) theme: &'a Theme,
+    pub(crate) clock: &'a Clock,
     pub(crate) now: Timestamp,
     pub(crate) columns: usize,
     /// Whether all thinking is shown.
@@ -119,7 +121,7 @@ impl Ink<'_> {
     fn heading(&self, item: &Item) -> Vec<Span<'static>> {
         let name = one_line(self.view.sender_name(&item.who));
         vec![
-            Span::styled(format!("{} ", time(item.at)), self.theme.quiet),
+            Span::styled(format!("{} ", self.clock.time(item.at)), self.theme.quiet),
             Span::styled(name, self.name_style(&item.who)),
         ]
     }

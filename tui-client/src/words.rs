@@ -15,11 +15,6 @@ pub(crate) fn word(value: &impl Serialize) -> String {
     json.as_str().unwrap_or_default().replace('_', " ")
 }
 
-/// The time of day, as the server's clock has it.
-pub(crate) fn time(at: Timestamp) -> String {
-    at.to_string().get(11..19).unwrap_or_default().to_owned()
-}
-
 /// How long, as short as it is clear.
 pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
@@ -305,8 +300,8 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
             reason,
         } => {
             let prefix = one_line(&prefix.join(" "));
-            let until = time(*expires_at);
-            format!("allows `{prefix} …` until {until}{}", because(reason))
+            let life = duration(expires_at.millis_since(item.at));
+            format!("allows `{prefix} …` for {life}{}", because(reason))
         }
         What::AllowRevoked { reason, .. } => format!("takes a rule back{}", because(reason)),
         What::Error { code, message, .. } => format!("{}: {}", word(code), one_line(message)),
@@ -325,6 +320,5 @@ mod tests {
             [0, 59_001, 300_000].map(countdown),
             ["0:00", "1:00", "5:00"]
         );
-        assert_eq!(time(Timestamp::from_millis(3_723_000)), "01:02:03");
     }
 }

@@ -64,6 +64,7 @@ impl App {
         Ink {
             view: &self.view,
             theme: &self.theme,
+            clock: &self.config.clock,
             now: self.now,
             columns: crate::draw::stream_columns(self.size),
             thinking: self.reading.thinking,

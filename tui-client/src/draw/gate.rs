@@ -55,7 +55,10 @@ fn card_rows(app: &App, current: Current<'_>, columns: usize) -> CardRows {
             }
             rows
         }
-        Current::Closed(resolved) => card::closed(resolved, &app.view, &app.theme, columns),
+        Current::Closed(resolved) => {
+            let at = app.config.clock.time(resolved.resolution.at);
+            card::closed(resolved, &at, &app.view, &app.theme, columns)
+        }
     }
 }
 
