@@ -295,13 +295,15 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
         }
         (driver, said)
     });
-    for number in 0..COMMANDS {
+    for number in 1..COMMANDS {
         agent.propose(&format!("make {number}")).await;
     }
     agent.propose("make keep").await;
     agent.work(COMMANDS / 3).await;
     server.kill_9().await;
     let server = start(data.path(), &address, &[]).await;
+    // However much was done by then, there is something to be told afterwards.
+    agent.propose("make again").await;
     agent.work(COMMANDS).await;
     let (_driver, said) = prompting.await.unwrap();
 
