@@ -116,11 +116,6 @@ pub enum Fate {
     Refused { why: String },
     /// The gate closed without a yes.
     NotApproved(Box<GateResolve>),
-    /// It was given up before it ran.
-    Cancelled {
-        by: Option<ParticipantId>,
-        reason: Option<String>,
-    },
     /// It goes on in the background.
     Started {
         reference: MessageId,
@@ -142,7 +137,7 @@ impl Fate {
         let result = match self {
             Fate::Ran { result, .. } => Some(result.as_ref()),
             Fate::Blocked { .. } | Fate::Refused { .. } | Fate::NotApproved(_) => None,
-            Fate::Cancelled { .. } | Fate::Started { .. } => None,
+            Fate::Started { .. } => None,
         };
         let (by, reason) = self.said();
         let brief = match (result, ending) {
@@ -175,7 +170,6 @@ impl Fate {
             Fate::Blocked { reason, .. } => (None, Some(reason.clone())),
             Fate::Refused { why } => (None, Some(why.clone())),
             Fate::NotApproved(resolve) => (resolve.by.clone(), resolve.reason.clone()),
-            Fate::Cancelled { by, reason } => (by.clone(), reason.clone()),
             Fate::Started { .. } => (None, None),
             Fate::Ran { result, .. } => (None, result.error.clone()),
         }
@@ -200,14 +194,6 @@ impl Fate {
                 ),
             ),
             Fate::NotApproved(resolve) => not_approved(resolve),
-            Fate::Cancelled { by, reason } => (
-                Ending::Cancelled,
-                format!(
-                    "Cancelled{} before it ran{}. Nothing was done. Ask before you propose it again.",
-                    by_whom(by.as_ref()),
-                    because(reason.as_deref())
-                ),
-            ),
             Fate::Started {
                 reference,
                 pid,
@@ -442,13 +428,6 @@ mod tests {
                     why: "too many open proposals".into(),
                 },
                 Ending::Refused,
-            ),
-            (
-                Fate::Cancelled {
-                    by: ann(),
-                    reason: None,
-                },
-                Ending::Cancelled,
             ),
         ] {
             let (really, words) = told(&fate);
