@@ -120,6 +120,18 @@ async fn a_grandchild_that_holds_the_pipes_open_holds_up_nothing() {
     assert_eq!(place.alive(), Vec::<String>::new());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_no_text_hides_nobody() {
+    let place = Place::new();
+    let line = r"cp /bin/sleep $'\xff) Z'; (setsid ./$'\xff) Z' 1000 &); echo done";
+    let mut errand = place.errand(line);
+    errand.cgroup = false;
+    let (finish, pieces) = place.run(&errand, ample()).await;
+    assert_eq!(text(&pieces, Stream::Stdout), "done\n");
+    assert_eq!(finish.unwrap().left_behind, 1);
+    assert_eq!(place.alive(), Vec::<String>::new());
+}
+
 /// A program outside the command's tree may have been given its pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
@@ -138,8 +150,10 @@ async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_may_stop_it() {
     let place = Place::new();
-    let mut errand = place
-        .errand("trap 'echo ended nicely; exit 7' TERM; echo ready; while :; do sleep 0.01; done");
+    // The shell is not to say that what it waits for was ended.
+    let line = "exec 2>/dev/null; trap 'echo ended nicely; exit 7' TERM; echo ready; \
+                while :; do sleep 0.01; done";
+    let mut errand = place.errand(line);
     // It is given all the time it wants to end nicely.
     errand.grace_ms = 60_000;
     let mut running = Running::start(&errand, ample()).await;

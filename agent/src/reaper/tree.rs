@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 use serde::{Deserialize, Serialize};
 
@@ -63,9 +64,7 @@ impl Tree {
     pub(super) fn end_all(&self) -> u32 {
         let left_behind = self.members().len();
         for _ in 0..ROUNDS {
-            // The statuses of orphans; the command's own has been taken.
-            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-            if self.members().is_empty() {
+            if self.is_empty() {
                 break;
             }
             self.signal(Signal::KILL);
@@ -75,6 +74,21 @@ impl Tree {
             cgroup.remove();
         }
         u32::try_from(left_behind).unwrap_or(u32::MAX)
+    }
+
+    /// Whether nothing is left; takes the statuses of those that have ended. Only the kernel can
+    /// tell: while one looks through /proc, what has been seen ends, and its children fall to us
+    /// unseen. Whatever is below us is below a child of ours.
+    fn is_empty(&self) -> bool {
+        let has_children = loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        let cgroup = self.cgroup.as_ref();
+        !has_children && cgroup.is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
     /// Takes the exit statuses of orphans, but not the one of the command, which is waited for.
@@ -120,10 +134,30 @@ fn children(pid: Pid) -> Vec<Pid> {
 
 /// Whether a process has ended and only its status is left.
 fn is_dead(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    // The name stands in parentheses and may hold anything.
-    let state = stat
-        .ok()
-        .and_then(|stat| stat.rsplit(") ").next()?.chars().next());
-    matches!(state, Some('Z' | 'X') | None)
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.map_or(true, |stat| {
+        matches!(state(&stat), Some(b'Z' | b'X') | None)
+    })
+}
+
+/// The letter after the name, which stands in parentheses and may hold anything.
+fn state(stat: &[u8]) -> Option<u8> {
+    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end_of_name + 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_hides_that_a_process_is_alive() {
+        for name in [&b"sh"[..], b"a) Z (", b") X", b"\xff\xfe", b"", b"\n"] {
+            for letter in *b"RSZ" {
+                let stat = [b"42 (", name, b") ", &[letter], b" 1 42 42 0 -1"].concat();
+                assert_eq!(state(&stat), Some(letter), "{name:?}");
+            }
+        }
+        assert_eq!(state(b""), None);
+    }
 }
