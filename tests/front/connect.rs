@@ -148,7 +148,7 @@ async fn it_stays_when_asked_to_and_comes_back_after_a_restart() {
     desk.good(&["send", "and now?", "--to", &agent.participant])
         .await;
     going.line_with("and now?").await;
-    going.signal("INT");
+    going.signal("TERM");
     assert_eq!(going.ended().await.code, None);
 }
 
