@@ -88,7 +88,8 @@ impl Work {
         let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
         let expires = self.grant.expires_at;
         tokio::task::spawn_blocking(move || {
-            journal.blocking_lock().begin(&grant, &proposal, expires)
+            let mut journal = journal.blocking_lock();
+            journal.begin(&grant, &proposal, expires, now())
         })
         .await
         .context("the journal's task ended")?
