@@ -268,11 +268,12 @@ async fn following_tells_messages_as_they_come_and_goes_on_after_a_restart() {
     let agent = server.with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let desk = Desk::with(&server.link(&dee, Some("owl"))).await;
-    let mut tail = desk.start(&["tail", "--follow", "--json", "-n", "0"]);
-    let mut text = desk.start(&["tail", "-f", "-n", "0"]);
+    let mut tail = desk.start(&["tail", "--follow", "--json", "-n", "1"]);
+    let mut text = desk.start(&["tail", "-f", "-n", "1"]);
     let to = ["--to", &agent.participant];
-    // It has begun when the first message that it tells has come.
-    let mut told: Vec<Value> = Vec::new();
+    // They have begun when they have told the last that there was.
+    let mut told: Vec<Value> = vec![tail.json().await];
+    text.line().await;
     let mut number = 0;
     desk.good(&[&["send", "one"], &to[..]].concat()).await;
     while number < 3 {

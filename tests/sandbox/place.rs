@@ -289,6 +289,11 @@ impl Place {
         let after_name: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
         // proc(5) counts from 1 and the name is the second.
         let field = |number: usize| (*after_name.get(number - 3).unwrap_or(&"")).to_owned();
+        // Whether it is just being woken is not a command's doing.
+        let state = match field(3).as_str() {
+            "R" | "S" | "D" => "alive".to_owned(),
+            other => other.to_owned(),
+        };
         let status = read("status");
         let named = |name: &str| {
             let line = status.lines().find(|line| line.starts_with(name));
@@ -299,7 +304,7 @@ impl Place {
             .arg(pid.to_string())
             .output();
         BTreeMap::from([
-            ("state", field(3)),
+            ("state", state),
             ("priority", field(18)),
             ("nice", field(19)),
             ("policy", field(41)),
