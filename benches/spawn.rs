@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use kit::{Latencies, met, setting};
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Overflow, Run};
+use pvp_agent::run::{self, Bounds, Overflow, Reapers, Run};
 use pvp_protocol::Profile;
 use tokio::process::Command;
 use tokio::sync::mpsc;
@@ -32,21 +32,27 @@ async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     let pvp = Path::new(env!("CARGO_BIN_EXE_pvp"));
-    let alone = alone_reaper(place, pvp);
+    let alone = Reapers::of(&alone_reaper(place, pvp));
+    let (ahead, pvp) = (Reapers::one_ahead(pvp), Reapers::of(pvp));
     let [
         mut plain,
         mut read,
+        mut next,
+        mut cold,
         mut cgroup,
         mut keeper,
         mut none,
         mut held,
-    ] = [(); 6].map(|()| Latencies::default());
+    ] = [(); 8].map(|()| Latencies::default());
+    let a_read = errand(place, Profile::Read, true);
     // In turns, so that a busy machine is busy for all of them.
     for _ in 0..times {
         plain.add(plainly().await);
-        read.add(reaped(pvp, &errand(place, Profile::Read, true)).await);
-        cgroup.add(reaped(pvp, &errand(place, Profile::None, true)).await);
-        keeper.add(reaped(pvp, &errand(place, Profile::None, false)).await);
+        read.add(reaped(&ahead, &a_read).await);
+        next.add(reaped(&ahead, &a_read).await);
+        cold.add(reaped(&pvp, &a_read).await);
+        cgroup.add(reaped(&pvp, &errand(place, Profile::None, true)).await);
+        keeper.add(reaped(&pvp, &errand(place, Profile::None, false)).await);
         none.add(reaped(&alone, &errand(place, Profile::None, false)).await);
         held.add(reaped(&alone, &errand(place, Profile::Read, false)).await);
     }
@@ -54,6 +60,8 @@ async fn main() {
     let bare = median(&mut plain);
     report("plain", &mut plain, bare);
     report("a read: reaper and sandbox", &mut read, bare);
+    report("a read at once after a read", &mut next, bare);
+    report("a read with no reaper ready", &mut cold, bare);
     report("approved: reaper and cgroup", &mut cgroup, bare);
     report("approved: reaper and keeper", &mut keeper, bare);
     let over = median(&mut read) - bare;
@@ -111,7 +119,7 @@ fn errand(place: &Path, profile: Profile, cgroup: bool) -> Errand {
     }
 }
 
-async fn reaped(program: &Path, errand: &Errand) -> Duration {
+async fn reaped(reapers: &Reapers, errand: &Errand) -> Duration {
     let bounds = Bounds {
         timeout: None,
         output_bytes: 1024,
@@ -119,7 +127,7 @@ async fn reaped(program: &Path, errand: &Errand) -> Duration {
     };
     let begun = Instant::now();
     let (_stopper, asked) = run::stopping();
-    let run = Run::start(program, errand, asked).await.unwrap();
+    let run = Run::start(reapers, errand, asked).await.unwrap();
     let (sender, _pieces) = mpsc::channel(16);
     let finish = run
         .finish(bounds, &std::collections::BTreeMap::new(), sender)

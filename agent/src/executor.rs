@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 use crate::confine::{self, Share};
 use crate::journal::Journal;
 use crate::orders::Orders;
-use crate::run::{Keyboard, Overflow};
+use crate::run::{Keyboard, Overflow, Reapers};
 use active::Active;
 pub(crate) use errand::directory;
 use work::Work;
@@ -132,6 +132,7 @@ struct Past {
 pub struct Executor {
     connection: Connection,
     settings: Arc<Settings>,
+    reapers: Arc<Reapers>,
     policy: Arc<Policy>,
     orders: Orders,
     journal: Arc<Mutex<Journal>>,
@@ -167,6 +168,7 @@ impl Executor {
         Ok(Self {
             orders: Orders::new(connection.participant().clone(), place),
             slots: Arc::new(Semaphore::new(settings.at_once.max(1))),
+            reapers: Arc::new(Reapers::one_ahead(&settings.program)),
             settings: Arc::new(settings),
             connection,
             policy,
@@ -331,6 +333,7 @@ impl Executor {
         let work = Work {
             connection: self.connection.clone(),
             settings: self.settings.clone(),
+            reapers: self.reapers.clone(),
             journal: self.journal.clone(),
             slots: self.slots.clone(),
             note: self.note.clone(),

@@ -27,6 +27,7 @@ use rustix::process::{set_child_subreaper, setsid};
 use serde::{Deserialize, Serialize};
 
 pub use cgroup::{Cgroup, whole_command_bounds};
+use entrance::Entrance;
 pub use entrance::enter;
 pub use tree::Mechanism;
 use tree::Tree;
@@ -36,15 +37,6 @@ use crate::confine::{Confinement, Whole};
 
 /// The hidden name under which the program is a reaper.
 pub const REAP: &str = "__reap";
-
-/// What a reaper is told that makes a cgroup if it may, and else has a keeper.
-const CGROUP: &str = "cgroup";
-
-/// What a reaper is told that has a keeper.
-const KEEPER: &str = "keeper";
-
-/// What a reaper is told that stands alone: it has its keeper already, or needs none.
-const ALONE: &str = "alone";
 
 /// The hidden name under which it confines itself and becomes the command.
 pub const ENTER: &str = "__enter";
@@ -108,48 +100,79 @@ pub enum Report {
 
 /// Runs as a reaper until nothing is left of its command.
 pub fn main() -> ExitCode {
-    match reap(std::env::args().nth(2).as_deref()) {
+    match reap(Standing::told(std::env::args().nth(2).as_deref())) {
         Ok(()) => ExitCode::SUCCESS,
         // The executor sees the socket close without `Gone`.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// What to tell the reaper of this errand.
-pub(crate) fn told(errand: &Errand) -> &'static str {
-    let share = errand.confinement.share;
-    let can_signal = match errand.confinement.profile {
-        Profile::None | Profile::Workspace => true,
-        Profile::Read | Profile::ReadNet => false,
-    };
-    // Entering a cgroup takes the kernel some 15 ms, which someone who approved a command does not
-    // notice. Reads are many and short, and end as surely without.
-    match errand.cgroup && (can_signal || share.whole != Whole::default()) {
-        true => CGROUP,
-        false if can_signal => KEEPER,
-        false => ALONE,
+/// What a reaper relies on to end everything, should a command kill it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// On a cgroup if it can be made, else on a keeper.
+    Cgroup,
+    /// On a keeper.
+    Keeper,
+    /// It has its keeper already, or needs none.
+    Alone,
+}
+
+impl Standing {
+    /// What an errand needs.
+    pub(crate) fn of(errand: &Errand) -> Self {
+        let share = errand.confinement.share;
+        let can_signal = match errand.confinement.profile {
+            Profile::None | Profile::Workspace => true,
+            Profile::Read | Profile::ReadNet => false,
+        };
+        // Entering a cgroup takes the kernel some 15 ms, which someone who approved a command does
+        // not notice. Reads are many and short, and end as surely without.
+        match errand.cgroup && (can_signal || share.whole != Whole::default()) {
+            true => Self::Cgroup,
+            false if can_signal => Self::Keeper,
+            false => Self::Alone,
+        }
+    }
+
+    /// The word that a reaper is started with.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Cgroup => "cgroup",
+            Self::Keeper => "keeper",
+            Self::Alone => "alone",
+        }
+    }
+
+    fn told(word: Option<&str>) -> Self {
+        let all = [Self::Cgroup, Self::Alone];
+        let told = all.into_iter().find(|it| Some(it.word()) == word);
+        told.unwrap_or(Self::Keeper)
     }
 }
 
-fn reap(told: Option<&str>) -> anyhow::Result<()> {
+fn reap(standing: Standing) -> anyhow::Result<()> {
     // A Ctrl-C at the executor's terminal is for the executor.
     let _ = setsid();
     set_child_subreaper(Some(rustix::process::getpid()))?;
-    let cgroup = match told {
-        Some(CGROUP) => Cgroup::make(),
-        Some(_) | None => None,
+    let cgroup = match standing {
+        Standing::Cgroup => Cgroup::make(),
+        Standing::Keeper | Standing::Alone => None,
     };
-    if cgroup.is_none() && told != Some(ALONE) {
+    if cgroup.is_none() && standing != Standing::Alone {
         return keep();
     }
+    let tree = Tree::new(cgroup);
+    // It is begun before its errand is known, while there is nothing else to do.
+    let entrance = Entrance::open();
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut words = BufReader::new(socket.try_clone()?);
     let mut line = String::new();
     words.read_line(&mut line)?;
     let errand: Errand = serde_json::from_str(&line)?;
     let grace = Duration::from_millis(errand.grace_ms);
-    let mut vigil = Vigil::new(Tree::new(cgroup), grace, socket, words);
-    match entrance::start(&errand, vigil.tree()) {
+    let mut vigil = Vigil::new(tree, grace, socket, words);
+    match entrance.and_then(|entrance| entrance.start(&errand, vigil.tree())) {
         Ok(child) => vigil.hold(child),
         Err(error) => {
             vigil.tree().end_all();
@@ -163,7 +186,7 @@ fn reap(told: Option<&str>) -> anyhow::Result<()> {
 fn keep() -> anyhow::Result<()> {
     let mut reaper = Command::new("/proc/self/exe")
         .arg0("pvp")
-        .args([REAP, ALONE])
+        .args([REAP, Standing::Alone.word()])
         .spawn()?;
     reaper.wait()?;
     Tree::new(None).end_all();

@@ -1,28 +1,24 @@
 //! One command from its start to the last of its processes: streamed, bounded, stopped.
 
 mod course;
+mod reapers;
 mod stopping;
 mod stream;
 mod terminal;
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::Context;
 use pvp_protocol::payload::Stream;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::mask::Mask;
-use crate::reaper::{self, Cgroup, Errand, Mechanism, REAP, Report};
-use course::{Course, Ears, Reports, Source};
+use crate::reaper::{Cgroup, Errand, Mechanism, Report};
+use course::{Course, Ears, Reports};
+pub use reapers::Reapers;
 pub use stopping::{Asked, Stopper, stopping};
 pub use stream::Summary;
 use terminal::Terminal;
@@ -105,17 +101,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// Starts a command, and returns when it has begun. `program` is what a reaper is started from:
-    /// this program.
-    pub async fn start(program: &Path, errand: &Errand, asked: Asked) -> Result<Self, RunError> {
+    /// Starts a command, and returns when it has begun.
+    pub async fn start(reapers: &Reapers, errand: &Errand, asked: Asked) -> Result<Self, RunError> {
         if let Some((_, why)) = asked.so_far() {
             return Err(RunError::Unwanted(why));
         }
         let begun = Instant::now();
-        let mut reaper = Handed::over(program, errand)
+        let mut reaper = reapers
+            .hand_over(errand)
             .await
             .map_err(|error| RunError::NotStarted(format!("{error:#}")))?;
         let (pid, cgroup) = begin(&mut reaper.reports).await?;
+        reapers.prepare(errand);
         Ok(Self {
             ears: Ears {
                 stdout: reaper.stdout,
@@ -158,69 +155,6 @@ impl Run {
         let _ = reaper.wait().await;
         course.finish(self.begun.elapsed())
     }
-}
-
-/// A reaper that was given its errand.
-struct Handed {
-    process: Child,
-    stdout: Source,
-    stderr: Source,
-    terminal: Option<Terminal>,
-    reports: Reports,
-    words: OwnedWriteHalf,
-}
-
-impl Handed {
-    async fn over(program: &Path, errand: &Errand) -> anyhow::Result<Self> {
-        let (ours, theirs) = sockets().context("making a socket")?;
-        let (terminal, screen, their_screen) = match errand.terminal {
-            Some(size) => {
-                let (ours, screen, theirs) = Terminal::open(size).context("making a terminal")?;
-                (Some(ours), Some(screen), Some(theirs))
-            }
-            None => (None, None, None),
-        };
-        let mut reaper = Command::new(program);
-        reaper.args([REAP, reaper::told(errand)]);
-        let mut process = spawn(reaper, theirs, their_screen).context("starting a reaper")?;
-        let stdout = match screen {
-            Some(screen) => Source::Screen(screen),
-            None => process.stdout.take().map_or(Source::Ended, Source::Output),
-        };
-        let stderr = process.stderr.take().map_or(Source::Ended, Source::Errors);
-        let (reading, mut words) = ours.into_split();
-        let mut line = serde_json::to_vec(errand).expect("an errand is plain data");
-        line.push(b'\n');
-        words.write_all(&line).await.context("telling the reaper")?;
-        Ok(Self {
-            process,
-            stdout,
-            stderr,
-            terminal,
-            reports: BufReader::new(reading).lines(),
-            words,
-        })
-    }
-}
-
-fn sockets() -> std::io::Result<(UnixStream, OwnedFd)> {
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    Ok((UnixStream::from_std(ours)?, theirs.into()))
-}
-
-/// Starts a reaper that prints to the screen if there is one, else into two pipes.
-fn spawn(mut reaper: Command, socket: OwnedFd, screen: Option<OwnedFd>) -> std::io::Result<Child> {
-    let (stdout, stderr) = match screen {
-        Some(screen) => (Stdio::from(screen.try_clone()?), Stdio::from(screen)),
-        None => (Stdio::piped(), Stdio::piped()),
-    };
-    reaper
-        .env_clear()
-        .stdin(Stdio::from(socket))
-        .stdout(stdout)
-        .stderr(stderr)
-        .spawn()
 }
 
 /// Waits until the reaper says that the command has begun, and as which process.

@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use pvp_agent::run::{self, Run, RunError, Stopped};
+use pvp_agent::run::{self, Reapers, Run, RunError, Stopped};
 
-use crate::place::{Place, Running, ample, program};
+use crate::place::{Place, Running, ample, reapers};
 
 #[tokio::test]
 async fn what_a_command_prints_and_how_it_ends_is_told() {
@@ -55,14 +55,14 @@ async fn a_reaper_that_cannot_be_started_is_told() {
     let place = Place::new();
     let (_stopper, asked) = run::stopping();
     let nothing = PathBuf::from("/no/such/reaper");
-    let error = Run::start(&nothing, &place.errand("true"), asked).await;
+    let error = Run::start(&Reapers::of(&nothing), &place.errand("true"), asked).await;
     assert!(matches!(error, Err(RunError::NotStarted(_))));
     // A program that is no reaper takes the errand and ends without a word.
     let (_stopper, asked) = run::stopping();
     let other = place.workspace.path().join("other");
     std::fs::write(&other, "#!/bin/sh\nread errand\n").unwrap();
     std::fs::set_permissions(&other, PermissionsExt::from_mode(0o755)).unwrap();
-    let error = Run::start(&other, &place.errand("true"), asked).await;
+    let error = Run::start(&Reapers::of(&other), &place.errand("true"), asked).await;
     assert!(matches!(error, Err(RunError::Lost(_))));
 }
 
@@ -71,7 +71,7 @@ async fn what_was_to_stop_before_it_began_does_not_begin() {
     let place = Place::new();
     let (stopper, asked) = run::stopping();
     stopper.stop("not any more");
-    let error = Run::start(program(), &place.errand("touch begun"), asked).await;
+    let error = Run::start(&reapers(), &place.errand("touch begun"), asked).await;
     let Err(RunError::Unwanted(why)) = error else {
         panic!("it did not begin");
     };
@@ -83,7 +83,7 @@ async fn what_was_to_stop_before_it_began_does_not_begin() {
 async fn a_wish_to_stop_counts_from_the_moment_that_it_began() {
     let place = Place::new();
     let (stopper, asked) = run::stopping();
-    let run = Run::start(program(), &place.errand("sleep 1000"), asked).await;
+    let run = Run::start(&reapers(), &place.errand("sleep 1000"), asked).await;
     stopper.kill("enough");
     let (sender, _pieces) = tokio::sync::mpsc::channel(1);
     let secrets = std::collections::BTreeMap::new();

@@ -8,7 +8,7 @@ use pvp_protocol::Profile;
 use pvp_protocol::payload::Stream;
 
 use crate::executor::Executor;
-use crate::place::{Place, Running, ample, program, text, until};
+use crate::place::{Place, Running, ample, parent, reapers, text, until};
 
 /// A program that forks twice, leaves its session, ignores TERM and goes on forking. There is an
 /// end to it, for the day that a test fails.
@@ -87,7 +87,7 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
     let place = Place::new();
     let (_stopper, asked) = run::stopping();
     let line = format!("{HYDRA} sleep 1000");
-    let run = Run::start(program(), &place.errand(&line), asked).await;
+    let run = Run::start(&reapers(), &place.errand(&line), asked).await;
     until("it starts", || {
         place.alive().iter().any(|line| line.contains("hydra"))
     })
@@ -176,13 +176,6 @@ async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
         assert_eq!(pieces[0].text, "started\n");
         assert_eq!(place.alive(), Vec::<String>::new());
     }
-}
-
-/// The process that started another.
-fn parent(pid: u32) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    parent.unwrap().trim().parse().unwrap()
 }
 
 #[tokio::test]

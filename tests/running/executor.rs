@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use crate::place::{PATIENCE, program};
+use crate::place::{PATIENCE, reapers};
 
 /// Where it finds its task.
 const TASK: &str = "PVP_TEST_TASK";
@@ -86,7 +86,7 @@ async fn in_a_process_of_its_own() {
         },
     };
     let (_stopper, asked) = run::stopping();
-    let run = Run::start(program(), &task.errand, asked).await.unwrap();
+    let run = Run::start(&reapers(), &task.errand, asked).await.unwrap();
     let before = memory_kib("VmRSS:");
     let (sender, mut pieces) = mpsc::channel::<Piece>(16);
     let gather = async {

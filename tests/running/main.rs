@@ -6,6 +6,7 @@
     reason = "whatever is not as expected ends the test"
 )]
 
+mod ahead;
 mod beginning;
 mod ending;
 mod executor;

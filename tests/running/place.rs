@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Run, RunError, Stopper};
+use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Reapers, Run, RunError, Stopper};
 use pvp_protocol::Profile;
 use pvp_protocol::payload::Stream;
 use tokio::sync::mpsc;
@@ -114,13 +114,13 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(errand: &Errand, bounds: Bounds) -> Self {
-        Self::start_from(program(), errand, bounds).await
+        Self::start_below(&reapers(), errand, bounds).await
     }
 
-    /// The same, with a reaper from another program.
-    pub(crate) async fn start_from(program: &Path, errand: &Errand, bounds: Bounds) -> Self {
+    /// The same, with a reaper of one's choice.
+    pub(crate) async fn start_below(reapers: &Reapers, errand: &Errand, bounds: Bounds) -> Self {
         let (stopper, asked) = run::stopping();
-        let run = Run::start(program, errand, asked).await.unwrap();
+        let run = Run::start(reapers, errand, asked).await.unwrap();
         let (pid, keyboard) = (run.pid(), run.keyboard());
         let (sender, pieces) = mpsc::channel(16);
         let finish =
@@ -192,6 +192,17 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_pvp"))
+}
+
+pub(crate) fn reapers() -> Reapers {
+    Reapers::of(program())
+}
+
+/// The process that started another.
+pub(crate) fn parent(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    parent.unwrap().trim().parse().unwrap()
 }
 
 pub(crate) fn ample() -> Bounds {

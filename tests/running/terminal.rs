@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use pvp_agent::reaper::{Errand, Size};
-use pvp_agent::run::{Keyboard, PressError, Stopped};
+use pvp_agent::run::{Keyboard, PressError, Reapers, Stopped};
 use pvp_protocol::Profile;
 
 use crate::place::{Place, Running, ample, program, until};
@@ -74,7 +74,7 @@ async fn control_c_works_where_the_executor_ignores_it() {
     std::fs::write(&deaf, format!("#!/bin/bash\n{line}\n")).unwrap();
     std::fs::set_permissions(&deaf, PermissionsExt::from_mode(0o755)).unwrap();
     let errand = interactive(&place, "echo ready; exec sleep 1000");
-    let mut running = Running::start_from(&deaf, &errand, ample()).await;
+    let mut running = Running::start_below(&Reapers::of(&deaf), &errand, ample()).await;
     running.says("ready").await;
     running.keyboard.as_ref().unwrap().press(b"\x03").unwrap();
     assert_eq!(running.finish().await.unwrap().signal, Some(2));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Run, RunError};
+use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Reapers, Run, RunError};
 use pvp_protocol::Profile;
 use pvp_protocol::payload::Stream;
 use tokio::sync::mpsc;
@@ -228,7 +228,9 @@ impl Place {
         errand: &Errand,
     ) -> (Result<Finish, RunError>, Output) {
         let (_stopper, asked) = run::stopping();
-        let run = Run::start(program, errand, asked).await.unwrap();
+        let run = Run::start(&Reapers::of(program), errand, asked)
+            .await
+            .unwrap();
         let (sender, mut receiver) = mpsc::channel::<Piece>(16);
         let gather = async {
             let mut output = Output::default();

@@ -36,16 +36,7 @@ pub(super) fn are_enforceable() -> bool {
 
 /// Filters this process for good.
 pub(super) fn filter(network: Network, signals: Signals) -> anyhow::Result<()> {
-    for program in [unknown_to_glibc()?, program(network, signals)?] {
-        apply_filter(&program).context("seccomp")?;
-    }
-    Ok(())
-}
-
-/// `clone3` hides its flags from filters; without it glibc falls back to `clone`.
-fn unknown_to_glibc() -> anyhow::Result<BpfProgram> {
-    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    compile(rules, Errno::NOSYS)
+    apply_filter(&program(network, signals)?).context("seccomp")
 }
 
 fn program(network: Network, signals: Signals) -> anyhow::Result<BpfProgram> {
@@ -78,7 +69,7 @@ fn program(network: Network, signals: Signals) -> anyhow::Result<BpfProgram> {
         let rules_of_call = vec![none_of(0, &[one_process])?, none_of(1, &[0])?];
         rules.insert(call, rules_of_call);
     }
-    compile(rules, Errno::PERM)
+    compile(rules)
 }
 
 /// Matches when an argument is not one of these.
@@ -150,32 +141,36 @@ fn new_namespaces() -> anyhow::Result<Vec<SeccompRule>> {
         .collect()
 }
 
-fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>, answer: Errno) -> anyhow::Result<BpfProgram> {
+fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>) -> anyhow::Result<BpfProgram> {
     let architecture: TargetArch = std::env::consts::ARCH
         .try_into()
         .context("this processor has no filters")?;
-    let refuse = SeccompAction::Errno(answer.raw_os_error().unsigned_abs());
+    let refuse = SeccompAction::Errno(Errno::PERM.raw_os_error().unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?;
     let mut program: BpfProgram = filter.try_into()?;
-    program.splice(0..0, nothing_unknown());
+    program.splice(0..0, not_there());
     Ok(program)
 }
 
 /// The first call that was not there when the lists below were made.
 const UNKNOWN: u32 = 463;
 
-/// A list of what is refused says nothing about younger calls, some of which do what older ones
-/// are refused for. Neither does it about the second numbers that x86-64 has for its calls (x32),
-/// which are higher still. None of them is there, and programs fall back to the older ones.
-fn nothing_unknown() -> Vec<sock_filter> {
+/// Answers as a kernel that does not know a call. A list of what is refused says nothing about
+/// younger calls, some of which do what older ones are refused for. Neither does it about the
+/// second numbers that x86-64 has for its calls (x32), which are higher still. And `clone3` hides
+/// its flags from filters. Programs fall back to the older ones.
+fn not_there() -> Vec<sock_filter> {
     const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
     const RETURN: u16 = 0x06;
     const RETURN_ERRNO: u32 = 0x0005_0000;
+    const CLONE3: u32 = libc::SYS_clone3 as u32;
     let not_there = RETURN_ERRNO | Errno::NOSYS.raw_os_error().unsigned_abs();
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
         step(LOAD_NUMBER, 0, 0, 0),
+        step(JUMP_IF_EQUAL, 1, 0, CLONE3),
         step(JUMP_IF_AT_LEAST, 0, 1, UNKNOWN),
         step(RETURN, 0, 0, not_there),
     ]

@@ -15,11 +15,12 @@ use super::telling::{self, Telling};
 use super::{Note, Settings, errand, failed, notes, unknown};
 use crate::journal::Journal;
 use crate::reaper::Errand;
-use crate::run::{Asked, Bounds, Overflow, Run, RunError};
+use crate::run::{Asked, Bounds, Overflow, Reapers, Run, RunError};
 
 pub(super) struct Work {
     pub(super) connection: Connection,
     pub(super) settings: Arc<Settings>,
+    pub(super) reapers: Arc<Reapers>,
     pub(super) journal: Arc<Mutex<Journal>>,
     pub(super) slots: Arc<Semaphore>,
     pub(super) note: mpsc::UnboundedSender<Note>,
@@ -122,7 +123,7 @@ impl Work {
 
     /// Runs it to its end, and tells everyone what it prints.
     async fn follow(&self, errand: &Errand, asked: Asked) -> ToolResult {
-        let run = match Run::start(&self.settings.program, errand, asked).await {
+        let run = match Run::start(&self.reapers, errand, asked).await {
             Ok(run) => run,
             Err(error) => return self.no_finish(&error),
         };

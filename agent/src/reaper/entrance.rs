@@ -18,23 +18,33 @@ use super::cgroup::Cgroup;
 use super::tree::Tree;
 use super::{ENTER, Errand};
 
-/// Starts the command below this process: confined by its own hand, then itself.
-pub(super) fn start(errand: &Errand, tree: &Tree) -> anyhow::Result<Child> {
-    if let Some(cgroup) = tree.cgroup() {
-        let whole = errand.confinement.share.whole;
-        cgroup.hold(whole).context("limiting the command")?;
+/// The last step before a command, started and waiting to be told which.
+pub(super) struct Entrance(Child);
+
+impl Entrance {
+    /// The command's environment may hold what a loader acts on, and secrets that arguments would
+    /// show to everyone on the machine. So it goes through a pipe, and this step starts clean.
+    pub(super) fn open() -> anyhow::Result<Self> {
+        let child = entrance()?.env_clear().stdin(Stdio::piped()).spawn()?;
+        Ok(Self(child))
     }
-    // The command's environment may hold what a loader acts on, and secrets that arguments would
-    // show to everyone on the machine. So it goes through a pipe, and this step starts clean.
-    let mut child = entrance()?.env_clear().stdin(Stdio::piped()).spawn()?;
-    let entering = Entering {
-        errand: errand.clone(),
-        cgroup: tree.cgroup().cloned(),
-        reaper: getpid().as_raw_pid(),
-    };
-    let mut stdin = child.stdin.take().expect("a pipe was asked for");
-    stdin.write_all(&serde_json::to_vec(&entering)?)?;
-    Ok(child)
+
+    /// Has it become the command: confined by its own hand, then itself.
+    pub(super) fn start(self, errand: &Errand, tree: &Tree) -> anyhow::Result<Child> {
+        let Self(mut child) = self;
+        if let Some(cgroup) = tree.cgroup() {
+            let whole = errand.confinement.share.whole;
+            cgroup.hold(whole).context("limiting the command")?;
+        }
+        let entering = Entering {
+            errand: errand.clone(),
+            cgroup: tree.cgroup().cloned(),
+            reaper: getpid().as_raw_pid(),
+        };
+        let mut stdin = child.stdin.take().expect("a pipe was asked for");
+        stdin.write_all(&serde_json::to_vec(&entering)?)?;
+        Ok(child)
+    }
 }
 
 /// The last step before the command, with no open files but the standard three.
