@@ -78,7 +78,7 @@ async fn the_one_at_the_keys_types_and_everyone_watches() {
     let (_desk, mut dee, mut bob, proposal) = begun(&server, &mut ann, line).await;
     printed(&mut bob, "a terminal").await;
     type_keys(&mut dee, &proposal, "owl\r").await;
-    printed(&mut bob, "hello owl\r\n").await;
+    printed(&mut bob, "hello owl\r\n24 80\r\n").await;
     let size = json!({ "resize": { "columns": 132, "rows": 43 } });
     let answer = press(&mut dee, &proposal, size).await;
     assert_eq!(answer["type"], "session.ack", "{answer}");

@@ -7,7 +7,7 @@ use pvp_agent::reaper::Errand;
 use pvp_agent::run::Reapers;
 use pvp_protocol::Profile;
 
-use crate::place::{Place, Running, ample, parent, program, until};
+use crate::place::{Place, Running, ample, is_alive, parent, program, until};
 
 /// Reapers that are started one ahead, and whose ids are known.
 struct Noted {
@@ -64,11 +64,6 @@ fn children(pid: u32) -> Vec<u32> {
         .split_whitespace()
         .map(|id| id.parse().unwrap())
         .collect()
-}
-
-fn is_alive(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    !status.is_empty() && !status.contains("State:\tZ")
 }
 
 #[tokio::test]

@@ -198,6 +198,12 @@ pub(crate) fn reapers() -> Reapers {
     Reapers::of(program())
 }
 
+/// Whether a process has not ended; one whose status nobody took has.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
 /// The process that started another.
 pub(crate) fn parent(pid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
