@@ -33,6 +33,9 @@ use work::Work;
 /// Runs whose stop was asked for before their grant came; more are forgotten, oldest id first.
 const MOST_UNWANTED: usize = 256;
 
+/// Bytes of memory of each process of a read, unless the settings say otherwise.
+pub const READ_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
+
 /// What an executor does for git beside running it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GitSettings {
@@ -59,8 +62,10 @@ pub struct Settings {
     pub jobs: usize,
     /// Between asking a command to end and ending it.
     pub grace: Duration,
-    /// What each process of a command may use.
+    /// What each command may use.
     pub share: Share,
+    /// Bytes of memory of each process of a read, because nobody was asked whether it may run.
+    pub read_memory: u64,
     /// What becomes of a command that prints more than it may.
     pub on_overflow: Overflow,
     pub git: GitSettings,
@@ -78,6 +83,7 @@ impl Settings {
             jobs: 16,
             grace: Duration::from_secs(2),
             share: Share::default(),
+            read_memory: READ_MEMORY,
             on_overflow: Overflow::Kill,
             git: GitSettings::default(),
         }

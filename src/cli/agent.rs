@@ -12,7 +12,7 @@ use pvp_agent::attend::{Manner, Moment, Stay, attend};
 use pvp_agent::brain::provider::{Dialect, Provider, Thinking};
 use pvp_agent::brain::{self, Brain, Scripted};
 use pvp_agent::confine::{Share, Whole};
-use pvp_agent::executor::{GitSettings, Settings};
+use pvp_agent::executor::{GitSettings, READ_MEMORY, Settings};
 use pvp_agent::run::Overflow;
 use pvp_client::{Api, Link, Options};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
@@ -21,6 +21,8 @@ use super::{check, one_line, say, server};
 
 /// How long an agent that stops may take to end what it runs and to say goodbye.
 const FAREWELL: Duration = Duration::from_secs(15);
+
+const MIB: u64 = 1024 * 1024;
 
 #[derive(Args)]
 pub(crate) struct AgentArguments {
@@ -120,9 +122,12 @@ struct ExecutorArguments {
     #[arg(long, value_enum, default_value = "kill")]
     on_overflow: OnOverflow,
     /// Memory of each command, in MiB: of all its processes where cgroups can hold them, and of
-    /// the address space of each process
+    /// each process
     #[arg(long, value_name = "MIB")]
     max_memory: Option<u64>,
+    /// Memory of each process of a command that runs without asking, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = READ_MEMORY / MIB)]
+    read_memory: u64,
     /// Processes of each command, where cgroups can hold them
     #[arg(long, value_name = "COUNT")]
     max_processes: Option<u64>,
@@ -272,6 +277,7 @@ impl ExecutorArguments {
             OnOverflow::Truncate => Overflow::Truncate,
         };
         settings.share = self.share();
+        settings.read_memory = self.read_memory.saturating_mul(MIB);
         settings.git = GitSettings {
             co_author: self.co_author.as_deref().map(identity).transpose()?,
             notes: self.git_notes,
@@ -282,7 +288,7 @@ impl ExecutorArguments {
 
 impl ExecutorArguments {
     fn share(&self) -> Share {
-        let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(1024 * 1024));
+        let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(MIB));
         Share {
             cpu_seconds: self.max_cpu,
             memory_bytes: bytes(self.max_memory),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::Client;
 use crate::kit::desk::Desk;
 use crate::kit::room::{
-    approve, approve_next, gate, output, printed, proposal_of, result_of, room, room_with,
+    approve, approve_next, gate, output, printed, proposal_of, result, result_of, room, room_with,
 };
 use crate::kit::worker::{Worker, script_at};
 
@@ -126,6 +126,44 @@ async fn output_over_its_share_may_be_left_out_instead() {
     let kept = result["result"]["stdout"].as_str().unwrap();
     assert!(kept.starts_with("1\n2\n3\n"), "{kept}");
     assert!(kept.ends_with("\n19999\n20000\n"), "{kept}");
+}
+
+#[tokio::test]
+async fn what_runs_without_asking_does_not_take_all_memory() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"
+        step = [
+            { shell = "tail /dev/zero" },
+            { expect = { outcome = "ran", exit = 1, contains = "memory exhausted" } },
+            { shell = "touch a; cat /proc/self/limits" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let _worker = Worker::scripted_with(&server, "owl", script, &["--read-memory", "64"]).await;
+    let proposal = approve_next(&mut ann).await;
+    let result = result_of(&mut ann, &proposal).await;
+    let limits = result["result"]["stdout"].as_str().unwrap();
+    assert!(
+        limits.contains("Max data size             unlimited"),
+        "{limits}"
+    );
+}
+
+#[tokio::test]
+async fn what_runs_without_asking_is_bounded_unless_told_otherwise() {
+    let (server, mut ann) = room(json!({})).await;
+    let script = r#"step = [{ shell = "cat /proc/self/limits" }, { wait = "prompt" }]"#;
+    let _worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let result = result(&mut ann).await;
+    let limits = result["result"]["stdout"].as_str().unwrap();
+    assert!(
+        limits.contains("Max data size             2147483648"),
+        "{limits}"
+    );
+    assert!(
+        limits.contains("Max file size             1073741824"),
+        "{limits}"
+    );
 }
 
 #[tokio::test]

@@ -107,14 +107,22 @@ impl Worker {
         super::room::until("nothing is left", || self.at_work().is_empty()).await;
     }
 
-    /// Processes that work in its workspace, by their command lines; the agent itself is none.
+    /// Processes that work in its workspace, by their command lines. The agent itself is none, nor
+    /// is the reaper that waits for the next read while the agent lives.
     pub fn at_work(&self) -> Vec<String> {
-        let agent = self.going.try_pid();
-        at_work_in(&self.workspace())
-            .into_iter()
-            .filter(|(pid, _)| Some(*pid) != agent)
-            .map(|(_, line)| line)
-            .collect()
+        let mut processes = at_work_in(&self.workspace());
+        if let Some(agent) = self.going.try_pid() {
+            let waits = |(_, line): &&(u32, String)| line.ends_with("__enter ");
+            let waiting: Vec<_> = processes
+                .iter()
+                .filter(waits)
+                .map(|(pid, _)| *pid)
+                .collect();
+            let reapers: Vec<_> = waiting.iter().filter_map(|pid| parent(*pid)).collect();
+            let idle = [vec![agent], waiting, reapers].concat();
+            processes.retain(|(pid, _)| !idle.contains(pid));
+        }
+        processes.into_iter().map(|(_, line)| line).collect()
     }
 }
 
@@ -139,6 +147,13 @@ fn launch(
         .env_remove("OPENAI_API_KEY")
         .envs(environment.iter().cloned());
     Going::start(&mut command)
+}
+
+/// The process that started another, if that is still there.
+fn parent(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok()
 }
 
 /// The processes that work in this directory or below, or name it, with their command lines.

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Share {
     /// Seconds of processor time of each process.
     pub cpu_seconds: Option<u64>,
-    /// Bytes of address space of each process.
+    /// Bytes of memory of its own that each process may have; what it shares is not counted, nor
+    /// what it only reserves, as Node and Java do.
     pub memory_bytes: Option<u64>,
     /// Processes of this user; root's are not counted.
     pub processes: Option<u64>,
@@ -22,10 +23,20 @@ pub struct Share {
 }
 
 impl Share {
+    /// The same, with no more memory for each process than this, and no larger files.
+    pub(crate) fn at_most(self, memory_bytes: u64, file_bytes: u64) -> Self {
+        let least = |bound: Option<u64>, most: u64| Some(bound.map_or(most, |it| it.min(most)));
+        Self {
+            memory_bytes: least(self.memory_bytes, memory_bytes),
+            file_bytes: least(self.file_bytes, file_bytes),
+            ..self
+        }
+    }
+
     pub(super) fn apply(self) -> io::Result<()> {
         for (resource, most) in [
             (Resource::Cpu, self.cpu_seconds),
-            (Resource::As, self.memory_bytes),
+            (Resource::Data, self.memory_bytes),
             (Resource::Nproc, self.processes),
             (Resource::Fsize, self.file_bytes),
             // What a crash leaves behind may hold secrets. One byte is too few for a file, and

@@ -6,7 +6,7 @@ use pvp_protocol::payload::{ClearedBy, GrantTerms};
 use pvp_protocol::{Command, Mode};
 
 use super::Settings;
-use crate::confine::Confinement;
+use crate::confine::{Confinement, Share};
 use crate::environment::{self, Asks};
 use crate::reaper::{Errand, Size};
 
@@ -15,6 +15,9 @@ const TERMINAL: Size = Size {
     columns: 80,
     rows: 24,
 };
+
+/// Bytes of one temporary file of a read.
+const READ_FILE: u64 = 1024 * 1024 * 1024;
 
 /// The account's login shell.
 pub(super) fn login_shell() -> String {
@@ -58,11 +61,21 @@ pub(super) fn of(
             profile: grant.profile,
             workspace: settings.workspace.clone(),
             temporary: temporary.to_owned(),
-            share: settings.share,
+            share: share(grant, settings),
         },
         grace_ms: u64::try_from(settings.grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,
     })
+}
+
+/// What it may use: `tail /dev/zero` is a read too, and takes all the memory that it gets.
+fn share(grant: &GrantTerms, settings: &Settings) -> Share {
+    match grant.cleared_by {
+        ClearedBy::Read => settings.share.at_most(settings.read_memory, READ_FILE),
+        ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
+            settings.share
+        }
+    }
 }
 
 /// This process's variables, without those that are not text: an errand is told in JSON.
