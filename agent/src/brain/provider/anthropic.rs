@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use super::super::conversation::{Conversation, Part, ToolCall, Turn};
 use super::super::tools::ToolOffer;
 use super::super::{BrainError, BrainEvent, Finish, Trouble};
-use super::{Measure, Settings, Thinking, failure, input, merge, plain_name};
+use super::decoding::Measure;
+use super::failure::failure;
+use super::request::{input, merge, plain_name};
+use super::{Settings, Thinking};
 
 /// The body of a request.
 pub(crate) fn body(

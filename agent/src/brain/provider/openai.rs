@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::super::conversation::{Conversation, Part, ToolCall, Turn};
 use super::super::tools::ToolOffer;
 use super::super::{BrainError, BrainEvent, Finish, Trouble};
-use super::{Measure, Settings, failure, input, merge, plain_name};
+use super::Settings;
+use super::decoding::Measure;
+use super::failure::failure;
+use super::request::{input, merge, plain_name};
 
 /// Servers that send their thinking under this name want it back under the same name, as long as
 /// they work on the same prompt. OpenAI itself knows no such field, and never sends it.

@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use pvp_protocol::Extra;
 use pvp_protocol::payload::UsageStats;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::Finish;
-use super::super::conversation::Answer;
+use super::super::conversation::{Answer, ToolCall};
 use super::super::words::CallResult;
+use super::failure::{failure, said};
 use super::*;
 
 const ANTHROPIC: &str = include_str!("../../../tests/wire/anthropic.sse");
