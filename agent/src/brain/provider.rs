@@ -28,9 +28,9 @@ use line::{Line, header};
 pub use retry::Patience;
 pub use setup::{Dialect, Settings, SetupError, Thinking};
 
-/// How long to wait for the rest of a stream that has said everything, so that its connection can
-/// be used again.
-const REST: Duration = Duration::from_secs(1);
+/// How long to wait for the rest of a stream that has said everything that matters: what it cost,
+/// and the end of it, so that its connection can be used again.
+const REST: Duration = Duration::from_secs(5);
 
 /// A model that can be asked.
 #[derive(Debug, Clone)]
@@ -110,10 +110,10 @@ async fn answer(line: Arc<Line>, body: Vec<u8>, events: Events) {
             events: &events,
             told: false,
         };
-        let Err(mut error) = course.ask(body.clone()).await else {
+        let Err(error) = course.ask(body.clone()).await else {
             return;
         };
-        error.message = line.without_key(&error.message);
+        let mut error = line.presentable(error);
         // What was told cannot be taken back, and would be told twice.
         let wait = match course.told {
             true => None,
@@ -161,9 +161,16 @@ impl Course<'_> {
     async fn read(&mut self, response: &mut Response) -> Result<(), BrainError> {
         let mut decoding = Decoding::new(self.line.settings.dialect);
         loop {
-            let events = match self.line.patiently(response.chunk()).await? {
-                Some(bytes) => decoding.take(&bytes),
-                None => decoding.end(),
+            let patience = match decoding.is_whole() {
+                true => REST,
+                false => self.line.settings.silence,
+            };
+            let events = match self.line.patiently(patience, response.chunk()).await {
+                Ok(Some(bytes)) => decoding.take(&bytes),
+                Ok(None) => decoding.end(),
+                // Only the formal end is missing, which some servers leave out.
+                Err(_) if decoding.is_whole() => decoding.end(),
+                Err(error) => return Err(error),
             };
             for event in events {
                 let event = event?;

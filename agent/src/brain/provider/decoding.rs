@@ -7,8 +7,8 @@ use super::{Dialect, anthropic, openai};
 /// Bytes of one answer as it is sent; far more than any model answers.
 const ANSWER: usize = 64 * 1024 * 1024;
 
-/// Calls in one answer.
-const CALLS: usize = 64;
+/// Calls of one answer that are kept, so that each is answered; far more than are begun.
+const CALLS: usize = 1024;
 /// From bytes to events.
 pub(crate) struct Decoding {
     sse: Sse,
@@ -29,6 +29,14 @@ impl Decoding {
         Self {
             sse: Sse::default(),
             decoder,
+        }
+    }
+
+    /// Whether everything came that matters, whatever is missing of the end.
+    pub(crate) fn is_whole(&self) -> bool {
+        match &self.decoder {
+            Decoder::Anthropic(decoder) => decoder.is_whole(),
+            Decoder::OpenAi(decoder) => decoder.is_whole(),
         }
     }
 
@@ -112,12 +120,9 @@ impl Measure {
         Err(BrainError::new(Trouble::Refused, message))
     }
 
-    pub(super) fn call(&mut self) -> Result<(), BrainError> {
+    /// Counts one more call; whether it is kept.
+    pub(super) fn keeps_call(&mut self) -> bool {
         self.calls += 1;
-        if self.calls <= CALLS {
-            return Ok(());
-        }
-        let message = format!("the model called more than {CALLS} tools at once");
-        Err(BrainError::new(Trouble::Refused, message))
+        self.calls <= CALLS
     }
 }

@@ -1,5 +1,7 @@
 //! The line to a provider: asks, waits, and makes sense of what is no answer.
 
+use std::time::Duration;
+
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use tokio::time::timeout;
@@ -12,6 +14,9 @@ use super::{Dialect, Settings, retry};
 
 /// Bytes that are read of an answer that says what went wrong.
 const COMPLAINT: usize = 64 * 1024;
+
+/// Bytes that are shown of what went wrong.
+const MESSAGE: usize = 1500;
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) settings: Settings,
@@ -34,7 +39,7 @@ impl Line {
         if let Some((name, value)) = self.credentials() {
             request = request.header(name, value);
         }
-        self.patiently(request.send()).await
+        self.patiently(self.settings.silence, request.send()).await
     }
 
     fn credentials(&self) -> Option<(HeaderName, HeaderValue)> {
@@ -51,9 +56,9 @@ impl Line {
     /// Waits for something of the provider, but not for ever.
     pub(super) async fn patiently<T>(
         &self,
+        silence: Duration,
         something: impl Future<Output = reqwest::Result<T>>,
     ) -> Result<T, BrainError> {
-        let silence = self.settings.silence;
         match timeout(silence, something).await {
             Ok(Ok(it)) => Ok(it),
             Ok(Err(error)) => {
@@ -103,9 +108,9 @@ impl Line {
         let message = format!(
             "the server answered with {} instead of a stream of events; is the base URL right \
              ({})? It began: {}",
-            ends(kind, 100),
+            kind,
             self.url,
-            ends(text.trim(), 300)
+            text.trim()
         );
         BrainError::new(Trouble::Refused, message)
     }
@@ -113,7 +118,10 @@ impl Line {
     async fn beginning(&self, response: &mut Response) -> String {
         let mut bytes = Vec::new();
         while bytes.len() < COMPLAINT {
-            match self.patiently(response.chunk()).await {
+            match self
+                .patiently(self.settings.silence, response.chunk())
+                .await
+            {
                 Ok(Some(more)) => bytes.extend_from_slice(&more),
                 // What came is all there is to tell.
                 Ok(None) | Err(_) => break,
@@ -123,12 +131,14 @@ impl Line {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Servers like to repeat what they were sent.
-    pub(super) fn without_key(&self, text: &str) -> String {
-        match &self.key {
-            Some(Key(key)) => text.replace(key.as_str(), "[key]"),
-            None => text.to_owned(),
-        }
+    /// An error that may be shown: servers like to repeat what they were sent.
+    pub(super) fn presentable(&self, error: BrainError) -> BrainError {
+        let message = match &self.key {
+            // First, because half a key is a secret too.
+            Some(Key(key)) => error.message.replace(key.as_str(), "[key]"),
+            None => error.message,
+        };
+        BrainError::new(error.trouble, ends(&message, MESSAGE))
     }
 }
 
@@ -148,5 +158,5 @@ fn causes(error: &reqwest::Error) -> String {
         }
         cause = next.source();
     }
-    ends(&text, 1000)
+    text
 }
