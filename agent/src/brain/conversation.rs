@@ -68,6 +68,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether the model has not answered anything yet.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     pub fn take(&mut self, event: &BrainEvent) {
         match event {
             BrainEvent::Thinking(more) => match self.parts.last_mut() {
@@ -198,6 +203,23 @@ impl Conversation {
     pub fn abandon(&mut self, why: &str) {
         for call in self.open_calls() {
             self.result(&call.id, CallResult::failed(why));
+        }
+    }
+
+    /// Takes back what the provider did not let the model answer: sent again, it would not be
+    /// answered again.
+    pub fn take_back(&mut self) {
+        while matches!(self.turns.last(), Some(Turn::Person(_))) {
+            self.turns.pop();
+        }
+        let Some(Turn::Model(parts)) = self.turns.last_mut() else {
+            return;
+        };
+        for part in parts {
+            if let Part::Call { result, .. } = part {
+                let why = "Left out: the provider did not let you answer to this.";
+                *result = Some(CallResult::failed(why));
+            }
         }
     }
 

@@ -7,12 +7,19 @@ use pvp_protocol::{Extra, JsonObject, MessageId, Mode};
 use serde_json::{Value, json};
 
 use super::conversation::ToolCall;
+use super::digest::ends;
 use super::recall;
 pub use offers::{Reads, Surroundings, ToolOffer, offers};
 
 /// Seconds that a model may ask for.
 const LONGEST_NORMAL: u64 = 300;
 const LONGEST_SLOW: u64 = 900;
+
+/// Bytes of a command line: Linux takes no longer argument.
+const LONGEST_COMMAND: usize = 128 * 1024 - 1;
+
+/// Bytes of a purpose: people read it before they decide.
+const PURPOSE: usize = 2 * 1024;
 
 /// A command that a model wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +86,13 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
     if command.trim().is_empty() {
         return Err("`command` is missing: give the bash command line to run.".to_owned());
     }
+    if command.len() > LONGEST_COMMAND {
+        return Err(format!(
+            "`command` has {} bytes, and a command line has at most {LONGEST_COMMAND}: write long \
+             text to a file in several steps.",
+            command.len()
+        ));
+    }
     if command.contains('\0') {
         return Err("`command` has a NUL character in it, which no command can have.".to_owned());
     }
@@ -96,7 +110,7 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
     Ok(ShellUse {
         timeout: timeout(number(arguments, "timeout")?, mode)?,
         cwd: text(arguments, "cwd")?.filter(|cwd| !cwd.is_empty()),
-        purpose: text(arguments, "purpose")?.unwrap_or_default(),
+        purpose: ends(&text(arguments, "purpose")?.unwrap_or_default(), PURPOSE),
         command,
         mode,
     })
@@ -215,7 +229,7 @@ pub fn jobs_text(jobs: &[Job]) -> String {
             None => format!("running{pid}"),
             Some(how) => format!("ended: {how}"),
         };
-        let command = super::digest::ends(&job.command, 300);
+        let command = ends(&job.command, 300);
         format!("ref \"{}\" {state}: {command}", job.reference)
     };
     jobs.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -340,6 +354,33 @@ mod tests {
             read("python", json!({})),
             Err("There is no tool \"python\". The tools are shell, recall and jobs. Nothing was done.".to_owned())
         );
+    }
+
+    #[test]
+    fn enormous_arguments_are_answered_in_few_words() {
+        let long = "x".repeat(500_000);
+        assert_eq!(
+            wrong("shell", json!({"command": long, "purpose": "p"})),
+            "`command` has 500000 bytes, and a command line has at most 131071: write long text to \
+             a file in several steps."
+        );
+        let Ok(ToolUse::Shell(shell)) = read("shell", json!({"command": "ls", "purpose": long}))
+        else {
+            panic!("not a shell call");
+        };
+        assert!(shell.purpose.len() < 2200);
+        for (name, arguments) in [
+            (long.as_str(), json!({})),
+            ("shell", json!({ "command": "ls", long.as_str(): 1 })),
+            ("shell", json!({ "command": "ls", "mode": long })),
+            ("shell", json!({ "command": "ls", "timeout": long })),
+            ("recall", json!({ "ref": long })),
+        ] {
+            let why = read(name, arguments).unwrap_err();
+            let told = super::super::words::CallResult::failed(&why);
+            assert!(told.text.len() < 5000, "{}", told.text.len());
+            assert!(told.text.contains("Nothing was done"), "{}", told.text);
+        }
     }
 
     #[test]

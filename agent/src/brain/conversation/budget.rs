@@ -1,6 +1,15 @@
 //! Keeping a conversation within what a model can read.
 
+use serde_json::json;
+
+use super::super::digest::ends;
 use super::{Conversation, Part, Turn};
+
+/// Bytes of a token, about; rather too few than too many.
+const BYTES: u64 = 3;
+
+/// Bytes that are left of a text at least.
+const SHORTEST: usize = 256;
 
 /// Tokens that a part costs beside its text: roles, names, brackets.
 const OVERHEAD: u64 = 8;
@@ -12,8 +21,9 @@ impl Conversation {
     }
 
     /// Makes it fit into a number of tokens: old thinking goes, then old output is reduced to its
-    /// digest, then the oldest turns go. It goes down to three quarters, so that what stays is the
-    /// same for a while and a provider can remember having read it.
+    /// digest, then the oldest turns go, and at last what is left is cut. It goes down to three
+    /// quarters, so that what stays is the same for a while and a provider can remember having read
+    /// it. Only what the model is told before anything else always stays whole.
     pub fn fit(&mut self, budget: u64) {
         if self.tokens() <= budget {
             return;
@@ -25,12 +35,13 @@ impl Conversation {
         self.forget(target);
         let last = self.turns.len().saturating_sub(1);
         if self.tokens() > budget {
-            self.reduce(last..last + 1, budget);
+            self.reduce(last..self.turns.len(), budget);
         }
+        self.shorten(budget);
     }
 
     fn drop_old_thinking(&mut self) {
-        let current = self.last_prompt();
+        let current = self.current();
         for turn in &mut self.turns[..current] {
             if let Turn::Model(parts) = turn {
                 parts.retain(|part| !matches!(part, Part::Thinking { .. } | Part::Hidden(_)));
@@ -76,15 +87,59 @@ impl Conversation {
         }
     }
 
+    /// Cuts the longest texts, shorter and shorter, until all fit.
+    fn shorten(&mut self, budget: u64) {
+        let mut most = usize::try_from(budget.saturating_mul(BYTES)).unwrap_or(usize::MAX);
+        while self.tokens() > budget && most > SHORTEST {
+            most = (most / 2).max(SHORTEST);
+            for turn in &mut self.turns {
+                match turn {
+                    Turn::Person(text) => *text = ends(text, most),
+                    Turn::Model(parts) => parts.iter_mut().for_each(|part| cut(part, most)),
+                }
+            }
+        }
+    }
+
+    /// Where the exchange begins that is under way. A prompt that joined results is part of it, and
+    /// a provider wants its own thinking back until it ends.
+    fn current(&self) -> usize {
+        let called = |part: &Part| matches!(part, Part::Call { .. });
+        let earlier = |turn: &Turn| match turn {
+            Turn::Person(_) => true,
+            Turn::Model(parts) => parts.iter().any(called),
+        };
+        let prompt = self.last_prompt();
+        let before = self.turns[..prompt].iter().rev();
+        prompt - before.take_while(|turn| earlier(turn)).count()
+    }
+
     fn last_prompt(&self) -> usize {
         let person = |turn: &Turn| matches!(turn, Turn::Person(_));
         self.turns.iter().rposition(person).unwrap_or(0)
     }
 }
 
-/// Code and logs have about three bytes a token.
+/// Cuts what may be cut: a provider wants its own thinking back unchanged, and arguments are JSON.
+fn cut(part: &mut Part, most: usize) {
+    match part {
+        Part::Thinking { .. } | Part::Hidden(_) => {}
+        Part::Text(text) => *text = ends(text, most),
+        Part::Call { call, result } => {
+            if call.arguments.len() > most {
+                let left_out = format!("{} bytes", call.arguments.len());
+                call.arguments = json!({ "left_out": left_out }).to_string();
+            }
+            if let Some(result) = result {
+                result.text = ends(&result.text, most);
+            }
+        }
+    }
+}
+
+/// About how many tokens a text is, as code and logs are.
 pub(crate) fn tokens(text: &str) -> u64 {
-    text.len().div_ceil(3) as u64 + OVERHEAD
+    (text.len() as u64).div_ceil(BYTES) + OVERHEAD
 }
 
 fn turn_tokens(turn: &Turn) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use serde_json::json;
 
 fn call(id: &str) -> BrainEvent {
     BrainEvent::Call(ToolCall {
@@ -118,7 +119,147 @@ fn then_the_oldest_turns_go_but_never_the_prompt() {
     assert_eq!(conversation.turns(), [Turn::Person("and now?".to_owned())]);
 }
 
+fn huge_result(text: &str) -> CallResult {
+    CallResult {
+        brief: text.to_owned(),
+        ..result(text)
+    }
+}
+
+#[test]
+fn one_huge_prompt_is_cut_and_still_asked() {
+    let mut conversation = Conversation::new("Be careful.");
+    conversation.ask(format!("begin {} end", "ü".repeat(300_000)));
+    conversation.fit(8000);
+    assert!(conversation.tokens() <= 8000, "{}", conversation.tokens());
+    let [Turn::Person(text)] = conversation.turns() else {
+        panic!("{:?}", conversation.turns().len());
+    };
+    assert!(text.starts_with("begin ü") && text.ends_with("ü end"));
+    assert!(text.contains("bytes skipped"));
+    assert!(conversation.tokens() > 2000, "{}", conversation.tokens());
+}
+
+#[test]
+fn one_huge_answer_is_cut_where_it_may_be() {
+    let mut conversation = Conversation::new("Be careful.");
+    conversation.ask("look");
+    let wordy = BrainEvent::Text("t".repeat(100_000));
+    let long = BrainEvent::Call(ToolCall {
+        id: "a".to_owned(),
+        name: "shell".to_owned(),
+        arguments: json!({ "command": "x".repeat(100_000) }).to_string(),
+    });
+    let seal = BrainEvent::ThinkingSeal("seal".to_owned());
+    let parts = [
+        BrainEvent::Thinking("hm".into()),
+        seal,
+        wordy,
+        long,
+        call("b"),
+    ];
+    conversation.answer(answer(&parts));
+    conversation.result("a", huge_result(&"r".repeat(100_000)));
+    conversation.result("b", huge_result("short"));
+    conversation.fit(4000);
+    assert!(conversation.tokens() <= 4000, "{}", conversation.tokens());
+    let Turn::Model(parts) = &conversation.turns()[1] else {
+        panic!("the answer is left out");
+    };
+    let sealed = Part::Thinking {
+        text: "hm".to_owned(),
+        seal: Some("seal".to_owned()),
+    };
+    assert_eq!(parts[0], sealed);
+    let Part::Call { call: first, .. } = &parts[2] else {
+        panic!("{parts:?}");
+    };
+    assert_eq!(first.arguments, r#"{"left_out":"100014 bytes"}"#);
+    assert!(matches!(&parts[3], Part::Call { result: Some(result), .. } if result.text == "short"));
+}
+
+#[test]
+fn many_small_turns_fit_too() {
+    let mut conversation = Conversation::new("Be careful.");
+    for round in 0..3000 {
+        conversation.ask(format!("prompt {round}"));
+        conversation.answer(answer(&[BrainEvent::Text("yes".into())]));
+    }
+    conversation.ask("last");
+    conversation.fit(2000);
+    assert!(conversation.tokens() <= 2000);
+    assert!(conversation.tokens() > 1000);
+    let last = Turn::Person("last".to_owned());
+    assert_eq!(conversation.turns().last(), Some(&last));
+}
+
+#[test]
+fn thinking_stays_until_its_exchange_is_over() {
+    let mut conversation = Conversation::new("");
+    conversation.ask("first");
+    let thought = |id: &str| answer(&[BrainEvent::Thinking("hm".into()), call(id)]);
+    conversation.answer(thought("a"));
+    conversation.result("a", result(&"x".repeat(30_000)));
+    // It joins the result, so that the model goes on with what it thought.
+    conversation.ask("and this");
+    let mut ended = conversation.clone();
+    conversation.fit(5000);
+    let thinks = |turn: &Turn| {
+        let thinking = |part: &Part| matches!(part, Part::Thinking { .. });
+        matches!(turn, Turn::Model(parts) if parts.iter().any(thinking))
+    };
+    assert!(conversation.turns().iter().any(thinks));
+    ended.answer(answer(&[BrainEvent::Text("done".into())]));
+    ended.ask("next");
+    ended.fit(5000);
+    assert_eq!(ended.turns().len(), 5);
+    assert!(!ended.turns().iter().any(thinks));
+}
+
+#[test]
+fn what_was_not_answered_is_taken_back() {
+    let mut conversation = Conversation::new("");
+    conversation.ask("hello");
+    conversation.answer(answer(&[call("a")]));
+    conversation.result("a", result("something that offends"));
+    conversation.ask("go on");
+    conversation.ask("please");
+    conversation.take_back();
+    assert_eq!(conversation.turns().len(), 2);
+    let text = &conversation.last_result().unwrap().text;
+    assert!(text.starts_with("Left out"), "{text}");
+    conversation.take_back();
+    assert_eq!(conversation.turns().len(), 2);
+    let mut short = Conversation::new("");
+    short.ask("hello");
+    short.take_back();
+    short.take_back();
+    assert_eq!(short.turns(), []);
+}
+
 proptest! {
+    #[test]
+    fn a_budget_holds_whatever_was_said(
+        steps in prop::collection::vec((0..4_u8, 0..40_000_usize), 1..30), budget in 3000..20_000_u64,
+    ) {
+        let mut conversation = Conversation::new("s");
+        conversation.ask("begin");
+        for (step, size) in steps {
+            match step {
+                0 => conversation.ask("ü".repeat(size)),
+                1 => drop(conversation.answer(answer(&[call("a"), BrainEvent::Text("t".repeat(size)), call("b")]))),
+                2 => drop(conversation.answer(answer(&[BrainEvent::Thinking("t".repeat(100))]))),
+                _ => if let Some(open) = conversation.open_calls().first() {
+                    conversation.result(&open.id, huge_result(&"r".repeat(size)));
+                },
+            }
+            conversation.fit(budget);
+            prop_assert!(conversation.tokens() <= budget, "{}", conversation.tokens());
+            invariant_begins_with_a_person(&conversation);
+        }
+    }
+
+
     #[test]
     fn whatever_happens_a_conversation_stays_well_formed(
         steps in prop::collection::vec((0..5_u8, 0..4000_usize), 1..60), budget in 0..6000_u64,

@@ -4,6 +4,9 @@ use pvp_protocol::{Category, ParticipantId};
 
 use super::super::digest::ends;
 
+/// Bytes of what went wrong, which may quote what the model wrote.
+const FAILED: usize = 4 * 1024;
+
 /// What a call is answered with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
@@ -19,7 +22,7 @@ impl CallResult {
     /// Something went wrong before a command was proposed.
     pub fn failed(why: &str) -> Self {
         Self {
-            text: why.to_owned(),
+            text: ends(why, FAILED),
             brief: ends(why, 200),
             failed: true,
             account: Account::default(),
