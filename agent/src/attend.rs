@@ -177,14 +177,16 @@ impl Attendant {
             }
         }
         loop {
-            match self.ears.next().await {
-                Heard::Prompt => {
-                    self.work(false).await?;
-                    if self.manner.stay == Stay::UntilDone {
-                        return Ok(());
-                    }
+            // Also someone who spoke while what was halted came to its end.
+            if self.ears.is_called() {
+                self.work(false).await?;
+                if self.manner.stay == Stay::UntilDone {
+                    return Ok(());
                 }
-                Heard::Halt(_) => {}
+                continue;
+            }
+            match self.ears.next().await {
+                Heard::Prompt | Heard::Halt(_) => {}
                 Heard::Memory(memory) => self.recollect(&memory).await,
                 Heard::Over => return Ok(()),
             }
@@ -209,7 +211,7 @@ impl Attendant {
 
     /// Answers and performs until there is nothing left to answer.
     async fn work(&mut self, mut unasked: bool) -> Result<(), BrainError> {
-        for _ in 0..self.manner.most_answers {
+        for _ in 0..self.manner.most_answers.max(1) {
             self.ask_what_waits();
             if !unasked && !self.conversation.awaits_model() {
                 return Ok(());
@@ -246,10 +248,14 @@ impl Attendant {
         }
     }
 
+    /// Something to say about the prompt that is being answered.
+    fn speech(&self) -> Speech {
+        Speech::new(self.agent.connection().clone(), self.turn.prompt.clone())
+    }
+
     /// Says something that is not the brain's.
     async fn remark(&self, text: &str) {
-        let connection = self.agent.connection().clone();
-        let mut speech = Speech::new(connection, self.turn.prompt.clone());
+        let mut speech = self.speech();
         speech.say(text).await;
         speech.end(FinishReason::Complete, None).await;
     }
@@ -265,6 +271,13 @@ impl Attendant {
                     self.conversation.fit(room / 2);
                 }
                 Err(error) if error.trouble == Trouble::Script => return Err(error),
+                Err(error) if error.trouble == Trouble::TooLong => {
+                    let mut speech = self.speech();
+                    complain(&mut speech, &error).await;
+                    speech.end(FinishReason::Error, None).await;
+                    (self.manner.watch)(Moment::Trouble(error.message));
+                    return Ok(Answered::Done);
+                }
                 Err(error) => {
                     (self.manner.watch)(Moment::Trouble(error.message));
                     return Ok(Answered::Done);
@@ -280,7 +293,7 @@ impl Attendant {
         let mut reply = self
             .brain
             .begin(&mut self.conversation, &self.tools, config);
-        let mut speech = Speech::new(self.agent.connection().clone(), self.turn.prompt.clone());
+        let mut speech = self.speech();
         let mut answer = Answer::default();
         let mut usage = None;
         let mut halted = None;
@@ -316,16 +329,22 @@ impl Attendant {
         };
         // Ends the request, if it is still under way.
         drop(reply);
+        if finish == Some(Finish::Withheld) {
+            speech.say(WITHHELD).await;
+        }
         let said = speech.said().to_owned();
         let reason = finish.map_or(FinishReason::Interrupted, Finish::reason);
         speech.end(reason, usage).await;
         if !said.is_empty() {
             (self.manner.watch)(Moment::Said(said));
         }
+        if finish == Some(Finish::Withheld) {
+            self.conversation.take_back();
+            return Ok(Answered::Done);
+        }
         let calls = self.conversation.answer(answer);
         if halted.is_some() || finish.is_none() {
-            self.conversation
-                .abandon("Nothing was done: people interrupted you before this call was begun.");
+            self.conversation.abandon(INTERRUPTED);
             return Ok(Answered::Halted);
         }
         // A call that was cut off is answered with what is wrong with it.
@@ -340,24 +359,20 @@ impl Attendant {
         &mut self,
         answer: Answer,
         mut speech: Speech,
-        error: BrainError,
+        mut error: BrainError,
     ) -> BrainError {
-        match error.trouble {
-            Trouble::TooLong if !speech.has_spoken() => {}
-            Trouble::TooLong
-            | Trouble::Busy { .. }
-            | Trouble::Lost
-            | Trouble::Nonsense
-            | Trouble::Refused
-            | Trouble::Script => {
-                speech
-                    .say(&format!("\n\n[I cannot go on: {}]", error.message))
-                    .await;
-                speech.end(FinishReason::Error, None).await;
-                self.conversation.answer(answer);
-                self.conversation
-                    .abandon("Nothing was done: the answer broke off.");
-            }
+        if error.trouble == Trouble::TooLong && answer.is_empty() {
+            speech.end(FinishReason::ToolUse, None).await;
+            return error;
+        }
+        complain(&mut speech, &error).await;
+        speech.end(FinishReason::Error, None).await;
+        self.conversation.answer(answer);
+        self.conversation
+            .abandon("Nothing was done: the answer broke off.");
+        // What was said cannot be said again with less.
+        if error.trouble == Trouble::TooLong {
+            error.trouble = Trouble::Refused;
         }
         error
     }
@@ -380,14 +395,18 @@ impl Attendant {
                 biased;
                 heard = self.ears.next(), if !self.ears.is_closed() => match heard {
                     // What runs may end, or is being ended; then nothing is begun any more.
-                    Heard::Halt(Halt::Pause | Halt::Stop) | Heard::Over => flow = Flow::Halt,
+                    Heard::Halt(halt) => {
+                        flow = Flow::Halt;
+                        doing.halt(halt);
+                    }
+                    Heard::Over => flow = Flow::Halt,
                     Heard::Prompt => unanswered = self.ears.last_prompt().cloned(),
                     Heard::Memory(_) => {}
                 },
                 results = &mut all => break results,
                 () = doing.waits_more() => {}
             }
-            if doing.waits() && unanswered.is_some() {
+            if flow == Flow::On && doing.waits() && unanswered.is_some() {
                 let connection = self.agent.connection().clone();
                 let mut speech = Speech::new(connection, unanswered.take());
                 speech.say(STILL_WAITING).await;
@@ -400,6 +419,18 @@ impl Attendant {
         flow
     }
 }
+
+async fn complain(speech: &mut Speech, error: &BrainError) {
+    let text = format!("\n\n[I cannot go on: {}]", error.message);
+    speech.say(&text).await;
+}
+
+/// What a call is answered with that was not begun because of an interrupt.
+const INTERRUPTED: &str = "Nothing was done: people interrupted you before this call was begun.";
+
+/// What is said when the provider does not let the model answer.
+const WITHHELD: &str = "\n\n[The provider withheld this answer. What led to it is taken out of the \
+                        conversation; ask in other words.]";
 
 /// What is said to someone who asks while a proposal waits.
 const STILL_WAITING: &str = "I have heard you. What I proposed last still waits for a decision; \

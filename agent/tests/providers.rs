@@ -463,3 +463,67 @@ async fn dropping_an_answer_hangs_up() {
     drop(reply);
     assert_eq!(socket.read(&mut [0; 16]).await.unwrap_or(0), 0);
 }
+
+/// The beginning of an answer up to where it says why it stops, which is all that matters.
+fn up_to_the_reason(dialect: Dialect) -> String {
+    let text = recorded(dialect);
+    let reason = match dialect {
+        Dialect::Anthropic => "\"stop_reason\":\"tool_use\"",
+        Dialect::OpenAi => "\"finish_reason\":\"tool_calls\"",
+    };
+    let at = text.find(reason).unwrap();
+    let end = at + text[at..].find("\n\n").unwrap() + 2;
+    text[..end].to_owned()
+}
+
+#[tokio::test]
+async fn an_answer_that_is_whole_needs_no_formal_end() {
+    for dialect in BOTH {
+        let text = up_to_the_reason(dialect);
+        good(&played(dialect, vec![Act::Stream(pieces(&text, 50))]).await);
+        good(&played(dialect, vec![Act::ResetLater(pieces(&text, usize::MAX))]).await);
+        let server = serve(vec![Act::Silence(pieces(&text, 50))]).await;
+        let mut reply = begin(dialect, &server.base);
+        let mut events = Vec::new();
+        let told = |events: &[Result<BrainEvent, BrainError>]| matches!(events.last(), Some(Ok(BrainEvent::Text(text))) if text.ends_with("“gleich”."));
+        while !told(&events) {
+            events.push(reply.next().await.unwrap());
+        }
+        // Nothing else can happen, so that the clock goes on to the end of the wait.
+        tokio::time::pause();
+        events.extend(all(&mut reply, &server.told).await);
+        tokio::time::resume();
+        good(&events);
+    }
+}
+
+#[tokio::test]
+async fn not_even_a_piece_of_a_key_is_told() {
+    let keys = KEY.repeat(400);
+    let json = "content-type: application/json\r\n";
+    let page = "content-type: text/html\r\n";
+    let error = format!(r#"{{"error":{{"type":"{keys}","message":"{keys}"}}}}"#);
+    for dialect in BOTH {
+        for act in [
+            Act::Answer(400, json, error.clone()),
+            Act::Answer(400, page, keys.clone()),
+            Act::Answer(400, page, format!("<html><title>{keys}</title></html>")),
+            Act::Answer(200, page, keys.clone()),
+            Act::Answer(200, json, error.clone()),
+            Act::Stream(pieces(
+                &format!(
+                    "data: {{\"type\":\"error\",\"error\":{{\"type\":\"invalid_request_error\",\"message\":\"{keys}\"}}}}\n\n"
+                ),
+                usize::MAX,
+            )),
+        ] {
+            let events = played(dialect, vec![act]).await;
+            let seen = format!("{events:?}");
+            assert!(seen.contains("[key]"), "{seen}");
+            assert!(seen.len() < 4000, "{}", seen.len());
+            for piece in ["sk-", "test-", "0123", "6789"] {
+                assert!(!seen.contains(piece), "{piece} in {seen}");
+            }
+        }
+    }
+}

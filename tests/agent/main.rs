@@ -17,7 +17,9 @@ mod interrupts;
 mod limits;
 mod model;
 mod own;
+mod scene;
 mod script;
 mod secrets;
+mod trouble;
 
 use kit::room::{approve, gate, reject, result, room};

@@ -35,29 +35,34 @@ impl Model {
     pub async fn asked(&self) -> Question {
         let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
         let (mut socket, _) = accepted.expect("the model is asked").unwrap();
-        let body = request(&mut socket).await;
+        let (authorization, body) = request(&mut socket).await;
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                     transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
         socket.write_all(head.as_bytes()).await.unwrap();
         Question {
+            authorization,
             body,
             socket,
             calls: 0,
         }
     }
 
-    /// Answers the next question with a status and nothing else.
-    pub async fn fails(&self, status: u16, headers: &str) {
-        let (mut socket, _) = self.listener.accept().await.unwrap();
+    /// Answers the next question with a status and a body that is no answer.
+    pub async fn fails(&self, status: u16, headers: &str, body: &str) {
+        let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
+        let (mut socket, _) = accepted.expect("the model is asked").unwrap();
         request(&mut socket).await;
         let answer = format!(
-            "HTTP/1.1 {status} Status\r\n{headers}content-length: 2\r\nconnection: close\r\n\r\n{{}}"
+            "HTTP/1.1 {status} Status\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
         );
         socket.write_all(answer.as_bytes()).await.unwrap();
     }
 }
 
 pub struct Question {
+    /// Whom the agent says it is; empty if it does not.
+    pub authorization: String,
     /// What the agent asked.
     pub body: Value,
     socket: TcpStream,
@@ -74,9 +79,10 @@ impl Question {
             .collect()
     }
 
-    /// The newest result of a call.
-    pub fn result(&self) -> String {
-        self.messages("tool").pop().expect("a call was answered")
+    /// The content of the newest message of a role.
+    pub fn last(&self, role: &str) -> String {
+        let last = self.messages(role).pop();
+        last.unwrap_or_else(|| panic!("no message of {role}"))
     }
 
     pub async fn say(mut self, text: &str) -> Self {
@@ -89,10 +95,14 @@ impl Question {
         self
     }
 
-    pub async fn call(mut self, name: &str, arguments: Value) -> Self {
+    pub async fn call(self, name: &str, arguments: Value) -> Self {
+        self.raw_call(name, &arguments.to_string()).await
+    }
+
+    /// A call with arguments as they are written.
+    pub async fn raw_call(mut self, name: &str, arguments: &str) -> Self {
         let index = self.calls;
         self.calls += 1;
-        let arguments = arguments.to_string();
         let function = json!({ "name": name, "arguments": arguments });
         let call = json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function });
         self.delta(json!({ "tool_calls": [call] })).await;
@@ -104,12 +114,38 @@ impl Question {
         self.call("shell", arguments).await
     }
 
-    /// The end of the answer, with what it cost.
-    pub async fn done(mut self) {
-        let finish = match self.calls {
+    /// These calls, and the end of the answer.
+    pub async fn calls(mut self, calls: &[(&str, Value)]) {
+        for (name, arguments) in calls {
+            self = self.call(name, arguments.clone()).await;
+        }
+        self.done().await;
+    }
+
+    /// These commands, and the end of the answer.
+    pub async fn runs(mut self, commands: &[&str]) {
+        for command in commands {
+            self = self.shell(command).await;
+        }
+        self.done().await;
+    }
+
+    /// This text, and the end of the answer.
+    pub async fn answers(self, text: &str) {
+        self.say(text).await.done().await;
+    }
+
+    /// The usual end of an answer.
+    pub async fn done(self) {
+        let reason = match self.calls {
             0 => "stop",
             _ => "tool_calls",
         };
+        self.ends(reason).await;
+    }
+
+    /// The end of the answer, with what it cost.
+    pub async fn ends(mut self, finish: &str) {
         let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": finish }] });
         self.event(&last.to_string()).await;
         let usage = json!({ "choices": [], "usage": { "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 } });
@@ -148,18 +184,24 @@ fn text(content: &Value) -> String {
     }
 }
 
-async fn request(socket: &mut TcpStream) -> Value {
+/// Who asks, and what.
+async fn request(socket: &mut TcpStream) -> (String, Value) {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let head = head.to_ascii_lowercase();
-            let length = head.split("content-length: ").nth(1).unwrap();
-            let length: usize = length.lines().next().unwrap().parse().unwrap();
+            let length: usize = header(head, "content-length").parse().unwrap();
             if body.len() >= length {
-                return serde_json::from_str(body).unwrap();
+                let body = serde_json::from_str(body).unwrap();
+                return (header(head, "authorization"), body);
             }
         }
         assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0);
     }
+}
+
+fn header(head: &str, name: &str) -> String {
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let found = lines.find(|(found, _)| found.eq_ignore_ascii_case(name));
+    found.map_or(String::new(), |(_, value)| value.to_owned())
 }

@@ -1,18 +1,22 @@
 //! The calls of one answer: proposed, followed to their end, and told in words for the model.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use pvp_protocol::payload::OutputRead;
 use pvp_protocol::{Assessment, Mode};
 use tokio::sync::Notify;
 
-use super::{Moment, Watch};
+use super::ears::Halt;
+use super::{INTERRUPTED, Moment, Watch};
 use crate::agent::{Agent, Proposal, ProposeError, Step};
 use crate::brain::digest::ends;
 use crate::brain::tools::{JobsUse, ShellUse, jobs_text};
 use crate::brain::words::{CallResult, Edit};
 use crate::brain::{Caps, Fate, ToolCall, ToolUse, recall};
+
+/// Calls of one answer that are begun.
+const MOST: usize = 64;
 
 pub(super) struct Calls<'a> {
     agent: &'a Agent,
@@ -22,6 +26,8 @@ pub(super) struct Calls<'a> {
     /// Proposals that wait for people.
     waiting: AtomicUsize,
     bell: Notify,
+    paused: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl<'a> Calls<'a> {
@@ -38,7 +44,26 @@ impl<'a> Calls<'a> {
             watch,
             waiting: AtomicUsize::new(0),
             bell: Notify::new(),
+            paused: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Nothing more is begun; after a stop, what is just being proposed is withdrawn too.
+    pub(super) fn halt(&self, halt: Halt) {
+        let which = match halt {
+            Halt::Pause => &self.paused,
+            Halt::Stop => &self.stopped,
+        };
+        which.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn is_halted(&self) -> bool {
+        self.is_stopped() || self.paused.load(Ordering::Relaxed)
     }
 
     /// Whether some proposal waits for people.
@@ -54,8 +79,17 @@ impl<'a> Calls<'a> {
     /// Proposes in the order of the calls, then follows all of them at once.
     pub(super) async fn perform(&self, calls: &[ToolCall]) -> Vec<CallResult> {
         let mut begun = Vec::new();
-        for call in calls {
-            begun.push(self.begin(call).await);
+        for (number, call) in calls.iter().enumerate() {
+            begun.push(if self.is_halted() {
+                Begun::Over(CallResult::failed(INTERRUPTED))
+            } else if number >= MOST {
+                Begun::Over(CallResult::failed(&format!(
+                    "Nothing was done: only the first {MOST} calls of an answer are begun. Call \
+                     again in a later answer."
+                )))
+            } else {
+                self.begin(call).await
+            });
         }
         join_all(begun.into_iter().map(|begun| self.end(begun))).await
     }
@@ -127,13 +161,26 @@ impl<'a> Calls<'a> {
             .propose_openly(shell.arguments(), &shell.purpose)
             .await;
         let fate = match proposed {
-            Ok(proposal) => return Begun::Proposed(shell, proposal),
+            Ok(proposal) => {
+                if self.is_stopped() {
+                    self.withdraw(&proposal).await;
+                }
+                return Begun::Proposed(shell, proposal);
+            }
             Err(ProposeError::Blocked { rule, reason }) => Fate::Blocked { rule, reason },
             Err(error) => Fate::Refused {
                 why: error.to_string(),
             },
         };
         Begun::Over(self.tell(&shell, &fate, None))
+    }
+
+    /// The session withdrew what it knew of when it was stopped; this one came after.
+    async fn withdraw(&self, proposal: &Proposal) {
+        let why = Some("people stopped the agent".to_owned());
+        if let Err(error) = self.agent.connection().cancel(&proposal.id, why).await {
+            tracing::warn!(%error, "could not withdraw a proposal");
+        }
     }
 
     fn tell(&self, shell: &ShellUse, fate: &Fate, verdict: Option<&Assessment>) -> CallResult {

@@ -48,6 +48,8 @@ pub(super) struct Ears {
     prompts: VecDeque<Asked>,
     /// What happened beside prompts, for the next one.
     notes: Vec<String>,
+    /// Someone spoke who is not answered yet, and nobody halted us since.
+    called: bool,
     closed: bool,
     watch: Watch,
 }
@@ -58,6 +60,7 @@ impl Ears {
             wishes,
             prompts: VecDeque::new(),
             notes: Vec::new(),
+            called: false,
             closed: false,
             watch,
         }
@@ -66,6 +69,11 @@ impl Ears {
     /// Whether no prompt waits.
     pub(super) fn is_quiet(&self) -> bool {
         self.prompts.is_empty()
+    }
+
+    /// Whether someone waits for an answer that nobody asked us to hold back.
+    pub(super) fn is_called(&self) -> bool {
+        self.called
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -79,6 +87,7 @@ impl Ears {
     /// The oldest prompt, with what happened before it.
     pub(super) fn take_prompt(&mut self) -> Option<Asked> {
         let mut asked = self.prompts.pop_front()?;
+        self.called &= !self.prompts.is_empty();
         if !self.notes.is_empty() {
             let notes = std::mem::take(&mut self.notes).join("\n");
             asked.text = format!("{notes}\n\n{}", asked.text);
@@ -133,6 +142,7 @@ impl Ears {
                         note.push_str(&format!("\n{text}"));
                     }
                 }
+                self.called = false;
                 self.notes.push(ends(&note, PROMPT / 8));
                 if self.notes.len() > WAITING {
                     self.notes.remove(0);
@@ -152,6 +162,7 @@ impl Ears {
             by: by.name.clone(),
             text: ends(said, 2000),
         });
+        self.called = true;
         if self.prompts.len() < WAITING {
             self.prompts.push_back(asked);
         } else {

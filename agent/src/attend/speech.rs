@@ -38,7 +38,6 @@ pub(super) struct Speech {
     waiting: String,
     flush_at: Option<Instant>,
     said: String,
-    spoken: bool,
 }
 
 impl Speech {
@@ -51,18 +50,12 @@ impl Speech {
             waiting: String::new(),
             flush_at: None,
             said: String::new(),
-            spoken: false,
         }
     }
 
     /// The beginning of what was said aloud.
     pub(super) fn said(&self) -> &str {
         &self.said
-    }
-
-    /// Whether anything was told at all.
-    pub(super) fn has_spoken(&self) -> bool {
-        self.spoken
     }
 
     /// Passes on what people are to see of an event.
@@ -149,7 +142,6 @@ impl Speech {
             }
             .into(),
         };
-        self.spoken = true;
         if kind == Kind::Response && !self.said.is_empty() {
             self.said.push('\n');
         }

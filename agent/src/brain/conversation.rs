@@ -1,14 +1,16 @@
 //! What has been said between people, the model and its tools, kept within a budget.
 
+mod budget;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use pvp_protocol::JsonObject;
 
 use super::BrainEvent;
 use super::words::CallResult;
-
-/// Tokens that a part costs beside its text: roles, names, brackets.
-const OVERHEAD: u64 = 8;
+pub(crate) use budget::tokens;
 
 /// A call of a tool, as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Whether the model has not answered anything yet.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     pub fn take(&mut self, event: &BrainEvent) {
         match event {
             BrainEvent::Thinking(more) => match self.parts.last_mut() {
@@ -199,6 +206,23 @@ impl Conversation {
         }
     }
 
+    /// Takes back what the provider did not let the model answer: sent again, it would not be
+    /// answered again.
+    pub fn take_back(&mut self) {
+        while matches!(self.turns.last(), Some(Turn::Person(_))) {
+            self.turns.pop();
+        }
+        let Some(Turn::Model(parts)) = self.turns.last_mut() else {
+            return;
+        };
+        for part in parts {
+            if let Part::Call { result, .. } = part {
+                let why = "Left out: the provider did not let you answer to this.";
+                *result = Some(CallResult::failed(why));
+            }
+        }
+    }
+
     /// The newest result of a call.
     pub fn last_result(&self) -> Option<&CallResult> {
         self.turns.iter().rev().find_map(|turn| match turn {
@@ -208,81 +232,6 @@ impl Conversation {
                 Part::Thinking { .. } | Part::Hidden(_) | Part::Text(_) => None,
             }),
         })
-    }
-
-    /// About how many tokens this is; rather too many than too few.
-    pub fn tokens(&self) -> u64 {
-        tokens(&self.system) + self.turns.iter().map(turn_tokens).sum::<u64>()
-    }
-
-    /// Makes it fit into a number of tokens: old thinking goes, then old output is reduced to its
-    /// digest, then the oldest turns go. It goes down to three quarters, so that what stays is the
-    /// same for a while and a provider can remember having read it.
-    pub fn fit(&mut self, budget: u64) {
-        if self.tokens() <= budget {
-            return;
-        }
-        let target = budget / 4 * 3;
-        self.drop_old_thinking();
-        let last = self.turns.len().saturating_sub(1);
-        self.reduce(0..last, target);
-        self.forget(target);
-        let last = self.turns.len().saturating_sub(1);
-        if self.tokens() > budget {
-            self.reduce(last..last + 1, budget);
-        }
-    }
-
-    fn drop_old_thinking(&mut self) {
-        let current = self.last_prompt();
-        for turn in &mut self.turns[..current] {
-            if let Turn::Model(parts) = turn {
-                parts.retain(|part| !matches!(part, Part::Thinking { .. } | Part::Hidden(_)));
-            }
-        }
-        self.turns
-            .retain(|turn| !matches!(turn, Turn::Model(parts) if parts.is_empty()));
-    }
-
-    fn reduce(&mut self, turns: std::ops::Range<usize>, target: u64) {
-        let mut excess = self.tokens().saturating_sub(target);
-        for turn in &mut self.turns[turns] {
-            let Turn::Model(parts) = turn else { continue };
-            for part in parts {
-                if let Part::Call {
-                    result: Some(result),
-                    ..
-                } = part
-                    && excess > 0
-                {
-                    let before = tokens(&result.text);
-                    result.reduce();
-                    excess = excess.saturating_sub(before - tokens(&result.text));
-                }
-            }
-        }
-    }
-
-    /// Leaves out the oldest turns, never the last prompt and never what came last.
-    fn forget(&mut self, target: u64) {
-        let mut excess = self.tokens().saturating_sub(target);
-        while excess > 0 {
-            let oldest = usize::from(self.last_prompt() == 0);
-            if oldest + 1 >= self.turns.len() {
-                return;
-            }
-            excess = excess.saturating_sub(turn_tokens(&self.turns.remove(oldest)));
-            // A conversation begins with a person.
-            while matches!(self.turns.first(), Some(Turn::Model(_))) {
-                excess = excess.saturating_sub(turn_tokens(&self.turns.remove(0)));
-            }
-            self.forgot = true;
-        }
-    }
-
-    fn last_prompt(&self) -> usize {
-        let person = |turn: &Turn| matches!(turn, Turn::Person(_));
-        self.turns.iter().rposition(person).unwrap_or(0)
     }
 
     fn call_ids(&self) -> BTreeSet<String> {
@@ -312,190 +261,5 @@ fn unused(used: &BTreeSet<String>, id: &str) -> String {
             return fresh;
         }
         number += 1;
-    }
-}
-
-/// Code and logs have about three bytes a token.
-pub(crate) fn tokens(text: &str) -> u64 {
-    text.len().div_ceil(3) as u64 + OVERHEAD
-}
-
-fn turn_tokens(turn: &Turn) -> u64 {
-    match turn {
-        Turn::Person(text) => tokens(text),
-        Turn::Model(parts) => parts.iter().map(part_tokens).sum(),
-    }
-}
-
-fn part_tokens(part: &Part) -> u64 {
-    match part {
-        Part::Thinking { text, seal } => tokens(text) + seal.as_deref().map_or(0, tokens),
-        Part::Hidden(text) | Part::Text(text) => tokens(text),
-        Part::Call { call, result } => {
-            let result = result.as_ref().map_or(OVERHEAD, |it| tokens(&it.text));
-            tokens(&call.arguments) + tokens(&call.name) + result
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn call(id: &str) -> BrainEvent {
-        BrainEvent::Call(ToolCall {
-            id: id.to_owned(),
-            name: "shell".to_owned(),
-            arguments: r#"{"command":"ls"}"#.to_owned(),
-        })
-    }
-
-    fn answer(events: &[BrainEvent]) -> Answer {
-        let mut answer = Answer::default();
-        for event in events {
-            answer.take(event);
-        }
-        answer
-    }
-
-    fn result(text: &str) -> CallResult {
-        CallResult {
-            text: text.to_owned(),
-            brief: "Exit code: 0".to_owned(),
-            ..CallResult::failed("")
-        }
-    }
-
-    fn long_story(rounds: usize) -> Conversation {
-        let mut conversation = Conversation::new("Be careful.");
-        conversation.ask("look around");
-        for round in 0..rounds {
-            let id = format!("c{round}");
-            conversation.answer(answer(&[BrainEvent::Thinking("hm".into()), call(&id)]));
-            assert!(conversation.result(&id, result(&"x".repeat(3000))));
-        }
-        conversation
-    }
-
-    #[test]
-    fn an_answer_joins_its_pieces_and_keeps_their_order() {
-        let events = [
-            BrainEvent::Thinking("a".into()),
-            BrainEvent::Thinking("b".into()),
-            BrainEvent::ThinkingSeal("s".into()),
-            BrainEvent::Thinking("c".into()),
-            BrainEvent::Text("d".into()),
-            BrainEvent::Text("e".into()),
-        ];
-        let thinking = |text: &str, seal: Option<&str>| Part::Thinking {
-            text: text.to_owned(),
-            seal: seal.map(str::to_owned),
-        };
-        let whole = [
-            thinking("ab", Some("s")),
-            thinking("c", None),
-            Part::Text("de".into()),
-        ];
-        assert_eq!(answer(&events).parts, whole);
-    }
-
-    #[test]
-    fn calls_get_ids_of_their_own() {
-        let mut conversation = Conversation::new("");
-        conversation.ask("go");
-        let first = conversation.answer(answer(&[call("a"), call("a"), call("")]));
-        let ids = |calls: &[ToolCall]| -> Vec<String> {
-            calls.iter().map(|call| call.id.clone()).collect()
-        };
-        assert_eq!(ids(&first), ["a", "a_2", "call"]);
-        conversation.abandon("stopped");
-        let second = conversation.answer(answer(&[call("a")]));
-        assert_eq!(ids(&second), ["a_3"]);
-    }
-
-    #[test]
-    fn a_prompt_closes_calls_that_are_open() {
-        let mut conversation = Conversation::new("");
-        conversation.ask("go");
-        conversation.answer(answer(&[call("a"), call("b")]));
-        assert!(!conversation.awaits_model());
-        assert!(conversation.result("b", result("done")));
-        assert!(!conversation.result("b", result("twice")));
-        assert!(!conversation.awaits_model());
-        conversation.ask("wait");
-        assert_eq!(conversation.open_calls(), []);
-        assert!(conversation.awaits_model());
-        assert_eq!(conversation.last_result().unwrap().text, "done");
-    }
-
-    #[test]
-    fn old_output_is_reduced_before_anything_is_forgotten() {
-        let mut conversation = long_story(10);
-        let newest = conversation.last_result().cloned();
-        conversation.fit(5000);
-        assert!(conversation.tokens() <= 5000);
-        assert_eq!(conversation.turns().len(), 11);
-        assert_eq!(conversation.last_result().cloned(), newest);
-        assert_eq!(conversation.system(), "Be careful.");
-        let again = conversation.clone();
-        conversation.fit(5000);
-        assert_eq!(conversation, again);
-    }
-
-    #[test]
-    fn then_the_oldest_turns_go_but_never_the_prompt() {
-        let mut conversation = long_story(40);
-        conversation.fit(1500);
-        assert!(conversation.tokens() <= 1500);
-        assert_eq!(
-            conversation.turns()[0],
-            Turn::Person("look around".to_owned())
-        );
-        assert!(conversation.turns().len() < 41);
-        assert!(conversation.system().contains("left out"));
-        conversation.ask("and now?");
-        conversation.fit(100);
-        assert_eq!(conversation.turns(), [Turn::Person("and now?".to_owned())]);
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_happens_a_conversation_stays_well_formed(
-            steps in prop::collection::vec((0..5_u8, 0..4000_usize), 1..60), budget in 0..6000_u64,
-        ) {
-            let mut conversation = Conversation::new("s");
-            conversation.ask("begin");
-            for (step, size) in steps {
-                match step {
-                    0 => conversation.ask("p".repeat(size)),
-                    1 => drop(conversation.answer(answer(&[call("a"), BrainEvent::Text("t".repeat(size)), call("b")]))),
-                    2 => drop(conversation.answer(answer(&[BrainEvent::Thinking("t".repeat(size))]))),
-                    3 => if let Some(open) = conversation.open_calls().first() {
-                        conversation.result(&open.id, result(&"r".repeat(size)));
-                    },
-                    _ => conversation.fit(budget),
-                }
-                invariant_begins_with_a_person(&conversation);
-                invariant_only_the_last_answer_has_open_calls(&conversation);
-            }
-        }
-    }
-
-    fn invariant_begins_with_a_person(conversation: &Conversation) {
-        assert!(matches!(
-            conversation.turns().first(),
-            Some(Turn::Person(_))
-        ));
-    }
-
-    fn invariant_only_the_last_answer_has_open_calls(conversation: &Conversation) {
-        let all = conversation.turns().len();
-        for turn in &conversation.turns()[..all - 1] {
-            if let Turn::Model(parts) = turn {
-                let open = |part: &Part| matches!(part, Part::Call { result: None, .. });
-                assert!(!parts.iter().any(open));
-            }
-        }
     }
 }

@@ -137,7 +137,12 @@ fn printed(result: &ToolResult, stream: Stream) -> Printed<'_> {
         .and_then(|streams| streams.get(name));
     let fact = |fact: &str| facts?.get(fact)?.as_u64();
     let seen = text.lines().count() as u64;
-    let whole = fact("bytes").is_none_or(|bytes| bytes <= text.len() as u64);
+    // The remark on what is left out may be longer than that.
+    let whole = match fact("bytes") {
+        None => true,
+        Some(bytes) if bytes < text.len() as u64 => after_gap(text).len() == text.len(),
+        Some(bytes) => bytes == text.len() as u64,
+    };
     Printed {
         // A long stream is told by its two ends, with a remark between them.
         text: if whole { text } else { after_gap(text) },
@@ -284,6 +289,19 @@ pub(crate) mod tests {
             digest(&result, Caps::default()),
             "Exit code: 0 | stdout: 100 lines | stderr: 0 lines\n\n\
              stdout (last 2 of 100, 98 skipped):\nyes\nlast\n\n\
+             This is not all of it: read the rest with recall, ref \"p1\"."
+        );
+    }
+
+    #[test]
+    fn a_remark_that_is_longer_than_what_it_stands_for_is_no_output() {
+        let mut result = ran(Some(0), "first\n[… 4 bytes omitted …]\nlast\n", "");
+        let streams = json!({"stdout": {"bytes": 15, "lines": 3}});
+        result.extra.insert("streams".to_owned(), streams);
+        assert_eq!(
+            digest(&result, Caps::default()),
+            "Exit code: 0 | stdout: 3 lines | stderr: 0 lines\n\n\
+             stdout (last 1 of 3, 2 skipped):\nlast\n\n\
              This is not all of it: read the rest with recall, ref \"p1\"."
         );
     }

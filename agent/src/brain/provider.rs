@@ -1,8 +1,11 @@
 //! A model behind a provider's API: asked over HTTP, answered in a stream, asked again if need be.
 
 mod anthropic;
+mod decoding;
 mod failure;
+mod line;
 mod openai;
+mod request;
 mod retry;
 mod setup;
 mod sse;
@@ -12,48 +15,26 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pvp_protocol::JsonObject;
 use pvp_protocol::payload::PromptConfig;
-use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Response, Url};
-use serde_json::Value;
+use reqwest::Response;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::conversation::{Conversation, ToolCall, tokens};
-use super::digest::ends;
+use super::conversation::{Conversation, tokens};
 use super::tools::ToolOffer;
 use super::{BrainError, BrainEvent, Reply, Trouble};
-use failure::{failure, said};
+use decoding::Decoding;
+use line::{Line, header};
 pub use retry::Patience;
-use setup::Key;
 pub use setup::{Dialect, Settings, SetupError, Thinking};
-use sse::Sse;
 
-/// How long to wait for the rest of a stream that has said everything, so that its connection can
-/// be used again.
-const REST: Duration = Duration::from_secs(1);
-
-/// Bytes of one answer as it is sent; far more than any model answers.
-const ANSWER: usize = 64 * 1024 * 1024;
-
-/// Calls in one answer.
-const CALLS: usize = 64;
-
-/// Bytes that are read of an answer that says what went wrong.
-const COMPLAINT: usize = 64 * 1024;
+/// How long to wait for the rest of a stream that has said everything that matters: what it cost,
+/// and the end of it, so that its connection can be used again.
+const REST: Duration = Duration::from_secs(5);
 
 /// A model that can be asked.
 #[derive(Debug, Clone)]
 pub struct Provider(Arc<Line>);
-
-#[derive(Debug)]
-struct Line {
-    settings: Settings,
-    url: Url,
-    key: Option<Key>,
-    client: reqwest::Client,
-}
 
 impl Provider {
     /// A provider with the key from this process's environment.
@@ -129,10 +110,10 @@ async fn answer(line: Arc<Line>, body: Vec<u8>, events: Events) {
             events: &events,
             told: false,
         };
-        let Err(mut error) = course.ask(body.clone()).await else {
+        let Err(error) = course.ask(body.clone()).await else {
             return;
         };
-        error.message = line.without_key(&error.message);
+        let mut error = line.presentable(error);
         // What was told cannot be taken back, and would be told twice.
         let wait = match course.told {
             true => None,
@@ -180,9 +161,16 @@ impl Course<'_> {
     async fn read(&mut self, response: &mut Response) -> Result<(), BrainError> {
         let mut decoding = Decoding::new(self.line.settings.dialect);
         loop {
-            let events = match self.line.patiently(response.chunk()).await? {
-                Some(bytes) => decoding.take(&bytes),
-                None => decoding.end(),
+            let patience = match decoding.is_whole() {
+                true => REST,
+                false => self.line.settings.silence,
+            };
+            let events = match self.line.patiently(patience, response.chunk()).await {
+                Ok(Some(bytes)) => decoding.take(&bytes),
+                Ok(None) => decoding.end(),
+                // Only the formal end is missing, which some servers leave out.
+                Err(_) if decoding.is_whole() => decoding.end(),
+                Err(error) => return Err(error),
             };
             for event in events {
                 let event = event?;
@@ -193,291 +181,5 @@ impl Course<'_> {
                 }
             }
         }
-    }
-}
-
-/// From bytes to events.
-pub(crate) struct Decoding {
-    sse: Sse,
-    decoder: Decoder,
-}
-
-enum Decoder {
-    Anthropic(Box<anthropic::Decoder>),
-    OpenAi(Box<openai::Decoder>),
-}
-
-impl Decoding {
-    pub(crate) fn new(dialect: Dialect) -> Self {
-        let decoder = match dialect {
-            Dialect::Anthropic => Decoder::Anthropic(Box::default()),
-            Dialect::OpenAi => Decoder::OpenAi(Box::default()),
-        };
-        Self {
-            sse: Sse::default(),
-            decoder,
-        }
-    }
-
-    /// The events that these bytes complete, up to the first thing that is wrong.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<Result<BrainEvent, BrainError>> {
-        match self.sse.take(bytes) {
-            Ok(data) => self.decode(data),
-            Err(sse::TooLong) => vec![Err(endless())],
-        }
-    }
-
-    pub(crate) fn end(&mut self) -> Vec<Result<BrainEvent, BrainError>> {
-        let mut events = match self.sse.end() {
-            Ok(data) => self.decode(data),
-            Err(sse::TooLong) => vec![Err(endless())],
-        };
-        let over = |event: &Result<BrainEvent, BrainError>| {
-            matches!(event, Err(_) | Ok(BrainEvent::Finished(_)))
-        };
-        if !events.iter().any(over) {
-            let end = match &mut self.decoder {
-                Decoder::Anthropic(decoder) => decoder.end(),
-                Decoder::OpenAi(decoder) => decoder.end(),
-            };
-            add(&mut events, end);
-        }
-        events
-    }
-
-    fn decode(
-        &mut self,
-        data: impl IntoIterator<Item = sse::Data>,
-    ) -> Vec<Result<BrainEvent, BrainError>> {
-        let mut events = Vec::new();
-        for data in data {
-            let more = match &mut self.decoder {
-                Decoder::Anthropic(decoder) => decoder.take(&data),
-                Decoder::OpenAi(decoder) => decoder.take(&data),
-            };
-            let over = match &more {
-                Ok(more) => more.iter().any(|it| matches!(it, BrainEvent::Finished(_))),
-                Err(_) => true,
-            };
-            add(&mut events, more);
-            if over {
-                break;
-            }
-        }
-        events
-    }
-}
-
-fn add(
-    events: &mut Vec<Result<BrainEvent, BrainError>>,
-    more: Result<Vec<BrainEvent>, BrainError>,
-) {
-    match more {
-        Ok(more) => events.extend(more.into_iter().map(Ok)),
-        Err(error) => events.push(Err(error)),
-    }
-}
-
-fn endless() -> BrainError {
-    BrainError::new(Trouble::Nonsense, "the provider sent an event without end")
-}
-
-impl Line {
-    async fn post(&self, body: Vec<u8>) -> Result<Response, BrainError> {
-        let mut request = self
-            .client
-            .post(self.url.clone())
-            .header("content-type", "application/json")
-            .header("accept", "text/event-stream")
-            .body(body);
-        if self.settings.dialect == Dialect::Anthropic {
-            request = request.header("anthropic-version", "2023-06-01");
-        }
-        if let Some((name, value)) = self.credentials() {
-            request = request.header(name, value);
-        }
-        self.patiently(request.send()).await
-    }
-
-    fn credentials(&self) -> Option<(HeaderName, HeaderValue)> {
-        let Key(key) = self.key.as_ref()?;
-        let (name, value) = match self.settings.dialect {
-            Dialect::Anthropic => (HeaderName::from_static("x-api-key"), key.clone()),
-            Dialect::OpenAi => (reqwest::header::AUTHORIZATION, format!("Bearer {key}")),
-        };
-        let mut value = HeaderValue::from_str(&value).expect("the key was checked");
-        value.set_sensitive(true);
-        Some((name, value))
-    }
-
-    /// Waits for something of the provider, but not for ever.
-    async fn patiently<T>(
-        &self,
-        something: impl Future<Output = reqwest::Result<T>>,
-    ) -> Result<T, BrainError> {
-        let silence = self.settings.silence;
-        match timeout(silence, something).await {
-            Ok(Ok(it)) => Ok(it),
-            Ok(Err(error)) => {
-                let message = format!("the connection to the provider failed: {}", causes(&error));
-                Err(BrainError::new(Trouble::Lost, message))
-            }
-            Err(_) => {
-                let message = format!("the provider was silent for {} s", silence.as_secs());
-                Err(BrainError::new(Trouble::Lost, message))
-            }
-        }
-    }
-
-    /// What a provider says that does not answer.
-    async fn complaint(&self, mut response: Response) -> BrainError {
-        let status = response.status().as_u16();
-        let after = retry::asked(|name| header(&response, name));
-        let text = self.beginning(&mut response).await;
-        let mut error = failure(Some(status), &said(&text));
-        if let Trouble::Busy { after: ask } = &mut error.trouble {
-            *ask = after;
-            if after.is_some_and(|after| after > self.settings.patience.longest_asked) {
-                let seconds = after.unwrap_or_default().as_secs();
-                error
-                    .message
-                    .push_str(&format!("; it asks to wait {seconds} s"));
-            }
-        }
-        let advice = match (status, self.settings.dialect) {
-            (401 | 403, dialect) => format!("; is {} right?", dialect.key_variable()),
-            (404, _) => format!("; are the model and the base URL right ({})?", self.url),
-            (300..=399, _) => "; the base URL leads elsewhere, and is not followed".to_owned(),
-            _ => String::new(),
-        };
-        error.message.push_str(&advice);
-        error
-    }
-
-    /// What came looks like success, but is something else: a login page, or an error after all.
-    async fn not_a_stream(&self, mut response: Response, kind: &str) -> BrainError {
-        let text = self.beginning(&mut response).await;
-        let said = said(&text);
-        if said.get("error").is_some_and(|error| !error.is_null()) {
-            return failure(None, &said);
-        }
-        let kind = if kind.is_empty() { "something" } else { kind };
-        let message = format!(
-            "the server answered with {} instead of a stream of events; is the base URL right \
-             ({})? It began: {}",
-            ends(kind, 100),
-            self.url,
-            ends(text.trim(), 300)
-        );
-        BrainError::new(Trouble::Refused, message)
-    }
-
-    async fn beginning(&self, response: &mut Response) -> String {
-        let mut bytes = Vec::new();
-        while bytes.len() < COMPLAINT {
-            match self.patiently(response.chunk()).await {
-                Ok(Some(more)) => bytes.extend_from_slice(&more),
-                // What came is all there is to tell.
-                Ok(None) | Err(_) => break,
-            }
-        }
-        bytes.truncate(COMPLAINT);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// Servers like to repeat what they were sent.
-    fn without_key(&self, text: &str) -> String {
-        match &self.key {
-            Some(Key(key)) => text.replace(key.as_str(), "[key]"),
-            None => text.to_owned(),
-        }
-    }
-}
-
-fn header(response: &Response, name: &str) -> Option<String> {
-    let value = response.headers().get(name)?;
-    Some(value.to_str().ok()?.to_owned())
-}
-
-/// An error with what is behind it; the address is known, and only in the way.
-fn causes(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        cause = next.source();
-    }
-    ends(&text, 1000)
-}
-
-/// Adds what a prompt wants to say to the provider itself. What we say ourselves stays.
-fn merge(body: Value, config: Option<&PromptConfig>) -> JsonObject {
-    let Value::Object(mut body) = body else {
-        return JsonObject::new();
-    };
-    let params = config.and_then(|config| config.provider_params.as_ref());
-    for (name, value) in params.into_iter().flatten() {
-        let ours = [
-            "messages",
-            "system",
-            "tools",
-            "stream",
-            "stream_options",
-            "n",
-        ];
-        if !ours.contains(&name.as_str()) {
-            body.insert(name.clone(), value.clone());
-        }
-    }
-    body
-}
-
-/// The arguments of a call that goes back. What is no JSON object would be refused.
-fn input(call: &ToolCall) -> JsonObject {
-    call.read().unwrap_or_default()
-}
-
-/// A name that may be sent, also of a tool that the model made up.
-fn plain_name(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let name: String = name
-        .chars()
-        .take(64)
-        .map(|c| if plain(c) { c } else { '_' })
-        .collect();
-    if name.is_empty() {
-        "unnamed".to_owned()
-    } else {
-        name
-    }
-}
-
-/// Bounds one answer.
-#[derive(Debug, Default)]
-struct Measure {
-    bytes: usize,
-    calls: usize,
-}
-
-impl Measure {
-    fn add(&mut self, bytes: usize) -> Result<(), BrainError> {
-        self.bytes += bytes;
-        if self.bytes <= ANSWER {
-            return Ok(());
-        }
-        let message = "the provider's answer does not end";
-        Err(BrainError::new(Trouble::Refused, message))
-    }
-
-    fn call(&mut self) -> Result<(), BrainError> {
-        self.calls += 1;
-        if self.calls <= CALLS {
-            return Ok(());
-        }
-        let message = format!("the model called more than {CALLS} tools at once");
-        Err(BrainError::new(Trouble::Refused, message))
     }
 }

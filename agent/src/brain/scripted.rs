@@ -1,17 +1,17 @@
 //! A brain that follows a file of steps: for the demo and for tests.
 
-use std::ops::Range;
+mod script;
+
 use std::path::Path;
 
 use anyhow::Context;
-use pvp_protocol::{Category, Mode};
-use serde::Deserialize;
-use serde_json::json;
-use toml::Spanned;
+use pvp_protocol::Category;
 
 use super::conversation::{Conversation, ToolCall, Turn};
 use super::words::{CallResult, Ending};
 use super::{BrainError, BrainEvent, Finish, Reply, Trouble};
+pub use script::ScriptError;
+use script::{Act, Expect, Step};
 
 /// The script of the demo.
 const DEMO: &str = include_str!("demo.toml");
@@ -23,77 +23,6 @@ pub struct Scripted {
     steps: Vec<Step>,
     at: usize,
     calls: usize,
-}
-
-/// Why a script cannot be followed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {problem}")]
-pub struct ScriptError {
-    pub file: String,
-    pub line: usize,
-    pub problem: String,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Step {
-    line: usize,
-    /// Only if this is how the last command ended.
-    when: Option<Ending>,
-    act: Act,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Act {
-    WaitForPrompt,
-    Say(String),
-    Think(String),
-    Shell { arguments: String, together: bool },
-    Expect(Expect),
-}
-
-/// What the last command must have come to.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Expect {
-    /// How it was sorted.
-    verdict: Option<Category>,
-    /// How it ended.
-    outcome: Option<Ending>,
-    exit: Option<i64>,
-    /// What the model would read contains this.
-    contains: Option<String>,
-}
-
-/// A step as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    wait: Option<Wait>,
-    say: Option<String>,
-    think: Option<String>,
-    shell: Option<String>,
-    expect: Option<Expect>,
-    when: Option<Ending>,
-    mode: Option<Mode>,
-    cwd: Option<String>,
-    timeout: Option<u64>,
-    purpose: Option<String>,
-    /// Goes out in the same answer as the next command.
-    #[serde(default)]
-    together: bool,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Wait {
-    Prompt,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Script {
-    #[serde(default)]
-    step: Vec<Spanned<Written>>,
 }
 
 impl Scripted {
@@ -121,58 +50,21 @@ impl Scripted {
 
     /// A list of `[[step]]`.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ScriptError> {
-        let line_of = |span: Option<Range<usize>>| {
-            let before = span.map_or("", |span| text.get(..span.start).unwrap_or(text));
-            before.matches('\n').count() + 1
-        };
-        let script: Script = toml::from_str(text).map_err(|error| ScriptError {
-            file: name.to_owned(),
-            line: line_of(error.span()),
-            problem: error.message().to_owned(),
-        })?;
-        let steps = script.step.into_iter().map(|written| {
-            let line = line_of(Some(written.span()));
-            (line, written.into_inner())
-        });
-        Self::new(name, steps)
+        Ok(Self::new(name, script::from_toml(name, text)?))
     }
 
     /// A step on each line; empty lines and lines that begin with `#` do not count.
     pub fn from_json_lines(name: &str, text: &str) -> Result<Self, ScriptError> {
-        let mut steps = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            if line.trim().is_empty() || line.trim_start().starts_with('#') {
-                continue;
-            }
-            let written = serde_json::from_str(line).map_err(|error| ScriptError {
-                file: name.to_owned(),
-                line: index + 1,
-                problem: error.to_string(),
-            })?;
-            steps.push((index + 1, written));
-        }
-        Self::new(name, steps)
+        Ok(Self::new(name, script::from_json_lines(name, text)?))
     }
 
-    fn new(
-        name: &str,
-        steps: impl IntoIterator<Item = (usize, Written)>,
-    ) -> Result<Self, ScriptError> {
-        let read = |(line, written): (usize, Written)| {
-            let when = written.when;
-            let act = act(written).map_err(|problem| ScriptError {
-                file: name.to_owned(),
-                line,
-                problem,
-            })?;
-            Ok(Step { line, when, act })
-        };
-        Ok(Self {
+    fn new(name: &str, steps: Vec<Step>) -> Self {
+        Self {
             name: name.to_owned(),
-            steps: steps.into_iter().map(read).collect::<Result<_, _>>()?,
+            steps,
             at: 0,
             calls: 0,
-        })
+        }
     }
 
     /// Whether its first step waits for nobody.
@@ -247,43 +139,6 @@ impl Scripted {
         } else {
             Finish::Complete
         })
-    }
-}
-
-fn act(written: Written) -> Result<Act, String> {
-    let alone = || {
-        let extra = [
-            ("mode", written.mode.is_some()),
-            ("cwd", written.cwd.is_some()),
-            ("timeout", written.timeout.is_some()),
-            ("purpose", written.purpose.is_some()),
-            ("together", written.together),
-        ];
-        match extra.iter().find(|(_, there)| *there) {
-            Some((name, _)) => Err(format!("`{name}` goes only with `shell`")),
-            None => Ok(()),
-        }
-    };
-    match (
-        &written.wait,
-        &written.say,
-        &written.think,
-        &written.shell,
-        &written.expect,
-    ) {
-        (Some(Wait::Prompt), None, None, None, None) => alone().map(|()| Act::WaitForPrompt),
-        (None, Some(text), None, None, None) => alone().map(|()| Act::Say(text.clone())),
-        (None, None, Some(text), None, None) => alone().map(|()| Act::Think(text.clone())),
-        (None, None, None, None, Some(expect)) => alone().map(|()| Act::Expect(expect.clone())),
-        (None, None, None, Some(command), None) => Ok(Act::Shell {
-            arguments: json!({
-                "command": command, "mode": written.mode, "cwd": written.cwd,
-                "timeout": written.timeout, "purpose": written.purpose,
-            })
-            .to_string(),
-            together: written.together,
-        }),
-        _ => Err("a step has exactly one of wait, say, think, shell, expect".to_owned()),
     }
 }
 

@@ -1,172 +1,25 @@
 //! The tools that a model is offered, and what it may say to them.
 
+mod offers;
+
 use pvp_protocol::payload::{OutputRead, Stream};
 use pvp_protocol::{Extra, JsonObject, MessageId, Mode};
 use serde_json::{Value, json};
 
 use super::conversation::ToolCall;
+use super::digest::ends;
 use super::recall;
+pub use offers::{Reads, Surroundings, ToolOffer, offers};
 
 /// Seconds that a model may ask for.
 const LONGEST_NORMAL: u64 = 300;
 const LONGEST_SLOW: u64 = 900;
 
-/// A tool as the model sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolOffer {
-    pub name: &'static str,
-    pub description: String,
-    /// JSON Schema of its arguments.
-    pub schema: Value,
-}
+/// Bytes of a command line: Linux takes no longer argument.
+const LONGEST_COMMAND: usize = 128 * 1024 - 1;
 
-/// Whether commands that only read run by themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
-    RunThemselves,
-    /// They cannot be held to reading here, so people are asked.
-    AreAsked,
-}
-
-/// What the descriptions say of where commands run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Surroundings {
-    pub directory: String,
-    pub reads: Reads,
-}
-
-/// Everything that a model is offered.
-pub fn offers(surroundings: &Surroundings) -> Vec<ToolOffer> {
-    vec![shell(surroundings), recall_offer(), jobs()]
-}
-
-fn shell(surroundings: &Surroundings) -> ToolOffer {
-    let reads = match surroundings.reads {
-        Reads::RunThemselves => {
-            "Commands that only read (ls, cat, grep, git status …) run at once, in a sandbox \
-             without network and without writing."
-        }
-        Reads::AreAsked => "Even commands that only read are shown to people first.",
-    };
-    ToolOffer {
-        name: "shell",
-        description: format!(
-            "Proposes one bash command line to the people who supervise you, and runs exactly that \
-             line once it is cleared.\n\
-             - Current directory: {}. Each command begins there, or in `cwd`.\n\
-             - State does not persist between commands: no cd, variables, functions or background \
-             jobs of an earlier one. Join what belongs together with &&, or use `cwd`.\n\
-             - {reads} Commands that write, run code or use the network wait until people approve \
-             them; destructive ones need more people. Some are blocked, and nobody can approve \
-             them. People may edit a command before they approve it; the result says what ran.\n\
-             - Calls of one answer run at the same time: what builds on another call belongs into a \
-             later answer, or into the same line.\n\
-             - A long line is harder to approve: propose small steps, do not mix reading and \
-             writing in one line, and say in `purpose` what it is for.\n\
-             - mode normal has a limit of 30 to 120 seconds; use slow for builds, installs and \
-             test suites (15 minutes); use background for servers and watchers, which never end by \
-             themselves: it returns at once, and its output is read with `recall`.\n\
-             - There is no terminal and no input: use flags such as -y, never editors or pagers. \
-             Only if a person has to type something themselves, such as a password, use mode pty: \
-             whoever approves it is then at the keys.\n\
-             - Prefer quiet flags (-q, --quiet, --no-progress) and narrow commands: you see only \
-             the last lines of long output, and too much output ends a command.\n\
-             - A rejection comes with its reason. Answer to the reason; do not propose the same \
-             thing in other words.",
-            surroundings.directory
-        ),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "command": {
-                    "type": "string",
-                    "description": "The bash command line, run exactly as written.",
-                },
-                "mode": {
-                    "type": "string",
-                    "enum": ["normal", "slow", "background", "pty"],
-                    "description": "normal unless given.",
-                },
-                "timeout": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": LONGEST_SLOW,
-                    "description": "Seconds; at most 300, or 900 in mode slow. Only in these two.",
-                },
-                "cwd": {
-                    "type": "string",
-                    "description": "Directory to run in, if not the current one.",
-                },
-                "purpose": {
-                    "type": "string",
-                    "description": "One sentence for the people who decide: what this is for.",
-                },
-            },
-            "required": ["command", "purpose"],
-            "additionalProperties": false,
-        }),
-    }
-}
-
-fn recall_offer() -> ToolOffer {
-    let count = |text: &str| json!({"type": "integer", "minimum": 1, "description": text});
-    ToolOffer {
-        name: "recall",
-        description:
-            "Reads lines of what an earlier command printed, also of one that still runs. \
-             Use it when a result says that it is not all. Give `head` or `tail`, or `offset` and \
-             `limit`, each with or without `grep`; nothing but `ref` gives the first lines. Runs \
-             without asking anyone."
-                .to_owned(),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "ref": {"type": "string", "description": "The ref that the command's result names."},
-                "stream": {
-                    "type": "string",
-                    "enum": ["stdout", "stderr"],
-                    "description": "Both unless given.",
-                },
-                "offset": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "description": "First line, counted from 0; with grep, of the lines that match.",
-                },
-                "limit": count("How many lines from there."),
-                "head": count("This many of the first lines."),
-                "tail": count("This many of the last lines."),
-                "grep": {
-                    "type": "string",
-                    "description": "Only lines that contain this text; plain text, not a pattern.",
-                },
-            },
-            "required": ["ref"],
-            "additionalProperties": false,
-        }),
-    }
-}
-
-fn jobs() -> ToolOffer {
-    ToolOffer {
-        name: "jobs",
-        description:
-            "Lists the commands that you started in mode background, or stops one of them \
-             with everything that it started. Runs without asking anyone."
-                .to_owned(),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "action": {
-                    "type": "string",
-                    "enum": ["list", "stop"],
-                    "description": "list unless given.",
-                },
-                "ref": {"type": "string", "description": "Which one to stop."},
-            },
-            "additionalProperties": false,
-        }),
-    }
-}
+/// Bytes of a purpose: people read it before they decide.
+const PURPOSE: usize = 2 * 1024;
 
 /// A command that a model wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,6 +86,13 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
     if command.trim().is_empty() {
         return Err("`command` is missing: give the bash command line to run.".to_owned());
     }
+    if command.len() > LONGEST_COMMAND {
+        return Err(format!(
+            "`command` has {} bytes, and a command line has at most {LONGEST_COMMAND}: write long \
+             text to a file in several steps.",
+            command.len()
+        ));
+    }
     if command.contains('\0') {
         return Err("`command` has a NUL character in it, which no command can have.".to_owned());
     }
@@ -250,7 +110,7 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
     Ok(ShellUse {
         timeout: timeout(number(arguments, "timeout")?, mode)?,
         cwd: text(arguments, "cwd")?.filter(|cwd| !cwd.is_empty()),
-        purpose: text(arguments, "purpose")?.unwrap_or_default(),
+        purpose: ends(&text(arguments, "purpose")?.unwrap_or_default(), PURPOSE),
         command,
         mode,
     })
@@ -369,7 +229,7 @@ pub fn jobs_text(jobs: &[Job]) -> String {
             None => format!("running{pid}"),
             Some(how) => format!("ended: {how}"),
         };
-        let command = super::digest::ends(&job.command, 300);
+        let command = ends(&job.command, 300);
         format!("ref \"{}\" {state}: {command}", job.reference)
     };
     jobs.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -494,6 +354,33 @@ mod tests {
             read("python", json!({})),
             Err("There is no tool \"python\". The tools are shell, recall and jobs. Nothing was done.".to_owned())
         );
+    }
+
+    #[test]
+    fn enormous_arguments_are_answered_in_few_words() {
+        let long = "x".repeat(500_000);
+        assert_eq!(
+            wrong("shell", json!({"command": long, "purpose": "p"})),
+            "`command` has 500000 bytes, and a command line has at most 131071: write long text to \
+             a file in several steps."
+        );
+        let Ok(ToolUse::Shell(shell)) = read("shell", json!({"command": "ls", "purpose": long}))
+        else {
+            panic!("not a shell call");
+        };
+        assert!(shell.purpose.len() < 2200);
+        for (name, arguments) in [
+            (long.as_str(), json!({})),
+            ("shell", json!({ "command": "ls", long.as_str(): 1 })),
+            ("shell", json!({ "command": "ls", "mode": long })),
+            ("shell", json!({ "command": "ls", "timeout": long })),
+            ("recall", json!({ "ref": long })),
+        ] {
+            let why = read(name, arguments).unwrap_err();
+            let told = super::super::words::CallResult::failed(&why);
+            assert!(told.text.len() < 5000, "{}", told.text.len());
+            assert!(told.text.contains("Nothing was done"), "{}", told.text);
+        }
     }
 
     #[test]

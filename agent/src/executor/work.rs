@@ -9,6 +9,7 @@ use pvp_protocol::payload::{GrantTerms, ToolResult};
 use pvp_protocol::{Command, MessageId, Mode};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 
 use super::job_file::JobFile;
 use super::telling::{self, Telling};
@@ -34,14 +35,9 @@ impl Work {
         let (connection, note) = (self.connection.clone(), self.note.clone());
         let proposal = self.proposal.clone();
         let run = tokio::spawn(self.run(asked));
-        tokio::spawn(async move {
-            if run.await.is_err() {
-                let lost = unknown(proposal.clone(), "the executor failed while it ran");
-                telling::send(&connection, lost).await;
-                // Nobody waits any more once the executor is gone.
-                let _ = note.send(Note::Over { proposal });
-            }
-        });
+        tokio::spawn(outlive(run, proposal, note, async move |lost| {
+            telling::send(&connection, lost).await;
+        }));
     }
 
     async fn run(self, asked: Asked) {
@@ -183,6 +179,25 @@ impl Work {
     }
 }
 
+/// Waits for a run. One that panics is answered for: its outcome is told to be unknown, and it is
+/// over.
+async fn outlive(
+    run: JoinHandle<()>,
+    proposal: MessageId,
+    note: mpsc::UnboundedSender<Note>,
+    tell: impl AsyncFnOnce(ToolResult),
+) {
+    if run.await.is_err() {
+        tell(unknown(
+            proposal.clone(),
+            "the executor failed while it ran",
+        ))
+        .await;
+        // Nobody waits any more once the executor is gone.
+        let _ = note.send(Note::Over { proposal });
+    }
+}
+
 /// How a job ended, for the last line of its file.
 fn ending(result: &ToolResult) -> String {
     let code = result.result.as_ref().and_then(|body| body.exit_code);
@@ -191,5 +206,46 @@ fn ending(result: &ToolResult) -> String {
         (None, Some(0)) => "completed".to_owned(),
         (None, Some(code)) => format!("failed: exit code {code}"),
         (None, None) => "failed: ended by a signal".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told and noted of a run that has come to its end, in order.
+    async fn left_by(run: impl Future<Output = ()> + Send + 'static) -> Vec<String> {
+        let proposal = MessageId::parse("p1").unwrap();
+        let (note, mut notes) = mpsc::unbounded_channel();
+        let mut left = Vec::new();
+        outlive(tokio::spawn(run), proposal, note, async |lost| {
+            left.push(serde_json::to_string(&lost).unwrap());
+        })
+        .await;
+        while let Some(note) = notes.recv().await {
+            left.push(match note {
+                Note::Over { proposal } => format!("{proposal} is over"),
+                Note::Started { .. } => "started".to_owned(),
+            });
+        }
+        left
+    }
+
+    #[tokio::test]
+    async fn a_run_that_panics_is_told_as_unknown_and_is_over() {
+        let told = json!({
+            "tool_proposal": "p1", "success": false, "duration_ms": 0,
+            "error": "the executor failed while it ran", "outcome": "unknown",
+        });
+        let left = left_by(async { panic!("on purpose") }).await;
+        assert_eq!(left.len(), 2, "{left:?}");
+        let first: serde_json::Value = serde_json::from_str(&left[0]).unwrap();
+        assert_eq!(first, told);
+        assert_eq!(left[1], "p1 is over");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_ends_answers_for_itself() {
+        assert_eq!(left_by(async {}).await, Vec::<String>::new());
     }
 }

@@ -10,7 +10,13 @@ use serde_json::{Value, json};
 use super::super::conversation::{Conversation, Part, ToolCall, Turn};
 use super::super::tools::ToolOffer;
 use super::super::{BrainError, BrainEvent, Finish, Trouble};
-use super::{Measure, Settings, Thinking, failure, input, merge, plain_name};
+use super::decoding::Measure;
+use super::failure::failure;
+use super::request::{input, merge, plain_name};
+use super::{Settings, Thinking};
+
+/// The smallest budget for thinking that the API takes, in tokens.
+const LEAST_BUDGET: u64 = 1024;
 
 /// The body of a request.
 pub(crate) fn body(
@@ -19,9 +25,11 @@ pub(crate) fn body(
     tools: &[ToolOffer],
     config: Option<&PromptConfig>,
 ) -> JsonObject {
+    let most = config.and_then(|it| it.max_tokens);
+    let most = most.unwrap_or_else(|| settings.answer_tokens());
     let mut body = json!({
         "model": config.and_then(|it| it.model.as_deref()).unwrap_or(&settings.model),
-        "max_tokens": config.and_then(|it| it.max_tokens).unwrap_or_else(|| settings.answer_tokens()),
+        "max_tokens": most,
         "messages": messages(conversation),
         "stream": true,
     });
@@ -39,20 +47,30 @@ pub(crate) fn body(
         };
         body["tools"] = tools.iter().map(offer).collect();
     }
-    match settings.thinking {
-        Thinking::Unsaid => {}
-        // Without being asked for, thinking is not shown by every model.
-        Thinking::Adaptive => {
-            body["thinking"] = json!({"type": "adaptive", "display": "summarized"})
+    match config.and_then(|it| it.temperature) {
+        // With thinking, the API takes no temperature.
+        Some(temperature) => body["temperature"] = json!(temperature),
+        None => {
+            if let Some(thinking) = thinking(settings.thinking, most) {
+                body["thinking"] = thinking;
+            }
         }
-        Thinking::Budget(tokens) => {
-            body["thinking"] = json!({"type": "enabled", "budget_tokens": tokens});
-        }
-    }
-    if let Some(temperature) = config.and_then(|it| it.temperature) {
-        body["temperature"] = json!(temperature);
     }
     merge(body, config)
+}
+
+/// What is said about thinking in an answer of this many tokens.
+fn thinking(thinking: Thinking, most: u64) -> Option<Value> {
+    match thinking {
+        Thinking::Unsaid => None,
+        // Without being asked for, thinking is not shown by every model.
+        Thinking::Adaptive => Some(json!({"type": "adaptive", "display": "summarized"})),
+        // The API wants a budget below the whole, and none at all below its least.
+        Thinking::Budget(tokens) => {
+            let budget = tokens.max(LEAST_BUDGET).min(most.saturating_sub(1));
+            (budget >= LEAST_BUDGET).then(|| json!({"type": "enabled", "budget_tokens": budget}))
+        }
+    }
 }
 
 fn messages(conversation: &Conversation) -> Vec<Value> {
@@ -97,10 +115,13 @@ fn said(parts: &[Part]) -> Vec<Value> {
             "type": "tool_use", "id": call.id, "name": plain_name(&call.name), "input": input(call),
         })),
     };
-    let thought = |part: &&Part| matches!(part, Part::Thinking { .. } | Part::Hidden(_));
+    let mut blocks: Vec<_> = parts.iter().filter_map(block).collect();
+    let thought = |block: &Value| block["type"] != "text" && block["type"] != "tool_use";
     // An answer may not end in thinking, which one that was interrupted does.
-    let end = parts.len() - parts.iter().rev().take_while(thought).count();
-    parts[..end].iter().filter_map(block).collect()
+    while blocks.last().is_some_and(thought) {
+        blocks.pop();
+    }
+    blocks
 }
 
 fn results(parts: &[Part]) -> Vec<Value> {
@@ -199,6 +220,12 @@ enum Delta {
 #[derive(Debug, Default, Deserialize)]
 struct Stop {
     stop_reason: Option<String>,
+    stop_details: Option<StopDetails>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StopDetails {
+    explanation: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -243,18 +270,23 @@ impl Decoder {
             Event::ContentBlockStart {
                 index,
                 content_block,
-            } => self.start(index, content_block)?,
+            } => self.start(index, content_block),
             Event::ContentBlockDelta { index, delta } => self.more(index, delta),
             Event::ContentBlockStop { index } => self.stop(index),
             Event::MessageDelta { delta, usage } => {
                 self.stop = delta.stop_reason.or(self.stop.take());
                 self.count(usage);
-                Vec::new()
+                let why = delta.stop_details.and_then(|it| it.explanation);
+                some(BrainEvent::Text, why.unwrap_or_default())
             }
             Event::MessageStop => self.end()?,
             Event::Error { error } => return Err(failure(None, &json!({ "error": error }))),
             Event::Other => Vec::new(),
         })
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.stop.is_some()
     }
 
     /// The end of the stream. A stop reason is the last thing that matters, so that nothing is
@@ -270,7 +302,8 @@ impl Decoder {
             .flat_map(|index| self.stop(index))
             .collect();
         let finish = match stop.as_str() {
-            "max_tokens" | "model_context_window_exceeded" => Finish::MaxTokens,
+            // Only tools of the provider's own pause a turn, and none is offered.
+            "max_tokens" | "model_context_window_exceeded" | "pause_turn" => Finish::MaxTokens,
             "refusal" => Finish::Withheld,
             _ if self.called => Finish::ToolUse,
             _ => Finish::Complete,
@@ -280,19 +313,19 @@ impl Decoder {
         Ok(events)
     }
 
-    fn start(&mut self, index: u64, block: Block) -> Result<Vec<BrainEvent>, BrainError> {
-        Ok(match block {
-            Block::Text { text } => event(BrainEvent::Text, text),
+    fn start(&mut self, index: u64, block: Block) -> Vec<BrainEvent> {
+        match block {
+            Block::Text { text } => some(BrainEvent::Text, text),
             Block::Thinking {
                 thinking,
                 signature,
             } => {
                 self.blocks.insert(index, Unfinished::Seal(signature));
-                event(BrainEvent::Thinking, thinking)
+                some(BrainEvent::Thinking, thinking)
             }
             Block::RedactedThinking { data } => vec![BrainEvent::HiddenThinking(data)],
+            Block::ToolUse { .. } if !self.measure.keeps_call() => Vec::new(),
             Block::ToolUse { id, name, input } => {
-                self.measure.call()?;
                 let call = ToolCall {
                     id,
                     name,
@@ -303,13 +336,13 @@ impl Decoder {
                 Vec::new()
             }
             Block::Other => Vec::new(),
-        })
+        }
     }
 
     fn more(&mut self, index: u64, delta: Delta) -> Vec<BrainEvent> {
         match (delta, self.blocks.get_mut(&index)) {
-            (Delta::Text { text }, _) => event(BrainEvent::Text, text),
-            (Delta::Thinking { thinking }, _) => event(BrainEvent::Thinking, thinking),
+            (Delta::Text { text }, _) => some(BrainEvent::Text, text),
+            (Delta::Thinking { thinking }, _) => some(BrainEvent::Thinking, thinking),
             (Delta::Signature { signature }, Some(Unfinished::Seal(seal))) => {
                 seal.push_str(&signature);
                 Vec::new()
@@ -326,7 +359,7 @@ impl Decoder {
     fn stop(&mut self, index: u64) -> Vec<BrainEvent> {
         match self.blocks.remove(&index) {
             None => Vec::new(),
-            Some(Unfinished::Seal(seal)) => event(BrainEvent::ThinkingSeal, seal),
+            Some(Unfinished::Seal(seal)) => some(BrainEvent::ThinkingSeal, seal),
             Some(Unfinished::Call { mut call, given }) => {
                 if call.arguments.is_empty() {
                     let given = given.is_object().then_some(given);
@@ -375,7 +408,8 @@ impl Decoder {
     }
 }
 
-fn event(kind: fn(String) -> BrainEvent, text: String) -> Vec<BrainEvent> {
+/// An event, unless there is nothing in it.
+fn some(kind: fn(String) -> BrainEvent, text: String) -> Vec<BrainEvent> {
     if text.is_empty() {
         Vec::new()
     } else {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::super::digest::ends;
 use super::super::{BrainError, Trouble};
 
 /// The body of an error: JSON, or whatever text there is of a page.
@@ -19,14 +18,14 @@ pub(super) fn said(text: &str) -> Value {
     };
     let page = lower.starts_with("<!doctype") || lower.starts_with("<html");
     let message = match title() {
-        Some(title) => format!("a web page, {:?}", ends(title.trim(), 200)),
+        Some(title) => format!("a web page, {:?}", title.trim()),
         None if page => "a web page".to_owned(),
-        None => ends(text, 1000),
+        None => text.to_owned(),
     };
     serde_json::json!({ "message": message })
 }
 
-/// What an error means, from its status and from what is said of it.
+/// What an error means, from its status and from what is said of it. Its words may be long.
 pub(super) fn failure(status: Option<u16>, body: &Value) -> BrainError {
     let error = body.get("error").filter(|it| !it.is_null()).unwrap_or(body);
     let word = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -46,26 +45,33 @@ pub(super) fn failure(status: Option<u16>, body: &Value) -> BrainError {
     let kind = if kind.is_empty() {
         String::new()
     } else {
-        format!(" {}", ends(kind, 100))
+        format!(" {kind}")
     };
     let message = if message.is_empty() {
         String::new()
     } else {
-        format!(": {}", ends(message, 1000))
+        format!(": {message}")
     };
     let text = format!("the provider answered with an error{kind}{status}{message}");
     BrainError::new(trouble, text)
 }
 
+/// How providers and servers say that a conversation does not fit.
+const TOO_LONG: [&str; 9] = [
+    "prompt is too long",
+    "input is too long",
+    "context length",
+    "context_length",
+    "context limit",
+    "context size",
+    "context window",
+    "maximum prompt length",
+    "maximum number of tokens",
+];
+
 fn trouble(status: Option<u16>, kind: &str, code: &str, message: &str) -> Trouble {
     let message = message.to_ascii_lowercase();
-    let too_long = [
-        "prompt is too long",
-        "context length",
-        "context_length",
-        "context size",
-        "context window",
-    ];
+    let too_long = TOO_LONG.iter().any(|words| message.contains(words));
     let busy = Trouble::Busy { after: None };
     match (status, kind, code) {
         // This limit does not pass by itself.
@@ -73,9 +79,9 @@ fn trouble(status: Option<u16>, kind: &str, code: &str, message: &str) -> Troubl
         (Some(413), ..) | (_, "request_too_large", _) | (_, _, "context_length_exceeded") => {
             Trouble::TooLong
         }
-        (Some(400) | None, ..) if too_long.iter().any(|words| message.contains(words)) => {
-            Trouble::TooLong
-        }
+        (Some(400 | 422) | None, ..) if too_long => Trouble::TooLong,
+        // More than the whole allowance of a minute: no wait mends that.
+        (Some(429), ..) if message.contains("request too large") => Trouble::TooLong,
         (Some(408 | 429 | 500..=599), ..) => busy,
         (_, "overloaded_error" | "rate_limit_error" | "api_error" | "timeout_error", _) => busy,
         (_, "server_error" | "service_unavailable" | "rate_limit_exceeded", _) => busy,
@@ -83,6 +89,7 @@ fn trouble(status: Option<u16>, kind: &str, code: &str, message: &str) -> Troubl
         (None, "invalid_request_error" | "authentication_error" | "permission_error", _) => {
             Trouble::Refused
         }
+        (None, "not_found_error" | "billing_error", _) => Trouble::Refused,
         (None, ..) => busy,
     }
 }

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use super::super::conversation::{Conversation, Part, ToolCall, Turn};
 use super::super::tools::ToolOffer;
 use super::super::{BrainError, BrainEvent, Finish, Trouble};
-use super::{Measure, Settings, failure, input, merge, plain_name};
+use super::Settings;
+use super::decoding::Measure;
+use super::failure::{failure, said as said_of};
+use super::request::{input, merge, plain_name};
 
 /// Servers that send their thinking under this name want it back under the same name, as long as
 /// they work on the same prompt. OpenAI itself knows no such field, and never sends it.
@@ -64,7 +67,7 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
     let prompt = conversation.turns().iter().rposition(person).unwrap_or(0);
     for (index, turn) in conversation.turns().iter().enumerate() {
         match turn {
-            Turn::Person(text) => messages.push(json!({"role": "user", "content": text})),
+            Turn::Person(text) => ask(&mut messages, text),
             Turn::Model(parts) => {
                 messages.extend(said(parts, index > prompt));
                 messages.extend(results(parts));
@@ -72,6 +75,16 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
         }
     }
     messages
+}
+
+/// Some models know only people and themselves in turn, so that two prompts in a row are one.
+fn ask(messages: &mut Vec<Value>, text: &str) {
+    if let Some(last) = messages.last_mut().filter(|it| it["role"] == "user") {
+        let before = last["content"].as_str().unwrap_or_default();
+        last["content"] = json!(format!("{before}\n\n{text}"));
+    } else {
+        messages.push(json!({"role": "user", "content": text}));
+    }
 }
 
 fn said(parts: &[Part], current: bool) -> Option<Value> {
@@ -120,6 +133,7 @@ fn results(parts: &[Part]) -> Vec<Value> {
 
 #[derive(Debug, Deserialize)]
 struct Chunk {
+    object: Option<String>,
     model: Option<String>,
     choices: Option<Vec<Choice>>,
     usage: Option<Usage>,
@@ -184,6 +198,9 @@ pub(crate) struct Decoder {
     finish: Option<String>,
     /// Something came under the name that is wanted back, and is not sealed yet.
     unsealed: bool,
+    /// Something came of the answer itself.
+    answered: bool,
+    /// The last word came.
     done: bool,
 }
 
@@ -201,6 +218,9 @@ impl Decoder {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(failure(None, &json!({ "error": error })));
         }
+        if chunk.object.as_deref() == Some("error") {
+            return Err(failure(None, &said_of(data)));
+        }
         self.model = chunk.model.or(self.model.take());
         self.usage = chunk.usage.or(self.usage.take());
         let mut events = Vec::new();
@@ -208,18 +228,28 @@ impl Decoder {
         let choices = chunk.choices.unwrap_or_default().into_iter();
         for choice in choices.filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
-                self.more(delta, &mut events)?;
+                self.more(delta, &mut events);
             }
-            self.finish = choice.finish_reason.or(self.finish.take());
+            let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
+            self.finish = reason.or(self.finish.take());
         }
+        self.answered |= !events.is_empty() || !self.calls.is_empty();
         Ok(events)
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.finish.is_some()
     }
 
     /// The end of the stream. Some servers leave out the last word, some the reason.
     pub(crate) fn end(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
-        if self.finish.is_none() && !self.done {
+        if self.finish.is_none() && !(self.done && self.answered) {
             let message = "the provider's answer broke off in the middle";
             return Err(BrainError::new(Trouble::Lost, message));
+        }
+        if let Some(why @ ("error" | "insufficient_system_resource")) = self.finish.as_deref() {
+            let message = format!("the provider broke its answer off ({why})");
+            return Err(BrainError::new(Trouble::Busy { after: None }, message));
         }
         let mut events = Vec::new();
         self.seal(&mut events);
@@ -230,7 +260,7 @@ impl Decoder {
             events.push(BrainEvent::Usage(self.stats(&usage)));
         }
         let finish = match self.finish.as_deref() {
-            Some("length") => Finish::MaxTokens,
+            Some("length" | "model_length") => Finish::MaxTokens,
             Some("content_filter") => Finish::Withheld,
             // Small servers say `stop` for calls too.
             _ if called => Finish::ToolUse,
@@ -240,7 +270,7 @@ impl Decoder {
         Ok(events)
     }
 
-    fn more(&mut self, delta: Delta, events: &mut Vec<BrainEvent>) -> Result<(), BrainError> {
+    fn more(&mut self, delta: Delta, events: &mut Vec<BrainEvent>) {
         let filled = |text: &String| !text.is_empty();
         if let Some(text) = delta.reasoning_content.filter(filled) {
             self.unsealed = true;
@@ -257,9 +287,8 @@ impl Decoder {
             }
         }
         for call in delta.tool_calls.unwrap_or_default() {
-            self.more_of_a_call(call)?;
+            self.more_of_a_call(call);
         }
-        Ok(())
     }
 
     fn seal(&mut self, events: &mut Vec<BrainEvent>) {
@@ -268,21 +297,19 @@ impl Decoder {
         }
     }
 
-    fn more_of_a_call(&mut self, delta: CallDelta) -> Result<(), BrainError> {
+    fn more_of_a_call(&mut self, delta: CallDelta) {
         let id = delta.id.unwrap_or_default();
         let (name, arguments) = match delta.function {
             Some(function) => (function.name.unwrap_or_default(), function.arguments),
             None => (String::new(), None),
         };
-        // Some servers number every call 0, some number none: a further id is a further call.
         let goes_on = |(index, call): &(Option<u64>, ToolCall)| {
-            (delta.index.is_none() || *index == delta.index)
-                && (id.is_empty() || call.id.is_empty() || call.id == id)
+            (delta.index.is_none() || *index == delta.index) && continues(call, &id, &name)
         };
         let place = match self.calls.iter().rposition(goes_on) {
             Some(place) => place,
+            None if !self.measure.keeps_call() => return,
             None => {
-                self.measure.call()?;
                 let (id, name, arguments) = (String::new(), String::new(), String::new());
                 let call = ToolCall {
                     id,
@@ -305,7 +332,6 @@ impl Decoder {
             Some(Value::Object(whole)) => call.arguments = Value::Object(whole).to_string(),
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) | None => {}
         }
-        Ok(())
     }
 
     fn stats(&self, usage: &Usage) -> UsageStats {
@@ -325,6 +351,20 @@ impl Decoder {
             extra,
         }
     }
+}
+
+/// Whether a piece with this id and this name goes on with a call. Some servers number every call
+/// 0, some number none, some leave out ids, and some make up an id a piece.
+fn continues(call: &ToolCall, id: &str, name: &str) -> bool {
+    let known = !id.is_empty() && !call.id.is_empty();
+    match known {
+        true => call.id == id || name.is_empty(),
+        false => name.is_empty() || call.name.is_empty() || !is_whole(call),
+    }
+}
+
+fn is_whole(call: &ToolCall) -> bool {
+    !call.arguments.is_empty() && call.read().is_ok()
 }
 
 /// Text, or a list of parts with text in them.

@@ -85,7 +85,12 @@ impl Settings {
 
     /// Tokens to leave for an answer.
     pub(super) fn answer_tokens(&self) -> u64 {
-        self.max_tokens.unwrap_or(16_000)
+        let thinking = match self.thinking {
+            Thinking::Unsaid | Thinking::Adaptive => 0,
+            Thinking::Budget(tokens) => tokens,
+        };
+        let most = self.max_tokens;
+        most.unwrap_or_else(|| thinking.saturating_add(16_000))
     }
 }
 

@@ -1,0 +1,49 @@
+//! What the requests of both dialects have in common.
+
+use pvp_protocol::JsonObject;
+use pvp_protocol::payload::PromptConfig;
+use serde_json::Value;
+
+use super::super::conversation::ToolCall;
+
+/// Adds what a prompt wants to say to the provider itself. What we say ourselves stays.
+pub(super) fn merge(body: Value, config: Option<&PromptConfig>) -> JsonObject {
+    let Value::Object(mut body) = body else {
+        return JsonObject::new();
+    };
+    let params = config.and_then(|config| config.provider_params.as_ref());
+    for (name, value) in params.into_iter().flatten() {
+        let ours = [
+            "messages",
+            "system",
+            "tools",
+            "stream",
+            "stream_options",
+            "n",
+        ];
+        if !ours.contains(&name.as_str()) {
+            body.insert(name.clone(), value.clone());
+        }
+    }
+    body
+}
+
+/// The arguments of a call that goes back. What is no JSON object would be refused.
+pub(super) fn input(call: &ToolCall) -> JsonObject {
+    call.read().unwrap_or_default()
+}
+
+/// A name that may be sent, also of a tool that the model made up.
+pub(super) fn plain_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String = name
+        .chars()
+        .take(64)
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    if name.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        name
+    }
+}
