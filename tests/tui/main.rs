@@ -15,5 +15,6 @@ mod lines;
 mod manual;
 mod screen;
 mod streaming;
+mod suspending;
 mod talking;
 mod terminal;

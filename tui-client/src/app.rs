@@ -89,6 +89,8 @@ pub(crate) enum Effect {
     /// Call someone who is not looking.
     Call,
     Redraw,
+    /// Stop, until the shell brings the screen back.
+    Suspend,
     Quit,
 }
 
@@ -333,7 +335,8 @@ impl App {
                 }
             }
             Scope::Terminal => self.type_into_pane(chord),
-            Scope::Anywhere
+            Scope::Always
+            | Scope::Anywhere
             | Scope::Text
             | Scope::Card
             | Scope::Stream
@@ -353,6 +356,7 @@ impl App {
             Act::FocusPrevious => return self.focus_previous(),
             Act::FocusCard => return self.focus_card(),
             Act::Redraw => return self.effects.push(Effect::Redraw),
+            Act::Suspend => return self.effects.push(Effect::Suspend),
             Act::Keys => return self.open_page(crate::pages::keys(self)),
             Act::Compose => return self.focus = Focus::Composer,
             Act::Shell => return self.compose_with("!"),
@@ -369,7 +373,7 @@ impl App {
             Scope::Dialog => self.act_dialog(act),
             Scope::Preflight => self.act_preflight(act),
             Scope::Page | Scope::Terminal => self.act_page(act),
-            Scope::Anywhere | Scope::Text => {}
+            Scope::Always | Scope::Anywhere | Scope::Text => {}
         }
     }
 

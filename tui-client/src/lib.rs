@@ -22,6 +22,8 @@ mod printed;
 mod run;
 #[cfg(test)]
 mod scene;
+mod screen;
+mod signals;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -248,6 +248,7 @@ impl Scene {
             | Effect::Invite(_)
             | Effect::Call
             | Effect::Redraw
+            | Effect::Suspend
             | Effect::Quit => None,
         });
         let answer = answer.map(|id| pvp_protocol::MessageId::parse(id).unwrap());
@@ -265,6 +266,7 @@ impl Scene {
             | Effect::Invite(_)
             | Effect::Call
             | Effect::Redraw
+            | Effect::Suspend
             | Effect::Quit => None,
         });
         sent.map(|(kind, payload)| json!({ "type": kind, "payload": payload }))

@@ -288,7 +288,7 @@ fn keys(app: &App) -> Line<'static> {
             Act::Cancel,
             "leave; everything else is for the command",
         )],
-        Scope::Anywhere | Scope::Text => &[],
+        Scope::Always | Scope::Anywhere | Scope::Text => &[],
     };
     let mut spans = vec![Span::raw(" ")];
     for (scope, act, word) in wanted {

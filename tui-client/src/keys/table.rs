@@ -18,7 +18,7 @@ const fn row(
     }
 }
 
-use Scope::{Anywhere, Card, Composer, Dialog, Page, Preflight, Stream, Terminal, Text};
+use Scope::{Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Stream, Terminal, Text};
 
 /// Every key, in the order in which the manual shows them.
 pub const TABLE: &[Binding] = &[
@@ -462,16 +462,23 @@ pub const TABLE: &[Binding] = &[
     row(Anywhere, Act::Keys, "keys", &["f1"], "these keys"),
     row(
         Anywhere,
-        Act::Redraw,
-        "redraw",
-        &["ctrl+l"],
-        "draw everything again",
-    ),
-    row(
-        Anywhere,
         Act::Quit,
         "quit",
         &["ctrl+q"],
         "quit; the session goes on",
+    ),
+    row(
+        Always,
+        Act::Suspend,
+        "suspend",
+        &["ctrl+z"],
+        "back to the shell; `fg` brings the screen back",
+    ),
+    row(
+        Always,
+        Act::Redraw,
+        "redraw",
+        &["ctrl+l"],
+        "draw everything again",
     ),
 ];
