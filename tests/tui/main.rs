@@ -13,6 +13,7 @@ mod kit;
 mod deciding;
 mod lines;
 mod manual;
+mod remembering;
 mod screen;
 mod streaming;
 mod suspending;

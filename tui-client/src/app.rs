@@ -6,6 +6,7 @@ mod compose;
 mod gates;
 mod mouse;
 mod reading;
+mod recall;
 mod slash;
 mod told;
 
@@ -27,6 +28,7 @@ pub use slash::manual as slash_manual;
 
 use crate::config::Config;
 use crate::dialog::Dialog;
+use crate::history::Past;
 use crate::keys::{Act, Chord, Scope};
 use crate::pager::{Page, Pager};
 use crate::pane::Panes;
@@ -60,6 +62,8 @@ pub(crate) enum Input {
     Fetched(Result<OutputPage, String>),
     Found(Result<OutputPage, String>),
     Invited(Result<Box<Invitation>, String>),
+    /// What was sent from earlier screens.
+    Past(Past),
     /// Names of programs, for completion.
     Programs(Vec<String>),
     Tick,
@@ -86,6 +90,8 @@ pub(crate) enum Effect {
         needle: String,
     },
     Invite(Box<Invite>),
+    /// Keep what was sent for the next time.
+    Keep(String),
     /// Call someone who is not looking.
     Call,
     Redraw,
@@ -266,6 +272,7 @@ impl App {
             Input::Fetched(page) => self.fetched(page),
             Input::Found(page) => self.found(page),
             Input::Invited(invitation) => self.invited(invitation),
+            Input::Past(past) => self.past(past),
             Input::Programs(programs) => self.composer.programs = programs,
             Input::Tick => self.tick(),
         }
@@ -297,6 +304,7 @@ impl App {
             return Scope::Dialog;
         }
         match (self.focus, &self.main) {
+            (Focus::Composer, _) if self.composer.recall.search.is_some() => Scope::Recall,
             (Focus::Composer, _) => Scope::Composer,
             (Focus::Card, _) => Scope::Card,
             (Focus::Main, Main::Stream) => Scope::Stream,
@@ -324,9 +332,9 @@ impl App {
     /// A key that the table does not know: text where text is typed, else nothing.
     fn typed(&mut self, scope: Scope, chord: Chord) {
         match scope {
-            Scope::Composer => {
+            Scope::Composer | Scope::Recall => {
                 if let Some(c) = chord.typed() {
-                    self.composer.insert(&c.to_string());
+                    self.composer.type_in(&c.to_string());
                 }
             }
             Scope::Dialog => {
@@ -368,6 +376,7 @@ impl App {
         }
         match scope {
             Scope::Composer => self.act_composer(act),
+            Scope::Recall => self.act_recall(act),
             Scope::Card => self.act_card(act),
             Scope::Stream => self.act_stream(act),
             Scope::Dialog => self.act_dialog(act),

@@ -16,6 +16,8 @@ pub enum Scope {
     /// Wherever text is typed.
     Text,
     Composer,
+    /// Looking for what was sent before.
+    Recall,
     /// A gate card that has the focus.
     Card,
     Stream,
@@ -37,6 +39,7 @@ impl Scope {
             Scope::Anywhere => "anywhere",
             Scope::Text => "text",
             Scope::Composer => "composer",
+            Scope::Recall => "recall",
             Scope::Card => "card",
             Scope::Stream => "stream",
             Scope::Dialog => "dialog",
@@ -49,13 +52,15 @@ impl Scope {
     /// Where a key is looked up, the first that knows it.
     fn chain(self) -> &'static [Scope] {
         use Scope::{
-            Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Stream, Terminal, Text,
+            Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal,
+            Text,
         };
         match self {
             Always => &[Always],
             Anywhere => &[Anywhere, Always],
             Text => &[Text, Anywhere, Always],
             Composer => &[Composer, Text, Anywhere, Always],
+            Recall => &[Recall, Text, Always],
             Card => &[Card, Anywhere, Always],
             Stream => &[Stream, Anywhere, Always],
             Dialog => &[Dialog, Text, Always],
@@ -73,6 +78,7 @@ impl Scope {
             | Scope::Anywhere
             | Scope::Text
             | Scope::Composer
+            | Scope::Recall
             | Scope::Dialog
             | Scope::Terminal => true,
             Scope::Card | Scope::Stream | Scope::Preflight | Scope::Page => false,
@@ -110,6 +116,7 @@ pub enum Act {
     Complete,
     Earlier,
     Later,
+    Recall,
     Leave,
     Clear,
     // card

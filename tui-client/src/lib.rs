@@ -10,6 +10,7 @@ mod dialog;
 mod draw;
 mod editor;
 mod errands;
+mod history;
 pub mod keys;
 mod markdown;
 mod notify;

@@ -1,6 +1,7 @@
 //! The screen on a real terminal: keys, messages and the clock go in, frames come out.
 
 use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -16,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::app::{App, Effect, Input, Tone};
 use crate::config::Config;
 use crate::errands::Errands;
+use crate::history::Keeper;
 use crate::screen::Screen;
 use crate::signals::{self, Asked, Signals};
 use crate::{draw, notify};
@@ -37,6 +39,8 @@ pub struct Start {
     pub link: Link,
     pub options: Options,
     pub config: Config,
+    /// Where what is sent is kept for the next time.
+    pub history: Option<PathBuf>,
 }
 
 /// Joins a session and shows it until the person leaves.
@@ -49,12 +53,16 @@ pub async fn run(start: Start) -> anyhow::Result<()> {
     let app = App::new(start.config, Size { width, height }, now());
     let session = connection.session().clone();
     let (replies, inbox) = mpsc::unbounded_channel();
+    let history = start.history.filter(|_| app.config.history);
+    let keeper = history.map(|path| Keeper::start(path, replies.clone()));
+    let keeper = keeper.transpose()?;
     let errands = Errands::new(Api::new(start.link), session, connection, replies);
     let screen = Screen::open(app.config.mouse)?;
     Loop {
         app,
         screen,
         errands,
+        keeper,
         events: Some(events),
         dirty: true,
         frame_at: Instant::now(),
@@ -69,6 +77,8 @@ struct Loop {
     app: App,
     screen: Screen,
     errands: Errands,
+    /// `None` if nothing is kept.
+    keeper: Option<Keeper>,
     /// `None` once the connection is over.
     events: Option<Events>,
     dirty: bool,
@@ -220,6 +230,11 @@ impl Loop {
             }
             Effect::Redraw => self.screen.clear(self.app.size)?,
             Effect::Suspend => self.suspend()?,
+            Effect::Keep(text) => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.keep(text);
+                }
+            }
             Effect::Quit => self.over = true,
             other => self.errands.run(other),
         }

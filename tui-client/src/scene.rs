@@ -246,6 +246,7 @@ impl Scene {
             | Effect::Fetch { .. }
             | Effect::Find { .. }
             | Effect::Invite(_)
+            | Effect::Keep(_)
             | Effect::Call
             | Effect::Redraw
             | Effect::Suspend
@@ -264,6 +265,7 @@ impl Scene {
             | Effect::Fetch { .. }
             | Effect::Find { .. }
             | Effect::Invite(_)
+            | Effect::Keep(_)
             | Effect::Call
             | Effect::Redraw
             | Effect::Suspend

@@ -8,7 +8,7 @@ use ratatui::widgets::Widget;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::areas::framed;
-use super::{boxed, put, row};
+use super::{boxed, highlighted, put, row};
 use crate::app::{App, Focus, Tone};
 use crate::editor::Editor;
 use crate::keys::{Act, Scope};
@@ -29,11 +29,16 @@ fn columns(app: &App) -> usize {
     usize::from(app.size.width).saturating_sub(frame).max(1)
 }
 
+/// Whether the title is a question, which is shown without a frame too.
+fn asks(app: &App) -> bool {
+    app.dialog.is_some() || app.composer.recall.search.is_some()
+}
+
 /// Rows that it would like to have.
 pub(super) fn rows(app: &App) -> u16 {
     let (text, _) = laid_out(editor(app), columns(app));
     let frame = if framed(app.size) { 2 } else { 0 };
-    let title = u16::from(!framed(app.size) && app.dialog.is_some());
+    let title = u16::from(!framed(app.size) && asks(app));
     let rows = u16::try_from(text.len().clamp(1, TEXT_ROWS)).unwrap_or(1);
     rows + frame + title + extra(app)
 }
@@ -104,7 +109,7 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
             ..inside
         }
     } else {
-        if app.dialog.is_some() && area.height > 1 {
+        if asks(app) && area.height > 1 {
             let title = Line::from(Span::styled(title(app), app.theme.focused));
             row(&title, area, 0, buffer);
             area = Rect {
@@ -130,10 +135,13 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
 
 fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
     let (rows, (y, x)) = laid_out(editor(app), usize::from(area.width).max(1));
+    let search = app.composer.recall.search.as_ref();
+    let needle = search.map_or("", |search| search.needle.text());
     let height = usize::from(area.height).max(1);
     let top = y.saturating_sub(height - 1);
     for (index, text) in rows.iter().skip(top).take(height).enumerate() {
         let line = Line::from(Span::styled(text.clone(), app.theme.plain));
+        let line = highlighted(line, needle, app.theme.found);
         row(
             &line,
             area,
@@ -141,7 +149,7 @@ fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
             frame.buffer_mut(),
         );
     }
-    if editor(app).is_empty() && app.dialog.is_none() {
+    if editor(app).is_empty() && !asks(app) {
         let hint = "ask the agent, !command, /help";
         put(hint, app.theme.quiet, area.x, area.y, frame.buffer_mut());
     }
@@ -166,6 +174,13 @@ fn title(app: &App) -> String {
                 Some(_) => None,
             });
         return format!("{}{}", dialog.title(), changed.unwrap_or_default());
+    }
+    if let Some(search) = &app.composer.recall.search {
+        let words = match search.failed() {
+            true => "Nothing sent before has",
+            false => "Sent before, with",
+        };
+        return format!("{words}: {}", one_line(search.needle.text()));
     }
     let text = app.composer.editor.text();
     if text.starts_with("!!") {
@@ -248,6 +263,12 @@ fn keys(app: &App) -> Line<'static> {
             (Scope::Anywhere, Act::ScrollUp, "back"),
             (Scope::Anywhere, Act::Keys, "keys"),
             (Scope::Anywhere, Act::Quit, "quit"),
+        ],
+        Scope::Recall => &[
+            (Scope::Recall, Act::Earlier, "earlier"),
+            (Scope::Recall, Act::Later, "later"),
+            (Scope::Recall, Act::Confirm, "take it"),
+            (Scope::Recall, Act::Cancel, "leave it"),
         ],
         Scope::Card => &[
             (Scope::Card, Act::Down, "next"),
