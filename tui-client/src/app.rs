@@ -3,6 +3,7 @@
 
 mod answering;
 mod compose;
+mod driving;
 mod gates;
 mod mouse;
 mod reading;
@@ -30,7 +31,8 @@ use crate::config::Config;
 use crate::dialog::Dialog;
 use crate::history::Past;
 use crate::keys::{Act, Chord, Scope};
-use crate::pager::{Page, Pager};
+use crate::page::Page;
+use crate::pager::Pager;
 use crate::pane::Panes;
 use crate::theme::Theme;
 
@@ -181,8 +183,8 @@ pub(crate) struct Drawn {
     pub(crate) card: Option<(MessageId, Digest)>,
     /// Whether the end of the card's command was on the screen.
     pub(crate) whole: bool,
-    /// Whether the end of the preflight list was.
-    pub(crate) preflight_end: bool,
+    /// Rows of the preflight list that were there whole.
+    pub(crate) listed: Vec<MessageId>,
 }
 
 /// The screen.
@@ -292,8 +294,10 @@ impl App {
         if let (Some((gate, digest)), true) = (&drawn.card, drawn.whole) {
             self.cards.seen_whole.insert(gate.clone(), *digest);
         }
-        if let (Main::Preflight(preflight), true) = (&mut self.main, drawn.preflight_end) {
-            preflight.seen_end = true;
+        if let Main::Preflight(preflight) = &mut self.main {
+            let choices = preflight.rows.iter_mut();
+            let shown = choices.filter(|choice| drawn.listed.contains(&choice.gate));
+            shown.for_each(|choice| choice.seen = true);
         }
         self.cards.drawn = drawn.card;
     }
@@ -320,6 +324,10 @@ impl App {
     fn key(&mut self, chord: Chord) {
         let scope = self.scope();
         let act = self.config.keymap.find(scope, chord);
+        if !scope.takes_text() {
+            // What was said about the key before is not about this one.
+            self.notice = None;
+        }
         if act != Some(Act::Clear) && act != Some(Act::Quit) {
             self.quitting = false;
         }

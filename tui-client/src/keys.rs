@@ -72,7 +72,7 @@ impl Scope {
     }
 
     /// Whether characters are typed there, so that they can mean nothing else.
-    fn takes_text(self) -> bool {
+    pub(crate) fn takes_text(self) -> bool {
         match self {
             Scope::Always
             | Scope::Anywhere

@@ -15,6 +15,7 @@ pub mod keys;
 mod markdown;
 mod notify;
 mod offscreen;
+mod page;
 mod pager;
 mod pages;
 mod pane;
@@ -24,6 +25,7 @@ mod run;
 #[cfg(test)]
 mod scene;
 mod screen;
+mod scroll;
 mod signals;
 mod stream;
 #[cfg(test)]

@@ -256,11 +256,9 @@ impl App {
         match agents.as_slice() {
             [] => Err("no agent is here to be asked".to_owned()),
             [agent] => Ok(agent.clone()),
-            several => {
-                let names = crate::words::names(&self.view, several.iter());
-                Err(format!(
-                    "say which agent, with @name before the text: {names}"
-                ))
+            _ => {
+                let names = self.names_after_at();
+                Err(format!("say which agent before the text: {names}"))
             }
         }
     }
@@ -270,7 +268,17 @@ impl App {
         let mut agents = self.view.agents();
         let found = agents.find(|agent| agent.id.as_str() == name || squeezed(&agent.name) == name);
         let found = found.map(|agent| agent.id.clone());
-        found.ok_or_else(|| format!("no agent `{name}` is here"))
+        found.ok_or_else(|| match self.names_after_at().as_str() {
+            "" => "no agent is here".to_owned(),
+            names => format!("no agent `{name}` is here; there is {names}"),
+        })
+    }
+
+    /// The agents as one writes them before a text.
+    fn names_after_at(&self) -> String {
+        let agents = self.view.agents();
+        let names = agents.map(|agent| format!("@{}", squeezed(&agent.name)));
+        names.collect::<Vec<_>>().join(", ")
     }
 
     pub(super) fn ask_interrupt(&mut self) {

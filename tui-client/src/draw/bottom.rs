@@ -10,9 +10,14 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::areas::framed;
 use super::{boxed, highlighted, put, row};
 use crate::app::{App, Focus, Tone};
+use crate::complete;
+use crate::dialog::Dialog;
 use crate::editor::Editor;
 use crate::keys::{Act, Scope};
-use crate::text::{clip, one_line, safe, width};
+use crate::text::{clip, one_line, safe, width, wrap};
+
+/// Rows that something just said may take.
+const NOTICE_ROWS: usize = 3;
 
 /// Rows of text that are shown at a time.
 const TEXT_ROWS: usize = 8;
@@ -99,8 +104,11 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
     }
     let focused = app.focus == Focus::Composer || app.dialog.is_some();
     let inner = if framed(app.size) {
-        let title = clip(&title(app), usize::from(area.width).saturating_sub(8));
-        let block = boxed(app, title, focused);
+        let place = place(app, usize::from(area.height).saturating_sub(2));
+        let taken = width(&place) + 8;
+        let title = clip(&title(app), usize::from(area.width).saturating_sub(taken));
+        let place = Line::from(Span::styled(place, app.theme.selected));
+        let block = boxed(app, title, focused).title(place.right_aligned());
         let inside = block.inner(area);
         block.render(area, buffer);
         Rect {
@@ -131,6 +139,15 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
         }
     };
     text(app, inner, focused, frame);
+}
+
+/// Where in a text the cursor is, if not all of it is shown.
+fn place(app: &App, height: usize) -> String {
+    let (rows, (y, _)) = laid_out(editor(app), columns(app));
+    match rows.len() > height {
+        true => format!(" row {} of {} ", y + 1, rows.len()),
+        false => String::new(),
+    }
 }
 
 fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
@@ -240,22 +257,57 @@ pub(super) fn hints(app: &App, area: Rect, buffer: &mut Buffer) {
             [Span::styled(one_line(candidate), style), Span::raw("  ")]
         });
         Line::from(spans.collect::<Vec<_>>())
-    } else if let Some(notice) = &app.notice {
-        let (mark, style) = match notice.tone {
-            Tone::Plain => ("", app.theme.strong),
-            Tone::Good => ("✓ ", app.theme.good),
-            Tone::Bad => ("! ", app.theme.bad),
-        };
-        Line::from(Span::styled(format!(" {mark}{}", notice.text), style))
+    } else if let Some(notice) = notice(app) {
+        return said(notice, area, buffer);
     } else {
         keys(app)
     };
     row(&line, area, 0, buffer);
 }
 
+/// Rows that the hints take: one, unless what was just said needs more.
+pub(super) fn hint_rows(app: &App) -> u16 {
+    let columns = usize::from(app.size.width);
+    let rows = match (&app.composer.offer, notice(app)) {
+        (None, Some(line)) => wrap(&line, columns, 1).len(),
+        (Some(_), _) | (None, None) => 1,
+    };
+    u16::try_from(rows.clamp(1, NOTICE_ROWS)).unwrap_or(1)
+}
+
+fn notice(app: &App) -> Option<Line<'static>> {
+    let notice = app.notice.as_ref()?;
+    let (mark, style) = match notice.tone {
+        Tone::Plain => ("", app.theme.strong),
+        Tone::Good => ("✓ ", app.theme.good),
+        Tone::Bad => ("! ", app.theme.bad),
+    };
+    let words = format!(" {mark}{}", notice.text);
+    Some(Line::from(Span::styled(words, style)))
+}
+
+/// Something that was just said; the last row is marked if there was more to say.
+fn said(line: Line<'static>, area: Rect, buffer: &mut Buffer) {
+    let rows = wrap(&line, usize::from(area.width), 1);
+    let left = rows.len().saturating_sub(usize::from(area.height));
+    for (y, mut text) in (0..area.height).zip(rows) {
+        if left > 0 && y + 1 == area.height {
+            text.push_span("……");
+        }
+        row(&text, area, y, buffer);
+    }
+}
+
 fn keys(app: &App) -> Line<'static> {
     let scope = app.scope();
     let wanted: &[(Scope, Act, &str)] = match scope {
+        Scope::Composer if complete::wanted(app.composer.editor.text()) => &[
+            (Scope::Composer, Act::Send, "send"),
+            (Scope::Composer, Act::Complete, "complete"),
+            (Scope::Composer, Act::Recall, "sent before"),
+            (Scope::Anywhere, Act::FocusCard, "card"),
+            (Scope::Anywhere, Act::Keys, "keys"),
+        ],
         Scope::Composer => &[
             (Scope::Composer, Act::Send, "send"),
             (Scope::Composer, Act::NewLine, "line"),
@@ -269,6 +321,19 @@ fn keys(app: &App) -> Line<'static> {
             (Scope::Recall, Act::Later, "later"),
             (Scope::Recall, Act::Confirm, "take it"),
             (Scope::Recall, Act::Cancel, "leave it"),
+        ],
+        // Without a frame the card has no room of its own for them.
+        Scope::Card if !framed(app.size) => &[
+            (Scope::Card, Act::Approve, "approve"),
+            (Scope::Card, Act::Reject, "reject"),
+            (Scope::Card, Act::PageDown, "more"),
+            (Scope::Card, Act::Down, "next"),
+            (Scope::Card, Act::Edit, "edit"),
+            (Scope::Card, Act::AllowPrefix, "allow prefix"),
+            (Scope::Card, Act::ApproveAll, "all"),
+            (Scope::Card, Act::Explain, "explain"),
+            (Scope::Card, Act::Compose, "type"),
+            (Scope::Card, Act::Keys, "keys"),
         ],
         Scope::Card => &[
             (Scope::Card, Act::Down, "next"),
@@ -286,6 +351,11 @@ fn keys(app: &App) -> Line<'static> {
             (Scope::Stream, Act::Fold, "thinking"),
             (Scope::Stream, Act::Bottom, "follow"),
             (Scope::Stream, Act::Compose, "type"),
+        ],
+        Scope::Dialog if matches!(app.dialog, Some(Dialog::Interrupt { .. })) => &[
+            (Scope::Dialog, Act::Confirm, "do it"),
+            (Scope::Dialog, Act::Toggle, "pause, stop, emergency"),
+            (Scope::Dialog, Act::Cancel, "leave it"),
         ],
         Scope::Dialog => &[
             (Scope::Dialog, Act::Confirm, "do it"),
@@ -311,13 +381,20 @@ fn keys(app: &App) -> Line<'static> {
         )],
         Scope::Always | Scope::Anywhere | Scope::Text => &[],
     };
-    let mut spans = vec![Span::raw(" ")];
+    let mut line = Line::default();
     for (scope, act, word) in wanted {
         let key = app.config.keymap.hint(*scope, *act);
-        spans.push(Span::styled(key, app.theme.key));
-        spans.push(Span::styled(format!(" {word}  "), app.theme.quiet));
+        let gap = if line.spans.is_empty() { " " } else { "  " };
+        let word = format!(" {word}");
+        // One that would be cut is left out; the page of keys has them all.
+        let wide = line.width() + width(gap) + width(&key) + width(&word);
+        if !key.is_empty() && wide <= usize::from(app.size.width) {
+            line.push_span(gap);
+            line.push_span(Span::styled(key, app.theme.key));
+            line.push_span(Span::styled(word, app.theme.quiet));
+        }
     }
-    Line::from(spans)
+    line
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ fn with_several_agents_one_says_which() {
     assert_eq!(scene.sent(), [Value::Null; 0]);
     assert_eq!(
         notice(&scene),
-        "say which agent, with @name before the text: Bit Two, bot"
+        "say which agent before the text: @Bit-Two, @bot"
     );
     assert_eq!(scene.app.composer.editor.text(), "hello");
     scene.press(&["ctrl+u"]);
@@ -388,7 +388,7 @@ fn a_slash_command_that_makes_no_sense_is_told_and_kept() {
             "/invite ann",
             "say a name, a role and perhaps a time: /invite ann approver 8h",
         ),
-        ("/to nobody", "no agent `nobody` is here"),
+        ("/to nobody", "no agent `nobody` is here; there is @bot"),
     ] {
         let mut scene = Scene::new(80, 24);
         submit(&mut scene, line);
