@@ -16,6 +16,8 @@ pub(crate) struct Page {
     pub(crate) lines: Vec<Line<'static>>,
     pub(crate) top: Spot,
     pub(crate) needle: String,
+    /// What is copied, and what that is called, if it is not the whole page.
+    matter: Option<(String, &'static str)>,
 }
 
 impl Page {
@@ -27,7 +29,20 @@ impl Page {
             lines,
             top,
             needle,
+            matter: None,
         }
+    }
+
+    /// A page about one thing, which alone is copied.
+    pub(crate) fn about(mut self, what: &'static str, text: &str) -> Self {
+        self.matter = Some((text.to_owned(), what));
+        self
+    }
+
+    /// What is copied from here, and what that is called.
+    pub(crate) fn copied(&self) -> (String, &'static str) {
+        let whole = || (self.text(), "the page");
+        self.matter.clone().unwrap_or_else(whole)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -79,10 +94,12 @@ impl Page {
     }
 }
 
-/// The rows of a line; what follows a label stays to the right of it.
+/// The rows of a line; what follows a label stays to the right of it. A single word, such as a link,
+/// stays as it is, so that a terminal can select it.
 pub(crate) fn rows(line: &Line<'_>, columns: usize) -> Vec<Line<'static>> {
     let label = match line.spans.as_slice() {
         [label, _, ..] => width(&label.content),
+        [word] if !word.content.contains(' ') => 0,
         _ => INDENT,
     };
     let indent = if label * 2 > columns { INDENT } else { label };

@@ -301,9 +301,9 @@ pub(crate) fn invitation(invitation: &Invitation) -> Page {
             invitation.participant,
             words::roles(&roles)
         )),
-        Line::from("Whoever has this link is that person. It is shown once; y copies the page."),
+        Line::from("Whoever has this link is that person. It is shown once; y copies it."),
     ];
-    Page::new("An invitation", lines)
+    Page::new("An invitation", lines).about("the link", &invitation.link)
 }
 
 /// Why a command was judged so, part by part.

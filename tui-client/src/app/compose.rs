@@ -159,6 +159,8 @@ impl App {
         if trimmed.is_empty() && self.results.is_empty() {
             return;
         }
+        // What was said before is not about this.
+        self.notice = None;
         let done = if let Some(line) = trimmed.strip_prefix("!!") {
             self.shell(line.trim(), true)
         } else if let Some(line) = trimmed.strip_prefix('!') {

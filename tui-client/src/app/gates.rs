@@ -91,6 +91,13 @@ impl App {
         }
     }
 
+    /// Gives this card the focus.
+    pub(super) fn open_card(&mut self, gate: MessageId) {
+        self.main = Main::Stream;
+        self.select(gate);
+        self.focus = Focus::Card;
+    }
+
     fn select(&mut self, gate: MessageId) {
         if self.cards.selected.as_ref() != Some(&gate) {
             self.cards.scroll = 0;

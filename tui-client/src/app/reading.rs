@@ -229,8 +229,14 @@ impl App {
         self.open_command(&id);
     }
 
-    /// Opens the screen of an interactive command that runs, else what a command printed.
+    /// Opens the card of a command that waits, the screen of an interactive one that runs, else what
+    /// a command printed.
     pub(super) fn open_command(&mut self, id: &MessageId) {
+        let mut waiting = self.view.gates.iter();
+        if let Some(card) = waiting.find(|card| card.proposal == *id) {
+            let gate = card.gate.clone();
+            return self.open_card(gate);
+        }
         let proposal = self.view.proposal(id).filter(|it| it.is_running());
         match proposal.is_some_and(|it| it.asked.mode == Mode::Pty) {
             true => self.open_pane(id.clone()),
@@ -243,6 +249,9 @@ impl App {
         let Some(proposal) = self.view.proposal(id) else {
             return self.tell(Tone::Bad, "that command is not known here");
         };
+        if proposal.run.is_none() && proposal.finish.is_none() {
+            return self.tell(Tone::Plain, "it has not run, so it printed nothing");
+        }
         let reference = proposal
             .finish
             .as_ref()
@@ -318,8 +327,8 @@ impl App {
                 return self.dialog = Some(Dialog::search(""));
             }
             (Main::Page(page), Act::Copy) => {
-                let text = page.text();
-                return self.copy(text, "the page");
+                let (text, what) = page.copied();
+                return self.copy(text, what);
             }
             (Main::Pager(pager), Act::Copy) => {
                 let text = pager.text();

@@ -28,7 +28,8 @@ pub(super) fn page(app: &App, page: &Page, area: Rect, buffer: &mut Buffer) {
 
 pub(super) fn pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buffer) {
     let total = pager.total.map(|total| total.to_string());
-    let place = format!("{}/{}", pager.top + 1, total.as_deref().unwrap_or("…"));
+    let at = (pager.top + 1).min(pager.total.unwrap_or(u64::MAX));
+    let place = format!("{at}/{}", total.as_deref().unwrap_or("…"));
     let inner = frame(app, &pager.title, &place, area, buffer);
     let columns = usize::from(inner.width).max(1);
     let height = usize::from(inner.height);

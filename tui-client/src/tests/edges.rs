@@ -3,7 +3,7 @@
 use ratatui::layout::Size;
 use serde_json::json;
 
-use crate::app::{Input, Main};
+use crate::app::{Effect, Focus, Input, Main};
 use crate::scene::Scene;
 
 fn notice(scene: &Scene) -> Option<&str> {
@@ -236,4 +236,54 @@ fn names_of_agents_are_told_as_one_types_them() {
         notice(&scene),
         Some("no agent `Bit` is here; there is @Bit-Two, @bot")
     );
+}
+
+#[test]
+fn what_waits_is_opened_as_its_card_and_what_never_ran_is_not_said_to_have_printed_nothing() {
+    let mut scene = Scene::new(80, 24);
+    scene.gate("touch one", "write");
+    let (proposal, gate) = scene.gate("touch two", "write");
+    slash(&mut scene, "/open 2");
+    assert_eq!(scene.app.focus, Focus::Card);
+    assert!(scene.draw().contains("▶ Gate 2 of 2"));
+    scene.resolve(&proposal, &gate, "rejected", "bob");
+    scene.press(&["esc"]);
+    slash(&mut scene, "/output 1");
+    assert_eq!(
+        notice(&scene),
+        Some("it has not run, so it printed nothing")
+    );
+    assert_eq!(scene.app.main, Main::Stream);
+}
+
+#[test]
+fn an_invitation_is_one_word_to_select_and_the_link_alone_is_copied() {
+    let mut scene = Scene::new(60, 24);
+    let link = format!(
+        "http://127.0.0.1:3000/?token=pvp_{}&session=shop",
+        "x".repeat(60)
+    );
+    let invitation = json!({
+        "token": "pvp_x", "link": link, "participant": "cid", "roles": ["approver"], "expires": null,
+    });
+    let invitation = serde_json::from_value(invitation).unwrap();
+    scene.input(Input::Invited(Ok(Box::new(invitation))));
+    let shown = scene.draw().replace("│\n│", "");
+    assert!(shown.contains(&link), "{shown}");
+    scene.press(&["y"]);
+    assert_eq!(scene.effects.last(), Some(&Effect::Copy(link)));
+    assert_eq!(notice(&scene), Some("copied the link"));
+}
+
+#[test]
+fn a_command_that_says_nothing_leaves_no_old_word_standing() {
+    let mut scene = Scene::new(80, 24);
+    slash(&mut scene, "/theme pink");
+    assert_eq!(
+        notice(&scene),
+        Some("there are colour, high-contrast and none")
+    );
+    scene.press(&["ctrl+u"]);
+    slash(&mut scene, "/theme none");
+    assert_eq!(notice(&scene), None);
 }
