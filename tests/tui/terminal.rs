@@ -283,3 +283,15 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_who_only_reads_is_seen_to_be_there() {
+    let server = Server::start(&[]).await;
+    let config = json!({ "idle_timeout_seconds": 1 });
+    let _agent = server.with_agent("owl", config).await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.sees("○ ann (you)");
+    screen.keys("\u{1b}[5~");
+    screen.sees("● ann (you)");
+}

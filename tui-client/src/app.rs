@@ -36,6 +36,9 @@ use crate::pager::Pager;
 use crate::pane::Panes;
 use crate::theme::Theme;
 
+/// Milliseconds between two words that somebody is here after all; the first may be lost.
+const PRESENT_MS: u64 = 10_000;
+
 /// Milliseconds that a notice stays.
 const NOTICE_MS: u64 = 8_000;
 
@@ -69,6 +72,28 @@ pub(crate) enum Input {
     /// Names of programs, for completion.
     Programs(Vec<String>),
     Tick,
+}
+
+impl Input {
+    /// Whether somebody did it who sits here.
+    fn is_a_persons(&self) -> bool {
+        match self {
+            Input::Key(_) | Input::Paste(_) | Input::Mouse(_) | Input::Focus(true) => true,
+            Input::Focus(false)
+            | Input::Resize(_)
+            | Input::Told(_)
+            | Input::Up { .. }
+            | Input::Down { .. }
+            | Input::Over { .. }
+            | Input::Answered(..)
+            | Input::Fetched(_)
+            | Input::Found(_)
+            | Input::Invited(_)
+            | Input::Past(_)
+            | Input::Programs(_)
+            | Input::Tick => false,
+        }
+    }
 }
 
 /// Names a message of ours until it is answered.
@@ -214,6 +239,8 @@ pub(crate) struct App {
     /// Gates that someone was called for.
     called: BTreeSet<MessageId>,
     quitting: bool,
+    /// When it was last said that somebody is here.
+    said_present: Option<Timestamp>,
     shared_draft: String,
     /// The size that an interactive command was told last.
     told_size: Option<(MessageId, TerminalSize)>,
@@ -245,6 +272,7 @@ impl App {
             next_ticket: 0,
             called: BTreeSet::new(),
             quitting: false,
+            said_present: None,
             shared_draft: String::new(),
             told_size: None,
             effects: Vec::new(),
@@ -254,6 +282,9 @@ impl App {
     /// Takes what happened; gives what is to be done.
     pub(crate) fn update(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.now = now;
+        if input.is_a_persons() {
+            self.say_present();
+        }
         match input {
             Input::Key(key) => self.key(Chord::of(&key)),
             Input::Paste(text) => self.paste(&text),

@@ -287,3 +287,27 @@ fn a_command_that_says_nothing_leaves_no_old_word_standing() {
     slash(&mut scene, "/theme none");
     assert_eq!(notice(&scene), None);
 }
+
+#[test]
+fn whoever_reads_is_not_taken_for_idle() {
+    let mut scene = Scene::new(80, 24);
+    let present = |scene: &Scene| -> Vec<serde_json::Value> {
+        let sent = scene.sent().into_iter();
+        sent.filter(|message| message["type"] == "presence.update")
+            .collect()
+    };
+    scene.press(&["pageup"]);
+    assert_eq!(present(&scene), [serde_json::Value::Null; 0]);
+    let idle = json!({ "participant": "ann", "status": "idle", "last_active": scene.now });
+    scene.whisper("system", "presence.update", idle);
+    scene.wait(500);
+    assert_eq!(present(&scene), [serde_json::Value::Null; 0]);
+    scene.press(&["pageup", "pageup"]);
+    let said = json!({ "participant": "ann", "status": "active", "last_active": scene.now });
+    let said = json!({ "type": "presence.update", "payload": said });
+    assert_eq!(present(&scene), [said]);
+    // It may have been lost on the way.
+    scene.wait(10_000);
+    scene.press(&["pageup"]);
+    assert_eq!(present(&scene).len(), 2);
+}
