@@ -24,6 +24,7 @@ mod tui;
 mod up;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -159,6 +160,18 @@ pub(crate) fn complain(error: &anyhow::Error) {
 /// Text from others that cannot be taken for a line of ours.
 fn one_line(text: &str) -> String {
     visible(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// Where this account keeps what programs remember, ours below it.
+fn state_directory() -> anyhow::Result<PathBuf> {
+    let base = match std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let home = std::env::var_os("HOME").context("HOME is not set")?;
+            PathBuf::from(home).join(".local/state")
+        }
+    };
+    Ok(base.join("pvp"))
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

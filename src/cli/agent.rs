@@ -322,15 +322,9 @@ async fn who(link: &Link) -> anyhow::Result<ParticipantId> {
 
 /// A directory of this agent's own, the same whenever it is started again.
 fn own_state(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
-    let base = match std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => {
-            let home = std::env::var_os("HOME").context("HOME is not set; give --state")?;
-            PathBuf::from(home).join(".local/state")
-        }
-    };
+    let state = super::state_directory().context("give --state")?;
     // An id has no slash and does not begin with a dot.
-    Ok(base.join("pvp/agents").join(participant.as_str()))
+    Ok(state.join("agents").join(participant.as_str()))
 }
 
 /// `Name <address>`, in one line.

@@ -64,6 +64,10 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
         link,
         options,
         config,
+        // Whoever has no home keeps nothing.
+        history: super::state_directory()
+            .map(|state| state.join("history"))
+            .ok(),
     };
     let runtime = super::runtime()?;
     let shown = runtime.block_on(async {

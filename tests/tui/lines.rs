@@ -33,6 +33,10 @@ async fn every_event_is_a_line_and_decisions_are_words() {
     plain
         .line_with("gate 1: echo eggs; echo more >&2; touch list")
         .await;
+    plain.type_line("open 1").await;
+    plain.line_with("verdict  WRITE").await;
+    plain.type_line("gates").await;
+    plain.line_with("gate 1: echo eggs;").await;
     plain.type_line("approve 1").await;
     plain.line_with("out: eggs").await;
     plain

@@ -28,7 +28,7 @@ pub(crate) struct Screen {
     master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
     /// Its home and settings, removed with it.
-    _desk: Desk,
+    desk: Desk,
 }
 
 fn size(columns: u16, rows: u16) -> PtySize {
@@ -56,11 +56,30 @@ impl Screen {
         columns: u16,
         rows: u16,
     ) -> Self {
-        let desk = Desk::new();
-        let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pvp"));
         command.arg("tui");
         command.args(arguments);
+        Self::of(command, environment, columns, rows)
+    }
+
+    /// A shell with job control, whose `$pvp` is the real one.
+    pub(crate) fn shell(columns: u16, rows: u16) -> Self {
+        let mut command = CommandBuilder::new("/bin/bash");
+        command.args(["--noprofile", "--norc", "--noediting", "-i"]);
+        let environment = [("PS1", "shell> "), ("pvp", env!("CARGO_BIN_EXE_pvp"))];
+        let screen = Self::of(command, &environment, columns, rows);
+        screen.sees("shell>");
+        screen
+    }
+
+    fn of(
+        mut command: CommandBuilder,
+        environment: &[(&str, &str)],
+        columns: u16,
+        rows: u16,
+    ) -> Self {
+        let desk = Desk::new();
+        let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
         command.env_clear();
         for (name, value) in [("PATH", "/usr/bin:/bin"), ("TERM", "xterm-256color")] {
             command.env(name, value);
@@ -90,7 +109,7 @@ impl Screen {
             keys: pair.master.take_writer().unwrap(),
             master: pair.master,
             child,
-            _desk: desk,
+            desk,
         }
     }
 
@@ -113,6 +132,50 @@ impl Screen {
         }
     }
 
+    /// Waits until the terminal is as a shell wants it, whose prompt is the last that it shows.
+    pub(crate) fn sees_prompt_after(&self, text: &str) -> String {
+        let shown = self.wait(&format!("a prompt after {text}"), |shown| {
+            let rest = shown.rsplit_once(text).map(|(_, rest)| rest);
+            rest.is_some_and(|rest| rest.contains("shell>"))
+        });
+        let told = self.told.0.lock().unwrap();
+        let screen = told.screen.screen();
+        let mouse = screen.mouse_protocol_mode();
+        assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
+        assert_eq!(mouse, vt100::MouseProtocolMode::None);
+        let text = String::from_utf8_lossy(&told.bytes);
+        for (what, on, off) in [
+            ("focus", "\u{1b}[?1004h", "\u{1b}[?1004l"),
+            ("title", "\u{1b}]0;pvp", "\u{1b}]0;\u{7}"),
+        ] {
+            assert!(text.rfind(on) < text.rfind(off), "{what} is left behind");
+        }
+        shown
+    }
+
+    /// Whether the terminal tells of the mouse, of its focus, and of pastes.
+    pub(crate) fn is_taken(&self) -> bool {
+        let told = self.told.0.lock().unwrap();
+        let screen = told.screen.screen();
+        let mouse = screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None;
+        let text = String::from_utf8_lossy(&told.bytes);
+        let focus = text.rfind("\u{1b}[?1004h") > text.rfind("\u{1b}[?1004l");
+        screen.alternate_screen() && screen.bracketed_paste() && mouse && focus
+    }
+
+    /// The process that a shell here has started last.
+    pub(crate) fn job(&self) -> String {
+        let pid = self.child.process_id().unwrap();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap();
+        children.split_whitespace().next_back().unwrap().to_owned()
+    }
+
+    /// A file of this name in the place where it was started.
+    pub(crate) fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.desk.here().join(name), text).unwrap();
+    }
+
     /// Waits until this text is on the screen.
     pub(crate) fn sees(&self, text: &str) -> String {
         self.wait(text, |shown| shown.contains(text))
@@ -133,6 +196,13 @@ impl Screen {
     pub(crate) fn keys(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
+    }
+
+    /// What some other program writes over the screen.
+    pub(crate) fn scribble(&self, text: &str) {
+        let (told, bell) = &*self.told;
+        told.lock().unwrap().screen.process(text.as_bytes());
+        bell.notify_all();
     }
 
     pub(crate) fn resize(&self, columns: u16, rows: u16) {

@@ -8,7 +8,7 @@ use crate::kit::{Client, Server};
 use crate::screen::{Screen, Stage, granted};
 
 /// A session with an agent that speaks raw messages, and ann's link into it.
-async fn raw() -> (Server, Client, String) {
+pub(crate) async fn raw() -> (Server, Client, String) {
     let server = Server::start(&[]).await;
     let agent = server.with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
@@ -239,8 +239,8 @@ async fn an_interactive_command_is_driven_from_its_screen() {
     }
     let resize = agent.wait_for("tool.input").await;
     assert_eq!(resize["payload"]["resize"]["columns"], 98, "{resize}");
-    ann_screen.keys("i\u{3}");
-    for key in ["i", "\u{3}"] {
+    ann_screen.keys("i\u{3}\u{1a}");
+    for key in ["i", "\u{3}", "\u{1a}"] {
         let input = agent.wait_for("tool.input").await;
         assert_eq!(input["payload"]["data"], key);
     }
@@ -282,4 +282,16 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_who_only_reads_is_seen_to_be_there() {
+    let server = Server::start(&[]).await;
+    let config = json!({ "idle_timeout_seconds": 1 });
+    let _agent = server.with_agent("owl", config).await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.sees("○ ann (you)");
+    screen.keys("\u{1b}[5~");
+    screen.sees("● ann (you)");
 }

@@ -1,11 +1,11 @@
 //! What a command printed, as styled lines: colours are kept, every other sequence is dropped.
 
-use pvp_client::view::visible;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use vte::{Params, Parser, Perform};
 
 use crate::text::TAB;
+use crate::text::visible;
 use crate::theme::Palette;
 
 /// Characters of one line that are shown; the rest is read in the pager.

@@ -3,9 +3,11 @@
 
 mod answering;
 mod compose;
+mod driving;
 mod gates;
 mod mouse;
 mod reading;
+mod recall;
 mod slash;
 mod told;
 
@@ -27,10 +29,15 @@ pub use slash::manual as slash_manual;
 
 use crate::config::Config;
 use crate::dialog::Dialog;
+use crate::history::Past;
 use crate::keys::{Act, Chord, Scope};
-use crate::pager::{Page, Pager};
+use crate::page::Page;
+use crate::pager::Pager;
 use crate::pane::Panes;
 use crate::theme::Theme;
+
+/// Milliseconds between two words that somebody is here after all; the first may be lost.
+const PRESENT_MS: u64 = 10_000;
 
 /// Milliseconds that a notice stays.
 const NOTICE_MS: u64 = 8_000;
@@ -60,9 +67,33 @@ pub(crate) enum Input {
     Fetched(Result<OutputPage, String>),
     Found(Result<OutputPage, String>),
     Invited(Result<Box<Invitation>, String>),
+    /// What was sent from earlier screens.
+    Past(Past),
     /// Names of programs, for completion.
     Programs(Vec<String>),
     Tick,
+}
+
+impl Input {
+    /// Whether somebody did it who sits here.
+    fn is_a_persons(&self) -> bool {
+        match self {
+            Input::Key(_) | Input::Paste(_) | Input::Mouse(_) | Input::Focus(true) => true,
+            Input::Focus(false)
+            | Input::Resize(_)
+            | Input::Told(_)
+            | Input::Up { .. }
+            | Input::Down { .. }
+            | Input::Over { .. }
+            | Input::Answered(..)
+            | Input::Fetched(_)
+            | Input::Found(_)
+            | Input::Invited(_)
+            | Input::Past(_)
+            | Input::Programs(_)
+            | Input::Tick => false,
+        }
+    }
 }
 
 /// Names a message of ours until it is answered.
@@ -86,9 +117,13 @@ pub(crate) enum Effect {
         needle: String,
     },
     Invite(Box<Invite>),
+    /// Keep what was sent for the next time.
+    Keep(String),
     /// Call someone who is not looking.
     Call,
     Redraw,
+    /// Stop, until the shell brings the screen back.
+    Suspend,
     Quit,
 }
 
@@ -173,8 +208,8 @@ pub(crate) struct Drawn {
     pub(crate) card: Option<(MessageId, Digest)>,
     /// Whether the end of the card's command was on the screen.
     pub(crate) whole: bool,
-    /// Whether the end of the preflight list was.
-    pub(crate) preflight_end: bool,
+    /// Rows of the preflight list that were there whole.
+    pub(crate) listed: Vec<MessageId>,
 }
 
 /// The screen.
@@ -204,6 +239,8 @@ pub(crate) struct App {
     /// Gates that someone was called for.
     called: BTreeSet<MessageId>,
     quitting: bool,
+    /// When it was last said that somebody is here.
+    said_present: Option<Timestamp>,
     shared_draft: String,
     /// The size that an interactive command was told last.
     told_size: Option<(MessageId, TerminalSize)>,
@@ -235,6 +272,7 @@ impl App {
             next_ticket: 0,
             called: BTreeSet::new(),
             quitting: false,
+            said_present: None,
             shared_draft: String::new(),
             told_size: None,
             effects: Vec::new(),
@@ -244,6 +282,9 @@ impl App {
     /// Takes what happened; gives what is to be done.
     pub(crate) fn update(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.now = now;
+        if input.is_a_persons() {
+            self.say_present();
+        }
         match input {
             Input::Key(key) => self.key(Chord::of(&key)),
             Input::Paste(text) => self.paste(&text),
@@ -264,6 +305,7 @@ impl App {
             Input::Fetched(page) => self.fetched(page),
             Input::Found(page) => self.found(page),
             Input::Invited(invitation) => self.invited(invitation),
+            Input::Past(past) => self.past(past),
             Input::Programs(programs) => self.composer.programs = programs,
             Input::Tick => self.tick(),
         }
@@ -283,8 +325,10 @@ impl App {
         if let (Some((gate, digest)), true) = (&drawn.card, drawn.whole) {
             self.cards.seen_whole.insert(gate.clone(), *digest);
         }
-        if let (Main::Preflight(preflight), true) = (&mut self.main, drawn.preflight_end) {
-            preflight.seen_end = true;
+        if let Main::Preflight(preflight) = &mut self.main {
+            let choices = preflight.rows.iter_mut();
+            let shown = choices.filter(|choice| drawn.listed.contains(&choice.gate));
+            shown.for_each(|choice| choice.seen = true);
         }
         self.cards.drawn = drawn.card;
     }
@@ -295,6 +339,7 @@ impl App {
             return Scope::Dialog;
         }
         match (self.focus, &self.main) {
+            (Focus::Composer, _) if self.composer.recall.search.is_some() => Scope::Recall,
             (Focus::Composer, _) => Scope::Composer,
             (Focus::Card, _) => Scope::Card,
             (Focus::Main, Main::Stream) => Scope::Stream,
@@ -310,6 +355,10 @@ impl App {
     fn key(&mut self, chord: Chord) {
         let scope = self.scope();
         let act = self.config.keymap.find(scope, chord);
+        if !scope.takes_text() {
+            // What was said about the key before is not about this one.
+            self.notice = None;
+        }
         if act != Some(Act::Clear) && act != Some(Act::Quit) {
             self.quitting = false;
         }
@@ -322,9 +371,9 @@ impl App {
     /// A key that the table does not know: text where text is typed, else nothing.
     fn typed(&mut self, scope: Scope, chord: Chord) {
         match scope {
-            Scope::Composer => {
+            Scope::Composer | Scope::Recall => {
                 if let Some(c) = chord.typed() {
-                    self.composer.insert(&c.to_string());
+                    self.composer.type_in(&c.to_string());
                 }
             }
             Scope::Dialog => {
@@ -333,7 +382,8 @@ impl App {
                 }
             }
             Scope::Terminal => self.type_into_pane(chord),
-            Scope::Anywhere
+            Scope::Always
+            | Scope::Anywhere
             | Scope::Text
             | Scope::Card
             | Scope::Stream
@@ -353,6 +403,7 @@ impl App {
             Act::FocusPrevious => return self.focus_previous(),
             Act::FocusCard => return self.focus_card(),
             Act::Redraw => return self.effects.push(Effect::Redraw),
+            Act::Suspend => return self.effects.push(Effect::Suspend),
             Act::Keys => return self.open_page(crate::pages::keys(self)),
             Act::Compose => return self.focus = Focus::Composer,
             Act::Shell => return self.compose_with("!"),
@@ -364,12 +415,13 @@ impl App {
         }
         match scope {
             Scope::Composer => self.act_composer(act),
+            Scope::Recall => self.act_recall(act),
             Scope::Card => self.act_card(act),
             Scope::Stream => self.act_stream(act),
             Scope::Dialog => self.act_dialog(act),
             Scope::Preflight => self.act_preflight(act),
             Scope::Page | Scope::Terminal => self.act_page(act),
-            Scope::Anywhere | Scope::Text => {}
+            Scope::Always | Scope::Anywhere | Scope::Text => {}
         }
     }
 

@@ -5,12 +5,18 @@ use pvp_protocol::{Mode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::text::{one_line, safe, wrap, wrap_all};
+use crate::text::{clip, one_line, safe, wrap, wrap_all};
 use crate::theme::Theme;
 use crate::words::{self, word};
 
 /// Columns of the word before each row.
 const LABEL: usize = 9;
+
+/// Parts of a command that a card tells.
+const PARTS: usize = 6;
+
+/// Columns of a part; the command above has it whole.
+const PART_COLUMNS: usize = 200;
 
 /// What stands before every row of a command.
 pub(crate) const RAIL: &str = "┃ ";
@@ -156,13 +162,31 @@ impl Rows<'_> {
         if parts.len() < 2 {
             return;
         }
-        for part in parts {
+        // Who decides, and until when, is not pushed off the card by a long program: of very many
+        // parts the worst are told, and `explain` tells all.
+        let worst = parts.iter().map(|part| part.category).max();
+        let many = parts.len() > PARTS;
+        let told = parts
+            .iter()
+            .filter(|part| !many || Some(part.category) == worst)
+            .take(PARTS);
+        let mut left = parts.len();
+        for part in told {
+            left -= 1;
             let category = Span::styled(
                 format!("{:<12}", part.category.as_str()),
                 self.theme.category(part.category),
             );
-            let text = Span::raw(one_line(&part.text));
+            let text = Span::raw(clip(&one_line(&part.text), PART_COLUMNS));
             self.spans("part", vec![category, text]);
+        }
+        if left > 0 {
+            let parts = words::count(left as u64, "more part");
+            self.row(
+                "",
+                &format!("{parts}, none of them worse"),
+                self.theme.quiet,
+            );
         }
     }
 

@@ -102,7 +102,7 @@ fn words_after(app: &App, name: &str) -> Vec<String> {
 
 /// Past commands that begin like this, and programs where a program's name stands.
 fn shell(app: &App, typed: &str, from: usize) -> Option<Offer> {
-    let past = app.composer.history().iter().rev();
+    let past = app.composer.recall.entries().iter().rev();
     let past = past.filter_map(|line| line.strip_prefix("!!").or_else(|| line.strip_prefix('!')));
     let past: Vec<_> = past.map(str::to_owned).collect();
     if !typed.is_empty()

@@ -54,6 +54,8 @@ pub struct Config {
     pub bang: Bang,
     /// Whether others see what is being typed.
     pub share_drafts: bool,
+    /// Whether what is sent is kept for the next time.
+    pub history: bool,
     /// In whose time things are told.
     pub clock: Clock,
     pub(crate) keymap: Keymap,
@@ -68,6 +70,7 @@ impl Default for Config {
             mouse: false,
             bang: Bang::default(),
             share_drafts: false,
+            history: true,
             clock: Clock::default(),
             keymap: Keymap::default(),
         }
@@ -88,6 +91,7 @@ struct File {
     bang: Bang,
     #[serde(default)]
     share_drafts: bool,
+    history: Option<bool>,
     #[serde(default)]
     keys: BTreeMap<String, Spanned<Vec<String>>>,
 }
@@ -112,6 +116,7 @@ impl Config {
             mouse: file.mouse,
             bang: file.bang,
             share_drafts: file.share_drafts,
+            history: file.history.unwrap_or(true),
             ..Self::default()
         };
         if let Some(calls) = file.notify {
@@ -141,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_file_says_what_is_different() {
-        let text = "theme = \"high-contrast\"\nnotify = [\"osc9\", \"bell\"]\nnotify_when = \"always\"\nmouse = true\nbang = \"send\"\nshare_drafts = true\n[keys]\n\"card.approve\" = [\"f5\"]\n";
+        let text = "theme = \"high-contrast\"\nnotify = [\"osc9\", \"bell\"]\nnotify_when = \"always\"\nmouse = true\nbang = \"send\"\nshare_drafts = true\nhistory = false\n[keys]\n\"card.approve\" = [\"f5\"]\n";
         let mut keymap = Keymap::default();
         keymap.bind("card.approve", &["f5".to_owned()]).unwrap();
         let expected = Config {
@@ -151,6 +156,7 @@ mod tests {
             mouse: true,
             bang: Bang::Send,
             share_drafts: true,
+            history: false,
             clock: Clock::default(),
             keymap,
         };

@@ -17,7 +17,7 @@ pub(crate) use areas::{areas, stream_columns};
 pub(crate) use gate::card_window;
 
 use crate::app::{App, Drawn, Focus, Main, Place};
-use crate::text::clip;
+use crate::text::{clip, clip_line, visible};
 
 /// The smallest terminal on which something can be decided.
 const LEAST: Size = Size {
@@ -28,8 +28,11 @@ const LEAST: Size = Size {
 /// Draws everything; gives what there was to see.
 pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> Drawn {
     if app.size.width < LEAST.width || app.size.height < LEAST.height {
-        let words = format!("too small; {} waiting", app.view.pending());
-        put(&words, app.theme.strong, 0, 0, frame.buffer_mut());
+        // What waits comes first: there may be room for nothing else.
+        let waiting = format!("{} waiting", app.view.pending());
+        for (y, words) in (0..).zip([waiting.as_str(), "too small", "to decide"]) {
+            put(words, app.theme.strong, 0, y, frame.buffer_mut());
+        }
         return Drawn::default();
     }
     let areas = areas(app);
@@ -41,7 +44,7 @@ pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> Drawn {
         Main::Pager(pager) => reader::pager(app, pager, areas.main, frame.buffer_mut()),
         Main::Preflight(preflight) => {
             let buffer = frame.buffer_mut();
-            drawn.preflight_end = gate::preflight(app, preflight, areas.main, buffer);
+            drawn.listed = gate::preflight(app, preflight, areas.main, buffer);
         }
         Main::Terminal(proposal) => reader::terminal(app, proposal, areas.main, frame),
     }
@@ -62,7 +65,7 @@ fn scrub(buffer: &mut Buffer) {
         let symbol = cell.symbol();
         let plain = symbol.len() == 1 && (b' '..=b'~').contains(&symbol.as_bytes()[0]);
         let held = symbol.contains(['\n', '\t']);
-        if !plain && (held || pvp_client::view::visible(symbol) != symbol) {
+        if !plain && (held || visible(symbol) != symbol) {
             cell.set_symbol("\u{fffd}");
         }
     }
@@ -87,7 +90,8 @@ fn lines(lines: Vec<Line<'static>>, area: Rect, buffer: &mut Buffer) {
 fn row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
     let at = Position::new(area.x, area.y.saturating_add(y));
     if y < area.height && buffer.area.contains(at) {
-        buffer.set_line(at.x, at.y, line, area.width);
+        let line = clip_line(line, usize::from(area.width));
+        buffer.set_line(at.x, at.y, &line, area.width);
     }
 }
 
@@ -95,7 +99,7 @@ fn row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
 fn put(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
     if buffer.area.contains(Position::new(x, y)) {
         let room = usize::from(buffer.area.right() - x);
-        buffer.set_stringn(x, y, text, room, style);
+        buffer.set_string(x, y, clip(text, room), style);
     }
 }
 

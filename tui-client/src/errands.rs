@@ -65,7 +65,12 @@ impl Errands {
                 let invitation = api.invite(&invite).map(Box::new);
                 Input::Invited(invitation.map_err(|error| error.to_string()))
             }),
-            Effect::Copy(_) | Effect::Call | Effect::Redraw | Effect::Quit => {}
+            Effect::Copy(_)
+            | Effect::Keep(_)
+            | Effect::Call
+            | Effect::Redraw
+            | Effect::Suspend
+            | Effect::Quit => {}
         }
     }
 

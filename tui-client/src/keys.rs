@@ -9,11 +9,15 @@ pub use table::TABLE;
 /// Where a key is pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Wherever nothing more particular is meant.
+    /// Wherever keys are for the screen, in questions too.
+    Always,
+    /// Wherever nothing more particular is meant, and nothing is asked.
     Anywhere,
     /// Wherever text is typed.
     Text,
     Composer,
+    /// Looking for what was sent before.
+    Recall,
     /// A gate card that has the focus.
     Card,
     Stream,
@@ -31,9 +35,11 @@ impl Scope {
     /// As settings and the manual call it.
     pub fn name(self) -> &'static str {
         match self {
+            Scope::Always => "always",
             Scope::Anywhere => "anywhere",
             Scope::Text => "text",
             Scope::Composer => "composer",
+            Scope::Recall => "recall",
             Scope::Card => "card",
             Scope::Stream => "stream",
             Scope::Dialog => "dialog",
@@ -45,26 +51,36 @@ impl Scope {
 
     /// Where a key is looked up, the first that knows it.
     fn chain(self) -> &'static [Scope] {
+        use Scope::{
+            Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal,
+            Text,
+        };
         match self {
-            Scope::Anywhere => &[Scope::Anywhere],
-            Scope::Text => &[Scope::Text, Scope::Anywhere],
-            Scope::Composer => &[Scope::Composer, Scope::Text, Scope::Anywhere],
-            Scope::Card => &[Scope::Card, Scope::Anywhere],
-            Scope::Stream => &[Scope::Stream, Scope::Anywhere],
-            Scope::Dialog => &[Scope::Dialog, Scope::Text],
-            Scope::Preflight => &[Scope::Preflight],
-            Scope::Page => &[Scope::Page, Scope::Anywhere],
+            Always => &[Always],
+            Anywhere => &[Anywhere, Always],
+            Text => &[Text, Anywhere, Always],
+            Composer => &[Composer, Text, Anywhere, Always],
+            Recall => &[Recall, Text, Always],
+            Card => &[Card, Anywhere, Always],
+            Stream => &[Stream, Anywhere, Always],
+            Dialog => &[Dialog, Text, Always],
+            Preflight => &[Preflight, Always],
+            Page => &[Page, Anywhere, Always],
             // Everything else is for the command.
-            Scope::Terminal => &[Scope::Terminal],
+            Terminal => &[Terminal],
         }
     }
 
     /// Whether characters are typed there, so that they can mean nothing else.
-    fn takes_text(self) -> bool {
+    pub(crate) fn takes_text(self) -> bool {
         match self {
-            Scope::Anywhere | Scope::Text | Scope::Composer | Scope::Dialog | Scope::Terminal => {
-                true
-            }
+            Scope::Always
+            | Scope::Anywhere
+            | Scope::Text
+            | Scope::Composer
+            | Scope::Recall
+            | Scope::Dialog
+            | Scope::Terminal => true,
             Scope::Card | Scope::Stream | Scope::Preflight | Scope::Page => false,
         }
     }
@@ -78,6 +94,7 @@ pub enum Act {
     FocusPrevious,
     FocusCard,
     Redraw,
+    Suspend,
     Keys,
     ScrollUp,
     ScrollDown,
@@ -99,6 +116,7 @@ pub enum Act {
     Complete,
     Earlier,
     Later,
+    Recall,
     Leave,
     Clear,
     // card
@@ -283,6 +301,19 @@ mod tests {
                     assert!(!decides, "{key} in {scope:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_screen_is_left_and_drawn_again_from_everywhere_but_a_command_of_ones_own() {
+        let keymap = Keymap::default();
+        let scopes: BTreeSet<_> = TABLE.iter().map(|binding| binding.scope).collect();
+        for scope in scopes {
+            let ours = scope != Scope::Terminal;
+            let suspend = ours.then_some(Act::Suspend);
+            let redraw = ours.then_some(Act::Redraw);
+            assert_eq!(keymap.find(scope, chord("ctrl+z")), suspend, "{scope:?}");
+            assert_eq!(keymap.find(scope, chord("ctrl+l")), redraw, "{scope:?}");
         }
     }
 

@@ -10,10 +10,12 @@ mod dialog;
 mod draw;
 mod editor;
 mod errands;
+mod history;
 pub mod keys;
 mod markdown;
 mod notify;
 mod offscreen;
+mod page;
 mod pager;
 mod pages;
 mod pane;
@@ -22,6 +24,9 @@ mod printed;
 mod run;
 #[cfg(test)]
 mod scene;
+mod screen;
+mod scroll;
+mod signals;
 mod stream;
 #[cfg(test)]
 mod tests;

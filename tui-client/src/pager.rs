@@ -1,13 +1,18 @@
-//! Pages of text to read: whole ones that we write, and output that is fetched as one reads on.
+//! What a command printed, fetched as one reads on.
 
 use std::collections::VecDeque;
 
 use pvp_protocol::MessageId;
 use pvp_protocol::payload::{OutputLine, OutputPage};
-use ratatui::text::Line;
+use ratatui::layout::Size;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 
 use crate::keys::Act;
-use crate::text::{one_line, plain};
+use crate::scroll::Spot;
+use crate::text::{one_line, wrap};
+use crate::theme::{Palette, Theme};
+use crate::{ansi, printed};
 
 /// Lines that are fetched at a time.
 const PAGE: u64 = 500;
@@ -15,81 +20,11 @@ const PAGE: u64 = 500;
 /// Lines that are kept; those furthest from where one reads go first.
 const KEPT: usize = 4_000;
 
+/// Columns before the text of a line.
+const HEAD: usize = 12;
+
 /// Matches of a search that are kept.
 const MATCHES: usize = 10_000;
-
-/// A page that we wrote.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Page {
-    pub(crate) title: String,
-    pub(crate) lines: Vec<Line<'static>>,
-    pub(crate) top: usize,
-    pub(crate) needle: String,
-}
-
-impl Page {
-    pub(crate) fn new(title: &str, lines: Vec<Line<'static>>) -> Self {
-        let (title, needle) = (one_line(title), String::new());
-        Self {
-            title,
-            lines,
-            top: 0,
-            needle,
-        }
-    }
-
-    pub(crate) fn text(&self) -> String {
-        let lines = self.lines.iter().map(plain);
-        lines.collect::<Vec<_>>().join("\n")
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-    pub(crate) fn act(&mut self, act: Act, rows: usize) {
-        let last = self.lines.len().saturating_sub(1);
-        match act {
-            Act::FindNext => self.find(1),
-            Act::FindPrevious => self.find(-1),
-            act => self.top = moved(self.top, last, act, rows),
-        }
-    }
-
-    pub(crate) fn search(&mut self, needle: &str) {
-        self.needle = needle.to_lowercase();
-        self.find(0);
-    }
-
-    fn find(&mut self, step: isize) {
-        let count = self.lines.len();
-        let order: Vec<usize> = match step {
-            ..0 => (0..self.top).rev().collect(),
-            0 => (self.top..count).chain(0..self.top).collect(),
-            1.. => (self.top + 1..count).collect(),
-        };
-        let fits = |index: &usize| {
-            plain(&self.lines[*index])
-                .to_lowercase()
-                .contains(&self.needle)
-        };
-        if let Some(found) = order.into_iter().find(fits) {
-            self.top = found;
-        }
-    }
-}
-
-/// Where the first row is after a key.
-#[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-fn moved(top: usize, last: usize, act: Act, rows: usize) -> usize {
-    let page = rows.saturating_sub(2).max(1);
-    match act {
-        Act::Up => top.saturating_sub(1),
-        Act::Down => (top + 1).min(last),
-        Act::PageUp => top.saturating_sub(page),
-        Act::PageDown => (top + page).min(last),
-        Act::Top => 0,
-        Act::Bottom => last.saturating_sub(page.saturating_sub(1)),
-        _ => top,
-    }
-}
 
 /// Lines that are to be fetched.
 pub(crate) struct Wanted {
@@ -109,6 +44,8 @@ pub(crate) struct Pager {
     pub(crate) total: Option<u64>,
     /// The first line on the screen.
     pub(crate) top: u64,
+    /// The first row of it that is.
+    pub(crate) row: usize,
     /// Whether the command may still print.
     growing: bool,
     /// Whether to look beyond the end that is known.
@@ -129,6 +66,7 @@ impl Pager {
             start: 0,
             total: None,
             top: 0,
+            row: 0,
             growing: false,
             again: false,
             asked: false,
@@ -197,7 +135,9 @@ impl Pager {
         }
         self.total = Some(page.total_lines);
         self.growing = !page.finished;
-        self.top = self.top.min(page.total_lines.saturating_sub(1));
+        if self.top >= page.total_lines {
+            self.go_to(page.total_lines.saturating_sub(1));
+        }
         let Some(first) = page.lines.first().map(|line| line.number) else {
             // There is no more, whatever was promised.
             self.total = Some(self.end());
@@ -242,18 +182,45 @@ impl Pager {
         self.problem = Some(one_line(&why));
     }
 
+    /// Moves; false if there is nothing to go to.
     #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-    pub(crate) fn act(&mut self, act: Act, rows: usize) {
-        let last = self.total.unwrap_or(self.end()).saturating_sub(1);
-        match act {
-            Act::FindNext => self.go_to_match(|line, top| line > top),
-            Act::FindPrevious => self.go_to_match_before(),
-            act => {
-                let top = usize::try_from(self.top).unwrap_or(usize::MAX);
-                let last = usize::try_from(last).unwrap_or(usize::MAX);
-                self.top = moved(top, last, act, rows) as u64;
+    pub(crate) fn act(&mut self, act: Act, window: Size) -> bool {
+        let spot = match act {
+            Act::FindNext => self.matches.iter().find(|line| **line > self.top).copied(),
+            Act::FindPrevious => {
+                let mut back = self.matches.iter().rev();
+                back.find(|line| **line < self.top).copied()
             }
+            act => {
+                self.scroll(act, window);
+                return true;
+            }
+        };
+        if let Some(line) = spot {
+            self.go_to(line);
         }
+        spot.is_some()
+    }
+
+    fn scroll(&mut self, act: Act, window: Size) {
+        let total = self.total.unwrap_or(self.end());
+        let columns = usize::from(window.width);
+        let top = Spot {
+            line: self.top,
+            row: self.row,
+        };
+        let theme = Theme::new(Palette::None);
+        // Of a line that is not here nobody knows how long it is.
+        let Spot { line, row } = top.moved(act, total, window, |line| {
+            let here = line.checked_sub(self.start);
+            let here = here.and_then(|at| self.lines.get(usize::try_from(at).ok()?));
+            here.map_or(1, |it| wrapped(&shown(it, line + 1, &theme), columns).len())
+        });
+        (self.top, self.row) = (line, row);
+    }
+
+    fn go_to(&mut self, line: u64) {
+        (self.top, self.row) = (line, 0);
     }
 
     /// Begins a search; the lines that match are asked for.
@@ -270,27 +237,38 @@ impl Pager {
             return Err("no line matches".to_owned());
         }
         let ahead = self.matches.iter().find(|line| **line >= self.top);
-        self.top = *ahead.unwrap_or(&self.matches[0]);
+        let line = *ahead.unwrap_or(&self.matches[0]);
+        self.go_to(line);
         Ok(())
     }
+}
 
-    fn go_to_match(&mut self, ahead: impl Fn(u64, u64) -> bool) {
-        if let Some(line) = self.matches.iter().find(|line| ahead(**line, self.top)) {
-            self.top = *line;
-        }
-    }
+/// The rows of such a line.
+pub(crate) fn wrapped(line: &Line<'_>, columns: usize) -> Vec<Line<'static>> {
+    wrap(line, columns.max(1), HEAD)
+}
 
-    fn go_to_match_before(&mut self) {
-        if let Some(line) = self.matches.iter().rev().find(|line| **line < self.top) {
-            self.top = *line;
-        }
+/// A line behind its number and where it was printed. Nothing is written over here, so that all of
+/// it can be read.
+pub(crate) fn shown(line: &OutputLine, number: u64, theme: &Theme) -> Line<'static> {
+    let head = format!("{number:>6} {}", printed::mark(line.stream));
+    let mut spans = vec![Span::styled(head, theme.stream(line.stream))];
+    let text = line.text.replace('\r', "␍");
+    for line in ansi::lines(&text, Style::new(), theme.palette) {
+        spans.extend(line.spans);
     }
+    Line::from(spans)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use pvp_protocol::payload::Stream;
+
+    const WINDOW: Size = Size {
+        width: 40,
+        height: 10,
+    };
 
     fn page(offset: u64, limit: u64, total: u64) -> OutputPage {
         let line = |number| OutputLine {
@@ -334,14 +312,31 @@ mod tests {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
         assert_eq!(settle(&mut pager, 100_000), [(0, 500)]);
         assert_eq!(shown(&pager), [1, 2, 3]);
-        pager.act(Act::Bottom, 12);
+        pager.act(Act::Bottom, WINDOW);
         assert_eq!(settle(&mut pager, 100_000), [(99_865, 500)]);
         assert_eq!(shown(&pager), [99_991, 99_992, 99_993]);
         for _ in 0..20 {
-            pager.act(Act::PageUp, 12);
+            pager.act(Act::PageUp, WINDOW);
             settle(&mut pager, 100_000);
         }
-        assert_eq!(shown(&pager), [99_791, 99_792, 99_793]);
+        assert_eq!(shown(&pager), [99_811, 99_812, 99_813]);
+    }
+
+    #[test]
+    fn every_row_of_a_line_that_is_longer_than_the_screen_can_be_read() {
+        let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
+        pager.wanted(10);
+        let mut long = page(0, 2, 2);
+        long.lines[0].text = "word ".repeat(200);
+        pager.take(long);
+        // 28 columns are left for the text, which are five words.
+        pager.act(Act::Bottom, WINDOW);
+        assert_eq!((pager.top, pager.row), (0, 31));
+        pager.act(Act::PageUp, WINDOW);
+        assert_eq!((pager.top, pager.row), (0, 22));
+        pager.act(Act::Top, WINDOW);
+        pager.act(Act::PageDown, WINDOW);
+        assert_eq!((pager.top, pager.row), (0, 9));
     }
 
     #[test]
@@ -349,12 +344,12 @@ mod tests {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
         settle(&mut pager, 100_000);
         for _ in 0..2_000 {
-            pager.act(Act::PageDown, 12);
+            pager.act(Act::PageDown, WINDOW);
             settle(&mut pager, 100_000);
             assert!(pager.lines.len() <= KEPT);
         }
-        assert_eq!(pager.top, 20_000);
-        assert_eq!(shown(&pager)[0], 20_001);
+        assert_eq!(pager.top, 18_000);
+        assert_eq!(shown(&pager)[0], 18_001);
     }
 
     #[test]
@@ -376,7 +371,7 @@ mod tests {
             Act::FindNext,
             Act::FindPrevious,
         ] {
-            pager.act(act, 12);
+            pager.act(act, WINDOW);
             settle(&mut pager, 5_000);
             tops.push(pager.top);
         }

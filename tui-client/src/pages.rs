@@ -6,11 +6,14 @@ use pvp_protocol::payload::ExecutorAbility;
 use ratatui::text::{Line, Span};
 
 use crate::app::{App, COMMANDS};
-use crate::keys::TABLE;
-use crate::pager::Page;
-use crate::text::{one_line, safe};
+use crate::keys::{Act, Scope, TABLE};
+use crate::page::Page;
+use crate::text::{clip, one_line, safe};
 use crate::theme::Theme;
 use crate::words::{self, word};
+
+/// Columns of a command in a list.
+const LISTED: usize = 200;
 
 /// Lines of a page.
 struct Sheet<'a> {
@@ -58,7 +61,7 @@ pub(crate) fn help(app: &App) -> Page {
         ),
         (
             "!command",
-            "runs a command of your own, on the agent's machine, in your login shell there",
+            "runs a command of your own on the agent's machine, in the login shell there",
         ),
         (
             "",
@@ -75,21 +78,29 @@ pub(crate) fn help(app: &App) -> Page {
     sheet.line("Reads and writes of your own run at once; a destructive one waits at a gate, a blocked one never runs.");
     sheet.line("Everyone sees them, and the record says that you typed them.");
     sheet.heading("Deciding");
-    let card = app
-        .config
-        .keymap
-        .hint(crate::keys::Scope::Anywhere, crate::keys::Act::FocusCard);
+    let keymap = &app.config.keymap;
+    let card = keymap.hint(Scope::Anywhere, Act::FocusCard);
+    let keys = [
+        (Act::Approve, "approve"),
+        (Act::Reject, "reject"),
+        (Act::Edit, "edit"),
+        (Act::AllowPrefix, "allow a prefix"),
+        (Act::ApproveAll, "approve all after a list"),
+        (Act::Explain, "explain"),
+    ];
+    let keys = keys.map(|(act, word)| format!("{} {word}", keymap.hint(Scope::Card, act)));
     sheet.line(&format!(
-        "tab or {card} gives the card the focus; only then its keys act: a approve, r reject,"
+        "{card} gives the card the focus; only then its keys act: {}. What you vote on is what you see.",
+        keys.join(", ")
     ));
-    sheet.line("e edit, P allow a prefix, A approve all after a list, x explain. What you vote on is what you see.");
     sheet.heading("Slash commands");
     for command in COMMANDS {
         let usage = format!("/{} {}", command.name, command.args);
         sheet.row(usage.trim_end(), 36, command.help);
     }
     sheet.heading("Keys");
-    sheet.line("? on the card or the stream, or f1, lists every key.");
+    let all = keymap.hint(Scope::Anywhere, Act::Keys);
+    sheet.line(&format!("{all} lists every key."));
     sheet.page("Help")
 }
 
@@ -103,7 +114,7 @@ pub(crate) fn keys(app: &App) -> Page {
         }
         let keys = app.config.keymap.keys_of(binding.scope, binding.act);
         let name = format!("{}.{}", binding.scope.name(), binding.name);
-        let help = format!("{}  [{name}]", binding.help);
+        let help = format!("{}  · {name}", binding.help);
         sheet.row(&keys.join(" "), 22, &help);
     }
     sheet.page("Keys")
@@ -189,13 +200,13 @@ pub(crate) fn jobs(app: &App) -> Page {
     let mut sheet = Sheet::new(&app.theme);
     for (index, job) in app.jobs().iter().enumerate() {
         let state = words::state(job, app.now);
-        let text = format!("{}   {state}", job.asked.shown);
+        let text = format!("{}   {state}", listed(&job.asked.shown));
         sheet.row(&(index + 1).to_string(), 3, &text);
     }
     if sheet.lines.is_empty() {
         sheet.line("nothing runs or waits");
     }
-    sheet.page("Jobs: /cancel NUMBER stops one")
+    sheet.page("Jobs: /open NUMBER shows one, /cancel NUMBER stops it")
 }
 
 pub(crate) fn context(app: &App) -> Page {
@@ -225,7 +236,12 @@ fn past_line(past: &Past, view: &View) -> String {
         [] => String::new(),
         approvers => format!(", approved by {}", words::names(view, approvers.iter())),
     };
-    format!("{}   {how}{by}", past.shown)
+    format!("{}   {how}{by}", listed(&past.shown))
+}
+
+/// A command as one of a list: as much of it as tells it from the others.
+fn listed(command: &str) -> String {
+    clip(&one_line(command), LISTED)
 }
 
 pub(crate) fn history(app: &App, needle: &str) -> Page {
@@ -242,7 +258,9 @@ pub(crate) fn history(app: &App, needle: &str) -> Page {
             sheet.row(&(index + 1).to_string(), 4, &text);
         }
     }
-    if sheet.lines.is_empty() {
+    if sheet.lines.is_empty() && !needle.is_empty() {
+        sheet.line(&format!("no command that is over has: {needle}"));
+    } else if sheet.lines.is_empty() {
         sheet.line("no command is over yet");
     }
     sheet.page("History, newest first: /output NUMBER reads one")
@@ -261,7 +279,7 @@ pub(crate) fn audit(app: &App) -> Page {
     for resolved in app.view.resolved.iter().rev() {
         let at = app.config.clock.time(resolved.resolution.at);
         let how = words::resolution(&resolved.resolution, &app.view);
-        sheet.row(&at, 8, &format!("{how} — {}", resolved.shown));
+        sheet.row(&at, 8, &format!("{how} — {}", listed(&resolved.shown)));
     }
     let blocked = app
         .view
@@ -283,9 +301,9 @@ pub(crate) fn invitation(invitation: &Invitation) -> Page {
             invitation.participant,
             words::roles(&roles)
         )),
-        Line::from("Whoever has this link is that person. It is shown once; y copies the page."),
+        Line::from("Whoever has this link is that person. It is shown once; y copies it."),
     ];
-    Page::new("An invitation", lines)
+    Page::new("An invitation", lines).about("the link", &invitation.link)
 }
 
 /// Why a command was judged so, part by part.

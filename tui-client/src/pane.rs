@@ -3,7 +3,6 @@
 use std::num::NonZeroU16;
 
 use crossterm::event::KeyCode;
-use pvp_client::view::visible;
 use pvp_protocol::MessageId;
 use pvp_protocol::payload::TerminalSize;
 use ratatui::buffer::Buffer;
@@ -11,6 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::keys::Chord;
+use crate::text::visible;
 use crate::theme::Palette;
 
 /// Screens that are kept, the latest; each is one screenful of cells.

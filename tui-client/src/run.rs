@@ -1,31 +1,25 @@
 //! The screen on a real terminal: keys, messages and the clock go in, frames come out.
 
-use std::io::{BufWriter, IsTerminal, Stdout, Write, stdin, stdout};
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossterm::clipboard::CopyToClipboard;
-use crossterm::event::{
-    DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste,
-    EnableFocusChange, EnableMouseCapture, Event as Pressed, EventStream, KeyEventKind,
-};
+use crossterm::event::{Event as Pressed, EventStream, KeyEventKind};
 use crossterm::execute;
-use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-    SetTitle, disable_raw_mode, enable_raw_mode,
-};
 use futures_util::{FutureExt, StreamExt};
 use pvp_client::{Api, Connection, Ending, Event, Events, Link, Options, now};
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Size;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::app::{App, Effect, Input};
+use crate::app::{App, Effect, Input, Tone};
 use crate::config::Config;
 use crate::errands::Errands;
+use crate::history::Keeper;
+use crate::screen::Screen;
+use crate::signals::{self, Asked, Signals};
 use crate::{draw, notify};
 
 /// Time between two frames while things happen; a person sees no more.
@@ -45,6 +39,8 @@ pub struct Start {
     pub link: Link,
     pub options: Options,
     pub config: Config,
+    /// Where what is sent is kept for the next time.
+    pub history: Option<PathBuf>,
 }
 
 /// Joins a session and shows it until the person leaves.
@@ -57,93 +53,37 @@ pub async fn run(start: Start) -> anyhow::Result<()> {
     let app = App::new(start.config, Size { width, height }, now());
     let session = connection.session().clone();
     let (replies, inbox) = mpsc::unbounded_channel();
+    let history = start.history.filter(|_| app.config.history);
+    let keeper = history.map(|path| Keeper::start(path, replies.clone()));
+    let keeper = keeper.transpose()?;
     let errands = Errands::new(Api::new(start.link), session, connection, replies);
     let screen = Screen::open(app.config.mouse)?;
     Loop {
         app,
         screen,
         errands,
+        keeper,
         events: Some(events),
         dirty: true,
         frame_at: Instant::now(),
         last_frame: None,
-        title: String::new(),
         over: false,
     }
     .turn(inbox)
     .await
 }
 
-/// The terminal, as it was before once this is dropped.
-struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
-    mouse: bool,
-}
-
-impl Screen {
-    fn open(mouse: bool) -> anyhow::Result<Self> {
-        enable_raw_mode().context("preparing the terminal")?;
-        // What a panic says is read on the usual screen.
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            close_screen();
-            usual(panic);
-        }));
-        let opened = execute!(
-            stdout(),
-            EnterAlternateScreen,
-            EnableBracketedPaste,
-            EnableFocusChange
-        );
-        let opened = opened.and_then(|()| match mouse {
-            true => execute!(stdout(), EnableMouseCapture),
-            false => Ok(()),
-        });
-        let backend = CrosstermBackend::new(BufWriter::with_capacity(64 * 1024, stdout()));
-        let terminal = opened.and_then(|()| Terminal::new(backend));
-        match terminal {
-            Ok(terminal) => Ok(Self { terminal, mouse }),
-            Err(error) => {
-                close_screen();
-                Err(error).context("preparing the terminal")
-            }
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if self.mouse {
-            // Nobody is left to tell.
-            let _ = execute!(stdout(), DisableMouseCapture);
-        }
-        close_screen();
-    }
-}
-
-fn close_screen() {
-    // A terminal that is gone needs no tidying.
-    let _ = execute!(
-        stdout(),
-        SetTitle(""),
-        DisableFocusChange,
-        DisableBracketedPaste,
-        LeaveAlternateScreen,
-        crossterm::cursor::Show
-    );
-    let _ = disable_raw_mode();
-}
-
 struct Loop {
     app: App,
     screen: Screen,
     errands: Errands,
+    /// `None` if nothing is kept.
+    keeper: Option<Keeper>,
     /// `None` once the connection is over.
     events: Option<Events>,
     dirty: bool,
     frame_at: Instant,
     last_frame: Option<Instant>,
-    title: String,
     over: bool,
 }
 
@@ -152,17 +92,20 @@ impl Loop {
         let mut pressed = EventStream::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut terminate = signal(SignalKind::terminate()).context("listening for signals")?;
-        let mut hang_up = signal(SignalKind::hangup()).context("listening for signals")?;
+        let mut signals = Signals::listen()?;
         while !self.over {
+            if !self.screen.is_held() {
+                // Until a shell gives it back there is nobody to ask or to tell.
+                self.asked(signals.next().await)?;
+                continue;
+            }
             tokio::select! {
                 biased;
                 event = pressed.next() => match event {
                     Some(event) => self.pressed(event.context("reading the terminal")?)?,
                     None => return Ok(()),
                 },
-                _ = terminate.recv() => return Ok(()),
-                _ = hang_up.recv() => return Ok(()),
+                asked = signals.next() => self.asked(asked)?,
                 () = sleep_until(self.frame_at), if self.dirty => self.draw()?,
                 Some(reply) = inbox.recv() => self.take(reply, FRAME)?,
                 _ = ticks.tick() => self.tick()?,
@@ -170,6 +113,34 @@ impl Loop {
             }
         }
         Ok(())
+    }
+
+    fn asked(&mut self, asked: Asked) -> anyhow::Result<()> {
+        match asked {
+            Asked::End => {
+                self.over = true;
+                Ok(())
+            }
+            Asked::Suspend => self.suspend(),
+            Asked::Continue => {
+                let size = self.screen.take_again()?;
+                self.take(Input::Resize(size), KEY_FRAME)
+            }
+        }
+    }
+
+    /// Gives the terminal back to the shell and stops; [`Asked::Continue`] says that we go on.
+    fn suspend(&mut self) -> anyhow::Result<()> {
+        if !signals::has_shell() {
+            self.dirty = true;
+            self.app.tell(
+                Tone::Bad,
+                "no shell is here that could bring the screen back",
+            );
+            return Ok(());
+        }
+        self.screen.give_back();
+        signals::stop()
     }
 
     fn pressed(&mut self, event: Pressed) -> anyhow::Result<()> {
@@ -257,11 +228,13 @@ impl Loop {
                 notify::call(&mut stdout(), &self.app.config.notify, waiting)
                     .context("writing to the terminal")?;
             }
-            Effect::Redraw => self
-                .screen
-                .terminal
-                .clear()
-                .context("clearing the terminal")?,
+            Effect::Redraw => self.screen.clear(self.app.size)?,
+            Effect::Suspend => self.suspend()?,
+            Effect::Keep(text) => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.keep(text);
+                }
+            }
             Effect::Quit => self.over = true,
             other => self.errands.run(other),
         }
@@ -272,19 +245,9 @@ impl Loop {
         let title = draw::window_title(&self.app);
         let mut drawn = Default::default();
         let app = &self.app;
-        let mut picture = || -> std::io::Result<()> {
-            execute!(stdout(), BeginSynchronizedUpdate)?;
-            if title != self.title {
-                execute!(stdout(), SetTitle(&title))?;
-            }
-            self.screen
-                .terminal
-                .draw(|frame| drawn = draw::draw(app, frame))?;
-            execute!(stdout(), EndSynchronizedUpdate)?;
-            stdout().flush()
-        };
-        picture().context("drawing")?;
-        self.title = title;
+        self.screen
+            .draw(title, |frame| drawn = draw::draw(app, frame))
+            .context("drawing")?;
         self.app.drawn(drawn);
         self.dirty = false;
         self.last_frame = Some(Instant::now());

@@ -143,12 +143,16 @@ impl Scene {
         })
     }
 
-    pub(crate) fn propose(&mut self, command: &str, category: &str) -> String {
-        let propose = json!({
+    fn proposal(command: &str, category: &str) -> Value {
+        json!({
             "tool_name": "shell", "arguments": { "full_command": command }, "agent": "bot",
             "risk_level": "safe", "description": "keep the shop tidy", "requires_approval": false,
             "category": "shell_execute", "assessment": Self::assessment(command, category),
-        });
+        })
+    }
+
+    pub(crate) fn propose(&mut self, command: &str, category: &str) -> String {
+        let propose = Self::proposal(command, category);
         self.tell("bot", "tool.propose", propose)
     }
 
@@ -163,7 +167,18 @@ impl Scene {
 
     /// A command that waits; gives the ids of proposal and gate.
     pub(crate) fn gate(&mut self, command: &str, category: &str) -> (String, String) {
-        let proposal = self.propose(command, category);
+        let propose = Self::proposal(command, category);
+        self.gate_of(propose, command, category)
+    }
+
+    /// The gate of a proposal.
+    pub(crate) fn gate_of(
+        &mut self,
+        propose: Value,
+        command: &str,
+        category: &str,
+    ) -> (String, String) {
+        let proposal = self.tell("bot", "tool.propose", propose);
         let request = self.request(&proposal, command, category);
         let gate = self.tell("system", "gate.request", request);
         (proposal, gate)
@@ -246,8 +261,10 @@ impl Scene {
             | Effect::Fetch { .. }
             | Effect::Find { .. }
             | Effect::Invite(_)
+            | Effect::Keep(_)
             | Effect::Call
             | Effect::Redraw
+            | Effect::Suspend
             | Effect::Quit => None,
         });
         let answer = answer.map(|id| pvp_protocol::MessageId::parse(id).unwrap());
@@ -263,8 +280,10 @@ impl Scene {
             | Effect::Fetch { .. }
             | Effect::Find { .. }
             | Effect::Invite(_)
+            | Effect::Keep(_)
             | Effect::Call
             | Effect::Redraw
+            | Effect::Suspend
             | Effect::Quit => None,
         });
         sent.map(|(kind, payload)| json!({ "type": kind, "payload": payload }))

@@ -3,6 +3,7 @@
 mod anything;
 mod composing;
 mod deciding;
+mod edges;
 mod interactive;
 mod reading;
 mod screens;

@@ -1,10 +1,37 @@
 //! Text from others as lines of a screen: visible, wrapped, and of known width.
 
-use pvp_client::view::visible;
+use std::borrow::Cow;
+
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
+
+/// What some terminals join with the sign before it and others do not, so that nobody knows how many
+/// columns it takes: halves of flags, colours of skin, frames of keys.
+const UNSTEADY: &[(char, char)] = &[
+    ('\u{20e3}', '\u{20e3}'),
+    ('\u{1f1e6}', '\u{1f1ff}'),
+    ('\u{1f3fb}', '\u{1f3ff}'),
+];
+
+/// The text with everything written out that an eye would not see, or that would be drawn somewhere
+/// else than it is meant to be.
+pub(crate) fn visible(text: &str) -> String {
+    let unsteady = |c: char| UNSTEADY.iter().any(|&(from, to)| (from..=to).contains(&c));
+    let shown = pvp_client::view::visible(text);
+    if !shown.contains(unsteady) {
+        return shown;
+    }
+    let mut steady = String::with_capacity(shown.len());
+    for c in shown.chars() {
+        match unsteady(c) {
+            true => steady.extend(c.escape_unicode()),
+            false => steady.push(c),
+        }
+    }
+    steady
+}
 
 /// Columns to the next stop of a tab.
 pub(crate) const TAB: usize = 8;
@@ -47,19 +74,40 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let mut kept = String::new();
+    match columns.checked_sub(1) {
+        Some(room) => format!("{}…", beginning(text, room)),
+        None => String::new(),
+    }
+}
+
+/// The beginning of a text that fits.
+fn beginning(text: &str, columns: usize) -> &str {
     let mut used = 0;
-    for grapheme in text.graphemes(true) {
+    let fits = |grapheme: &&str| {
         used += width(grapheme);
-        if used + 1 > columns {
+        used <= columns
+    };
+    let bytes = text.graphemes(true).take_while(fits).map(str::len).sum();
+    &text[..bytes]
+}
+
+/// The beginning of a line that fits, marked if it is not all of it.
+pub(crate) fn clip_line<'a>(line: &'a Line<'a>, columns: usize) -> Cow<'a, Line<'a>> {
+    if line.width() <= columns {
+        return Cow::Borrowed(line);
+    }
+    let mut room = columns.saturating_sub(1);
+    let mut spans = Vec::new();
+    for span in &line.spans {
+        let kept = beginning(&span.content, room);
+        room -= width(kept);
+        spans.push(Span::styled(kept, span.style));
+        if kept.len() < span.content.len() {
+            spans.push(Span::styled("…", span.style));
             break;
         }
-        kept.push_str(grapheme);
     }
-    if columns > 0 {
-        kept.push('…');
-    }
-    kept
+    Cow::Owned(Line::from(spans).style(line.style))
 }
 
 /// Breaks a line into rows that fit, between words where it can; rows after the first begin with
@@ -200,5 +248,21 @@ mod tests {
         assert_eq!(clip("abcd", 3), "ab…");
         assert_eq!(clip("世界世", 4), "世…");
         assert_eq!(clip("abc", 0), "");
+        let line = Line::from(vec![Span::raw("ab"), Span::raw("世界"), Span::raw("c")]);
+        let clipped: Vec<_> = (0..8)
+            .map(|columns| plain(&clip_line(&line, columns)))
+            .collect();
+        assert_eq!(
+            clipped,
+            ["…", "…", "a…", "ab…", "ab…", "ab世…", "ab世…", "ab世界c"]
+        );
+    }
+
+    #[test]
+    fn what_terminals_draw_in_different_widths_is_written_out() {
+        assert_eq!(visible("é 世界 👍 e\u{301}"), "é 世界 👍 e\u{301}");
+        assert_eq!(visible("🇩🇪"), r"\u{1f1e9}\u{1f1ea}");
+        assert_eq!(one_line("👍🏽"), r"👍\u{1f3fd}");
+        assert_eq!(safe("1\u{20e3}\u{202e}"), r"1\u{20e3}\u{202e}");
     }
 }

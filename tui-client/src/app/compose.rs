@@ -5,15 +5,13 @@ use pvp_protocol::payload::{
 };
 use pvp_protocol::{Extra, ParticipantId};
 
+use super::recall::Recall;
 use super::{App, Errand, Focus, Tone, ticket_name};
 use crate::complete::{self, Offer};
 use crate::config::Bang;
 use crate::dialog::Dialog;
 use crate::editor::Editor;
 use crate::keys::Act;
-
-/// Lines that were sent and can be had again.
-const HISTORY: usize = 500;
 
 /// What is being typed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,9 +21,8 @@ pub(crate) struct Composer {
     pub(crate) offer: Option<Offer>,
     /// Names of programs.
     pub(crate) programs: Vec<String>,
-    history: Vec<String>,
-    /// How far back in the history we are, and what was typed before.
-    recalled: Option<(usize, String)>,
+    /// What was sent before.
+    pub(crate) recall: Recall,
 }
 
 impl Composer {
@@ -34,66 +31,27 @@ impl Composer {
         self.editor.insert(text);
     }
 
+    /// Takes what is typed, or pasted: text, or what is looked for.
+    pub(super) fn type_in(&mut self, text: &str) {
+        match self.recall.search {
+            Some(_) => self.search_for(text),
+            None => self.insert(text),
+        }
+    }
+
     /// Puts back what could not be sent, unless something else is typed by now.
     pub(super) fn give_back(&mut self, text: &str) {
         if self.editor.is_empty() {
             self.editor = Editor::new(text);
         } else {
-            self.remember(text.to_owned());
+            self.recall.remember(text.to_owned());
         }
     }
 
     fn take(&mut self) -> String {
         self.offer = None;
-        self.recalled = None;
+        self.recall.forget_place();
         self.editor.take()
-    }
-
-    fn remember(&mut self, text: String) {
-        if self.history.last() == Some(&text) || text.trim().is_empty() {
-            return;
-        }
-        self.history.push(text);
-        if self.history.len() > HISTORY {
-            self.history.remove(0);
-        }
-    }
-
-    pub(crate) fn history(&self) -> &[String] {
-        &self.history
-    }
-
-    fn earlier(&mut self) {
-        if self.editor.up() {
-            return;
-        }
-        let back = self.recalled.as_ref().map_or(1, |(back, _)| back + 1);
-        let Some(place) = self.history.len().checked_sub(back) else {
-            return;
-        };
-        let typed = match self.recalled.take() {
-            Some((_, typed)) => typed,
-            None => self.editor.text().to_owned(),
-        };
-        self.recalled = Some((back, typed));
-        self.editor = Editor::new(&self.history[place]);
-    }
-
-    fn later(&mut self) {
-        if self.editor.down() {
-            return;
-        }
-        let Some((back, typed)) = self.recalled.take() else {
-            return;
-        };
-        match back {
-            0 | 1 => self.editor = Editor::new(&typed),
-            back => {
-                let place = self.history.len() - (back - 1);
-                self.editor = Editor::new(&self.history[place]);
-                self.recalled = Some((back - 1, typed));
-            }
-        }
     }
 }
 
@@ -131,6 +89,7 @@ impl App {
             Act::Complete => self.complete(),
             Act::Earlier => self.composer.earlier(),
             Act::Later => self.composer.later(),
+            Act::Recall => self.composer.begin_search(),
             Act::Leave => self.focus = Focus::Main,
             Act::Clear => self.clear(),
             act => edit(&mut self.composer.editor, act),
@@ -146,7 +105,7 @@ impl App {
                 Some(proposal) => self.paste_into_pane(&proposal, &text),
                 None => {
                     self.focus = Focus::Composer;
-                    self.composer.insert(&text);
+                    self.composer.type_in(&text);
                 }
             },
         }
@@ -155,6 +114,7 @@ impl App {
     /// Begins to type, keeping what was typed.
     pub(super) fn compose_with(&mut self, text: &str) {
         self.focus = Focus::Composer;
+        self.composer.recall.forget_place();
         if self.composer.editor.is_empty() {
             self.composer.insert(text);
         }
@@ -182,7 +142,9 @@ impl App {
     fn clear(&mut self) {
         if !self.composer.editor.is_empty() {
             let text = self.composer.take();
-            return self.composer.remember(text);
+            // Brought back with one key if that was a mistake, but not for ever.
+            self.composer.recall.remember(text);
+            return;
         }
         if self.quitting {
             return self.effects.push(super::Effect::Quit);
@@ -197,6 +159,8 @@ impl App {
         if trimmed.is_empty() && self.results.is_empty() {
             return;
         }
+        // What was said before is not about this.
+        self.notice = None;
         let done = if let Some(line) = trimmed.strip_prefix("!!") {
             self.shell(line.trim(), true)
         } else if let Some(line) = trimmed.strip_prefix('!') {
@@ -208,7 +172,7 @@ impl App {
         };
         if done {
             self.composer.take();
-            self.composer.remember(text);
+            self.sent(text);
         }
     }
 
@@ -294,11 +258,9 @@ impl App {
         match agents.as_slice() {
             [] => Err("no agent is here to be asked".to_owned()),
             [agent] => Ok(agent.clone()),
-            several => {
-                let names = crate::words::names(&self.view, several.iter());
-                Err(format!(
-                    "say which agent, with @name before the text: {names}"
-                ))
+            _ => {
+                let names = self.names_after_at();
+                Err(format!("say which agent before the text: {names}"))
             }
         }
     }
@@ -308,7 +270,17 @@ impl App {
         let mut agents = self.view.agents();
         let found = agents.find(|agent| agent.id.as_str() == name || squeezed(&agent.name) == name);
         let found = found.map(|agent| agent.id.clone());
-        found.ok_or_else(|| format!("no agent `{name}` is here"))
+        found.ok_or_else(|| match self.names_after_at().as_str() {
+            "" => "no agent is here".to_owned(),
+            names => format!("no agent `{name}` is here; there is {names}"),
+        })
+    }
+
+    /// The agents as one writes them before a text.
+    fn names_after_at(&self) -> String {
+        let agents = self.view.agents();
+        let names = agents.map(|agent| format!("@{}", squeezed(&agent.name)));
+        names.collect::<Vec<_>>().join(", ")
     }
 
     pub(super) fn ask_interrupt(&mut self) {
@@ -352,7 +324,9 @@ impl App {
             text.to_owned()
         };
         let up = self.link == super::Link::Up;
-        if !self.config.share_drafts || !up || text == self.shared_draft {
+        // What one only looks at on the way back is not what one is about to ask.
+        let looking = self.composer.recall.search.is_some();
+        if !self.config.share_drafts || !up || looking || text == self.shared_draft {
             return;
         }
         let Some(me) = self.view.me.as_ref().filter(|me| me.may_prompt) else {

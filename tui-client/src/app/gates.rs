@@ -35,12 +35,10 @@ pub(crate) enum Current<'a> {
 }
 
 /// What would be approved together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Preflight {
     pub(crate) rows: Vec<Choice>,
     pub(crate) cursor: usize,
-    /// Whether all of the list was on the screen.
-    pub(crate) seen_end: bool,
 }
 
 /// One command of a preflight list.
@@ -51,6 +49,8 @@ pub(crate) struct Choice {
     pub(crate) marked: bool,
     /// Whether all of it can be on the screen.
     pub(crate) fits: bool,
+    /// Whether all of it was.
+    pub(crate) seen: bool,
 }
 
 impl App {
@@ -89,6 +89,13 @@ impl App {
             }
             None => self.tell(Tone::Plain, "nothing waits for a decision"),
         }
+    }
+
+    /// Gives this card the focus.
+    pub(super) fn open_card(&mut self, gate: MessageId) {
+        self.main = Main::Stream;
+        self.select(gate);
+        self.focus = Focus::Card;
     }
 
     fn select(&mut self, gate: MessageId) {
@@ -268,26 +275,26 @@ impl App {
 
     /// A list of everything that waits for me, to be approved together.
     fn preflight(&mut self) {
+        if self.view.waiting_for_me().next().is_none() {
+            return self.tell(Tone::Plain, "nothing waits for your vote");
+        }
+        // The list has more room than the stream had, which is seen only once it is there.
+        self.show(Main::Preflight(Preflight::default()));
         let columns = usize::from(self.size.width).saturating_sub(8).max(1);
+        let room = self.main_rows();
         let choice = |card: &Card| {
             let rows = crate::card::command(&card.asked, &self.theme, columns).len();
-            let fits = rows + 3 <= self.main_rows();
+            let fits = rows + 3 <= room;
             Choice {
                 gate: card.gate.clone(),
                 digest: card.digest,
                 marked: fits,
                 fits,
+                seen: false,
             }
         };
-        let rows: Vec<_> = self.view.waiting_for_me().map(choice).collect();
-        if rows.is_empty() {
-            return self.tell(Tone::Plain, "nothing waits for your vote");
-        }
-        self.show(Main::Preflight(Preflight {
-            rows,
-            cursor: 0,
-            seen_end: false,
-        }));
+        let rows = self.view.waiting_for_me().map(choice).collect();
+        self.main = Main::Preflight(Preflight { rows, cursor: 0 });
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
@@ -308,9 +315,23 @@ impl App {
                 self.close_main();
                 self.tell(Tone::Plain, "nothing was approved");
             }
-            Act::Confirm if preflight.seen_end => self.approve_marked(),
-            Act::Confirm => self.tell(Tone::Bad, "read the list to its end first (down)"),
+            Act::Confirm => self.confirm_preflight(),
             _ => {}
+        }
+    }
+
+    fn confirm_preflight(&mut self) {
+        let Main::Preflight(preflight) = &self.main else {
+            return;
+        };
+        let marked = preflight.rows.iter().filter(|choice| choice.marked);
+        let seen: Vec<_> = marked.map(|choice| choice.seen).collect();
+        if seen.is_empty() {
+            self.tell(Tone::Bad, "nothing is marked; esc leaves");
+        } else if seen.contains(&false) {
+            self.tell(Tone::Bad, "read the list to its end first (down)");
+        } else {
+            self.approve_marked();
         }
     }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use pvp_client::view::{Item, View, What};
-use pvp_protocol::payload::{OutputPage, Stream, TerminalSize, ToolInput};
-use pvp_protocol::{Extra, MessageId, Mode};
+use pvp_protocol::payload::{OutputPage, Stream};
+use pvp_protocol::{MessageId, Mode};
+use ratatui::layout::Size;
 
-use super::{App, Effect, Errand, Focus, Main, Tone};
+use super::{App, Effect, Focus, Main, Tone};
 use crate::dialog::Dialog;
-use crate::keys::{Act, Chord};
+use crate::keys::Act;
 use crate::pager::{Pager, Wanted};
 use crate::stream::{self, Ink};
 
@@ -228,8 +229,14 @@ impl App {
         self.open_command(&id);
     }
 
-    /// Opens the screen of an interactive command that runs, else what a command printed.
+    /// Opens the card of a command that waits, the screen of an interactive one that runs, else what
+    /// a command printed.
     pub(super) fn open_command(&mut self, id: &MessageId) {
+        let mut waiting = self.view.gates.iter();
+        if let Some(card) = waiting.find(|card| card.proposal == *id) {
+            let gate = card.gate.clone();
+            return self.open_card(gate);
+        }
         let proposal = self.view.proposal(id).filter(|it| it.is_running());
         match proposal.is_some_and(|it| it.asked.mode == Mode::Pty) {
             true => self.open_pane(id.clone()),
@@ -242,6 +249,9 @@ impl App {
         let Some(proposal) = self.view.proposal(id) else {
             return self.tell(Tone::Bad, "that command is not known here");
         };
+        if proposal.run.is_none() && proposal.finish.is_none() {
+            return self.tell(Tone::Plain, "it has not run, so it printed nothing");
+        }
         let reference = proposal
             .finish
             .as_ref()
@@ -302,24 +312,34 @@ impl App {
         self.fetch_more();
     }
 
+    /// The part of a page that is inside its frame.
+    fn window(&self) -> Size {
+        let area = crate::draw::areas(self).main;
+        let inside = |all: u16| all.saturating_sub(2).max(1);
+        Size::new(inside(area.width), inside(area.height))
+    }
+
     pub(super) fn act_page(&mut self, act: Act) {
-        let rows = self.main_rows();
-        match (&mut self.main, act) {
+        let window = self.window();
+        let went = match (&mut self.main, act) {
             (_, Act::Cancel) => return self.close_main(),
             (Main::Page(_) | Main::Pager(_), Act::Search) => {
-                self.dialog = Some(Dialog::search(""));
+                return self.dialog = Some(Dialog::search(""));
             }
             (Main::Page(page), Act::Copy) => {
-                let text = page.text();
-                self.copy(text, "the page");
+                let (text, what) = page.copied();
+                return self.copy(text, what);
             }
             (Main::Pager(pager), Act::Copy) => {
                 let text = pager.text();
-                self.copy(text, "the lines that are loaded");
+                return self.copy(text, "the lines that are loaded");
             }
-            (Main::Page(page), act) => page.act(act, rows),
-            (Main::Pager(pager), act) => pager.act(act, rows),
-            (Main::Stream | Main::Preflight(_) | Main::Terminal(_), _) => {}
+            (Main::Page(page), act) => page.act(act, window),
+            (Main::Pager(pager), act) => pager.act(act, window),
+            (Main::Stream | Main::Preflight(_) | Main::Terminal(_), _) => true,
+        };
+        if !went {
+            self.tell(Tone::Plain, "no more matches that way");
         }
         self.fetch_more();
     }
@@ -332,7 +352,11 @@ impl App {
             return;
         }
         match &mut self.main {
-            Main::Page(page) => page.search(&needle),
+            Main::Page(page) => {
+                if !page.search(&needle) {
+                    self.tell(Tone::Bad, "no line matches");
+                }
+            }
             Main::Pager(pager) => {
                 let reference = pager.search(&needle);
                 self.effects.push(Effect::Find { reference, needle });
@@ -404,81 +428,5 @@ impl App {
         };
         let text = output.text(Stream::Stdout) + &output.text(Stream::Stderr);
         self.copy(text, "what it printed");
-    }
-
-    pub(super) fn open_pane(&mut self, proposal: MessageId) {
-        self.show(Main::Terminal(proposal));
-        self.resize_pane();
-    }
-
-    /// Whether keys of mine reach this command.
-    pub(super) fn may_type_into(&self, proposal: &MessageId) -> bool {
-        let proposal = self.view.proposal(proposal).filter(|it| it.is_running());
-        let driver = proposal.and_then(|it| {
-            let granted = it.run.as_ref().and_then(|run| run.driver.as_ref());
-            granted.or(it.asked.driver.as_ref())
-        });
-        driver.is_some_and(|driver| self.view.is_me(driver))
-    }
-
-    /// The interactive command that has the focus and takes my keys.
-    pub(super) fn driven_pane(&self) -> Option<MessageId> {
-        match (&self.main, self.focus) {
-            (Main::Terminal(proposal), Focus::Main) if self.may_type_into(proposal) => {
-                Some(proposal.clone())
-            }
-            _ => None,
-        }
-    }
-
-    /// Tells the command how large its screen is here, if that changed.
-    pub(super) fn resize_pane(&mut self) {
-        let Some(tool_proposal) = self.driven_pane() else {
-            return;
-        };
-        let area = crate::draw::areas(self).main;
-        let size = TerminalSize {
-            columns: area.width.saturating_sub(2).max(2),
-            rows: area.height.saturating_sub(2).max(2),
-        };
-        let told = (tool_proposal.clone(), size);
-        if self.told_size.as_ref() == Some(&told) {
-            return;
-        }
-        self.told_size = Some(told);
-        let message = ToolInput {
-            tool_proposal,
-            data: None,
-            resize: Some(size),
-            extra: Extra::new(),
-        };
-        self.send(Errand::Silent, message);
-    }
-
-    pub(super) fn type_into_pane(&mut self, chord: Chord) {
-        if let (Some(proposal), Some(keys)) = (self.driven_pane(), crate::pane::encoded(chord)) {
-            self.type_text(proposal, keys);
-        }
-    }
-
-    pub(super) fn paste_into_pane(&mut self, proposal: &MessageId, text: &str) {
-        let wrapped = self.panes.wraps_paste(proposal);
-        let text = if wrapped {
-            // Nothing pasted can end the paste.
-            format!("\u{1b}[200~{}\u{1b}[201~", text.replace('\u{1b}', ""))
-        } else {
-            text.replace('\n', "\r")
-        };
-        self.type_text(proposal.clone(), text);
-    }
-
-    fn type_text(&mut self, tool_proposal: MessageId, data: String) {
-        let message = ToolInput {
-            tool_proposal,
-            data: Some(data),
-            resize: None,
-            extra: Extra::new(),
-        };
-        self.send(Errand::Quiet, message);
     }
 }

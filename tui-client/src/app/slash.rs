@@ -78,7 +78,7 @@ pub(crate) const COMMANDS: &[Slash] = &[
     row(
         "open",
         "[NUMBER]",
-        "the screen or the output of a command of /jobs; the latest if not said",
+        "the card, the screen or the output of a command of /jobs; the latest if not said",
     ),
     row(
         "cancel",

@@ -3,9 +3,10 @@
 use pvp_client::ShellResult;
 use pvp_client::view::{Origin, View};
 use pvp_protocol::api::Invitation;
-use pvp_protocol::{Envelope, MessageId, Mode, ServerMessage};
+use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
+use pvp_protocol::{Envelope, Extra, MessageId, Mode, ServerMessage};
 
-use super::{App, Bang, Effect, Errand, Focus, Link, Ticket, Tone, ticket_name};
+use super::{App, Bang, Effect, Errand, Focus, Link, PRESENT_MS, Ticket, Tone, ticket_name};
 use crate::config::CallWhen;
 
 /// Commands of one's own that are waited for at a time.
@@ -27,6 +28,28 @@ impl App {
         if back {
             self.tell(Tone::Good, "connected again");
         }
+    }
+
+    /// Says that somebody is here whom the others take for idle: reading and typing send nothing.
+    pub(super) fn say_present(&mut self) {
+        let Some(me) = self.me().filter(|_| self.link == Link::Up) else {
+            return;
+        };
+        let mine = self.view.people.get(&me).map(|person| person.presence);
+        let idle = mine.is_some_and(|presence| presence != PresenceStatus::Active);
+        let said = self.said_present;
+        let just_now = said.is_some_and(|at| self.now.millis_since(at) < PRESENT_MS);
+        if !idle || just_now {
+            return;
+        }
+        self.said_present = Some(self.now);
+        let message = PresenceUpdate {
+            participant: me,
+            status: PresenceStatus::Active,
+            last_active: self.now,
+            extra: Extra::new(),
+        };
+        self.send(Errand::Silent, message);
     }
 
     pub(super) fn told(&mut self, envelope: &Envelope) {

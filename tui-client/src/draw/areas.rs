@@ -37,7 +37,7 @@ pub(crate) fn framed(size: Size) -> bool {
 pub(crate) fn areas(app: &App) -> Areas {
     let Size { width, height } = app.size;
     let header = if height >= ROOMY_ROWS { 2 } else { 1 };
-    let hints = 1;
+    let hints = bottom::hint_rows(app).min(height / 4).max(1);
     let most = height.saturating_sub(header + hints);
     let bottom = bottom::rows(app)
         .min(most.saturating_sub(1))

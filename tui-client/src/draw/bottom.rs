@@ -8,11 +8,16 @@ use ratatui::widgets::Widget;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::areas::framed;
-use super::{boxed, put, row};
+use super::{boxed, highlighted, put, row};
 use crate::app::{App, Focus, Tone};
+use crate::complete;
+use crate::dialog::Dialog;
 use crate::editor::Editor;
 use crate::keys::{Act, Scope};
-use crate::text::{clip, one_line, safe, width};
+use crate::text::{clip, one_line, safe, width, wrap};
+
+/// Rows that something just said may take.
+const NOTICE_ROWS: usize = 3;
 
 /// Rows of text that are shown at a time.
 const TEXT_ROWS: usize = 8;
@@ -29,11 +34,16 @@ fn columns(app: &App) -> usize {
     usize::from(app.size.width).saturating_sub(frame).max(1)
 }
 
+/// Whether the title is a question, which is shown without a frame too.
+fn asks(app: &App) -> bool {
+    app.dialog.is_some() || app.composer.recall.search.is_some()
+}
+
 /// Rows that it would like to have.
 pub(super) fn rows(app: &App) -> u16 {
     let (text, _) = laid_out(editor(app), columns(app));
     let frame = if framed(app.size) { 2 } else { 0 };
-    let title = u16::from(!framed(app.size) && app.dialog.is_some());
+    let title = u16::from(!framed(app.size) && asks(app));
     let rows = u16::try_from(text.len().clamp(1, TEXT_ROWS)).unwrap_or(1);
     rows + frame + title + extra(app)
 }
@@ -94,8 +104,11 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
     }
     let focused = app.focus == Focus::Composer || app.dialog.is_some();
     let inner = if framed(app.size) {
-        let title = clip(&title(app), usize::from(area.width).saturating_sub(8));
-        let block = boxed(app, title, focused);
+        let place = place(app, usize::from(area.height).saturating_sub(2));
+        let taken = width(&place) + 8;
+        let title = clip(&title(app), usize::from(area.width).saturating_sub(taken));
+        let place = Line::from(Span::styled(place, app.theme.selected));
+        let block = boxed(app, title, focused).title(place.right_aligned());
         let inside = block.inner(area);
         block.render(area, buffer);
         Rect {
@@ -104,7 +117,7 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
             ..inside
         }
     } else {
-        if app.dialog.is_some() && area.height > 1 {
+        if asks(app) && area.height > 1 {
             let title = Line::from(Span::styled(title(app), app.theme.focused));
             row(&title, area, 0, buffer);
             area = Rect {
@@ -128,12 +141,24 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
     text(app, inner, focused, frame);
 }
 
+/// Where in a text the cursor is, if not all of it is shown.
+fn place(app: &App, height: usize) -> String {
+    let (rows, (y, _)) = laid_out(editor(app), columns(app));
+    match rows.len() > height {
+        true => format!(" row {} of {} ", y + 1, rows.len()),
+        false => String::new(),
+    }
+}
+
 fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
     let (rows, (y, x)) = laid_out(editor(app), usize::from(area.width).max(1));
+    let search = app.composer.recall.search.as_ref();
+    let needle = search.map_or("", |search| search.needle.text());
     let height = usize::from(area.height).max(1);
     let top = y.saturating_sub(height - 1);
     for (index, text) in rows.iter().skip(top).take(height).enumerate() {
         let line = Line::from(Span::styled(text.clone(), app.theme.plain));
+        let line = highlighted(line, needle, app.theme.found);
         row(
             &line,
             area,
@@ -141,7 +166,7 @@ fn text(app: &App, area: Rect, focused: bool, frame: &mut Frame<'_>) {
             frame.buffer_mut(),
         );
     }
-    if editor(app).is_empty() && app.dialog.is_none() {
+    if editor(app).is_empty() && !asks(app) {
         let hint = "ask the agent, !command, /help";
         put(hint, app.theme.quiet, area.x, area.y, frame.buffer_mut());
     }
@@ -166,6 +191,13 @@ fn title(app: &App) -> String {
                 Some(_) => None,
             });
         return format!("{}{}", dialog.title(), changed.unwrap_or_default());
+    }
+    if let Some(search) = &app.composer.recall.search {
+        let words = match search.failed() {
+            true => "Nothing sent before has",
+            false => "Sent before, with",
+        };
+        return format!("{words}: {}", one_line(search.needle.text()));
     }
     let text = app.composer.editor.text();
     if text.starts_with("!!") {
@@ -225,22 +257,57 @@ pub(super) fn hints(app: &App, area: Rect, buffer: &mut Buffer) {
             [Span::styled(one_line(candidate), style), Span::raw("  ")]
         });
         Line::from(spans.collect::<Vec<_>>())
-    } else if let Some(notice) = &app.notice {
-        let (mark, style) = match notice.tone {
-            Tone::Plain => ("", app.theme.strong),
-            Tone::Good => ("✓ ", app.theme.good),
-            Tone::Bad => ("! ", app.theme.bad),
-        };
-        Line::from(Span::styled(format!(" {mark}{}", notice.text), style))
+    } else if let Some(notice) = notice(app) {
+        return said(notice, area, buffer);
     } else {
         keys(app)
     };
     row(&line, area, 0, buffer);
 }
 
+/// Rows that the hints take: one, unless what was just said needs more.
+pub(super) fn hint_rows(app: &App) -> u16 {
+    let columns = usize::from(app.size.width);
+    let rows = match (&app.composer.offer, notice(app)) {
+        (None, Some(line)) => wrap(&line, columns, 1).len(),
+        (Some(_), _) | (None, None) => 1,
+    };
+    u16::try_from(rows.clamp(1, NOTICE_ROWS)).unwrap_or(1)
+}
+
+fn notice(app: &App) -> Option<Line<'static>> {
+    let notice = app.notice.as_ref()?;
+    let (mark, style) = match notice.tone {
+        Tone::Plain => ("", app.theme.strong),
+        Tone::Good => ("✓ ", app.theme.good),
+        Tone::Bad => ("! ", app.theme.bad),
+    };
+    let words = format!(" {mark}{}", notice.text);
+    Some(Line::from(Span::styled(words, style)))
+}
+
+/// Something that was just said; the last row is marked if there was more to say.
+fn said(line: Line<'static>, area: Rect, buffer: &mut Buffer) {
+    let rows = wrap(&line, usize::from(area.width), 1);
+    let left = rows.len().saturating_sub(usize::from(area.height));
+    for (y, mut text) in (0..area.height).zip(rows) {
+        if left > 0 && y + 1 == area.height {
+            text.push_span("……");
+        }
+        row(&text, area, y, buffer);
+    }
+}
+
 fn keys(app: &App) -> Line<'static> {
     let scope = app.scope();
     let wanted: &[(Scope, Act, &str)] = match scope {
+        Scope::Composer if complete::wanted(app.composer.editor.text()) => &[
+            (Scope::Composer, Act::Send, "send"),
+            (Scope::Composer, Act::Complete, "complete"),
+            (Scope::Composer, Act::Recall, "sent before"),
+            (Scope::Anywhere, Act::FocusCard, "card"),
+            (Scope::Anywhere, Act::Keys, "keys"),
+        ],
         Scope::Composer => &[
             (Scope::Composer, Act::Send, "send"),
             (Scope::Composer, Act::NewLine, "line"),
@@ -248,6 +315,25 @@ fn keys(app: &App) -> Line<'static> {
             (Scope::Anywhere, Act::ScrollUp, "back"),
             (Scope::Anywhere, Act::Keys, "keys"),
             (Scope::Anywhere, Act::Quit, "quit"),
+        ],
+        Scope::Recall => &[
+            (Scope::Recall, Act::Earlier, "earlier"),
+            (Scope::Recall, Act::Later, "later"),
+            (Scope::Recall, Act::Confirm, "take it"),
+            (Scope::Recall, Act::Cancel, "leave it"),
+        ],
+        // Without a frame the card has no room of its own for them.
+        Scope::Card if !framed(app.size) => &[
+            (Scope::Card, Act::Approve, "approve"),
+            (Scope::Card, Act::Reject, "reject"),
+            (Scope::Card, Act::PageDown, "more"),
+            (Scope::Card, Act::Down, "next"),
+            (Scope::Card, Act::Edit, "edit"),
+            (Scope::Card, Act::AllowPrefix, "allow prefix"),
+            (Scope::Card, Act::ApproveAll, "all"),
+            (Scope::Card, Act::Explain, "explain"),
+            (Scope::Card, Act::Compose, "type"),
+            (Scope::Card, Act::Keys, "keys"),
         ],
         Scope::Card => &[
             (Scope::Card, Act::Down, "next"),
@@ -265,6 +351,11 @@ fn keys(app: &App) -> Line<'static> {
             (Scope::Stream, Act::Fold, "thinking"),
             (Scope::Stream, Act::Bottom, "follow"),
             (Scope::Stream, Act::Compose, "type"),
+        ],
+        Scope::Dialog if matches!(app.dialog, Some(Dialog::Interrupt { .. })) => &[
+            (Scope::Dialog, Act::Confirm, "do it"),
+            (Scope::Dialog, Act::Toggle, "pause, stop, emergency"),
+            (Scope::Dialog, Act::Cancel, "leave it"),
         ],
         Scope::Dialog => &[
             (Scope::Dialog, Act::Confirm, "do it"),
@@ -288,15 +379,22 @@ fn keys(app: &App) -> Line<'static> {
             Act::Cancel,
             "leave; everything else is for the command",
         )],
-        Scope::Anywhere | Scope::Text => &[],
+        Scope::Always | Scope::Anywhere | Scope::Text => &[],
     };
-    let mut spans = vec![Span::raw(" ")];
+    let mut line = Line::default();
     for (scope, act, word) in wanted {
         let key = app.config.keymap.hint(*scope, *act);
-        spans.push(Span::styled(key, app.theme.key));
-        spans.push(Span::styled(format!(" {word}  "), app.theme.quiet));
+        let gap = if line.spans.is_empty() { " " } else { "  " };
+        let word = format!(" {word}");
+        // One that would be cut is left out; the page of keys has them all.
+        let wide = line.width() + width(gap) + width(&key) + width(&word);
+        if !key.is_empty() && wide <= usize::from(app.size.width) {
+            line.push_span(gap);
+            line.push_span(Span::styled(key, app.theme.key));
+            line.push_span(Span::styled(word, app.theme.quiet));
+        }
     }
-    Line::from(spans)
+    line
 }
 
 #[cfg(test)]

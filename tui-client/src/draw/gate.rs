@@ -11,8 +11,12 @@ use super::areas::framed;
 use super::{areas, boxed, lines, put, row};
 use crate::app::{App, Current, Focus, Preflight};
 use crate::card::{self, CardRows};
-use crate::text::{clip, one_line};
+use crate::keys::{Act, Scope};
+use crate::text::{clip, one_line, width};
 use crate::words;
+
+/// Below this many columns everything is said in fewer words.
+const NARROW: u16 = 48;
 
 /// Rows of the list of cards, when there are several.
 const LISTED: usize = 4;
@@ -79,9 +83,8 @@ pub(super) fn draw(
         return (None, false);
     };
     let focused = app.focus == Focus::Card && app.dialog.is_none();
-    let title = title(app, current);
     let inner = if framed(app.size) {
-        let mut block = boxed(app, title, focused);
+        let mut block = boxed(app, String::new(), focused);
         if focused && matches!(current, Current::Open(_)) {
             block = block.title_bottom(keys(app));
         }
@@ -93,14 +96,6 @@ pub(super) fn draw(
             ..inside
         }
     } else {
-        let style = if focused {
-            app.theme.focused
-        } else {
-            app.theme.warning
-        };
-        let mark = if focused { "▶" } else { "─" };
-        let title = Line::from(Span::styled(format!("{mark} {title}"), style));
-        row(&title, area, 0, buffer);
         Rect {
             y: area.y + 1,
             height: area.height.saturating_sub(1),
@@ -122,24 +117,50 @@ pub(super) fn draw(
         rest,
         buffer,
     );
-    if below > 0 && rest.height > 0 {
-        let words = format!(" {} more: space ", words::count(below as u64, "row"));
-        let x = area
-            .right()
-            .saturating_sub(u16::try_from(words.chars().count()).unwrap_or(0) + 1);
-        let y = if framed(app.size) {
-            area.bottom() - 1
-        } else {
-            area.y
-        };
-        put(&words, app.theme.selected, x.max(area.x), y, buffer);
-    }
+    let more = more(app, below, focused);
+    head(app, &title(app, current), &more, focused, area, buffer);
     match current {
         Current::Open(card) => {
             let whole = visible > 0 && command <= scroll + visible;
             (Some((card.gate.clone(), card.digest)), whole)
         }
         Current::Closed(_) => (None, false),
+    }
+}
+
+/// What is on the first row: the title, and how to read what is below the last one.
+fn head(app: &App, title: &str, more: &str, focused: bool, area: Rect, buffer: &mut Buffer) {
+    let style = match (focused, framed(app.size)) {
+        (true, _) => app.theme.focused,
+        (false, true) => app.theme.unfocused,
+        (false, false) => app.theme.warning,
+    };
+    let (before, mark) = match (framed(app.size), focused) {
+        (true, true) => (1, " ▶ "),
+        (true, false) => (1, " "),
+        (false, true) => (0, "▶ "),
+        (false, false) => (0, "─ "),
+    };
+    let columns = usize::from(area.width).saturating_sub(2 * before);
+    let room = columns.saturating_sub(width(more));
+    let title = clip(&format!("{mark}{title} "), room);
+    let x = area.x + u16::try_from(before).unwrap_or(0);
+    put(&title, style, x, area.y, buffer);
+    let x = x + u16::try_from(room).unwrap_or(0);
+    put(more, app.theme.selected, x, area.y, buffer);
+}
+
+/// That not all of the card is on the screen, and which key shows the rest.
+fn more(app: &App, below: usize, focused: bool) -> String {
+    let keymap = &app.config.keymap;
+    let key = match focused {
+        true => keymap.hint(Scope::Card, Act::PageDown),
+        false => keymap.hint(Scope::Anywhere, Act::FocusCard),
+    };
+    match below {
+        0 => String::new(),
+        _ if app.size.width < NARROW => format!(" ↓{below} {key} "),
+        _ => format!(" {} more: {key} ", words::count(below as u64, "row")),
     }
 }
 
@@ -168,7 +189,6 @@ fn title(app: &App, current: Current<'_>) -> String {
 }
 
 fn keys(app: &App) -> Line<'static> {
-    use crate::keys::{Act, Scope};
     let keymap = &app.config.keymap;
     let mut spans = vec![Span::raw(" ")];
     for (act, word) in [
@@ -234,8 +254,13 @@ fn summary(app: &App, card: &Card, index: usize, open: bool, columns: usize) -> 
     ])
 }
 
-/// Draws what would be approved together; gives whether its end is on the screen.
-pub(super) fn preflight(app: &App, list: &Preflight, area: Rect, buffer: &mut Buffer) -> bool {
+/// Draws what would be approved together; gives those that are on the screen whole.
+pub(super) fn preflight(
+    app: &App,
+    list: &Preflight,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Vec<MessageId> {
     let marked = list.rows.iter().filter(|row| row.marked).count();
     let title = format!(
         "Approve {marked} of {}? enter approves, space leaves one out, esc approves nothing",
@@ -247,6 +272,7 @@ pub(super) fn preflight(app: &App, list: &Preflight, area: Rect, buffer: &mut Bu
     block.render(area, buffer);
     let columns = usize::from(inner.width).max(1);
     let mut rows = Vec::new();
+    let mut ends = Vec::new();
     let mut chosen = 0;
     for (index, choice) in list.rows.iter().enumerate() {
         if index == list.cursor {
@@ -264,16 +290,19 @@ pub(super) fn preflight(app: &App, list: &Preflight, area: Rect, buffer: &mut Bu
             &format!("{cursor} {box_}"),
             columns,
         ));
+        ends.push(rows.len());
     }
     let visible = usize::from(inner.height);
     let top = chosen.min(rows.len().saturating_sub(visible));
-    let end = top + visible >= rows.len() && visible > 0;
     lines(
         rows.into_iter().skip(top).take(visible).collect(),
         inner,
         buffer,
     );
-    end
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let spans = list.rows.iter().zip(starts.zip(&ends));
+    let whole = spans.filter(|(_, (start, end))| *start >= top && **end <= top + visible);
+    whole.map(|(choice, _)| choice.gate.clone()).collect()
 }
 
 fn choice_rows(

@@ -10,6 +10,9 @@ use crate::app::{App, Link};
 use crate::text::{clip, one_line, plain, width};
 use crate::words;
 
+/// Columns that the name of the session always has.
+const LEAST: usize = 6;
+
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     row(&first(app, usize::from(area.width)), area, 0, buffer);
     row(&people(app, usize::from(area.width)), area, 1, buffer);
@@ -22,7 +25,7 @@ fn first(app: &App, columns: usize) -> Line<'static> {
     let name = app.view.name.as_deref().map(one_line);
     let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     let mut spans = vec![Span::styled(" PVP ", theme.selected), Span::raw(" ")];
-    let mut facts = vec![link(app), pending(app)];
+    let mut facts = vec![link(app, Words::All), pending(app)];
     let running = app.view.running().count();
     if running > 0 {
         facts.push(Span::styled(format!("{running} running"), theme.plain));
@@ -39,8 +42,14 @@ fn first(app: &App, columns: usize) -> Line<'static> {
     if under_way > 0 && app.link != Link::Up {
         facts.push(Span::styled(format!("{under_way} to send"), theme.warning));
     }
-    let taken: usize = facts.iter().map(|fact| width(&fact.content) + 3).sum();
-    let room = columns.saturating_sub(taken + 7).max(8);
+    let taken = |facts: &[Span<'_>]| -> usize {
+        let facts = facts.iter().map(|fact| width(&fact.content) + 3);
+        facts.sum::<usize>() + 7
+    };
+    if taken(&facts) + LEAST > columns {
+        facts[0] = link(app, Words::Few);
+    }
+    let room = columns.saturating_sub(taken(&facts)).max(LEAST);
     spans.push(Span::styled(
         clip(&format!("{session}{name}"), room),
         theme.title,
@@ -52,16 +61,29 @@ fn first(app: &App, columns: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-fn link(app: &App) -> Span<'static> {
-    match &app.link {
-        Link::Up => Span::styled("● connected", app.theme.good),
-        Link::Down { why, since } => {
+/// How much is said.
+#[derive(Clone, Copy)]
+enum Words {
+    All,
+    Few,
+}
+
+fn link(app: &App, words: Words) -> Span<'static> {
+    match (&app.link, words) {
+        (Link::Up, Words::All) => Span::styled("● connected", app.theme.good),
+        (Link::Up, Words::Few) => Span::styled("●", app.theme.good),
+        (Link::Down { why, since }, words) => {
             let for_so_long = words::duration(app.now.millis_since(*since));
-            let why = clip(&one_line(why), 24);
-            let words = format!("○ lost for {for_so_long}, retrying ({why})");
+            let why = match words {
+                Words::All => format!(" ({})", clip(&one_line(why), 24)),
+                Words::Few => String::new(),
+            };
+            let words = format!("○ lost for {for_so_long}, retrying{why}");
             Span::styled(words, app.theme.bad)
         }
-        Link::Over { why } => Span::styled(format!("✗ over: {}", one_line(why)), app.theme.bad),
+        (Link::Over { why }, _) => {
+            Span::styled(format!("✗ over: {}", one_line(why)), app.theme.bad)
+        }
     }
 }
 

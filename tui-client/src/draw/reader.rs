@@ -4,37 +4,32 @@ use pvp_protocol::MessageId;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
 use super::{boxed, highlighted, lines};
 use crate::app::{App, Focus};
-use crate::pager::{Page, Pager};
-use crate::text::{clip, one_line, wrap};
-use crate::{ansi, printed};
+use crate::page::Page;
+use crate::pager::{self, Pager};
+use crate::text::{clip, one_line};
 
 pub(super) fn page(app: &App, page: &Page, area: Rect, buffer: &mut Buffer) {
-    let place = format!("{}/{}", page.top + 1, page.lines.len());
+    let place = format!("{}/{}", page.top.line + 1, page.lines.len());
     let inner = frame(app, &page.title, &place, area, buffer);
     let columns = usize::from(inner.width).max(1);
-    let shown = page
-        .lines
-        .iter()
-        .skip(page.top)
-        .take(usize::from(inner.height));
+    let height = usize::from(inner.height);
+    let first = usize::try_from(page.top.line).unwrap_or(usize::MAX);
+    let shown = page.lines.iter().skip(first).take(height);
     let shown = shown.map(|line| highlighted(line.clone(), &page.needle, app.theme.found));
-    let rows = shown.flat_map(|line| wrap(&line, columns, 4));
-    lines(
-        rows.take(usize::from(inner.height)).collect(),
-        inner,
-        buffer,
-    );
+    let rows = shown.flat_map(|line| crate::page::rows(&line, columns));
+    let rows = rows.skip(page.top.row).take(height);
+    lines(rows.collect(), inner, buffer);
 }
 
 pub(super) fn pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buffer) {
     let total = pager.total.map(|total| total.to_string());
-    let place = format!("{}/{}", pager.top + 1, total.as_deref().unwrap_or("…"));
+    let at = (pager.top + 1).min(pager.total.unwrap_or(u64::MAX));
+    let place = format!("{at}/{}", total.as_deref().unwrap_or("…"));
     let inner = frame(app, &pager.title, &place, area, buffer);
     let columns = usize::from(inner.width).max(1);
     let height = usize::from(inner.height);
@@ -49,22 +44,17 @@ pub(super) fn pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buffer) {
     } else if pager.lines.is_empty() {
         rows.push(Line::from(Span::styled("reading…", app.theme.quiet)));
     }
+    let wanted = pager.row + height;
     for (number, line) in pager.shown(height) {
-        let head = format!("{number:>6} {}", printed::mark(line.stream));
-        let mut spans = vec![Span::styled(head, app.theme.stream(line.stream))];
-        // Here nothing is written over, so that all of it can be read.
-        let text = line.text.replace('\r', "␍");
-        for line in ansi::lines(&text, Style::new(), app.theme.palette) {
-            spans.extend(line.spans);
-        }
-        let line = highlighted(Line::from(spans), &pager.needle, app.theme.found);
-        rows.extend(wrap(&line, columns, 12));
-        if rows.len() >= height {
+        let line = pager::shown(line, number, &app.theme);
+        let line = highlighted(line, &pager.needle, app.theme.found);
+        rows.extend(pager::wrapped(&line, columns));
+        if rows.len() >= wanted {
             break;
         }
     }
-    rows.truncate(height);
-    lines(rows, inner, buffer);
+    let rows = rows.into_iter().skip(pager.row).take(height);
+    lines(rows.collect(), inner, buffer);
 }
 
 pub(super) fn terminal(app: &App, proposal: &MessageId, area: Rect, frame_: &mut Frame<'_>) {

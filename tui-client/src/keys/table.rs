@@ -18,7 +18,9 @@ const fn row(
     }
 }
 
-use Scope::{Anywhere, Card, Composer, Dialog, Page, Preflight, Stream, Terminal, Text};
+use Scope::{
+    Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal, Text,
+};
 
 /// Every key, in the order in which the manual shows them.
 pub const TABLE: &[Binding] = &[
@@ -242,6 +244,13 @@ pub const TABLE: &[Binding] = &[
     ),
     row(
         Composer,
+        Act::Recall,
+        "recall",
+        &["ctrl+r"],
+        "look for something that was sent before",
+    ),
+    row(
+        Composer,
         Act::Leave,
         "leave",
         &["esc"],
@@ -253,6 +262,34 @@ pub const TABLE: &[Binding] = &[
         "clear",
         &["ctrl+c"],
         "throw away what is typed; twice: quit",
+    ),
+    row(
+        Recall,
+        Act::Earlier,
+        "earlier",
+        &["ctrl+r", "up"],
+        "the one before that has it",
+    ),
+    row(
+        Recall,
+        Act::Later,
+        "later",
+        &["ctrl+s", "down"],
+        "the next that has it",
+    ),
+    row(
+        Recall,
+        Act::Confirm,
+        "take",
+        &["enter", "tab"],
+        "take it, to change or send it",
+    ),
+    row(
+        Recall,
+        Act::Cancel,
+        "cancel",
+        &["esc", "ctrl+c", "ctrl+g"],
+        "back to what was typed",
     ),
     row(
         Text,
@@ -462,16 +499,23 @@ pub const TABLE: &[Binding] = &[
     row(Anywhere, Act::Keys, "keys", &["f1"], "these keys"),
     row(
         Anywhere,
-        Act::Redraw,
-        "redraw",
-        &["ctrl+l"],
-        "draw everything again",
-    ),
-    row(
-        Anywhere,
         Act::Quit,
         "quit",
         &["ctrl+q"],
         "quit; the session goes on",
+    ),
+    row(
+        Always,
+        Act::Suspend,
+        "suspend",
+        &["ctrl+z"],
+        "back to the shell; `fg` brings the screen back",
+    ),
+    row(
+        Always,
+        Act::Redraw,
+        "redraw",
+        &["ctrl+l"],
+        "draw everything again",
     ),
 ];

@@ -1,7 +1,9 @@
 //! The words of plain mode.
 
+use pvp_client::view::Card;
+
 use super::Reader;
-use crate::app::Input;
+use crate::app::{Current, Focus, Input};
 use crate::dialog::Matter;
 
 /// The words, and what each does.
@@ -89,9 +91,14 @@ impl Reader {
         let Some(card) = card else {
             return self.say("problem: say the number of a gate; `gates` lists them");
         };
-        self.number(&card);
+        self.whole(&card)
+    }
+
+    /// Says everything about a gate, which a vote then binds.
+    fn whole(&mut self, card: &Card) -> anyhow::Result<()> {
+        self.number(card);
         let theme = self.app.theme;
-        let rows = crate::card::open(&card, &self.app.view, self.app.now, &theme, 10_000);
+        let rows = crate::card::open(card, &self.app.view, self.app.now, &theme, 10_000);
         for row in &rows.rows {
             self.say(crate::text::plain(row).trim_end())?;
         }
@@ -124,7 +131,16 @@ impl Reader {
     fn submit(&mut self, text: &str) -> anyhow::Result<()> {
         self.app.notice = None;
         self.app.submit_text(text);
-        self.settle()
+        self.settle()?;
+        // What opens a card on the screen says all of it here.
+        match (self.app.focus, self.app.current()) {
+            (Focus::Card, Some(Current::Open(card))) => {
+                let card = card.clone();
+                self.app.focus = Focus::Composer;
+                self.whole(&card)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn settle(&mut self) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::app::{Effect, Focus, Input, Link, Main};
 use crate::config::Config;
+use crate::history::Past;
 use crate::scene::Scene;
 
 fn submit(scene: &mut Scene, text: &str) {
@@ -76,7 +77,7 @@ fn with_several_agents_one_says_which() {
     assert_eq!(scene.sent(), [Value::Null; 0]);
     assert_eq!(
         notice(&scene),
-        "say which agent, with @name before the text: Bit Two, bot"
+        "say which agent before the text: @Bit-Two, @bot"
     );
     assert_eq!(scene.app.composer.editor.text(), "hello");
     scene.press(&["ctrl+u"]);
@@ -156,6 +157,122 @@ fn what_was_sent_can_be_had_again_and_what_was_typed_is_kept() {
         seen.push(scene.app.composer.editor.text().to_owned());
     }
     assert_eq!(seen, ["two", "one", "one", "two", "thr"]);
+}
+
+#[test]
+fn what_earlier_screens_sent_can_be_had_again() {
+    let mut scene = Scene::new(80, 24);
+    submit(&mut scene, "own");
+    let past = Past {
+        entries: vec!["old".to_owned(), "older\nlines".to_owned()],
+        problem: Some("a line could not be read".to_owned()),
+    };
+    scene.input(Input::Past(past));
+    assert_eq!(notice(&scene), "a line could not be read");
+    let mut seen = Vec::new();
+    for key in ["up", "up", "up", "up"] {
+        scene.press(&[key]);
+        seen.push(scene.app.composer.editor.text().to_owned());
+    }
+    // The third press moves between the lines of what is there.
+    assert_eq!(seen, ["own", "older\nlines", "older\nlines", "old"]);
+}
+
+#[test]
+fn what_is_sent_is_kept_unless_it_begins_with_a_space_or_was_thrown_away() {
+    let mut scene = Scene::new(80, 24);
+    submit(&mut scene, "!ls");
+    submit(&mut scene, "!ls");
+    submit(&mut scene, " !cat secret");
+    submit(&mut scene, "/people");
+    submit(&mut scene, "/nonsense");
+    scene.press(&["ctrl+c"]);
+    scene.type_text("a draft");
+    scene.press(&["ctrl+c", "up"]);
+    assert_eq!(scene.app.composer.editor.text(), "a draft");
+    scene.press(&["up", "up", "up"]);
+    assert_eq!(scene.app.composer.editor.text(), "!ls");
+    assert_eq!(kept(&scene), ["!ls", "/people"]);
+
+    let config = Config {
+        history: false,
+        ..Config::default()
+    };
+    let mut scene = Scene::with(config, 80, 24);
+    submit(&mut scene, "!ls");
+    assert_eq!(kept(&scene), [""; 0]);
+    scene.press(&["up"]);
+    assert_eq!(scene.app.composer.editor.text(), "!ls");
+}
+
+/// What is to be kept for the next time.
+fn kept(scene: &Scene) -> Vec<&str> {
+    let kept = scene.effects.iter().filter_map(|effect| match effect {
+        Effect::Keep(text) => Some(text.as_str()),
+        Effect::Send(..)
+        | Effect::Copy(_)
+        | Effect::Fetch { .. }
+        | Effect::Find { .. }
+        | Effect::Invite(_)
+        | Effect::Call
+        | Effect::Redraw
+        | Effect::Suspend
+        | Effect::Quit => None,
+    });
+    kept.collect()
+}
+
+#[test]
+fn what_was_sent_is_found_by_a_part_of_it() {
+    let mut scene = Scene::new(80, 24);
+    for text in ["!make test", "!make Build", "look at the build", "hello"] {
+        submit(&mut scene, text);
+    }
+    scene.type_text("draft");
+    scene.press(&["ctrl+r"]);
+    assert_eq!(scene.app.composer.editor.text(), "draft");
+    scene.type_text("buil");
+    assert_eq!(scene.app.composer.editor.text(), "look at the build");
+    let shown = scene.draw();
+    assert!(shown.contains("▶ Sent before, with: buil"), "{shown}");
+    assert!(shown.contains("ctrl+r earlier"), "{shown}");
+    scene.press(&["ctrl+r"]);
+    assert_eq!(scene.app.composer.editor.text(), "!make Build");
+    scene.press(&["ctrl+r"]);
+    assert_eq!(notice(&scene), "nothing earlier has it");
+    scene.press(&["ctrl+s"]);
+    assert_eq!(scene.app.composer.editor.text(), "look at the build");
+    scene.press(&["ctrl+s"]);
+    assert_eq!(notice(&scene), "nothing later has it");
+    // A capital means itself.
+    scene.press(&["ctrl+u"]);
+    scene.type_text("Build");
+    assert_eq!(scene.app.composer.editor.text(), "!make Build");
+    // What is not there leaves what was typed.
+    scene.type_text("x");
+    assert_eq!(scene.app.composer.editor.text(), "draft");
+    assert!(scene.draw().contains("Nothing sent before has: Buildx"));
+    scene.press(&["backspace", "enter"]);
+    assert_eq!(scene.sent().len(), 4, "taking it does not send it");
+    scene.type_text("!");
+    assert_eq!(scene.app.composer.editor.text(), "!make Build!");
+    scene.press(&["ctrl+r"]);
+    scene.type_text("hello");
+    scene.press(&["esc"]);
+    assert_eq!(
+        (scene.app.composer.editor.text(), scene.app.focus),
+        ("!make Build!", Focus::Composer)
+    );
+}
+
+#[test]
+fn a_paste_while_looking_back_is_what_is_looked_for() {
+    let mut scene = Scene::new(40, 12);
+    submit(&mut scene, "one two");
+    scene.press(&["ctrl+r"]);
+    scene.input(Input::Paste("one\ntwo".to_owned()));
+    assert_eq!(scene.app.composer.editor.text(), "one two");
+    assert!(scene.draw().contains("Sent before, with: one two"));
 }
 
 #[test]
@@ -271,7 +388,7 @@ fn a_slash_command_that_makes_no_sense_is_told_and_kept() {
             "/invite ann",
             "say a name, a role and perhaps a time: /invite ann approver 8h",
         ),
-        ("/to nobody", "no agent `nobody` is here"),
+        ("/to nobody", "no agent `nobody` is here; there is @bot"),
     ] {
         let mut scene = Scene::new(80, 24);
         submit(&mut scene, line);
@@ -287,10 +404,12 @@ fn a_slash_command_that_makes_no_sense_is_told_and_kept() {
 fn an_invitation_is_for_this_session_and_for_a_time() {
     let mut scene = Scene::new(80, 24);
     submit(&mut scene, "/invite cid approver 2h");
-    let Some(Effect::Invite(invite)) = scene.effects.pop() else {
+    let mut effects = scene.effects.iter();
+    let asked = effects.find(|effect| matches!(effect, Effect::Invite(_)));
+    let Some(Effect::Invite(invite)) = asked else {
         panic!("nothing is asked for");
     };
-    let invite = serde_json::to_value(&invite).unwrap();
+    let invite = serde_json::to_value(invite).unwrap();
     assert_eq!(
         invite,
         json!({ "name": "cid", "roles": ["approver"], "kind": "human", "capabilities": [], "session": "shop", "expires_seconds": 7200 })
@@ -363,4 +482,14 @@ fn drafts_are_shared_only_when_that_is_wanted() {
         .map(|it| it["payload"]["content"].clone())
         .collect();
     assert_eq!(contents, [json!("hel"), json!("")]);
+    // What one finds on the way back is nobody else's.
+    let past = Past {
+        entries: vec!["an old secret".to_owned()],
+        problem: None,
+    };
+    scene.input(Input::Past(past));
+    scene.press(&["ctrl+u", "ctrl+r"]);
+    scene.type_text("old");
+    scene.wait(500);
+    assert_eq!(scene.sent().len(), 2);
 }

@@ -2,12 +2,12 @@
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
-use pvp_client::view::visible;
 use serde_json::json;
 
 use crate::app::{Input, Tone};
 use crate::config::Config;
 use crate::scene::Scene;
+use crate::text::visible;
 use crate::theme::Palette;
 
 /// A session in which much has happened.
