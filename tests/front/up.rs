@@ -188,13 +188,22 @@ fn at_work_in(directory: &str) -> Vec<String> {
         .collect()
 }
 
-/// Waits until the last process has gone: a reaper outlives its executor for a moment.
-async fn nobody_works_in(directory: &str) {
+/// Waits until the processes that work in a directory are as they should be.
+async fn workers_are(directory: &str, right: impl Fn(&[String]) -> bool) {
     let begun = std::time::Instant::now();
-    while !at_work_in(directory).is_empty() {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", at_work_in(directory));
+    loop {
+        let names = at_work_in(directory);
+        if right(&names) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{names:?}");
         tokio::task::yield_now().await;
     }
+}
+
+/// Waits until the last process has gone: a reaper outlives its executor for a moment.
+async fn nobody_works_in(directory: &str) {
+    workers_are(directory, <[String]>::is_empty).await;
 }
 
 #[tokio::test]
@@ -309,11 +318,10 @@ async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
         .good(&["send", "--type", "shell.exec", "--payload", &long])
         .await;
     while !tail.line().await.contains("begun\\n") {}
-    let sleeps = at_work_in(&demo.workspace);
-    assert!(
-        sleeps.iter().any(|name| name.starts_with("sleep")),
-        "{sleeps:?}"
-    );
+    workers_are(&demo.workspace, |names| {
+        names.iter().any(|name| name.starts_with("sleep"))
+    })
+    .await;
     demo.going.signal("INT");
     let ended = demo.going.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
