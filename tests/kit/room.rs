@@ -1,5 +1,7 @@
 //! A room with a real agent in it: people ask, decide, and look at what becomes of commands.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{Client, PATIENCE, Server};
@@ -90,14 +92,22 @@ pub async fn ask(person: &mut Client, agent: &str, content: &str) -> String {
     id
 }
 
-/// Waits until a command has printed this, on any stream.
-pub async fn printed(person: &mut Client, text: &str) -> Value {
-    person
-        .wait(|message| {
-            let said = message["payload"]["text"].as_str();
-            message["type"] == "tool.output" && said.is_some_and(|said| said.contains(text))
-        })
-        .await
+/// Waits until a command has printed this, in however many pieces, on any stream.
+pub async fn printed(person: &mut Client, text: &str) {
+    while !has_printed(person, text) {
+        person.wait_for("tool.output").await;
+    }
+}
+
+fn has_printed(person: &Client, text: &str) -> bool {
+    let mut streams: BTreeMap<String, String> = BTreeMap::new();
+    let pieces = person.received.iter().map(|message| &message["payload"]);
+    for piece in pieces.filter(|payload| payload["stream"].is_string()) {
+        let stream = format!("{} {}", piece["tool_proposal"], piece["stream"]);
+        let printed = piece["text"].as_str().unwrap_or_default();
+        streams.entry(stream).or_default().push_str(printed);
+    }
+    streams.values().any(|printed| printed.contains(text))
 }
 
 /// Waits until an agent has said this.
