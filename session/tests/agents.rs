@@ -309,8 +309,8 @@ fn a_stop_withdraws_what_waits_and_stops_what_runs() {
             lines,
             &[
                 "17 dan interrupt.raise URGENCY bot",
-                "18 system gate.resolve p1 cancelled by cancel by=dan",
-                "19 system gate.resolve s1 cancelled by cancel by=dan",
+                "18 system gate.resolve p1 cancelled by cancel by=dan reason=wait",
+                "19 system gate.resolve s1 cancelled by cancel by=dan reason=wait",
                 "20 system tool.cancel p2 interrupted by dan",
                 "= accepted 17",
             ],

@@ -1,8 +1,8 @@
 //! Interrupting agents.
 
 use pvp_protocol::payload::{
-    ActionTaken, GateOutcome, InterruptAcknowledge, InterruptRaise, InterruptUrgency, ResolvedHow,
-    ToolCancel,
+    ActionTaken, GateOutcome, GateResolve, InterruptAcknowledge, InterruptRaise, InterruptUrgency,
+    ResolvedHow, ToolCancel,
 };
 use pvp_protocol::{Extra, ParticipantId, Refusal};
 
@@ -26,19 +26,19 @@ impl Decision<'_> {
         {
             return Err(Refusal::NoSuchParticipant(target.clone()));
         }
-        let (urgency, target) = (interrupt.urgency, interrupt.target.clone());
-        let answer = self.relay(by, said, interrupt);
-        match urgency {
+        let answer = self.relay(by, said, interrupt.clone());
+        match interrupt.urgency {
             InterruptUrgency::Pause => {}
             InterruptUrgency::Stop | InterruptUrgency::Emergency => {
-                self.stop_work_of(by, target.as_ref());
+                self.stop_work(by, &interrupt);
             }
         }
         Ok(answer)
     }
 
     /// What waits is withdrawn, so that a late vote starts nothing; what runs is told to stop.
-    fn stop_work_of(&mut self, by: &ParticipantId, target: Option<&ParticipantId>) {
+    fn stop_work(&mut self, by: &ParticipantId, interrupt: &InterruptRaise) {
+        let target = interrupt.target.as_ref();
         let concerned = |executor: &ParticipantId| target.is_none_or(|target| target == executor);
         let waiting: Vec<_> = self
             .session
@@ -54,12 +54,12 @@ impl Decision<'_> {
             .map(|(proposal, _)| proposal.id.clone())
             .collect();
         for proposal in waiting {
-            self.resolve(
-                &proposal,
-                GateOutcome::Cancelled,
-                ResolvedHow::Cancel,
-                Some(by),
-            );
+            let (outcome, how) = (GateOutcome::Cancelled, ResolvedHow::Cancel);
+            let resolve = GateResolve {
+                reason: Some(interrupt.message.clone()),
+                ..self.resolution(&proposal, outcome, how, Some(by))
+            };
+            self.tell(resolve, Some(proposal));
         }
         for tool_proposal in running {
             let reason = Some(format!("interrupted by {by}"));
