@@ -198,7 +198,9 @@ impl Attendant {
         if !self.conversation.turns().is_empty() {
             return;
         }
-        let story = memory.story();
+        // A quarter of what the brain can read, at about three bytes a token.
+        let room = self.brain.room(&self.tools).saturating_mul(3) / 4;
+        let story = memory.story(usize::try_from(room).unwrap_or(usize::MAX));
         self.conversation = Conversation::new(preamble(&self.agent, &self.manner, Some(&story)));
         if let Some(prompt) = memory.unanswered() {
             let sorry = "I was restarted while I worked on this. What I had proposed is withdrawn, \

@@ -31,6 +31,8 @@ enum Act {
     Stream(Vec<Vec<u8>>),
     /// A stream in these pieces, and then nothing, with the connection open.
     Silence(Vec<Vec<u8>>),
+    /// A stream in these pieces, and then signs of life for ever.
+    Drip(Vec<Vec<u8>>),
     /// A stream in these pieces, and a reset that may overtake them.
     Reset(Vec<Vec<u8>>),
     /// A stream in these pieces, and a reset once some of it was told.
@@ -86,6 +88,10 @@ async fn serve(acts: Vec<Act>) -> Server {
                     stream(&mut socket, pieces).await;
                     held.push(socket);
                 }
+                Act::Drip(pieces) => {
+                    stream(&mut socket, pieces).await;
+                    tokio::spawn(drip(socket));
+                }
                 Act::Reset(pieces) => {
                     stream(&mut socket, pieces).await;
                     socket.set_zero_linger().unwrap();
@@ -132,6 +138,15 @@ async fn stream(socket: &mut TcpStream, pieces: Vec<Vec<u8>>) {
         // A client that has had enough hangs up.
         let _ = socket.write_all(&chunk).await;
         tokio::task::yield_now().await;
+    }
+}
+
+/// Every 100 seconds a comment, until nobody listens.
+async fn drip(mut socket: TcpStream) {
+    let comment = ": here\n\n";
+    let chunk = format!("{:x}\r\n{comment}\r\n", comment.len());
+    while socket.write_all(chunk.as_bytes()).await.is_ok() {
+        tokio::time::sleep(Duration::from_secs(100)).await;
     }
 }
 
@@ -438,6 +453,27 @@ async fn a_provider_that_falls_silent_is_lost() {
             }
         );
         assert_eq!(reply.next().await, None);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_end_is_ended() {
+    for dialect in BOTH {
+        let text = recorded(dialect);
+        let half = text.find("zwei").unwrap();
+        let half = half + text[half..].find("\n\n").unwrap() + 2;
+        let server = serve(vec![Act::Drip(pieces(&text[..half], 50))]).await;
+        let mut reply = begin(dialect, &server.base);
+        let told =
+            |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
+        while !told(reply.next().await.unwrap().unwrap()) {}
+        // Only the drops come, so that the clock goes from one to the next.
+        tokio::time::pause();
+        let error = reply.next().await.unwrap().unwrap_err();
+        tokio::time::resume();
+        let message = "the provider's answer did not end in 3600 s".to_owned();
+        let trouble = Trouble::Refused;
+        assert_eq!(error, BrainError { trouble, message });
     }
 }
 

@@ -512,6 +512,38 @@ fn a_conversation_becomes_messages_of_anthropic() {
 }
 
 #[test]
+fn thinking_goes_back_to_small_servers_only_while_they_work_on_its_prompt() {
+    let mut conversation = story(&openai_events());
+    let thinks = |conversation: &Conversation| {
+        let body = openai::body(&settings(Dialect::OpenAi), false, conversation, &[], None);
+        body["messages"].to_string().contains("reasoning_content")
+    };
+    assert!(thinks(&conversation));
+    conversation.ask("next");
+    assert!(!thinks(&conversation));
+}
+
+#[test]
+fn the_last_count_holds() {
+    let count = |tokens: u64| json!({"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 1}});
+    let seen = openai_stream(&[count(5), openai_finish("stop"), count(7)]);
+    let Ok(BrainEvent::Usage(usage)) = &seen[0] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(usage.input_tokens, 7);
+}
+
+#[test]
+fn an_answer_of_a_wished_length_has_its_room() {
+    let mut settings = settings(Dialect::OpenAi);
+    settings.context_tokens = 100_000;
+    let provider = Provider::with_environment(settings, |_| Some("key".to_owned())).unwrap();
+    let wish: PromptConfig = serde_json::from_value(json!({"max_tokens": 40_000})).unwrap();
+    assert_eq!(provider.room(&[], None), 84_000);
+    assert_eq!(provider.room(&[], Some(&wish)), 60_000);
+}
+
+#[test]
 fn a_conversation_becomes_messages_of_openai() {
     let conversation = story(&openai_events());
     let config = PromptConfig {
