@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::room::{approve_next, result_of};
+use crate::kit::room::{approve_next, result_of, said};
 use crate::scene::{Scene, begins, has, reference};
 use crate::{approve, gate, reject, result};
 
@@ -225,6 +225,28 @@ async fn who_speaks_before_what_was_paused_has_ended_is_answered() {
     );
     question.answers("ok").await;
     assert!(!scene.worker.workspace().join("never").exists());
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_back_knows_what_happened_before() {
+    let mut scene = Scene::plain().await;
+    scene.ask("look").await.runs(&["echo here"]).await;
+    let unanswered = scene.model.asked().await;
+    scene.worker.kill_9().await;
+    unanswered.given_up().await;
+    scene.worker.again().await;
+    said(&mut scene.ann, "I was restarted while I worked on this").await;
+    let question = scene.ask("look again").await;
+    assert_eq!(question.messages("user"), ["ann: look again"]);
+    has(
+        &question.last("system"),
+        &[
+            "You were restarted",
+            "ann asked: look",
+            "You ran (exit code 0, ref ",
+        ],
+    );
+    question.answers("ok").await;
 }
 
 #[tokio::test]

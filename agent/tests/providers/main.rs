@@ -344,7 +344,9 @@ async fn an_answer_that_does_not_end_is_ended() {
         while !told(reply.next().await.unwrap().unwrap()) {}
         // Only the drops come, so that the clock goes from one to the next.
         tokio::time::pause();
+        let paused = tokio::time::Instant::now();
         let error = reply.next().await.unwrap().unwrap_err();
+        assert!(paused.elapsed() <= Duration::from_secs(3601));
         tokio::time::resume();
         let message = "the provider's answer did not end in 3600 s".to_owned();
         let trouble = Trouble::Refused;
