@@ -225,9 +225,8 @@ impl Attendant {
                         return Ok(());
                     }
                 }
-                Answered::Done if self.ears.is_quiet() => return Ok(()),
-                Answered::Done => {}
-                Answered::Halted => return Ok(()),
+                Answered::Done if self.ears.is_called() => {}
+                Answered::Done | Answered::Halted => return Ok(()),
             }
         }
         let steps = self.manner.most_answers;
@@ -273,14 +272,13 @@ impl Attendant {
                     self.conversation.fit(room / 2);
                 }
                 Err(error) if error.trouble == Trouble::Script => return Err(error),
-                Err(error) if error.trouble == Trouble::TooLong => {
-                    let mut speech = self.speech();
-                    complain(&mut speech, &error).await;
-                    speech.end(FinishReason::Error, None).await;
-                    (self.manner.watch)(Moment::Trouble(error.message));
-                    return Ok(Answered::Done);
-                }
                 Err(error) => {
+                    // Whatever else went wrong was told already.
+                    if error.trouble == Trouble::TooLong {
+                        let mut speech = self.speech();
+                        complain(&mut speech, &error).await;
+                        speech.end(FinishReason::Error, None).await;
+                    }
                     (self.manner.watch)(Moment::Trouble(error.message));
                     return Ok(Answered::Done);
                 }

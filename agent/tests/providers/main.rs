@@ -305,49 +305,38 @@ async fn a_stream_that_fails_later_is_not_told_twice() {
     }
 }
 
+/// Half of an answer is told, and then nothing of it for as long as it takes: how that ends, and
+/// after how long at most.
+async fn ends_after(dialect: Dialect, then: fn(Vec<Vec<u8>>) -> Act, most: Duration) -> BrainError {
+    let half = up_to(recorded(dialect), "zwei");
+    let server = serve(vec![then(pieces(half, 50))]).await;
+    let mut reply = begin(dialect, &server.base);
+    let told = |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
+    while !told(reply.next().await.unwrap().unwrap()) {}
+    // Nothing else can happen, so that the clock goes from one wait to the next.
+    tokio::time::pause();
+    let paused = tokio::time::Instant::now();
+    let error = reply.next().await.unwrap().unwrap_err();
+    assert!(paused.elapsed() <= most);
+    tokio::time::resume();
+    assert_eq!(reply.next().await, None);
+    error
+}
+
 #[tokio::test]
 async fn a_provider_that_falls_silent_is_lost() {
     for dialect in BOTH {
-        let text = recorded(dialect);
-        let half = up_to(text, "zwei");
-        let server = serve(vec![Act::Silence(pieces(half, 50))]).await;
-        let mut reply = begin(dialect, &server.base);
-        let told =
-            |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
-        while !told(reply.next().await.unwrap().unwrap()) {}
-        // Nothing else can happen, so that the clock goes on to the end of the wait.
-        tokio::time::pause();
-        let paused = tokio::time::Instant::now();
-        let error = reply.next().await.unwrap().unwrap_err();
-        assert!(paused.elapsed() <= Duration::from_secs(301));
-        tokio::time::resume();
-        assert_eq!(
-            error,
-            BrainError {
-                trouble: Trouble::Lost,
-                message: "the provider was silent for 300 s".to_owned()
-            }
-        );
-        assert_eq!(reply.next().await, None);
+        let error = ends_after(dialect, Act::Silence, Duration::from_secs(301)).await;
+        let message = "the provider was silent for 300 s".to_owned();
+        let trouble = Trouble::Lost;
+        assert_eq!(error, BrainError { trouble, message });
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_does_not_end_is_ended() {
     for dialect in BOTH {
-        let text = recorded(dialect);
-        let half = up_to(text, "zwei");
-        let server = serve(vec![Act::Drip(pieces(half, 50))]).await;
-        let mut reply = begin(dialect, &server.base);
-        let told =
-            |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
-        while !told(reply.next().await.unwrap().unwrap()) {}
-        // Only the drops come, so that the clock goes from one to the next.
-        tokio::time::pause();
-        let paused = tokio::time::Instant::now();
-        let error = reply.next().await.unwrap().unwrap_err();
-        assert!(paused.elapsed() <= Duration::from_secs(3601));
-        tokio::time::resume();
+        let error = ends_after(dialect, Act::Drip, Duration::from_secs(3601)).await;
         let message = "the provider's answer did not end in 3600 s".to_owned();
         let trouble = Trouble::Refused;
         assert_eq!(error, BrainError { trouble, message });
