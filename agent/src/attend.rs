@@ -198,7 +198,9 @@ impl Attendant {
         if !self.conversation.turns().is_empty() {
             return;
         }
-        let story = memory.story();
+        // A quarter of what the brain can read, at about three bytes a token.
+        let room = self.brain.room(&self.tools).saturating_mul(3) / 4;
+        let story = memory.story(usize::try_from(room).unwrap_or(usize::MAX));
         self.conversation = Conversation::new(preamble(&self.agent, &self.manner, Some(&story)));
         if let Some(prompt) = memory.unanswered() {
             let sorry = "I was restarted while I worked on this. What I had proposed is withdrawn, \
@@ -223,9 +225,8 @@ impl Attendant {
                         return Ok(());
                     }
                 }
-                Answered::Done if self.ears.is_quiet() => return Ok(()),
-                Answered::Done => {}
-                Answered::Halted => return Ok(()),
+                Answered::Done if self.ears.is_called() => {}
+                Answered::Done | Answered::Halted => return Ok(()),
             }
         }
         let steps = self.manner.most_answers;
@@ -271,14 +272,13 @@ impl Attendant {
                     self.conversation.fit(room / 2);
                 }
                 Err(error) if error.trouble == Trouble::Script => return Err(error),
-                Err(error) if error.trouble == Trouble::TooLong => {
-                    let mut speech = self.speech();
-                    complain(&mut speech, &error).await;
-                    speech.end(FinishReason::Error, None).await;
-                    (self.manner.watch)(Moment::Trouble(error.message));
-                    return Ok(Answered::Done);
-                }
                 Err(error) => {
+                    // Whatever else went wrong was told already.
+                    if error.trouble == Trouble::TooLong {
+                        let mut speech = self.speech();
+                        complain(&mut speech, &error).await;
+                        speech.end(FinishReason::Error, None).await;
+                    }
                     (self.manner.watch)(Moment::Trouble(error.message));
                     return Ok(Answered::Done);
                 }

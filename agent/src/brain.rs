@@ -51,7 +51,7 @@ impl Brain {
         match self {
             Brain::Scripted(scripted) => scripted.begin(conversation),
             Brain::Provider(provider) => {
-                conversation.fit(provider.room(&tools));
+                conversation.fit(provider.room(&tools, config));
                 provider.begin(conversation, &tools, config)
             }
         }
@@ -77,7 +77,7 @@ impl Brain {
     pub fn room(&self, tools: &[ToolOffer]) -> u64 {
         match self {
             Brain::Scripted(_) => UNLIMITED,
-            Brain::Provider(provider) => provider.room(tools),
+            Brain::Provider(provider) => provider.room(tools, None),
         }
     }
 }

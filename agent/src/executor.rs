@@ -387,16 +387,11 @@ impl Executor {
         }
     }
 
-    /// Keys and sizes count only from the one whom the grant names.
     fn typed(&mut self, sender: &Sender, input: &ToolInput) {
-        let Some(active) = self.active.get_mut(&input.tool_proposal) else {
-            return;
-        };
-        match sender {
-            Sender::Participant(by) if active.is_driven_by(by) => active.press(input),
-            Sender::Participant(_) | Sender::System => {
-                tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them");
-            }
+        if let Some(active) = self.active.get_mut(&input.tool_proposal)
+            && !active.typed(sender, input)
+        {
+            tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them");
         }
     }
 

@@ -175,3 +175,22 @@ async fn a_job_that_prints_more_than_is_recorded_goes_on() {
         format!("{lines}the end\n[background process completed]\n")
     );
 }
+
+#[tokio::test]
+async fn one_byte_too_many_is_told_as_cut_and_not_one_less() {
+    let settings = [("PVP_BACKGROUND_OUTPUT_BYTES", "1024")];
+    let (server, mut ann) = room_with(&settings, json!({})).await;
+    let script = r#"
+        step = [
+            { shell = "printf %01024d 0", mode = "background", together = true },
+            { shell = "printf %01025d 0", mode = "background" },
+            { wait = "prompt" },
+        ]
+    "#;
+    let _worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    for cut in [false, true] {
+        let job = approve_next(&mut ann).await;
+        assert_eq!(result_of(&mut ann, &job).await["truncated"], cut);
+        assert_eq!(output(&ann.received, &job, "stdout"), "0".repeat(1024));
+    }
+}

@@ -11,6 +11,7 @@
 mod kit;
 
 mod background;
+mod binary;
 mod git;
 mod interactive;
 mod interrupts;

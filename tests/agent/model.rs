@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::room::{approve_next, result_of};
+use crate::kit::room::{approve_next, result_of, said};
 use crate::scene::{Scene, begins, has, reference};
 use crate::{approve, gate, reject, result};
 
@@ -196,6 +196,23 @@ async fn a_pause_lets_the_command_end_and_then_waits_for_a_word() {
 }
 
 #[tokio::test]
+async fn a_pause_holds_back_what_was_asked_before_it() {
+    let mut scene = Scene::plain().await;
+    scene.ask("go").await.runs(&[PATIENT]).await;
+    approve_next(&mut scene.ann).await;
+    scene.ann.wait_for("tool.execute").await;
+    scene.prompt("then this").await;
+    scene.interrupt("pause", "wait").await;
+    let_go_on(&scene);
+    result(&mut scene.ann).await;
+    let heard = scene.ask("now").await.last("user");
+    has(
+        &heard,
+        &["ann paused you: wait", "ann: then this", "ann: now"],
+    );
+}
+
+#[tokio::test]
 async fn who_speaks_before_what_was_paused_has_ended_is_answered() {
     let mut scene = Scene::plain().await;
     // While a command runs.
@@ -225,6 +242,42 @@ async fn who_speaks_before_what_was_paused_has_ended_is_answered() {
     );
     question.answers("ok").await;
     assert!(!scene.worker.workspace().join("never").exists());
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_back_knows_what_happened_before() {
+    let mut scene = Scene::plain().await;
+    scene.ask("look").await.runs(&["echo here"]).await;
+    let unanswered = scene.model.asked().await;
+    scene.worker.kill_9().await;
+    unanswered.given_up().await;
+    scene.worker.again().await;
+    said(&mut scene.ann, "I was restarted while I worked on this").await;
+    let question = scene.ask("look again").await;
+    assert_eq!(question.messages("user"), ["ann: look again"]);
+    has(
+        &question.last("system"),
+        &[
+            "You were restarted",
+            "ann asked: look",
+            "You ran (exit code 0, ref ",
+        ],
+    );
+    question.answers("ok").await;
+}
+
+#[tokio::test]
+async fn what_is_asked_of_another_agent_is_none_of_its_business() {
+    let mut scene = Scene::plain().await;
+    let other = scene
+        .server
+        .invite("bot", &["driver"], &["--kind", "agent"]);
+    let other = scene.server.join("owl", &other).await;
+    let aside = json!({ "target_agent": other.participant });
+    scene.prompt_with("for the other", aside).await;
+    let question = scene.ask("for you").await;
+    assert_eq!(question.messages("user"), ["ann: for you"]);
+    question.answers("yes").await;
 }
 
 #[tokio::test]

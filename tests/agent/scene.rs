@@ -11,8 +11,7 @@ use crate::kit::{Client, Server};
 use crate::room;
 
 pub struct Scene {
-    /// Stopped when the scene is over.
-    pub _server: Server,
+    pub server: Server,
     pub ann: Client,
     pub model: Model,
     pub worker: Worker,
@@ -34,7 +33,7 @@ impl Scene {
         let flags = [&flags, more].concat();
         let worker = Worker::start_by(Desk::new(), who, link, &flags, environment).await;
         Self {
-            _server: server,
+            server,
             ann,
             model,
             worker,

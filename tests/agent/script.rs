@@ -42,6 +42,8 @@ async fn what_becomes_of_commands_reaches_who_proposed_them() {
     let worker = Worker::scripted(&server, "owl", script).await;
     let (write, line) = gate(&mut ann).await;
     assert_eq!(line, "touch made");
+    let proposed = |message: &&Value| message["payload"]["description"] == "make";
+    assert_eq!(ann.received.iter().filter(proposed).count(), 1);
     assert!(!worker.workspace().join("made").exists());
     approve(&mut ann, &write).await;
     let (destroy, line) = gate(&mut ann).await;

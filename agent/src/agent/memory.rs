@@ -33,9 +33,16 @@ impl Memory {
         self.lines.is_empty() && self.unanswered.is_none()
     }
 
-    /// The story, oldest first.
-    pub fn story(&self) -> String {
-        let lines: Vec<_> = self.lines.iter().map(String::as_str).collect();
+    /// The end of the story in about so many bytes, oldest first.
+    pub fn story(&self, most: usize) -> String {
+        let mut room = most;
+        let fits = |line: &&String| {
+            let left = room.checked_sub(line.len() + 1);
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let mut lines: Vec<_> = self.lines.iter().rev().take_while(fits).cloned().collect();
+        lines.reverse();
         lines.join("\n")
     }
 
@@ -118,5 +125,22 @@ impl Memory {
         {
             self.bytes -= oldest.len();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_is_told_from_where_it_fits() {
+        let mut memory = Memory::default();
+        for line in ["first", "second", "third"] {
+            memory.push(line.to_owned());
+        }
+        assert_eq!(memory.story(1000), "first\nsecond\nthird");
+        assert_eq!(memory.story(13), "second\nthird");
+        assert_eq!(memory.story(12), "third");
+        assert_eq!(memory.story(0), "");
     }
 }

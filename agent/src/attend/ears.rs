@@ -66,11 +66,6 @@ impl Ears {
         }
     }
 
-    /// Whether no prompt waits.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.prompts.is_empty()
-    }
-
     /// Whether someone waits for an answer that nobody asked us to hold back.
     pub(super) fn is_called(&self) -> bool {
         self.called

@@ -66,12 +66,14 @@ impl Provider {
     }
 
     /// Tokens that a conversation may have.
-    pub(super) fn room(&self, tools: &[ToolOffer]) -> u64 {
+    pub(super) fn room(&self, tools: &[ToolOffer], config: Option<&PromptConfig>) -> u64 {
         let settings = &self.0.settings;
+        let answer = config.and_then(|config| config.max_tokens);
+        let answer = answer.unwrap_or_else(|| settings.answer_tokens());
         let offered =
             |tool: &ToolOffer| tokens(&tool.description) + tokens(&tool.schema.to_string());
         let offered: u64 = tools.iter().map(offered).sum();
-        let taken = settings.answer_tokens().min(settings.context_tokens / 2) + offered;
+        let taken = answer.min(settings.context_tokens / 2) + offered;
         settings.context_tokens.saturating_sub(taken)
     }
 
@@ -152,7 +154,13 @@ impl Course<'_> {
         if !kind.starts_with("text/event-stream") {
             return Err(self.line.not_a_stream(response, &kind).await);
         }
-        self.read(&mut response).await?;
+        let longest = self.line.settings.longest;
+        let read = timeout(longest, self.read(&mut response)).await;
+        read.unwrap_or_else(|_| {
+            let seconds = longest.as_secs();
+            let message = format!("the provider's answer did not end in {seconds} s");
+            Err(BrainError::new(Trouble::Refused, message))
+        })?;
         // All is told; a rest that does not come is no loss.
         let _ = timeout(REST, response.chunk()).await;
         Ok(())

@@ -1,7 +1,7 @@
 //! A run under way, or about to be: what it is told by people while it runs.
 
 use pvp_protocol::payload::ToolInput;
-use pvp_protocol::{Mode, ParticipantId};
+use pvp_protocol::{Mode, ParticipantId, Sender};
 
 use crate::reaper::Size;
 use crate::run::{Asked, Keyboard, Stopper, stopping};
@@ -49,10 +49,6 @@ impl Active {
         self.mode
     }
 
-    pub(super) fn is_driven_by(&self, person: &ParticipantId) -> bool {
-        self.driver.as_ref() == Some(person)
-    }
-
     /// Asks it to end. The first reason counts: an interrupt is followed by a cancel for each run,
     /// which neither knows better nor takes an emergency back.
     pub(super) fn stop(&mut self, why: &str) {
@@ -78,7 +74,20 @@ impl Active {
         }
     }
 
-    pub(super) fn press(&mut self, input: &ToolInput) {
+    /// Keys and sizes count only from the one whom the grant names; gives whether they do. The
+    /// server lets nobody else type either.
+    pub(super) fn typed(&mut self, sender: &Sender, input: &ToolInput) -> bool {
+        let at_the_keys = match sender {
+            Sender::Participant(by) => self.driver.as_ref() == Some(by),
+            Sender::System => false,
+        };
+        if at_the_keys {
+            self.press(input);
+        }
+        at_the_keys
+    }
+
+    fn press(&mut self, input: &ToolInput) {
         match &mut self.keys {
             Keys::Early(early) if early.len() < EARLY_KEYS => early.push(input.clone()),
             Keys::Early(_) => tracing::warn!("too many keys before the command began"),
@@ -95,5 +104,26 @@ impl Active {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_the_one_whom_the_grant_names_is_heard() {
+        let person = |name: &str| ParticipantId::parse(name).unwrap();
+        let keys = json!({ "tool_proposal": "p1", "data": "rm -rf /\r" });
+        let keys: ToolInput = serde_json::from_value(keys).unwrap();
+        let (mut driven, _asked) = Active::new(Mode::Pty, Some(person("dee")));
+        assert!(!driven.typed(&Sender::Participant(person("ann")), &keys));
+        assert!(!driven.typed(&Sender::System, &keys));
+        assert!(matches!(&driven.keys, Keys::Early(early) if early.is_empty()));
+        assert!(driven.typed(&Sender::Participant(person("dee")), &keys));
+        assert!(matches!(&driven.keys, Keys::Early(early) if *early == [keys.clone()]));
+        let (mut nobodys, _asked) = Active::new(Mode::Pty, None);
+        assert!(!nobodys.typed(&Sender::Participant(person("dee")), &keys));
     }
 }

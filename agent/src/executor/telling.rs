@@ -14,6 +14,12 @@ use crate::run::{Finish, Piece, Stopped, Summary};
 /// Pieces under way that the server has not acknowledged; then the pipe is not read.
 const UNDER_WAY: usize = 48;
 
+/// Bytes of a stream that a result repeats, at most.
+const EXCERPT: usize = 64 * 1024;
+
+/// Bytes of the remark on what it leaves out.
+const REMARK: usize = 64;
+
 /// Sends a message and waits until it is accepted; false if it was not.
 pub(super) async fn send(connection: &Connection, message: impl Into<ClientMessage>) -> bool {
     match connection.say(message).await {
@@ -214,13 +220,16 @@ fn facts(summary: &Summary) -> serde_json::Value {
     })
 }
 
-/// The beginning and the end of a stream.
+/// The beginning and the end of a stream, with the remark between them in no more than the session
+/// takes: it would cut the remark out, and count only that.
 fn excerpt(summary: &Summary) -> String {
-    match summary.omitted {
-        0 => format!("{}{}", summary.head, summary.tail),
-        omitted => format!(
-            "{}\n[… {omitted} bytes omitted …]\n{}",
-            summary.head, summary.tail
-        ),
+    if summary.omitted == 0 {
+        return format!("{}{}", summary.head, summary.tail);
     }
+    let room = EXCERPT - REMARK - summary.tail.len().min(EXCERPT / 2);
+    let (head, cut) = summary
+        .head
+        .split_at(summary.head.floor_char_boundary(room));
+    let omitted = summary.omitted + cut.len() as u64;
+    format!("{head}\n[… {omitted} bytes omitted …]\n{}", summary.tail)
 }

@@ -93,3 +93,55 @@ fn trouble(status: Option<u16>, kind: &str, code: &str, message: &str) -> Troubl
         (None, ..) => busy,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_known_by_many_words() {
+        for (status, message) in [
+            (400, "prompt is too long: 210000 tokens > 200000 maximum"),
+            (
+                400,
+                "input length and `max_tokens` exceed context limit: 199000 + 21000 > 200000",
+            ),
+            (400, "the request exceeds the available context size"),
+            (422, "This model's maximum context length is 8192 tokens"),
+            (
+                400,
+                "This model's maximum prompt length is 131072 but the request contains 200000 tokens",
+            ),
+            (
+                400,
+                "The input token count exceeds the maximum number of tokens allowed (1048576).",
+            ),
+            (
+                429,
+                "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 40000",
+            ),
+            (413, ""),
+        ] {
+            let error = failure(Some(status), &json!({"error": {"message": message}}));
+            assert_eq!(error.trouble, Trouble::TooLong, "{message}");
+        }
+        let limited = failure(Some(429), &json!({"error": {"message": "slow down"}}));
+        assert_eq!(limited.trouble, Trouble::Busy { after: None });
+    }
+
+    #[test]
+    fn pages_and_other_answers_become_a_sentence() {
+        let page = "<!DOCTYPE html><html><head><TITLE>Bad gateway</TITLE></head></html>";
+        let error = failure(Some(502), &said(page));
+        assert_eq!(
+            error.message,
+            "the provider answered with an error (502): a web page, \"Bad gateway\""
+        );
+        assert!(error.worth_trying_again());
+        assert_eq!(
+            failure(Some(400), &said("")).message,
+            "the provider answered with an error (400)"
+        );
+    }
+}

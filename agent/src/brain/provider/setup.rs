@@ -62,6 +62,8 @@ pub struct Settings {
     pub thinking: Thinking,
     /// How long a provider may be silent before it counts as lost.
     pub silence: Duration,
+    /// How long one answer may take in all, however much is said meanwhile.
+    pub longest: Duration,
     pub patience: Patience,
 }
 
@@ -79,6 +81,7 @@ impl Settings {
             thinking: Thinking::Adaptive,
             // A model that thinks in silence may do so for minutes.
             silence: Duration::from_secs(300),
+            longest: Duration::from_secs(3600),
             patience: Patience::default(),
         }
     }
@@ -111,6 +114,8 @@ pub enum SetupError {
     NoModel,
     #[error("`{0}` is not an http or https address")]
     BadUrl(String),
+    #[error("a base URL has no name, password or query in it; a key belongs into the environment")]
+    TellingUrl,
     #[error("the key belongs into the environment: set {0}")]
     NoKey(&'static str),
     #[error("{0} has characters in it that no key has")]
@@ -134,7 +139,12 @@ pub(super) fn endpoint(settings: &Settings) -> Result<Url, SetupError> {
     let url = Url::parse(&format!("{base}{path}")).map_err(|_| bad())?;
     let web = matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
     let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-    if web && plain { Ok(url) } else { Err(bad()) }
+    match (web, plain) {
+        (true, true) => Ok(url),
+        // It may hold a secret, so that it is not repeated.
+        (true, false) => Err(SetupError::TellingUrl),
+        (false, _) => Err(bad()),
+    }
 }
 
 /// The key, which only what is local may do without.
@@ -247,18 +257,16 @@ mod tests {
 
     #[test]
     fn addresses_that_make_no_sense_are_refused() {
-        for base in [
-            "",
-            "ftp://x",
-            "nonsense",
-            "https://user:pass@x",
-            "https://x/?a=b",
-        ] {
+        for base in ["", "ftp://x", "nonsense"] {
             let refused = at(Dialect::OpenAi, Some(base), Some("k"));
+            assert_eq!(refused, Err(SetupError::BadUrl(base.to_owned())));
+        }
+        for base in ["https://user:pass@x", "https://x/?key=pass"] {
+            let refused = at(Dialect::OpenAi, Some(base), Some("k")).unwrap_err();
             assert!(
-                matches!(refused, Err(SetupError::BadUrl(_))),
-                "{base}: {refused:?}"
+                !refused.to_string().contains("pass@") && !refused.to_string().contains("=pass")
             );
+            assert_eq!(refused, SetupError::TellingUrl);
         }
     }
 

@@ -1,11 +1,12 @@
-//! Providers as they are met on the wire: a local server speaks what they speak, also badly.
+//! Providers as they are met on the wire.
 
 #![expect(
     clippy::unwrap_used,
     reason = "what helps a test may fail as a test does"
 )]
 
-use std::sync::Arc;
+mod server;
+
 use std::time::Duration;
 
 use pvp_agent::brain::conversation::Answer;
@@ -15,135 +16,27 @@ use pvp_agent::brain::{
     tools,
 };
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
-const ANTHROPIC: &str = include_str!("wire/anthropic.sse");
-const OPENAI: &str = include_str!("wire/openai.sse");
+use server::{Act, pieces, request, serve};
+
+const ANTHROPIC: &str = include_str!("../wire/anthropic.sse");
+const OPENAI: &str = include_str!("../wire/openai.sse");
 const KEY: &str = "sk-test-0123456789";
-
-/// What the server does with one request.
-enum Act {
-    /// Status, headers, body.
-    Answer(u16, &'static str, String),
-    /// A stream in these pieces, to its end.
-    Stream(Vec<Vec<u8>>),
-    /// A stream in these pieces, and then nothing, with the connection open.
-    Silence(Vec<Vec<u8>>),
-    /// A stream in these pieces, and a reset that may overtake them.
-    Reset(Vec<Vec<u8>>),
-    /// A stream in these pieces, and a reset once some of it was told.
-    ResetLater(Vec<Vec<u8>>),
-}
-
-/// A request as it came.
-struct Asked {
-    head: String,
-    body: Value,
-}
-
-/// A server under way.
-struct Server {
-    base: String,
-    asked: mpsc::UnboundedReceiver<Asked>,
-    /// Say so when something was told.
-    told: Arc<Notify>,
-}
-
-/// A server that does these things in turn.
-async fn serve(acts: Vec<Act>) -> Server {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    let (requests, asked) = mpsc::unbounded_channel();
-    let told = Arc::new(Notify::new());
-    let server = Server {
-        base,
-        asked,
-        told: told.clone(),
-    };
-    tokio::spawn(async move {
-        let mut held = Vec::new();
-        for act in acts {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            socket.set_nodelay(true).unwrap();
-            // A test may not want to know.
-            let _ = requests.send(request(&mut socket).await);
-            match act {
-                Act::Answer(status, headers, body) => {
-                    let answer = format!(
-                        "HTTP/1.1 {status} Status\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
-                        body.len()
-                    );
-                    socket.write_all(answer.as_bytes()).await.unwrap();
-                }
-                Act::Stream(pieces) => {
-                    stream(&mut socket, pieces).await;
-                    // A client that has had enough hangs up.
-                    let _ = socket.write_all(b"0\r\n\r\n").await;
-                }
-                Act::Silence(pieces) => {
-                    stream(&mut socket, pieces).await;
-                    held.push(socket);
-                }
-                Act::Reset(pieces) => {
-                    stream(&mut socket, pieces).await;
-                    socket.set_zero_linger().unwrap();
-                }
-                Act::ResetLater(pieces) => {
-                    stream(&mut socket, pieces).await;
-                    told.notified().await;
-                    socket.set_zero_linger().unwrap();
-                }
-            }
-        }
-        // Whoever asks once more is turned away.
-        drop(listener);
-        std::future::pending::<()>().await;
-    });
-    server
-}
-
-async fn request(socket: &mut TcpStream) -> Asked {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.to_ascii_lowercase();
-            let length = length.split("content-length: ").nth(1).unwrap();
-            let length: usize = length.lines().next().unwrap().parse().unwrap();
-            if body.len() >= length {
-                let body = serde_json::from_str(body).unwrap();
-                let head = head.to_owned();
-                return Asked { head, body };
-            }
-        }
-        assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0);
-    }
-}
-
-/// Each piece is a chunk of its own, so that it arrives as one whatever the network does.
-async fn stream(socket: &mut TcpStream, pieces: Vec<Vec<u8>>) {
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
-                transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
-    socket.write_all(head.as_bytes()).await.unwrap();
-    for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-        let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
-        // A client that has had enough hangs up.
-        let _ = socket.write_all(&chunk).await;
-        tokio::task::yield_now().await;
-    }
-}
-
-fn pieces(text: &str, size: usize) -> Vec<Vec<u8>> {
-    text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect()
-}
 
 fn recorded(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => ANTHROPIC,
         Dialect::OpenAi => OPENAI,
     }
+}
+
+/// A stream up to the end of the event that has this in it.
+fn up_to<'a>(text: &'a str, part: &str) -> &'a str {
+    let at = text.find(part).unwrap();
+    &text[..at + text[at..].find("\n\n").unwrap() + 2]
 }
 
 const BOTH: [Dialect; 2] = [Dialect::Anthropic, Dialect::OpenAi];
@@ -391,13 +284,12 @@ async fn a_stream_that_fails_before_anything_was_told_is_asked_for_again() {
 async fn a_stream_that_fails_later_is_not_told_twice() {
     for dialect in BOTH {
         let text = recorded(dialect);
-        let half = text.find("zwei").unwrap();
-        let half = half + text[half..].find("\n\n").unwrap() + 2;
+        let half = up_to(text, "zwei");
         for (bad, trouble) in [
-            (Act::Stream(pieces(&text[..half], 50)), Trouble::Lost),
-            (Act::ResetLater(pieces(&text[..half], 50)), Trouble::Lost),
+            (Act::Stream(pieces(half, 50)), Trouble::Lost),
+            (Act::ResetLater(pieces(half, 50)), Trouble::Lost),
             (
-                Act::Stream(pieces(&format!("{}data: {{]\n\n", &text[..half]), 50)),
+                Act::Stream(pieces(&format!("{}data: {{]\n\n", half), 50)),
                 Trouble::Nonsense,
             ),
         ] {
@@ -413,31 +305,41 @@ async fn a_stream_that_fails_later_is_not_told_twice() {
     }
 }
 
+/// Half of an answer is told, and then nothing of it for as long as it takes: how that ends, and
+/// after how long at most.
+async fn ends_after(dialect: Dialect, then: fn(Vec<Vec<u8>>) -> Act, most: Duration) -> BrainError {
+    let half = up_to(recorded(dialect), "zwei");
+    let server = serve(vec![then(pieces(half, 50))]).await;
+    let mut reply = begin(dialect, &server.base);
+    let told = |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
+    while !told(reply.next().await.unwrap().unwrap()) {}
+    // Nothing else can happen, so that the clock goes from one wait to the next.
+    tokio::time::pause();
+    let paused = tokio::time::Instant::now();
+    let error = reply.next().await.unwrap().unwrap_err();
+    assert!(paused.elapsed() <= most);
+    tokio::time::resume();
+    assert_eq!(reply.next().await, None);
+    error
+}
+
 #[tokio::test]
 async fn a_provider_that_falls_silent_is_lost() {
     for dialect in BOTH {
-        let text = recorded(dialect);
-        let half = text.find("zwei").unwrap();
-        let half = half + text[half..].find("\n\n").unwrap() + 2;
-        let server = serve(vec![Act::Silence(pieces(&text[..half], 50))]).await;
-        let mut reply = begin(dialect, &server.base);
-        let told =
-            |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
-        while !told(reply.next().await.unwrap().unwrap()) {}
-        // Nothing else can happen, so that the clock goes on to the end of the wait.
-        tokio::time::pause();
-        let paused = tokio::time::Instant::now();
-        let error = reply.next().await.unwrap().unwrap_err();
-        assert!(paused.elapsed() <= Duration::from_secs(301));
-        tokio::time::resume();
-        assert_eq!(
-            error,
-            BrainError {
-                trouble: Trouble::Lost,
-                message: "the provider was silent for 300 s".to_owned()
-            }
-        );
-        assert_eq!(reply.next().await, None);
+        let error = ends_after(dialect, Act::Silence, Duration::from_secs(301)).await;
+        let message = "the provider was silent for 300 s".to_owned();
+        let trouble = Trouble::Lost;
+        assert_eq!(error, BrainError { trouble, message });
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_end_is_ended() {
+    for dialect in BOTH {
+        let error = ends_after(dialect, Act::Drip, Duration::from_secs(3601)).await;
+        let message = "the provider's answer did not end in 3600 s".to_owned();
+        let trouble = Trouble::Refused;
+        assert_eq!(error, BrainError { trouble, message });
     }
 }
 
@@ -464,25 +366,17 @@ async fn dropping_an_answer_hangs_up() {
     assert_eq!(socket.read(&mut [0; 16]).await.unwrap_or(0), 0);
 }
 
-/// The beginning of an answer up to where it says why it stops, which is all that matters.
-fn up_to_the_reason(dialect: Dialect) -> String {
-    let text = recorded(dialect);
-    let reason = match dialect {
-        Dialect::Anthropic => "\"stop_reason\":\"tool_use\"",
-        Dialect::OpenAi => "\"finish_reason\":\"tool_calls\"",
-    };
-    let at = text.find(reason).unwrap();
-    let end = at + text[at..].find("\n\n").unwrap() + 2;
-    text[..end].to_owned()
-}
-
 #[tokio::test]
 async fn an_answer_that_is_whole_needs_no_formal_end() {
     for dialect in BOTH {
-        let text = up_to_the_reason(dialect);
-        good(&played(dialect, vec![Act::Stream(pieces(&text, 50))]).await);
-        good(&played(dialect, vec![Act::ResetLater(pieces(&text, usize::MAX))]).await);
-        let server = serve(vec![Act::Silence(pieces(&text, 50))]).await;
+        // Why it stops is the last thing that matters.
+        let text = match dialect {
+            Dialect::Anthropic => up_to(ANTHROPIC, "\"stop_reason\":\"tool_use\""),
+            Dialect::OpenAi => up_to(OPENAI, "\"finish_reason\":\"tool_calls\""),
+        };
+        good(&played(dialect, vec![Act::Stream(pieces(text, 50))]).await);
+        good(&played(dialect, vec![Act::ResetLater(pieces(text, usize::MAX))]).await);
+        let server = serve(vec![Act::Silence(pieces(text, 50))]).await;
         let mut reply = begin(dialect, &server.base);
         let mut events = Vec::new();
         let told = |events: &[Result<BrainEvent, BrainError>]| matches!(events.last(), Some(Ok(BrainEvent::Text(text))) if text.ends_with("“gleich”."));

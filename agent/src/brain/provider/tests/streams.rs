@@ -1,0 +1,336 @@
+//! Recorded streams, whole, cut and damaged, and the ways of small servers.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn recorded_streams_are_understood() {
+    for (dialect, recorded, events) in recordings() {
+        let events: Events = events.into_iter().map(Ok).collect();
+        assert_eq!(whole(dialect, recorded), events);
+        let bytes = recorded.as_bytes();
+        assert_eq!(decode(dialect, bytes.chunks(1)), events);
+        assert_eq!(whole(dialect, &recorded.replace('\n', "\r\n")), events);
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_off_anywhere_tells_what_came_and_then_says_so() {
+    for (dialect, recorded, events) in recordings() {
+        for end in 0..recorded.len() {
+            let seen = decode(dialect, [&recorded.as_bytes()[..end]]);
+            let (last, told) = seen.split_last().unwrap();
+            match last {
+                // Only what is not needed was missing.
+                Ok(last) => assert_eq!(*last, BrainEvent::Finished(Finish::ToolUse)),
+                Err(error) => {
+                    assert!(error.worth_trying_again(), "{error}");
+                    let told: Vec<_> = told.iter().map(|it| it.clone().unwrap()).collect();
+                    assert_eq!(told, events[..told.len()]);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_split_of_a_recorded_stream_gives_the_same_events(
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+    ) {
+        for (dialect, recorded, events) in recordings() {
+            let bytes = recorded.as_bytes();
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
+            let events: Events = events.into_iter().map(Ok).collect();
+            prop_assert_eq!(decode(dialect, pieces), events);
+        }
+    }
+
+    #[test]
+    fn damage_never_panics_and_always_ends(
+        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
+    ) {
+        for (dialect, recorded, _) in recordings() {
+            let mut bytes = recorded.as_bytes().to_vec();
+            for (place, byte) in &places {
+                let place = place.index(bytes.len());
+                bytes[place] = *byte;
+            }
+            let seen = decode(dialect, [bytes.as_slice()]);
+            prop_assert!(matches!(seen.last(), Some(Err(_) | Ok(BrainEvent::Finished(_)))));
+        }
+    }
+}
+
+#[test]
+fn errors_in_a_stream_say_whether_to_try_again() {
+    let overloaded =
+        r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let busy = Trouble::Busy { after: None };
+    let error = BrainError::new(
+        busy,
+        "the provider answered with an error overloaded_error: Overloaded",
+    );
+    assert_eq!(whole(Dialect::Anthropic, overloaded), [Err(error)]);
+    let trouble = |dialect, data: &str| {
+        let seen = whole(dialect, &format!("data: {data}\n\n"));
+        seen.last().unwrap().clone().unwrap_err().trouble
+    };
+    let openai = |data: &str| trouble(Dialect::OpenAi, data);
+    assert_eq!(
+        openai(r#"{"error":{"message":"oops","type":"server_error"}}"#),
+        busy
+    );
+    assert_eq!(
+        openai(r#"{"error":{"message":"x","code":"insufficient_quota"}}"#),
+        Trouble::Refused
+    );
+    assert_eq!(
+        openai(r#"{"error":{"message":"x","code":400}}"#),
+        Trouble::Refused
+    );
+    assert_eq!(
+        openai(r#"{"error":"this model's maximum context length is 8"}"#),
+        Trouble::TooLong
+    );
+    assert_eq!(openai(r#"{"choices": {"#), Trouble::Nonsense);
+    assert_eq!(openai(r#"{"choices": 7}"#), Trouble::Nonsense);
+    assert_eq!(
+        trouble(Dialect::Anthropic, r#"{"type":"content_block_delta"}"#),
+        Trouble::Nonsense
+    );
+}
+
+fn openai_stream(chunks: &[Value]) -> Events {
+    let chunk = |chunk: &Value| format!("data: {chunk}\n\n");
+    let stream: String = chunks.iter().map(chunk).collect();
+    whole(Dialect::OpenAi, &stream)
+}
+
+fn openai_call(piece: Value) -> Value {
+    json!({"choices": [{"delta": {"tool_calls": [piece]}}]})
+}
+
+fn openai_finish(reason: &str) -> Value {
+    json!({"choices": [{"delta": {}, "finish_reason": reason}]})
+}
+
+#[test]
+fn the_ways_of_small_servers_are_understood() {
+    let openai = |deltas: &[Value], finish: Value| {
+        let mut stream = String::new();
+        for delta in deltas {
+            stream += &format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}));
+        }
+        stream += &format!(
+            "data: {}\n\n",
+            json!({"choices": [{"delta": {}, "finish_reason": finish}]})
+        );
+        let seen: Result<Vec<_>, _> = whole(Dialect::OpenAi, &stream).into_iter().collect();
+        seen.unwrap()
+    };
+    let one = |id: Value, arguments: Value| json!({"id": id, "function": {"name": "jobs", "arguments": arguments}});
+    // No numbers, a whole object for arguments, `stop` for a reason, no last word.
+    let calls = json!({"tool_calls": [one(json!("a"), json!({})), one(json!("b"), json!("{}"))]});
+    assert_eq!(
+        openai(&[calls], json!("stop")),
+        [
+            call("a", "jobs", "{}"),
+            call("b", "jobs", "{}"),
+            BrainEvent::Finished(Finish::ToolUse)
+        ]
+    );
+    // Every call numbered 0, each piece with its name and id again.
+    let numbered = |id: &str, arguments: &str| json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "jobs", "arguments": arguments}}]});
+    assert_eq!(
+        openai(
+            &[numbered("a", "{"), numbered("a", "}"), numbered("b", "{}")],
+            json!("tool_calls")
+        ),
+        [
+            call("a", "jobs", "{}"),
+            call("b", "jobs", "{}"),
+            BrainEvent::Finished(Finish::ToolUse)
+        ]
+    );
+    // Thinking under the other name is shown, and not wanted back.
+    assert_eq!(
+        openai(
+            &[
+                json!({"reasoning": "hm"}),
+                json!({"content": "so", "reasoning": null})
+            ],
+            json!("length")
+        ),
+        [
+            thinking("hm"),
+            text("so"),
+            BrainEvent::Finished(Finish::MaxTokens)
+        ]
+    );
+}
+
+#[test]
+fn calls_are_told_apart_whatever_numbers_and_ids_they_have() {
+    let two = [
+        Ok(call("", "shell", r#"{"command":"a"}"#)),
+        Ok(call("", "jobs", "{}")),
+        Ok(BrainEvent::Finished(Finish::ToolUse)),
+    ];
+    let piece = |name: &str, arguments: &str| json!({"index": 0, "id": "", "function": {"name": name, "arguments": arguments}});
+    let unnamed = |arguments: &str| json!({"function": {"arguments": arguments}});
+    // All numbered 0, without ids.
+    let chunks = [
+        openai_call(piece("shell", r#"{"command":"a"}"#)),
+        openai_call(piece("jobs", "{}")),
+        openai_finish("tool_calls"),
+    ];
+    assert_eq!(openai_stream(&chunks), two);
+    // The same in pieces, where only the first has a name.
+    let chunks = [
+        openai_call(piece("shell", "")),
+        openai_call(unnamed(r#"{"command""#)),
+        openai_call(unnamed(r#":"a"}"#)),
+        openai_call(piece("jobs", "{")),
+        openai_call(unnamed("}")),
+        openai_finish("stop"),
+    ];
+    assert_eq!(openai_stream(&chunks), two);
+    // An id that is made up anew for each piece.
+    let odd = |id: &str, name: Value, arguments: &str| json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}});
+    let chunks = [
+        openai_call(odd("x1", json!("jobs"), "{")),
+        openai_call(odd("x2", json!(null), "}")),
+        openai_call(odd("y1", json!("jobs"), "{}")),
+        openai_finish("tool_calls"),
+    ];
+    let seen = openai_stream(&chunks);
+    assert_eq!(
+        seen[..2],
+        [Ok(call("x1", "jobs", "{}")), Ok(call("y1", "jobs", "{}"))]
+    );
+    assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn a_thousand_calls_are_kept_and_not_a_million() {
+    let mut anthropic = String::new();
+    let mut openai = Vec::new();
+    for index in 0..1100 {
+        let block =
+            json!({"type": "tool_use", "id": format!("t{index}"), "name": "jobs", "input": {}});
+        let start = json!({"type": "content_block_start", "index": index, "content_block": block});
+        let stop = json!({"type": "content_block_stop", "index": index});
+        anthropic += &format!("data: {start}\n\ndata: {stop}\n\n");
+        let id = format!("t{index}");
+        let function = json!({"name": "jobs", "arguments": "{}"});
+        openai.push(openai_call(
+            json!({"index": index, "id": id, "function": function}),
+        ));
+    }
+    let stop = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
+    anthropic += &format!("data: {stop}\n\ndata: {{\"type\":\"message_stop\"}}\n\n");
+    openai.push(openai_finish("tool_calls"));
+    for seen in [
+        whole(Dialect::Anthropic, &anthropic),
+        openai_stream(&openai),
+    ] {
+        let call = |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Call(call)) if call.arguments == "{}");
+        assert_eq!(seen.iter().filter(|event| call(event)).count(), 1024);
+        let end = Ok(BrainEvent::Finished(Finish::ToolUse));
+        assert_eq!(seen.last(), Some(&end));
+    }
+}
+
+#[test]
+fn every_reason_to_stop_is_understood() {
+    let anthropic = |delta: Value| {
+        let data = json!({"type": "message_delta", "delta": delta});
+        let stream = format!("data: {data}\n\ndata: {{\"type\":\"message_stop\"}}\n\n");
+        let seen: Vec<_> = whole(Dialect::Anthropic, &stream);
+        let usage =
+            |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Usage(_)));
+        seen.into_iter()
+            .filter(|event| !usage(event))
+            .map(Result::unwrap)
+            .collect::<Vec<_>>()
+    };
+    for (reason, finish) in [
+        ("end_turn", Finish::Complete),
+        ("stop_sequence", Finish::Complete),
+        ("max_tokens", Finish::MaxTokens),
+        ("model_context_window_exceeded", Finish::MaxTokens),
+        ("pause_turn", Finish::MaxTokens),
+        ("refusal", Finish::Withheld),
+        ("something_new", Finish::Complete),
+    ] {
+        let seen = anthropic(json!({"stop_reason": reason, "stop_details": null}));
+        assert_eq!(seen, [BrainEvent::Finished(finish)], "{reason}");
+    }
+    let details =
+        json!({"type": "refusal", "category": "cyber", "explanation": "It was declined."});
+    assert_eq!(
+        anthropic(json!({"stop_reason": "refusal", "stop_details": details})),
+        [
+            text("It was declined."),
+            BrainEvent::Finished(Finish::Withheld)
+        ]
+    );
+    for (reason, finish) in [
+        ("stop", Finish::Complete),
+        ("length", Finish::MaxTokens),
+        ("model_length", Finish::MaxTokens),
+        ("content_filter", Finish::Withheld),
+    ] {
+        let seen = openai_stream(&[openai_finish(reason)]);
+        assert_eq!(seen, [Ok(BrainEvent::Finished(finish))], "{reason}");
+    }
+    for reason in ["error", "insufficient_system_resource"] {
+        let seen = openai_stream(&[openai_finish(reason)]);
+        let error = seen[0].clone().unwrap_err();
+        assert_eq!(error.trouble, Trouble::Busy { after: None }, "{reason}");
+    }
+}
+
+#[test]
+fn nothing_at_all_is_no_answer() {
+    let lost = |stream: &str| {
+        let seen = whole(Dialect::OpenAi, stream);
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        seen[0].clone().unwrap_err().trouble
+    };
+    assert_eq!(lost("data: [DONE]\n\n"), Trouble::Lost);
+    // An empty reason is none.
+    let chunk = json!({"choices": [{"delta": {"content": ""}, "finish_reason": ""}]});
+    assert_eq!(lost(&format!("data: {chunk}\n\n")), Trouble::Lost);
+    let said = json!({"choices": [{"delta": {"content": "hm"}, "finish_reason": null}]});
+    let seen = whole(
+        Dialect::OpenAi,
+        &format!("data: {said}\n\ndata: [DONE]\n\n"),
+    );
+    assert_eq!(
+        seen,
+        [Ok(text("hm")), Ok(BrainEvent::Finished(Finish::Complete))]
+    );
+    let error =
+        r#"{"object":"error","message":"no such adapter","type":"BadRequestError","code":400}"#;
+    assert_eq!(
+        lost(&format!("data: {error}\n\ndata: [DONE]\n\n")),
+        Trouble::Refused
+    );
+}
+
+#[test]
+fn the_last_count_holds() {
+    let count = |tokens: u64| json!({"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 1}});
+    let seen = openai_stream(&[count(5), openai_finish("stop"), count(7)]);
+    let Ok(BrainEvent::Usage(usage)) = &seen[0] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(usage.input_tokens, 7);
+}
