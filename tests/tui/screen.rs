@@ -163,6 +163,11 @@ impl Screen {
         screen.alternate_screen() && screen.bracketed_paste() && mouse && focus
     }
 
+    /// The process that runs here.
+    pub(crate) fn pid(&self) -> String {
+        self.child.process_id().unwrap().to_string()
+    }
+
     /// The process that a shell here has started last.
     pub(crate) fn job(&self) -> String {
         let pid = self.child.process_id().unwrap();
@@ -265,6 +270,13 @@ fn watch(mut reader: Box<dyn Read + Send>, (told, bell): &(Mutex<Told>, Condvar)
         told.bytes.extend_from_slice(&buffer[..count]);
         bell.notify_all();
     }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(name: &str, pid: &str) {
+    let mut kill = std::process::Command::new("kill");
+    let sent = kill.args([name, pid]).status().unwrap();
+    assert!(sent.success());
 }
 
 /// A read that an agent proposes, which is granted at once; gives its id.

@@ -3,17 +3,8 @@
 use serde_json::json;
 
 use crate::kit::Server;
-use crate::screen::Screen;
+use crate::screen::{Screen, signal};
 use crate::terminal::raw;
-
-/// Sends a signal to a process.
-fn signal(name: &str, pid: &str) {
-    let sent = std::process::Command::new("kill")
-        .args([name, pid])
-        .status()
-        .unwrap();
-    assert!(sent.success());
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_z_goes_to_the_shell_and_fg_comes_back_to_what_happened_since() {
