@@ -56,6 +56,13 @@ async fn every_event_is_a_line_and_decisions_are_words() {
         .await;
     assert!(matches!(second.outcome().await, Some(Step::NotRun { .. })));
 
+    // However many lines a command has, its gate is one.
+    let lines = "touch one\ntouch two";
+    stage.agent.propose_shell(lines).await.unwrap();
+    plain
+        .line_with("gate 3: touch one ⏎ touch two (write")
+        .await;
+
     stage.agent.propose_shell("echo -n rest").await.unwrap();
     plain.line_with("out: rest").await;
 

@@ -218,14 +218,14 @@ impl Screen {
 
     /// Waits for its end; gives whether that was good and what the terminal shows then.
     pub(crate) fn ended(&mut self) -> (bool, String) {
-        let status = self.child.wait().unwrap();
         let (told, bell) = &*self.told;
         let told = told.lock().unwrap();
-        let told = bell
+        let (told, _) = bell
             .wait_timeout_while(told, PATIENCE, |told| !told.ended)
-            .unwrap()
-            .0;
-        assert!(told.ended, "the terminal is still held");
+            .unwrap();
+        let ended = told.ended;
+        assert!(ended, "the terminal is still held");
+        let status = self.child.wait().unwrap();
         let screen = told.screen.screen();
         assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
         (status.success(), screen.contents())
