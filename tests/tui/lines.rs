@@ -76,6 +76,7 @@ async fn every_event_is_a_line_and_decisions_are_words() {
         }
         other => panic!("{other:?}"),
     }
+    plain.line_with("look at that").await;
     plain.type_line("people").await;
     plain.line_with("driver+admin").await;
     plain.type_line("nonsense").await;
