@@ -226,6 +226,14 @@ impl Screen {
         let ended = told.ended;
         assert!(ended, "the terminal is still held");
         let status = self.child.wait().unwrap();
+        let mut stty = std::process::Command::new("stty");
+        let name = self.master.tty_name().unwrap();
+        let modes = stty.arg("-F").arg(name).arg("-a").output().unwrap().stdout;
+        let modes = String::from_utf8(modes).unwrap();
+        assert!(
+            modes.contains(" icanon ") && modes.contains(" echo "),
+            "{modes}"
+        );
         let screen = told.screen.screen();
         assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
         (status.success(), screen.contents())

@@ -64,6 +64,8 @@ async fn a_signal_suspends_too_and_a_lost_connection_comes_back_with_the_screen(
     screen.wait("the screen with a connection", |shown| {
         shown.contains("● connected") && shown.contains("touch one")
     });
+    let text = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    assert!(text.rfind("\u{1b}]0;(1) pvp owl") > text.rfind("Stopped"));
     screen.keys("\ta");
     screen.sees("approved by ann");
 
