@@ -4,7 +4,8 @@ use pvp_agent::agent::Step;
 use serde_json::json;
 
 use crate::kit::desk::Desk;
-use crate::screen::Stage;
+use crate::screen::{Screen, Stage};
+use crate::terminal::raw;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_is_a_line_and_decisions_are_words() {
@@ -55,6 +56,16 @@ async fn every_event_is_a_line_and_decisions_are_words() {
         .await;
     assert!(matches!(second.outcome().await, Some(Step::NotRun { .. })));
 
+    // However many lines a command has, its gate is one.
+    let lines = "touch one\ntouch two";
+    stage.agent.propose_shell(lines).await.unwrap();
+    plain
+        .line_with("gate 3: touch one ⏎ touch two (write")
+        .await;
+
+    stage.agent.propose_shell("echo -n rest").await.unwrap();
+    plain.line_with("out: rest").await;
+
     plain.type_line("!echo own").await;
     plain.line_with("bang exec done (exit 0)").await;
     plain.type_line("say look at that").await;
@@ -65,6 +76,7 @@ async fn every_event_is_a_line_and_decisions_are_words() {
         }
         other => panic!("{other:?}"),
     }
+    plain.line_with("look at that").await;
     plain.type_line("people").await;
     plain.line_with("driver+admin").await;
     plain.type_line("nonsense").await;
@@ -74,4 +86,37 @@ async fn every_event_is_a_line_and_decisions_are_words() {
     plain.type_line("quit").await;
     let said = plain.ended().await;
     assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_types_no_more_still_listens_and_is_called() {
+    let (_server, mut agent, link) = raw().await;
+    let mut plain = Screen::start_with(&[&link, "--plain"], &[], 100, 30);
+    plain.sees("joined; type `help`");
+    // The end of what is typed.
+    plain.keys("\u{4}");
+    agent.propose("rm -rf build").await;
+    plain.sees("gate 1: rm -rf build (destructive");
+    assert!(plain.bytes().contains(&7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_one_line_once_it_is_whole() {
+    let (_server, mut agent, link) = raw().await;
+    let mut plain = Screen::start_with(&[&link, "--plain"], &[], 100, 30);
+    plain.sees("joined; type `help`");
+    plain.keys("say hello\n");
+    let prompt = agent.wait_for("prompt.submit").await;
+    let start = json!({ "agent": agent.participant, "prompt_ref": prompt["id"] });
+    agent.say("response.start", start).await;
+    agent
+        .say("response.chunk", json!({ "text": "half " }))
+        .await;
+    agent
+        .say("response.chunk", json!({ "text": "and half" }))
+        .await;
+    let end = json!({ "finish_reason": "complete" });
+    agent.say("response.end", end).await;
+    let shown = plain.sees("half and half");
+    assert_eq!(shown.matches("half").count(), 2, "{shown}");
 }

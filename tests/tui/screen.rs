@@ -163,6 +163,11 @@ impl Screen {
         screen.alternate_screen() && screen.bracketed_paste() && mouse && focus
     }
 
+    /// The process that runs here.
+    pub(crate) fn pid(&self) -> String {
+        self.child.process_id().unwrap().to_string()
+    }
+
     /// The process that a shell here has started last.
     pub(crate) fn job(&self) -> String {
         let pid = self.child.process_id().unwrap();
@@ -213,14 +218,22 @@ impl Screen {
 
     /// Waits for its end; gives whether that was good and what the terminal shows then.
     pub(crate) fn ended(&mut self) -> (bool, String) {
-        let status = self.child.wait().unwrap();
         let (told, bell) = &*self.told;
         let told = told.lock().unwrap();
-        let told = bell
+        let (told, _) = bell
             .wait_timeout_while(told, PATIENCE, |told| !told.ended)
-            .unwrap()
-            .0;
-        assert!(told.ended, "the terminal is still held");
+            .unwrap();
+        let ended = told.ended;
+        assert!(ended, "the terminal is still held");
+        let status = self.child.wait().unwrap();
+        let mut stty = std::process::Command::new("stty");
+        let name = self.master.tty_name().unwrap();
+        let modes = stty.arg("-F").arg(name).arg("-a").output().unwrap().stdout;
+        let modes = String::from_utf8(modes).unwrap();
+        assert!(
+            modes.contains(" icanon ") && modes.contains(" echo "),
+            "{modes}"
+        );
         let screen = told.screen.screen();
         assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
         (status.success(), screen.contents())
@@ -265,6 +278,13 @@ fn watch(mut reader: Box<dyn Read + Send>, (told, bell): &(Mutex<Told>, Condvar)
         told.bytes.extend_from_slice(&buffer[..count]);
         bell.notify_all();
     }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(name: &str, pid: &str) {
+    let mut kill = std::process::Command::new("kill");
+    let sent = kill.args([name, pid]).status().unwrap();
+    assert!(sent.success());
 }
 
 /// A read that an agent proposes, which is granted at once; gives its id.

@@ -3,17 +3,8 @@
 use serde_json::json;
 
 use crate::kit::Server;
-use crate::screen::Screen;
+use crate::screen::{Screen, signal};
 use crate::terminal::raw;
-
-/// Sends a signal to a process.
-fn signal(name: &str, pid: &str) {
-    let sent = std::process::Command::new("kill")
-        .args([name, pid])
-        .status()
-        .unwrap();
-    assert!(sent.success());
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_z_goes_to_the_shell_and_fg_comes_back_to_what_happened_since() {
@@ -73,6 +64,8 @@ async fn a_signal_suspends_too_and_a_lost_connection_comes_back_with_the_screen(
     screen.wait("the screen with a connection", |shown| {
         shown.contains("● connected") && shown.contains("touch one")
     });
+    let text = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    assert!(text.rfind("\u{1b}]0;(1) pvp owl") > text.rfind("Stopped"));
     screen.keys("\ta");
     screen.sees("approved by ann");
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::kit::desk::Desk;
 use crate::kit::{Client, Server};
-use crate::screen::{Screen, Stage, granted};
+use crate::screen::{Screen, Stage, granted, signal};
 
 /// A session with an agent that speaks raw messages, and ann's link into it.
 pub(crate) async fn raw() -> (Server, Client, String) {
@@ -294,4 +294,54 @@ async fn someone_who_only_reads_is_seen_to_be_there() {
     screen.sees("○ ann (you)");
     screen.keys("\u{1b}[5~");
     screen.sees("● ann (you)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_tidies_up_when_it_is_told_to_end() {
+    let (_server, _agent, link) = raw().await;
+    for name in ["-TERM", "-HUP"] {
+        let mut screen = Screen::start(&link, 100, 30);
+        screen.sees("● connected");
+        signal(name, &screen.pid());
+        assert_eq!(screen.ended(), (true, String::new()), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_copied_into_the_clipboard_of_the_terminal() {
+    let (_server, mut agent, link) = raw().await;
+    let mut screen = Screen::start(&link, 100, 30);
+    agent.propose("touch one").await;
+    screen.sees("A command waits");
+    screen.keys("\ty");
+    screen.sees("copied the command");
+    let text = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    // `touch one` in base64.
+    assert!(text.contains("\u{1b}]52;c;dG91Y2ggb25l"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_counts_down_while_nothing_else_happens() {
+    let server = Server::start(&[]).await;
+    let mut agent = server
+        .with_agent("owl", json!({ "gate_timeout_seconds": 300 }))
+        .await;
+    let ann = server.invite("ann", &["driver", "admin"], &[]);
+    let screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.sees("● connected");
+    agent.propose("touch one").await;
+    screen.sees("· write · 4:5");
+    screen.sees("· write · 4:57");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_a_session_has_ended_is_told() {
+    let (server, _agent, link) = raw().await;
+    let screen = Screen::start(&link, 100, 30);
+    screen.sees("● connected");
+    let admin = server.invite("eve", &["admin"], &[]);
+    let mut admin = server.join("owl", &admin).await;
+    let end = json!({ "reason": "enough for today", "final_state": "completed" });
+    admin.say("session.end", end).await;
+    screen.sees("ended: enough for today");
 }

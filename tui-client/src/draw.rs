@@ -177,3 +177,21 @@ pub(crate) fn window_title(app: &App) -> String {
         waiting => format!("({waiting}) pvp {session}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_guard_lets_nothing_through_that_acts_or_is_not_seen() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 7, 1));
+        let cells = ["a", "é", "世", "\u{1b}", "\u{202e}", "\n", "🇩🇪"];
+        for (cell, symbol) in buffer.content.iter_mut().zip(cells) {
+            cell.set_symbol(symbol);
+        }
+        scrub(&mut buffer);
+        let left: Vec<_> = buffer.content.iter().map(|cell| cell.symbol()).collect();
+        let no = "\u{fffd}";
+        assert_eq!(left, ["a", "é", "世", no, no, no, no]);
+    }
+}

@@ -30,5 +30,8 @@ mod tests {
         call(&mut out, &[Call::Bell, Call::Osc9, Call::Osc777], 2).unwrap();
         let said = "\x07\x1b]9;PVP: 2 commands wait for your vote\x1b\\\x1b]777;notify;PVP;2 commands wait for your vote\x1b\\";
         assert_eq!(String::from_utf8(out).unwrap(), said);
+        let mut out = Vec::new();
+        call(&mut out, &[Call::Osc9], 1).unwrap();
+        assert_eq!(out, b"\x1b]9;PVP: a command waits for your vote\x1b\\");
     }
 }

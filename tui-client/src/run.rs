@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use pvp_client::{Api, Connection, Ending, Event, Events, Link, Options, now};
 use ratatui::layout::Size;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::app::{App, Effect, Input, Tone};
 use crate::config::Config;
@@ -30,6 +30,10 @@ const KEY_FRAME: Duration = Duration::from_millis(8);
 
 /// How often the clock on the screen moves.
 const TICK: Duration = Duration::from_millis(500);
+
+/// How long an end may come after the signal that makes it possible: a shell sends both at once, but
+/// they may be heard one after the other.
+const END_COMES: Duration = Duration::from_millis(100);
 
 /// Messages that are taken at a time, before keys are looked at again.
 const BATCH: usize = 256;
@@ -64,6 +68,7 @@ pub async fn run(start: Start) -> anyhow::Result<()> {
         errands,
         keeper,
         events: Some(events),
+        behind: false,
         dirty: true,
         frame_at: Instant::now(),
         last_frame: None,
@@ -81,6 +86,8 @@ struct Loop {
     keeper: Option<Keeper>,
     /// `None` once the connection is over.
     events: Option<Events>,
+    /// Whether we were continued while a shell has the terminal.
+    behind: bool,
     dirty: bool,
     frame_at: Instant,
     last_frame: Option<Instant>,
@@ -96,7 +103,11 @@ impl Loop {
         while !self.over {
             if !self.screen.is_held() {
                 // Until a shell gives it back there is nobody to ask or to tell.
-                self.asked(signals.next().await)?;
+                tokio::select! {
+                    biased;
+                    asked = signals.next() => self.asked(asked)?,
+                    () = sleep(END_COMES), if self.behind => self.take_again()?,
+                }
                 continue;
             }
             tokio::select! {
@@ -122,11 +133,25 @@ impl Loop {
                 Ok(())
             }
             Asked::Suspend => self.suspend(),
-            Asked::Continue => {
-                let size = self.screen.take_again()?;
-                self.take(Input::Resize(size), KEY_FRAME)
-            }
+            Asked::Continue => self.come_back(),
         }
+    }
+
+    /// Takes the terminal again. A shell that has it itself continues us either to end us, which is
+    /// waited for, or in the background, where the kernel stops whoever takes the terminal.
+    fn come_back(&mut self) -> anyhow::Result<()> {
+        self.behind = !signals::in_foreground();
+        if self.behind {
+            self.screen.let_go();
+            return Ok(());
+        }
+        self.take_again()
+    }
+
+    fn take_again(&mut self) -> anyhow::Result<()> {
+        self.behind = false;
+        let size = self.screen.take_again()?;
+        self.take(Input::Resize(size), KEY_FRAME)
     }
 
     /// Gives the terminal back to the shell and stops; [`Asked::Continue`] says that we go on.
@@ -139,6 +164,7 @@ impl Loop {
             );
             return Ok(());
         }
+        self.behind = false;
         self.screen.give_back();
         signals::stop()
     }

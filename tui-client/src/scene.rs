@@ -117,6 +117,12 @@ impl Scene {
         id
     }
 
+    /// Tells what was told last once more, as after a connection that broke.
+    pub(crate) fn tell_again(&mut self, sender: &str, kind: &str, payload: Value) {
+        let id = format!("m{}", self.seq);
+        self.envelope(Some(self.seq), &id, sender, kind, payload);
+    }
+
     pub(crate) fn input(&mut self, input: Input) {
         let effects = self.app.update(self.now, input);
         self.effects.extend(effects);

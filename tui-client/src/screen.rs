@@ -57,6 +57,11 @@ impl Screen {
         release();
     }
 
+    /// Leaves the terminal to a shell that has taken it already.
+    pub(crate) fn let_go(&mut self) {
+        self.held = false;
+    }
+
     /// Takes the terminal again, whatever was done to it meanwhile; gives its size.
     pub(crate) fn take_again(&mut self) -> anyhow::Result<Size> {
         // Raw mode is remembered, so that it is not entered twice; a shell may have left it since.

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use rustix::process::{Pid, getpgid, getpgrp, getppid, getsid, kill_current_process_group};
+use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ancestors that are looked at; more are not between a shell and what it started.
@@ -34,8 +35,7 @@ impl Signals {
         })
     }
 
-    /// The next signal. An end comes first: a job that a shell kills is continued for it, and would
-    /// stop again if it took the terminal before.
+    /// The next signal, an end first: a job that a shell kills is continued for it.
     pub(crate) async fn next(&mut self) -> Asked {
         tokio::select! {
             biased;
@@ -51,6 +51,11 @@ impl Signals {
 pub(crate) fn stop() -> anyhow::Result<()> {
     // SIGTSTP is listened for, so that it stops nothing by itself.
     kill_current_process_group(rustix::process::Signal::STOP).context("stopping")
+}
+
+/// Whether the terminal is ours, and not that of a shell that has us in the background.
+pub(crate) fn in_foreground() -> bool {
+    tcgetpgrp(std::io::stdin()).map_or(true, |group| group == getpgrp())
 }
 
 /// Whether a shell would notice that we stop, and could bring us back. The kernel asks the same

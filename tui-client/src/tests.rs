@@ -6,5 +6,6 @@ mod deciding;
 mod edges;
 mod interactive;
 mod reading;
+mod relied_on;
 mod screens;
 mod stories;

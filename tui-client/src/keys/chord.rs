@@ -139,3 +139,27 @@ impl fmt::Display for Chord {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pressed_is_what_is_written() {
+        let pressed = |code, held| Chord::of(&KeyEvent::new(code, held)).to_string();
+        for (code, held, written) in [
+            // A terminal may say of a capital that shift was held, or not.
+            (KeyCode::Char('A'), KeyModifiers::SHIFT, "A"),
+            (KeyCode::Char('A'), KeyModifiers::NONE, "A"),
+            (KeyCode::Char('z'), KeyModifiers::CONTROL, "ctrl+z"),
+            (KeyCode::Char('f'), KeyModifiers::ALT, "alt+f"),
+            (KeyCode::BackTab, KeyModifiers::SHIFT, "shift+tab"),
+            (KeyCode::BackTab, KeyModifiers::NONE, "shift+tab"),
+            (KeyCode::F(5), KeyModifiers::NONE, "f5"),
+            // Not every keyboard has it, and no setting names it.
+            (KeyCode::Enter, KeyModifiers::SUPER, "enter"),
+        ] {
+            assert_eq!(pressed(code, held), written);
+        }
+    }
+}
