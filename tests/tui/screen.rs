@@ -176,6 +176,15 @@ impl Screen {
         children.split_whitespace().next_back().unwrap().to_owned()
     }
 
+    /// Waits until a process that a shell here has started is no more.
+    pub(crate) fn sees_gone(&self, pid: &str) {
+        let begun = Instant::now();
+        while std::path::Path::new("/proc").join(pid).exists() {
+            assert!(begun.elapsed() < PATIENCE, "{pid} is still there");
+            std::thread::yield_now();
+        }
+    }
+
     /// A file of this name in the place where it was started.
     pub(crate) fn file(&self, name: &str, text: &str) {
         std::fs::write(self.desk.here().join(name), text).unwrap();

@@ -239,6 +239,8 @@ pub(crate) struct App {
     /// Gates that someone was called for.
     called: BTreeSet<MessageId>,
     quitting: bool,
+    /// Whether to quit as soon as everything is sent.
+    leaving: bool,
     /// When it was last said that somebody is here.
     said_present: Option<Timestamp>,
     shared_draft: String,
@@ -272,6 +274,7 @@ impl App {
             next_ticket: 0,
             called: BTreeSet::new(),
             quitting: false,
+            leaving: false,
             said_present: None,
             shared_draft: String::new(),
             told_size: None,
@@ -310,6 +313,7 @@ impl App {
             Input::Tick => self.tick(),
         }
         self.let_go();
+        self.leave_if_all_is_sent();
         std::mem::take(&mut self.effects)
     }
 
@@ -361,6 +365,7 @@ impl App {
         }
         if act != Some(Act::Clear) && act != Some(Act::Quit) {
             self.quitting = false;
+            self.leaving = false;
         }
         match act {
             Some(act) => self.act(scope, act),
@@ -477,18 +482,26 @@ impl App {
         errands.filter(|errand| **errand != Errand::Silent).count()
     }
 
-    /// Quits, or says first what would be lost.
+    /// Quits once nothing would be lost by it, or when asked again.
     fn quit(&mut self) {
         let waiting = self.under_way();
         if waiting == 0 || self.quitting {
             return self.effects.push(Effect::Quit);
         }
         self.quitting = true;
+        self.leaving = true;
         let what = crate::words::count(waiting as u64, "message");
         self.tell(
             Tone::Bad,
-            format!("{what} of yours not sent yet; once more to quit"),
+            format!("{what} of yours not sent yet; it quits after that, or once more to quit now"),
         );
+    }
+
+    fn leave_if_all_is_sent(&mut self) {
+        if self.leaving && self.under_way() == 0 {
+            self.leaving = false;
+            self.effects.push(Effect::Quit);
+        }
     }
 
     /// Whether the clock alone changes what is on the screen.

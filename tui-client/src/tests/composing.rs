@@ -453,10 +453,25 @@ fn what_is_typed_survives_a_lost_connection_and_quitting_warns() {
     assert!(!scene.effects.contains(&Effect::Quit));
     assert_eq!(
         notice(&scene),
-        "1 message of yours not sent yet; once more to quit"
+        "1 message of yours not sent yet; it quits after that, or once more to quit now"
     );
     scene.press(&["ctrl+q"]);
     assert!(scene.effects.contains(&Effect::Quit));
+}
+
+#[test]
+fn whoever_quits_with_something_under_way_leaves_once_it_is_sent() {
+    for stays in [false, true] {
+        let mut scene = Scene::new(80, 24);
+        submit(&mut scene, "under way");
+        scene.press(&["ctrl+q"]);
+        assert!(!scene.effects.contains(&Effect::Quit));
+        if stays {
+            scene.type_text("no, one more thing");
+        }
+        scene.answer(Ok("m1"));
+        assert_eq!(scene.effects.contains(&Effect::Quit), !stays);
+    }
 }
 
 #[test]
