@@ -66,6 +66,8 @@ impl Desk {
             .env("HOME", self.home())
             .env("XDG_CONFIG_HOME", self.config())
             .env("USER", "dee")
+            .env("SHELL", "/bin/sh")
+            .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
