@@ -16,7 +16,7 @@ use pvp_agent::brain::{
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
 const ANTHROPIC: &str = include_str!("wire/anthropic.sse");
@@ -443,9 +443,10 @@ async fn a_provider_that_falls_silent_is_lost() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_lost() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Held, so that nobody else listens there, and not listening.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base = format!("http://{}", held.local_addr().unwrap());
     let events = all(&mut begin(Dialect::Anthropic, &base), &Notify::new()).await;
     assert_eq!(waits(&events).len(), 4);
     let error = failed(&events);
