@@ -170,7 +170,12 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules.toml");
     std::fs::write(&file, "").unwrap();
-    let server = Server::start(&["--policy", file.to_str().unwrap()]).await;
+    // Asking until it is so may be asking often.
+    let fast = [
+        ("PVP_MESSAGES_PER_SECOND", "1000000"),
+        ("PVP_MESSAGE_BURST", "1000000"),
+    ];
+    let server = Server::start_env(&["--policy", file.to_str().unwrap()], &fast).await;
     server.create("rules", json!({})).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("rules", &bot).await;

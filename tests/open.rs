@@ -124,7 +124,8 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
             ("participant.announce", Some(5), "01BOB"),
         ]
     );
-    let directory = &told[told.len() - 2]["payload"];
+    let added = |message: &&Value| message["type"] == "context.add";
+    let directory = &told.iter().rfind(added).unwrap()["payload"];
     assert_eq!(directory["key"], "session:working_directory");
     assert_eq!(
         directory["content"],

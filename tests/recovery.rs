@@ -382,10 +382,10 @@ fn check_that_it_was_worth_it(crowd: &[Member], logs: &Logs) {
 async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
     let data = tempfile::tempdir().unwrap();
     let mut server = Server::start_in(data.path(), &[]).await;
-    let config = json!({ "gate_timeout_seconds": 2 });
+    // Long enough for a busy machine to kill the server before.
+    let config = json!({ "gate_timeout_seconds": 10 });
     let (_, mut agent) = ann_and_bot(&server, "alone", config).await;
     agent.propose("touch a").await;
-    // On a machine so slow that it passed already, there is nothing to see.
     server.kill_9().await;
     let before = log(data.path(), "alone");
     let request = before.iter().find(|entry| kind(entry) == "gate.request");
@@ -413,8 +413,9 @@ async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
 async fn a_countdown_goes_on_over_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let mut server = Server::start_in(data.path(), &[]).await;
+    // Long enough for a busy machine to start the server again before.
     let config =
-        json!({ "gate_timeout_seconds": 4, "default_gate_quorum": { "type": "any", "count": 2 } });
+        json!({ "gate_timeout_seconds": 15, "default_gate_quorum": { "type": "any", "count": 2 } });
     let (mut ann, mut agent) = ann_and_bot(&server, "count", config).await;
     let who = ann.who.clone();
     let proposal = agent.propose("touch a").await;
@@ -443,7 +444,8 @@ async fn a_countdown_goes_on_over_a_restart() {
 #[tokio::test]
 async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
     let server = Server::start(&[]).await;
-    let config = json!({ "gate_timeout_seconds": 1, "on_gate_timeout": "escalate" });
+    // Long enough for a busy machine to decide before the second time.
+    let config = json!({ "gate_timeout_seconds": 10, "on_gate_timeout": "escalate" });
     let (mut ann, mut agent) = ann_and_bot(&server, "up", config).await;
     let mut admin = server.join("up", &server.admin()).await;
 
@@ -458,6 +460,8 @@ async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
     let execute = agent.wait_for("tool.execute").await;
     assert_eq!(execute["payload"]["approved_by"], json!(["admin"]));
 
+    let soon = json!({ "changes": { "gate_timeout_seconds": 1 }, "reason": "nobody decides" });
+    admin.say("session.config_update", soon).await;
     let proposal = agent.propose("touch b").await;
     let outcome = agent
         .wait(|message| {

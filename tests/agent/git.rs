@@ -15,6 +15,9 @@ fn git(repository: &Path, words: &[&str]) -> String {
     let output = std::process::Command::new("git")
         .args(["-c", "user.name=Dee", "-c", "user.email=dee@example.org"])
         .args(words)
+        // Whatever whoever runs the tests has set for themselves.
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
         .current_dir(repository)
         .output()
         .unwrap();
@@ -113,6 +116,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
     "#;
     let worker = in_a_repository(&server, script, &["--git-notes"]).await;
     let here = worker.workspace();
+    std::fs::create_dir_all(here.join(".git/hooks")).unwrap();
     // Hooks that fail, and say that they ran, for whatever is not the commit itself.
     for hook in [
         "reference-transaction",

@@ -168,7 +168,9 @@ async fn limits_and_places_are_as_asked_and_the_record_says_whose_it_was() {
     let result = run(&mut ann, "pwd", json!({ "cwd": "nowhere" })).await;
     let why = result["error"].as_str().unwrap();
     assert!(why.starts_with("cannot work in "), "{why}");
-    let result = run(&mut ann, "sleep 1000", json!({ "timeout_seconds": 1 })).await;
+    // A shell that waited for it would have its own say about how that ended.
+    let limit = json!({ "timeout_seconds": 1 });
+    let result = run(&mut ann, "exec sleep 1000", limit).await;
     assert_eq!(result["error"], "stopped after 1 s, its time limit");
     assert_eq!(result["result"]["signal"], 15);
     let why = refused(&mut ann, "ls", json!({ "timeout_seconds": 301 })).await;
@@ -218,7 +220,10 @@ async fn pvp_exec_ends_as_the_command_does() {
         (said.code, said.out.as_str(), said.err.as_str()),
         (Some(0), "", "")
     );
-    let said = desk.run(&["exec", "--timeout", "1", "sleep 1000"]).await;
+    // A shell that waited for it would have its own say about how that ended.
+    let said = desk
+        .run(&["exec", "--timeout", "1", "exec sleep 1000"])
+        .await;
     assert_eq!(said.code, Some(128 + 15), "{said:?}");
     assert_eq!(said.err, "pvp: stopped after 1 s, its time limit\n");
     let said = desk.run(&["exec", "rm -rf /"]).await;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
-use crate::kit::{Invited, PATIENCE, Server, proof};
+use crate::kit::{Invited, Server, proof, whole_answer};
 
 #[allow(
     dead_code,
@@ -170,10 +170,7 @@ pub(crate) async fn exchange(
     stream.write_all(head.as_bytes()).await.unwrap();
     // A server that refuses a body need not have read it all.
     let _ = stream.write_all(body).await;
-    let mut answer = Vec::new();
-    let reading = tokio::time::timeout(PATIENCE * 2, stream.read_to_end(&mut answer));
-    reading.await.expect("it answers in time").unwrap();
-    let answer = String::from_utf8(answer).unwrap();
+    let answer = String::from_utf8(whole_answer(&mut stream).await).unwrap();
     let (head, text) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1));

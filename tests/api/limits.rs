@@ -36,22 +36,16 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
     }
     // The allowance is the person's, on whichever way, and nobody else's.
     let mut socket = room.server.join(ROOM, &room.ann.who).await;
-    let mut answers = Vec::new();
-    for number in 0..10 {
-        let id = socket
-            .send("context.add", context(&format!("s{number}")))
-            .await;
-        answers.push(
-            socket.answer(&id).await["type"]
-                .as_str()
-                .unwrap()
-                .to_owned(),
-        );
+    let (mut taken, mut refused) = (0, 0);
+    while refused < 3 {
+        let key = context(&format!("s{taken}-{refused}"));
+        let id = socket.send("context.add", key).await;
+        match socket.answer(&id).await["type"] == "error" {
+            true => refused += 1,
+            false => taken += 1,
+        }
+        assert!(taken < 100, "nothing holds it back");
     }
-    assert!(
-        answers.iter().filter(|kind| *kind == "error").count() > 5,
-        "{answers:?}"
-    );
     assert_eq!(
         room.bob.api.vote(ROOM, &proposal, approve()).await.ok()["gate"]["status"],
         "approved"

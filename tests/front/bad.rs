@@ -280,6 +280,12 @@ async fn who_is_following_hears_that_the_token_was_taken_back() {
     }
 }
 
+/// Something that everyone is told, not more often than anyone may speak.
+async fn something_happens(agent: &mut crate::kit::Client) {
+    agent.settle().await;
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+}
+
 #[tokio::test]
 async fn a_reader_who_has_seen_enough_ends_a_command_quietly() {
     let server = Server::start(&[]).await;
@@ -295,7 +301,7 @@ async fn a_reader_who_has_seen_enough_ends_a_command_quietly() {
         let output = loop {
             tokio::select! {
                 output = &mut output => break output.unwrap(),
-                _ = agent.settle() => {}
+                _ = something_happens(&mut agent) => {}
             }
         };
         assert!(output.status.success(), "{output:?}");

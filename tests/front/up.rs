@@ -3,20 +3,24 @@
 use serde_json::{Value, json};
 
 use super::gates::{handle, only};
-use crate::kit::PATIENCE;
 use crate::kit::desk::{Desk, Going};
+use crate::kit::room::until;
+use crate::kit::{PATIENCE, hold};
 
 #[tokio::test]
 async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     let desk = Desk::new();
-    let up = ["up", "--json", "--listen", "127.0.0.1:0", "--data", "data"];
+    // Nobody else is to listen there between the first time and the second.
+    let port = hold("127.0.0.1:0");
+    let listen = &port.local_addr().unwrap().to_string();
+    let up = ["up", "--json", "--listen", listen, "--data", "data"];
     let mut going = desk.start(&up);
     let said = going.json().await;
     assert_eq!(
         (&said["session"], &said["fresh"]),
         (&json!("main"), &json!(true))
     );
-    let listen = said["listen"].as_str().unwrap();
+    assert_eq!(said["listen"], listen.as_str());
     let remembered = std::fs::read_to_string(desk.here().join(".pvp/link")).unwrap();
     assert_eq!(remembered.trim(), said["link"].as_str().unwrap());
     let roles = async |key: &str| {
@@ -190,15 +194,10 @@ fn at_work_in(directory: &str) -> Vec<String> {
 
 /// Waits until the processes that work in a directory are as they should be.
 async fn workers_are(directory: &str, right: impl Fn(&[String]) -> bool) {
-    let begun = std::time::Instant::now();
-    loop {
-        let names = at_work_in(directory);
-        if right(&names) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{names:?}");
-        tokio::task::yield_now().await;
-    }
+    until("they are as they should be", || {
+        right(&at_work_in(directory))
+    })
+    .await;
 }
 
 /// Waits until the last process has gone: a reaper outlives its executor for a moment.

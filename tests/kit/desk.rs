@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{Invited, PATIENCE, Server};
 
@@ -66,6 +67,8 @@ impl Desk {
             .env("HOME", self.home())
             .env("XDG_CONFIG_HOME", self.config())
             .env("USER", "dee")
+            .env("SHELL", "/bin/sh")
+            .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -174,8 +177,22 @@ async fn finish(command: &mut Command, input: &str) -> Said {
 pub struct Going {
     child: Child,
     stdin: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
-    stderr: Lines<BufReader<ChildStderr>>,
+    lines: UnboundedReceiver<String>,
+    stderr: UnboundedReceiver<String>,
+}
+
+/// The lines of a pipe, which is read whether anyone wants them or not: a program that nobody
+/// listens to would stand still once it is full.
+fn lines_of(pipe: impl AsyncRead + Unpin + Send + 'static) -> UnboundedReceiver<String> {
+    let (sender, receiver) = unbounded_channel();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(pipe).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            // Whoever started it may have gone.
+            let _ = sender.send(line);
+        }
+    });
+    receiver
 }
 
 impl Going {
@@ -183,8 +200,8 @@ impl Going {
         let mut child = command.spawn().unwrap();
         Self {
             stdin: child.stdin.take(),
-            lines: BufReader::new(child.stdout.take().unwrap()).lines(),
-            stderr: BufReader::new(child.stderr.take().unwrap()).lines(),
+            lines: lines_of(child.stdout.take().unwrap()),
+            stderr: lines_of(child.stderr.take().unwrap()),
             child,
         }
     }
@@ -205,8 +222,8 @@ impl Going {
 
     /// Its next line; `None` when it prints no more.
     pub async fn try_line(&mut self) -> Option<String> {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
-        line.expect("it says something in time").unwrap()
+        let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
+        line.expect("it says something in time")
     }
 
     pub async fn line(&mut self) -> String {
@@ -230,10 +247,8 @@ impl Going {
 
     /// The next line that it complains with.
     pub async fn complaint(&mut self) -> String {
-        let line = tokio::time::timeout(PATIENCE, self.stderr.next_line()).await;
-        line.expect("it complains in time")
-            .unwrap()
-            .expect("it complains")
+        let line = tokio::time::timeout(PATIENCE, self.stderr.recv()).await;
+        line.expect("it complains in time").expect("it complains")
     }
 
     pub async fn type_line(&mut self, line: &str) {
@@ -262,15 +277,13 @@ impl Going {
         self.stdin = None;
         let rest = async {
             let mut out = String::new();
-            while let Some(line) = self.lines.next_line().await.unwrap() {
+            while let Some(line) = self.lines.recv().await {
                 out += &(line + "\n");
             }
             let mut err = String::new();
-            self.stderr
-                .get_mut()
-                .read_to_string(&mut err)
-                .await
-                .unwrap();
+            while let Some(line) = self.stderr.recv().await {
+                err += &(line + "\n");
+            }
             (out, err, self.child.wait().await.unwrap())
         };
         let (out, err, status) = tokio::time::timeout(PATIENCE, rest)

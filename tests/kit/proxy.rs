@@ -139,9 +139,11 @@ async fn pass(client: TcpStream, route: &Route) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
+        // Nothing passes over a connection that was made too late.
+        biased;
+        _ = weather.wait_for(|now| *now == Weather::Cut) => {}
         () = copy(from_client, to_server, route, Weather::Mute) => {}
         () = copy(from_server, to_client, route, Weather::Deaf) => {}
-        _ = weather.wait_for(|now| *now == Weather::Cut) => {}
     }
 }
 

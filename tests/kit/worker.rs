@@ -108,7 +108,7 @@ impl Worker {
     }
 
     /// Processes that work in its workspace, by their command lines. The agent itself is none, nor
-    /// is the reaper that waits for the next read while the agent lives.
+    /// is the reaper that waits for the next read while the agent lives; until that waits, it is.
     pub fn at_work(&self) -> Vec<String> {
         let mut processes = at_work_in(&self.workspace());
         if let Some(agent) = self.going.try_pid() {
@@ -166,8 +166,8 @@ pub fn at_work_in(directory: &Path) -> Vec<(u32, String)> {
         };
         let cwd = std::fs::read_link(process.path().join("cwd"));
         let line = std::fs::read_to_string(process.path().join("cmdline"));
+        // One that is becoming another program has no line for a moment; one that ended, no place.
         if let (Ok(cwd), Ok(line)) = (cwd, line)
-            && !line.is_empty()
             && (cwd.starts_with(directory) || line.contains(directory.to_str().unwrap()))
         {
             found.push((pid, line.replace('\0', " ")));

@@ -1,13 +1,12 @@
 //! The reaper that is ready before it is needed.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use pvp_agent::reaper::Errand;
 use pvp_agent::run::Reapers;
 use pvp_protocol::Profile;
 
-use crate::place::{Place, Running, ample, is_alive, parent, program, until};
+use crate::place::{Place, Running, ample, is_alive, parent, program, until, write_program};
 
 /// Reapers that are started one ahead, and whose ids are known.
 struct Noted {
@@ -23,8 +22,7 @@ impl Noted {
         let script = place.workspace.path().join("noted");
         let (noted, pvp) = (ids.display(), program().display());
         let lines = format!("#!/bin/sh\necho $$ >> {noted}\nexec {pvp} \"$@\"\n");
-        std::fs::write(&script, lines).unwrap();
-        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&script, &lines);
         Self {
             place,
             ids,

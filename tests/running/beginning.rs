@@ -1,11 +1,11 @@
 //! How commands begin, and how one that does not is told.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use pvp_agent::run::{self, Reapers, Run, RunError, Stopped};
+use pvp_protocol::payload::Stream;
 
-use crate::place::{Place, Running, ample, reapers};
+use crate::place::{Place, Running, ample, reapers, text, write_program};
 
 #[tokio::test]
 async fn what_a_command_prints_and_how_it_ends_is_told() {
@@ -30,17 +30,13 @@ async fn a_program_or_a_place_that_is_not_there_is_named() {
     errand.program = "/no/such/program".to_owned();
     let (finish, pieces) = place.run(&errand, ample()).await;
     assert_eq!(finish.unwrap().code, Some(127));
-    assert!(
-        pieces[0].text.contains("cannot run /no/such/program"),
-        "{pieces:?}"
-    );
+    let said = text(&pieces, Stream::Stderr);
+    assert!(said.contains("cannot run /no/such/program"), "{said}");
     let mut errand = place.errand("true");
     errand.directory = PathBuf::from("/no/such/place");
     let (_, pieces) = place.run(&errand, ample()).await;
-    assert!(
-        pieces[0].text.contains("cannot work in /no/such/place"),
-        "{pieces:?}"
-    );
+    let said = text(&pieces, Stream::Stderr);
+    assert!(said.contains("cannot work in /no/such/place"), "{said}");
 }
 
 #[tokio::test]
@@ -60,8 +56,7 @@ async fn a_reaper_that_cannot_be_started_is_told() {
     // A program that is no reaper takes the errand and ends without a word.
     let (_stopper, asked) = run::stopping();
     let other = place.workspace.path().join("other");
-    std::fs::write(&other, "#!/bin/sh\nread errand\n").unwrap();
-    std::fs::set_permissions(&other, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&other, "#!/bin/sh\nread errand\n");
     let error = Run::start(&Reapers::of(&other), &place.errand("true"), asked).await;
     assert!(matches!(error, Err(RunError::Lost(_))));
 }

@@ -1,9 +1,7 @@
 //! Everything that a command started ends with it.
 
-use std::time::Duration;
-
 use pvp_agent::reaper::{Mechanism, whole_command_bounds};
-use pvp_agent::run::{self, Bounds, Run, RunError, Stopped};
+use pvp_agent::run::{self, Run, RunError, Stopped};
 use pvp_protocol::Profile;
 use pvp_protocol::payload::Stream;
 
@@ -11,16 +9,19 @@ use crate::executor::Executor;
 use crate::place::{Place, Running, ample, parent, reapers, text, until};
 
 /// A program that forks twice, leaves its session, ignores TERM and goes on forking. There is an
-/// end to it, for the day that a test fails.
+/// end to it, for the day that a test fails, after everyone's patience.
 const HYDRA: &str = r#"
-hydra() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 100 ) & sleep 0.002; disown; done; }
+hydra() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 300 ) & sleep 0.002; disown; done; }
 export -f hydra
-( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 100' & )
+( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 300' & )
 echo started
 "#;
 
-/// Long enough for a shell to have begun to ignore signals on a busy machine.
-const TIME_LIMIT: Duration = Duration::from_millis(1500);
+/// Waits until the hydra of a place is forking.
+async fn hydra_lives(place: &Place) {
+    let forks = |line: &String| line.trim() == "bash -c hydra";
+    until("it starts", || place.alive().iter().any(forks)).await;
+}
 
 /// Rounds of ending a hydra; `make soak` asks for more.
 fn rounds() -> usize {
@@ -57,10 +58,7 @@ async fn an_executor_that_is_killed_leaves_nothing_behind() {
         let mut errand = place.errand(&format!("{HYDRA} sleep 1000"));
         errand.cgroup = cgroup;
         let mut executor = Executor::start(&errand, ample());
-        until("it starts", || {
-            place.alive().iter().any(|line| line.contains("hydra"))
-        })
-        .await;
+        hydra_lives(&place).await;
         executor.kill().await;
         place.is_quiet().await;
     }
@@ -69,13 +67,9 @@ async fn an_executor_that_is_killed_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_ends_the_whole_tree() {
     let place = Place::new();
-    let bounds = Bounds {
-        timeout: Some(TIME_LIMIT),
-        ..ample()
-    };
-    let line = format!("trap '' TERM; {HYDRA} sleep 1000");
-    let (finish, _) = place.run(&place.errand(&line), bounds).await;
-    let finish = finish.unwrap();
+    let line = format!("trap '' TERM; {HYDRA} touch begun; sleep 1000");
+    let running = Running::start_until(&place.errand(&line), "begun").await;
+    let finish = running.finish().await.unwrap();
     assert_eq!(finish.stopped, Some(Stopped::TimedOut));
     assert_eq!(finish.signal, Some(9));
     assert_eq!(place.alive(), Vec::<String>::new());
@@ -88,10 +82,7 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
     let (_stopper, asked) = run::stopping();
     let line = format!("{HYDRA} sleep 1000");
     let run = Run::start(&reapers(), &place.errand(&line), asked).await;
-    until("it starts", || {
-        place.alive().iter().any(|line| line.contains("hydra"))
-    })
-    .await;
+    hydra_lives(&place).await;
     drop(run);
     place.is_quiet().await;
 }
@@ -99,16 +90,17 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_takes_too_long_is_asked_before_it_is_ended() {
     let place = Place::new();
-    let bounds = Bounds {
-        timeout: Some(TIME_LIMIT),
-        ..ample()
-    };
-    let line = "trap 'echo asked' TERM; while :; do sleep 0.01; done";
-    let (finish, pieces) = place.run(&place.errand(line), bounds).await;
-    let finish = finish.unwrap();
+    // The shell is not to say that what it waits for was ended.
+    let line = "exec 2>/dev/null; trap 'echo asked; exit 7' TERM; touch begun; \
+                while :; do sleep 0.01; done";
+    let mut errand = place.errand(line);
+    // It is given all the time it wants to say so.
+    errand.grace_ms = 180_000;
+    let mut running = Running::start_until(&errand, "begun").await;
+    assert_eq!(running.says("\n").await, "asked\n");
+    let finish = running.finish().await.unwrap();
     assert_eq!(finish.stopped, Some(Stopped::TimedOut));
-    assert_eq!(finish.signal, Some(9));
-    assert_eq!(text(&pieces, Stream::Stdout), "asked\n");
+    assert_eq!(finish.code, Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +147,7 @@ async fn someone_may_stop_it() {
                 while :; do sleep 0.01; done";
     let mut errand = place.errand(line);
     // It is given all the time it wants to end nicely.
-    errand.grace_ms = 60_000;
+    errand.grace_ms = 180_000;
     let mut running = Running::start(&errand, ample()).await;
     assert_eq!(running.says("\n").await, "ready\n");
     running.stopper.stop("enough");

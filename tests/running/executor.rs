@@ -103,7 +103,7 @@ async fn in_a_process_of_its_own() {
         told,
         untold: finish.stdout.untold + finish.stderr.untold,
         stopped: finish.stopped.map(|stopped| format!("{stopped:?}")),
-        grown_kib: memory_kib("VmHWM:") - before,
+        grown_kib: memory_kib("VmHWM:").saturating_sub(before),
     };
     println!("{FOUND}{}", serde_json::to_string(&found).unwrap());
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// Only to end a test that would hang; no test passes because of it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A workspace, and a mark that every process started in it carries.
 pub(crate) struct Place {
@@ -57,8 +57,14 @@ impl Place {
         self.temporary.path().to_str().unwrap().to_owned()
     }
 
-    /// Processes of this place that are alive.
+    /// Processes of this place that are alive, by their command lines.
     pub(crate) fn alive(&self) -> Vec<String> {
+        let processes = self.processes().into_iter();
+        processes.map(|(_, line)| line).collect()
+    }
+
+    /// The same, with their ids.
+    pub(crate) fn processes(&self) -> Vec<(String, String)> {
         let mark = format!("MARK={}", self.mark());
         let processes = std::fs::read_dir("/proc").unwrap();
         processes
@@ -72,7 +78,8 @@ impl Place {
             })
             .map(|process| {
                 let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-                String::from_utf8_lossy(&line).replace('\0', " ")
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                (process.file_name().to_string_lossy().into_owned(), line)
             })
             .collect()
     }
@@ -121,6 +128,23 @@ impl Running {
     pub(crate) async fn start_below(reapers: &Reapers, errand: &Errand, bounds: Bounds) -> Self {
         let (stopper, asked) = run::stopping();
         let run = Run::start(reapers, errand, asked).await.unwrap();
+        Self::follow(run, stopper, bounds)
+    }
+
+    /// Starts a command whose time is up as soon as it has made this file, and not before.
+    pub(crate) async fn start_until(errand: &Errand, file: &str) -> Self {
+        let (stopper, asked) = run::stopping();
+        let run = Run::start(&reapers(), errand, asked).await.unwrap();
+        let file = errand.directory.join(file);
+        until("it makes its file", || file.exists()).await;
+        let bounds = Bounds {
+            timeout: Some(Duration::ZERO),
+            ..ample()
+        };
+        Self::follow(run, stopper, bounds)
+    }
+
+    fn follow(run: Run, stopper: Stopper, bounds: Bounds) -> Self {
         let (pid, keyboard) = (run.pid(), run.keyboard());
         let (sender, pieces) = mpsc::channel(16);
         let finish =
@@ -196,6 +220,16 @@ pub(crate) fn program() -> &'static Path {
 
 pub(crate) fn reapers() -> Reapers {
     Reapers::of(program())
+}
+
+/// Writes a program. A process of its own does: while this one has the file open, so has whatever
+/// another test starts at that moment, and a file that is open for writing cannot be run.
+pub(crate) fn write_program(path: &Path, text: &str) {
+    let line = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
+    let written = std::process::Command::new("/bin/sh")
+        .args(["-c", line, "sh", path.to_str().unwrap(), text])
+        .status();
+    assert!(written.unwrap().success());
 }
 
 /// Whether a process has not ended; one whose status nobody took has.

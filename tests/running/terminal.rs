@@ -1,12 +1,10 @@
 //! Interactive commands: a terminal of their own, with keys and a size.
 
-use std::os::unix::fs::PermissionsExt;
-
 use pvp_agent::reaper::{Errand, Size};
 use pvp_agent::run::{Keyboard, PressError, Reapers, Stopped};
 use pvp_protocol::Profile;
 
-use crate::place::{Place, Running, ample, program, until};
+use crate::place::{Place, Running, ample, program, until, write_program};
 
 const SIZE: Size = Size {
     columns: 100,
@@ -24,6 +22,24 @@ async fn start(place: &Place, line: &str) -> (Running, Keyboard) {
     let running = Running::start(&interactive(place, line), ample()).await;
     let keyboard = running.keyboard.clone().unwrap();
     (running, keyboard)
+}
+
+/// Waits until a program goes on in the foreground of its terminal, where keys reach it.
+async fn in_front(place: &Place, program: &str) {
+    let is_in_front = |(pid, line): &(String, String)| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(") ").next().unwrap_or_default();
+        let fields: Vec<_> = fields.split(' ').collect();
+        // State, parent, group, session, terminal, and the group in the foreground of that.
+        let [state, _, group, _, _, foreground, ..] = fields[..] else {
+            return false;
+        };
+        line.trim() == program && state != "T" && group == foreground
+    };
+    until("it is in the foreground", || {
+        place.processes().iter().any(is_in_front)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -71,8 +87,7 @@ async fn control_c_works_where_the_executor_ignores_it() {
     let place = Place::new();
     let deaf = place.workspace.path().join("deaf");
     let line = format!("trap '' INT HUP TSTP; exec {} \"$@\"", program().display());
-    std::fs::write(&deaf, format!("#!/bin/bash\n{line}\n")).unwrap();
-    std::fs::set_permissions(&deaf, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&deaf, &format!("#!/bin/bash\n{line}\n"));
     let errand = interactive(&place, "echo ready; exec sleep 1000");
     let mut running = Running::start_below(&Reapers::of(&deaf), &errand, ample()).await;
     running.says("ready").await;
@@ -134,6 +149,7 @@ async fn control_c_interrupts_what_runs_in_the_foreground() {
     let line = "trap 'echo interrupted' INT; stty -echo; echo ready; sleep 1000; echo $?";
     let (mut running, keyboard) = start(&place, line).await;
     running.says("ready").await;
+    in_front(&place, "sleep 1000").await;
     keyboard.press(b"\x03").unwrap();
     let said = running.says("130").await;
     assert!(said.contains("interrupted"), "{said}");
@@ -151,14 +167,14 @@ async fn a_shell_has_job_control() {
     keyboard.press(b"sleep 1000 && echo not this\r").unwrap();
     running.says("not this").await;
     // Ctrl-Z stops the program and gives the terminal back to the shell.
-    while place.alive().iter().all(|line| line.trim() != "sleep 1000") {
-        tokio::task::yield_now().await;
-    }
+    in_front(&place, "sleep 1000").await;
     keyboard.press(b"\x1a").unwrap();
     running.says("Stopped").await;
     running.says("ready> ").await;
     keyboard.press(b"fg\r").unwrap();
     running.says("sleep 1000").await;
+    // The shell names the program before it lets it go on.
+    in_front(&place, "sleep 1000").await;
     keyboard.press(b"\x03").unwrap();
     running.says("ready> ").await;
     keyboard.press(b"exit 5\r").unwrap();

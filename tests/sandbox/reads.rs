@@ -99,7 +99,7 @@ pub const EVERYWHERE: &[Read] = &[
     ("cat <<< word", "word"),
     ("sleep 0.01 & wait $!; echo waited", "waited"),
     ("sleep 100 & kill $!; wait $!; echo $?", "143"),
-    ("timeout 0.1 sleep 5; echo $?", "124"),
+    ("timeout 0.1 sleep 500; echo $?", "124"),
     ("(cd dir && ls)", "inner"),
     (
         "echo out > /dev/null; echo err 2>/dev/null >&2; echo quiet",
@@ -129,7 +129,7 @@ pub const EVERYWHERE: &[Read] = &[
     ("ulimit -a | head -1", "("),
     ("lsattr keep 2>/dev/null; echo asked", "asked"),
     (
-        "tail -n +1 -f keep & sleep 0.1; kill $!; wait",
+        "coproc tail -n +1 -f keep; for n in 1 2 3; do read -r line <&${COPROC[0]}; echo $line; done; kill $COPROC_PID",
         "kept three",
     ),
     ("ldd /bin/ls", "libc"),

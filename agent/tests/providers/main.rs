@@ -17,7 +17,7 @@ use pvp_agent::brain::{
 };
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
 use server::{Act, pieces, request, serve};
@@ -345,9 +345,10 @@ async fn an_answer_that_does_not_end_is_ended() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_lost() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Held, so that nobody else listens there, and not listening.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base = format!("http://{}", held.local_addr().unwrap());
     let events = all(&mut begin(Dialect::Anthropic, &base), &Notify::new()).await;
     assert_eq!(waits(&events).len(), 4);
     let error = failed(&events);
