@@ -233,7 +233,7 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
 
 #[tokio::test]
 async fn who_only_polls_is_present_and_keeps_their_vote() {
-    let config = json!({ "away_timeout_seconds": 5, "idle_timeout_seconds": 1, "default_gate_quorum": { "type": "all" } });
+    let config = json!({ "away_timeout_seconds": 12, "idle_timeout_seconds": 1, "default_gate_quorum": { "type": "all" } });
     let mut room = Room::open(config).await;
     // Bob polls, Ann does not; the agent hears when she is counted out.
     let poll = asking(&room.bob.api, format!("{MESSAGES}?after=1000&wait=60"));

@@ -87,6 +87,11 @@ impl Server {
         let port = hold(listen);
         let listen = port.local_addr().unwrap().to_string();
         let mut command = Command::new(env!("CARGO_BIN_EXE_pvp"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PVP_") {
+                command.env_remove(name);
+            }
+        }
         if let Some(log) = log {
             command.stderr(log);
         }
