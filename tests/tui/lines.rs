@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::kit::desk::Desk;
 use crate::screen::{Screen, Stage};
-use crate::terminal::raw;
+use crate::terminal::{bells, raw};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_is_a_line_and_decisions_are_words() {
@@ -97,7 +97,8 @@ async fn whoever_types_no_more_still_listens_and_is_called() {
     plain.keys("\u{4}");
     agent.propose("rm -rf build").await;
     plain.sees("gate 1: rm -rf build (destructive");
-    assert!(plain.bytes().contains(&7));
+    let told = String::from_utf8_lossy(&plain.bytes()).into_owned();
+    assert_eq!(bells(&told), 1, "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -147,9 +147,19 @@ async fn someone_is_called_when_a_gate_opens_and_they_do_not_look() {
     screen.keys("\u{1b}[O");
     agent.propose("rm -rf build").await;
     screen.sees("DESTRUCTIVE");
-    // The terminal keeps what it was told: the bell is among it.
-    assert!(screen.bytes().contains(&7));
-    assert!(String::from_utf8_lossy(&screen.bytes()).contains("\u{1b}]0;(1) pvp owl"));
+    // It is called before the card is drawn, and titled with it.
+    let told = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    assert_eq!(bells(&told), 1, "{told:?}");
+    assert!(told.contains("\u{1b}]0;(1) pvp owl"));
+}
+
+/// How often the bell rang; titles end with one that does not ring.
+pub(crate) fn bells(told: &str) -> usize {
+    let mut parts = told.split("\u{1b}]");
+    let before = parts.next().unwrap_or_default();
+    let after = parts.map(|part| part.split_once('\u{7}').map_or("", |(_, rest)| rest));
+    let count = |text: &str| text.matches('\u{7}').count();
+    count(before) + after.map(count).sum::<usize>()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,12 +298,19 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
 async fn someone_who_only_reads_is_seen_to_be_there() {
     let server = Server::start(&[]).await;
     let config = json!({ "idle_timeout_seconds": 1 });
-    let _agent = server.with_agent("owl", config).await;
+    let mut agent = server.with_agent("owl", config).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
     let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
     screen.sees("○ ann (you)");
     screen.keys("\u{1b}[5~");
-    screen.sees("● ann (you)");
+    // She is idle again soon after, so it is others who are looked to.
+    agent
+        .wait(|message| {
+            message["type"] == "presence.update"
+                && message["sender"] == ann.participant.as_str()
+                && message["payload"]["status"] == "active"
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
