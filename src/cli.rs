@@ -164,12 +164,16 @@ fn one_line(text: &str) -> String {
 
 /// Where this account keeps what programs remember, ours below it.
 fn state_directory() -> anyhow::Result<PathBuf> {
-    let base = match std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => {
-            let home = std::env::var_os("HOME").context("HOME is not set")?;
-            PathBuf::from(home).join(".local/state")
-        }
+    account_directory("XDG_STATE_HOME", ".local/state")
+}
+
+/// Ours in a directory of this account: the one that a variable names, else the usual one.
+fn account_directory(variable: &str, usual: &str) -> anyhow::Result<PathBuf> {
+    let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+    let base = match (named, std::env::var_os("HOME")) {
+        (Some(path), _) => PathBuf::from(path),
+        (None, Some(home)) => PathBuf::from(home).join(usual),
+        (None, None) => anyhow::bail!("HOME is not set; set {variable}"),
     };
     Ok(base.join("pvp"))
 }

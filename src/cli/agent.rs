@@ -322,7 +322,7 @@ async fn who(link: &Link) -> anyhow::Result<ParticipantId> {
 
 /// A directory of this agent's own, the same whenever it is started again.
 fn own_state(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
-    let state = super::state_directory().context("give --state")?;
+    let state = super::state_directory().context("no place to note what was run; give --state")?;
     // An id has no slash and does not begin with a dot.
     Ok(state.join("agents").join(participant.as_str()))
 }

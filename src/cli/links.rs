@@ -109,14 +109,7 @@ impl LinkArguments {
 
 /// The file for links that hold in every directory.
 pub(crate) fn everywhere() -> anyhow::Result<PathBuf> {
-    let base = match std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => {
-            let home = std::env::var_os("HOME").context("HOME is not set; set XDG_CONFIG_HOME")?;
-            PathBuf::from(home).join(".config")
-        }
-    };
-    Ok(base.join("pvp/link"))
+    Ok(super::account_directory("XDG_CONFIG_HOME", ".config")?.join("link"))
 }
 
 /// The file for links that hold in this directory and below.

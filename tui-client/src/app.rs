@@ -4,6 +4,7 @@
 mod answering;
 mod compose;
 mod driving;
+mod exchange;
 mod gates;
 mod mouse;
 mod reading;
@@ -13,15 +14,14 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crossterm::event::{KeyEvent, MouseEvent};
 use pvp_client::view::View;
 use pvp_client::{ShellResults, fresh_id};
-use pvp_protocol::api::{Invitation, Invite};
-use pvp_protocol::payload::{OutputPage, TerminalSize};
-use pvp_protocol::{ClientMessage, Digest, Envelope, MessageId, ParticipantId, Timestamp};
+use pvp_protocol::payload::TerminalSize;
+use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, Timestamp};
 use ratatui::layout::Size;
 
 pub(crate) use compose::{Composer, squeezed};
+pub(crate) use exchange::{Effect, Input, Ticket};
 pub(crate) use gates::{Cards, Choice, Current, Preflight};
 pub(crate) use reading::{Place, Reading};
 pub(crate) use slash::COMMANDS;
@@ -29,7 +29,6 @@ pub use slash::manual as slash_manual;
 
 use crate::config::Config;
 use crate::dialog::Dialog;
-use crate::history::Past;
 use crate::keys::{Act, Chord, Scope};
 use crate::page::Page;
 use crate::pager::Pager;
@@ -41,91 +40,6 @@ const PRESENT_MS: u64 = 10_000;
 
 /// Milliseconds that a notice stays.
 const NOTICE_MS: u64 = 8_000;
-
-/// What happens to the screen.
-#[derive(Debug)]
-pub(crate) enum Input {
-    Key(KeyEvent),
-    Paste(String),
-    Mouse(MouseEvent),
-    /// The terminal has, or has not, the focus of its window system.
-    Focus(bool),
-    Resize(Size),
-    Told(Box<Envelope>),
-    Up {
-        resumed: bool,
-    },
-    Down {
-        why: String,
-    },
-    /// The connection will not come back.
-    Over {
-        why: String,
-    },
-    /// What became of a message: the id it had, or why it was not taken.
-    Answered(Ticket, Result<MessageId, String>),
-    Fetched(Result<OutputPage, String>),
-    Found(Result<OutputPage, String>),
-    Invited(Result<Box<Invitation>, String>),
-    /// What was sent from earlier screens.
-    Past(Past),
-    /// Names of programs, for completion.
-    Programs(Vec<String>),
-    Tick,
-}
-
-impl Input {
-    /// Whether somebody did it who sits here.
-    fn is_a_persons(&self) -> bool {
-        match self {
-            Input::Key(_) | Input::Paste(_) | Input::Mouse(_) | Input::Focus(true) => true,
-            Input::Focus(false)
-            | Input::Resize(_)
-            | Input::Told(_)
-            | Input::Up { .. }
-            | Input::Down { .. }
-            | Input::Over { .. }
-            | Input::Answered(..)
-            | Input::Fetched(_)
-            | Input::Found(_)
-            | Input::Invited(_)
-            | Input::Past(_)
-            | Input::Programs(_)
-            | Input::Tick => false,
-        }
-    }
-}
-
-/// Names a message of ours until it is answered.
-pub(crate) type Ticket = u64;
-
-/// What is to be done.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Effect {
-    Send(Ticket, Box<ClientMessage>),
-    /// Put into the clipboard.
-    Copy(String),
-    /// Read lines of an output.
-    Fetch {
-        reference: MessageId,
-        offset: u64,
-        limit: u64,
-    },
-    /// Find lines of an output.
-    Find {
-        reference: MessageId,
-        needle: String,
-    },
-    Invite(Box<Invite>),
-    /// Keep what was sent for the next time.
-    Keep(String),
-    /// Call someone who is not looking.
-    Call,
-    Redraw,
-    /// Stop, until the shell brings the screen back.
-    Suspend,
-    Quit,
-}
 
 /// How the connection is.
 #[derive(Debug, Clone, PartialEq, Eq)]
