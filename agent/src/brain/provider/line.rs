@@ -17,6 +17,8 @@ const COMPLAINT: usize = 64 * 1024;
 
 /// Bytes that are shown of what went wrong.
 const MESSAGE: usize = 1500;
+
+/// Where a provider is, and what it is asked with.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) settings: Settings,
