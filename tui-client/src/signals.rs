@@ -1,7 +1,7 @@
 //! Signals: being ended, and being stopped and continued by a shell with job control.
 
 use anyhow::Context;
-use rustix::process::{Pid, getpgid, getpgrp, getppid, getsid, kill_current_process_group};
+use rustix::process::kill_current_process_group;
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -55,33 +55,112 @@ pub(crate) fn stop() -> anyhow::Result<()> {
 
 /// Whether the terminal is ours, and not that of a shell that has us in the background.
 pub(crate) fn in_foreground() -> bool {
-    tcgetpgrp(std::io::stdin()).map_or(true, |group| group == getpgrp())
+    let foreground = tcgetpgrp(std::io::stdin()).ok();
+    let ours = Kin::of("self");
+    foreground
+        .zip(ours)
+        .is_none_or(|(foreground, ours)| foreground.as_raw_pid() == ours.group)
 }
 
 /// Whether a shell would notice that we stop, and could bring us back. The kernel asks the same
 /// before it lets SIGTSTP stop anything: a group without such a parent would stop for ever.
 pub(crate) fn has_shell() -> bool {
-    let group = getpgrp();
-    let mut ancestor = getppid();
-    for _ in 0..ANCESTORS {
-        let Some(pid) = ancestor else { return false };
-        match getpgid(Some(pid)) {
-            Ok(theirs) if theirs == group => ancestor = parent_of(pid),
-            Ok(_) => return same_session(pid),
-            Err(_) => return false,
+    Kin::of("self").is_some_and(|ours| ours.has_shell(|pid| Kin::of(&pid.to_string())))
+}
+
+/// To whom a process belongs. A number is 0 where it is that of a process outside of our PID
+/// namespace: a parent, or the leader of a group or session that was entered from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kin {
+    parent: i32,
+    group: i32,
+    session: i32,
+}
+
+impl Kin {
+    /// From `/proc`: rustix takes the number of a group or session for one that is never 0.
+    fn of(process: &str) -> Option<Self> {
+        // A name in it may be anything, also no text.
+        let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&stat))
+    }
+
+    /// A name may hold spaces and brackets, so that only what follows the last one is sure.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, numbers) = stat.rsplit_once(')')?;
+        let mut numbers = numbers.split_whitespace().skip(1).map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Self {
+            parent: next()?,
+            group: next()?,
+            session: next()?,
+        })
+    }
+
+    fn has_shell(self, kin_of: impl Fn(i32) -> Option<Self>) -> bool {
+        let mut parent = self.parent;
+        for _ in 0..ANCESTORS {
+            let Some(ancestor) = (parent != 0).then(|| kin_of(parent)).flatten() else {
+                return false;
+            };
+            if ancestor.group != self.group {
+                return ancestor.session == self.session;
+            }
+            parent = ancestor.parent;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kin(parent: i32, group: i32, session: i32) -> Kin {
+        Kin {
+            parent,
+            group,
+            session,
         }
     }
-    false
-}
 
-fn same_session(pid: Pid) -> bool {
-    let ours = getsid(None).ok();
-    ours.is_some() && getsid(Some(pid)).ok() == ours
-}
+    #[test]
+    fn who_a_process_belongs_to_is_read_whatever_its_name_is() {
+        assert_eq!(
+            Kin::parse("7 (a) S 1 2 (b) R 5 0 0 0 -1 4194304 102"),
+            Some(kin(5, 0, 0)),
+            "outside of the namespace"
+        );
+        assert_eq!(Kin::parse("7 (pvp) S 5 6"), None);
+        assert_eq!(Kin::parse(""), None);
+        let ours = Kin::of("self").expect("/proc");
+        let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_pid());
+        assert_eq!(ours.parent, parent);
+    }
 
-fn parent_of(pid: Pid) -> Option<Pid> {
-    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
-    let status = std::fs::read_to_string(path).ok()?;
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    Pid::from_raw(parent.trim().parse().ok()?)
+    #[test]
+    fn a_shell_is_an_ancestor_in_another_group_of_the_same_session() {
+        let shell = kin(1, 10, 10);
+        let wrapper = kin(10, 20, 10);
+        let of = |pid| match pid {
+            10 => Some(shell),
+            20 => Some(wrapper),
+            _ => None,
+        };
+        assert!(kin(10, 21, 10).has_shell(of), "its child");
+        assert!(kin(20, 20, 10).has_shell(of), "started by a script");
+        assert!(!kin(10, 21, 21).has_shell(of), "in a session of its own");
+        assert!(!kin(99, 21, 10).has_shell(of), "left by its parent");
+    }
+
+    #[test]
+    fn a_process_outside_of_the_namespace_is_no_shell() {
+        let first = kin(0, 0, 0);
+        let of = |pid| (pid == 1).then_some(first);
+        assert!(!first.has_shell(of));
+        assert!(!kin(1, 0, 0).has_shell(of), "in the group from outside");
+        assert!(!kin(1, 5, 5).has_shell(of), "in a session of its own");
+        let endless = |_| Some(kin(3, 0, 0));
+        assert!(!first.has_shell(endless));
+    }
 }
