@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use pvp_protocol::{Category, Profile, Risk};
 
+use crate::breaks::{self, Reading};
 use crate::canon;
 use crate::environment::{is_harmless, variable_opinion};
 use crate::opinion::Opinion;
@@ -104,8 +105,28 @@ impl<'a> Judge<'a> {
             self.unseen = true;
             return (vec![Finding { span, opinion }], vec![reason.to_owned()]);
         }
-        let script = walk::script(source, base);
+        let mut all = (Vec::new(), Vec::new());
+        for reading in breaks::readings(source) {
+            let (findings, doubts) = self.reading(&reading, base, depth);
+            all.0.extend(findings);
+            all.1.extend(doubts);
+        }
+        all
+    }
+
+    fn reading(
+        &mut self,
+        reading: &Reading,
+        base: &Path,
+        depth: usize,
+    ) -> (Vec<Finding>, Vec<String>) {
+        let source = reading.text.as_str();
+        let mut script = walk::script(source, base);
         self.steps += script.steps;
+        if reading.is_changed() {
+            let why = "has backslashes around line breaks";
+            script.doubts.push(why.to_owned());
+        }
         let mut findings: Vec<Finding> = Vec::new();
         for part in &script.parts {
             let opinion = self.part(part, depth);
@@ -122,6 +143,9 @@ impl<'a> Judge<'a> {
         }
         findings.extend(endless(source, &script));
         self.raw(source, &script, &mut findings);
+        for finding in &mut findings {
+            finding.span = reading.original(&finding.span);
+        }
         (findings, script.doubts)
     }
 

@@ -1,5 +1,6 @@
 //! How dangerous a command is, and why. Anything that is not certain is a write.
 
+mod breaks;
 mod canon;
 mod checks;
 mod data;

@@ -8,7 +8,7 @@ use tree_sitter::Node;
 
 use crate::lex::{self, Layout};
 use crate::parse::parse;
-use crate::place::Path;
+use crate::place::{Path, Root};
 use crate::word::{Until, Word, scan};
 
 /// Levels of nesting beyond which a line is never a read.
@@ -26,11 +26,14 @@ const MOST_PARTS: usize = 150;
 /// Words of one command that are looked at; a longer one is judged by raw patterns too.
 pub(crate) const MOST_WORDS: usize = 300;
 
+/// Directories that a command is judged in.
+const MAX_BASES: usize = 16;
+
 /// Loop values that are tried one by one.
 const MAX_VALUES: usize = 16;
 
 /// One simple command.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) words: Vec<Word>,
     pub(crate) assignments: Vec<(String, Word)>,
@@ -94,7 +97,7 @@ pub(crate) fn script(source: &str, base: &Path) -> Script {
         walk.opaque("not understood as a shell command");
     }
     walk.node(tree.root_node(), 0, 0);
-    walk.check_layout();
+    walk.read_again(base);
     walk.script
 }
 
@@ -125,16 +128,23 @@ impl Walk<'_> {
         self.doubt(why);
     }
 
-    /// A read only where the strict reading saw exactly the same words.
-    fn check_layout(&mut self) {
-        if self.script.doubts.is_empty() {
-            self.layout.targets.sort_by_key(|span| span.start);
-            self.layout.assignments.sort_by_key(|span| span.start);
-            self.layout
-                .commands
-                .sort_by_key(|words| words.first().map(|word| word.start));
-            if lex::layout(self.source).as_ref() != Some(&self.layout) {
+    /// A read only where the strict reading saw exactly the same words; where it saw other
+    /// commands, the line is judged by those too.
+    fn read_again(&mut self, base: &Path) {
+        self.layout.targets.sort_by_key(|span| span.start);
+        self.layout.assignments.sort_by_key(|span| span.start);
+        self.layout
+            .commands
+            .sort_by_key(|words| words.first().map(|word| word.start));
+        let strict = lex::layout(self.source);
+        if strict.as_ref() != Some(&self.layout) {
+            if self.script.doubts.is_empty() {
                 self.doubt("uses shell syntax that is not certain to be plain");
+            }
+            self.bases = vec![base.clone()];
+            self.fallback = None;
+            if let Some(strict) = strict {
+                self.commands_of(&strict);
             }
         }
         if self.script.parts.len() > MAX_PARTS {
@@ -264,10 +274,21 @@ impl Walk<'_> {
 
     /// From here on the last `cd` may have failed.
     fn settle(&mut self) {
-        for path in self.fallback.take().unwrap_or_default() {
-            if !self.bases.contains(&path) && self.bases.len() < 8 {
+        let fallback = self.fallback.take().unwrap_or_default();
+        self.may_be_in(fallback);
+    }
+
+    /// What follows may run in these directories too.
+    fn may_be_in(&mut self, paths: Vec<Path>) {
+        for path in paths {
+            if !self.bases.contains(&path) {
                 self.bases.push(path);
             }
+        }
+        if self.bases.len() > MAX_BASES {
+            self.doubt("goes to more directories than can be followed");
+            // The worst place stands for all that are known.
+            self.bases = vec![Path::new(Root::Slash), Path::new(Root::Unknown)];
         }
     }
 
@@ -281,7 +302,14 @@ impl Walk<'_> {
     fn pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         for child in node.children(&mut cursor) {
-            self.apart(|walk| walk.node(child, depth, nesting));
+            if child.kind() == "list" {
+                // In `a | b | c && cd x` the parser puts the list into the pipeline.
+                let outside = self.bases.clone();
+                self.node(child, depth, nesting);
+                self.may_be_in(outside);
+            } else {
+                self.apart(|walk| walk.node(child, depth, nesting));
+            }
         }
     }
 
@@ -396,7 +424,6 @@ fn described(kind: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Root;
 
     fn plain(source: &str) -> Script {
         script(source, &Path::new(Root::Slash).join("/work"))
@@ -474,5 +501,10 @@ mod tests {
         assert_eq!(base("cd && ls"), ["~/"]);
         assert_eq!(base("cd $X && ls"), ["?/"]);
         assert_eq!(base("cd / | ls"), ["/work"]);
+        assert_eq!(base("a | b | c && cd / && rm -rf *"), ["/", "/work"]);
+        assert_eq!(base("a | (b && cd /); rm -rf *"), ["/work"]);
+        let long = "cd a; ".repeat(70);
+        assert!(base(&format!("{long} rm -rf *")).contains(&"/".to_owned()));
+        assert!(!plain(&format!("{long} ls")).doubts.is_empty());
     }
 }

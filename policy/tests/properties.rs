@@ -58,7 +58,16 @@ proptest! {
         // A pipe takes only the first command of a list.
         let list = ["&&", "||", ";", "\n"].iter().any(|operator| y.contains(operator));
         let piped = if list { format!("{x} | ( {y}\n)") } else { format!("{x} | {y}") };
-        for joined in [format!("{x} ; {y}"), format!("{x} && {y}"), format!("{x}\n{y}"), piped] {
+        let mut lines = vec![format!("{x} ; {y}"), format!("{x} && {y}"), piped];
+        for begin in ["", " ", "\t", "\n", "\\\n", " \\\n  ", "# z\n", "#\n\\\n", "# \\\n\\\n"] {
+            lines.push(format!("{x}\n{begin}{y}"));
+        }
+        if y.starts_with(|c: char| c.is_ascii_lowercase()) {
+            // Only an alias or a keyword is something else behind a backslash.
+            let bare = verdict(&format!("\\{y}"));
+            prop_assert!(verdict(&format!("{x}\n\\{y}")) >= bare, "{:?} after {:?}", y, x);
+        }
+        for joined in lines {
             prop_assert!(verdict(&joined) >= verdict(&y), "{:?} is milder than {:?}", joined, y);
         }
     }
@@ -76,7 +85,7 @@ fn is_closed(line: &str) -> bool {
     let quotes =
         line.matches('\'').count().is_multiple_of(2) && line.matches('"').count().is_multiple_of(2);
     let open = [
-        "$(", "${", "((", "[[", "{", "(", "<<", "if ", "for ", "case", "\\",
+        "$(", "${", "((", "[[", "{", "}", "(", ")", "<<", "if ", "for ", "case", "\\",
     ];
     let plain = !open.iter().any(|token| line.contains(token));
     quotes && plain && !line.contains(['#', '`']) && !line.ends_with(['&', '|', '<', '>'])

@@ -5,6 +5,7 @@ use std::ops::Range;
 use tree_sitter::Node;
 
 use super::{Function, MAX_DEPTH, MOST_PARTS, MOST_WORDS, Part, Redirect, Walk};
+use crate::lex::Layout;
 use crate::place::{Path, Root};
 use crate::word::{Until, Word, scan};
 
@@ -18,24 +19,43 @@ impl Walk<'_> {
         {
             let span = start..start + piece.len();
             start = span.end + 1;
-            let (mut words, _) = blank_separated(&self.source[..span.end], span.clone());
-            words.truncate(MOST_WORDS);
-            if self.script.parts.len() >= MOST_PARTS {
-                return;
-            }
-            if !words.is_empty() {
-                self.script.steps += 1;
-                let part = Part {
-                    words,
-                    assignments: Vec::new(),
-                    span,
-                    bases: self.bases.clone(),
-                    here_document: false,
-                };
-                self.change_directory(&part);
-                self.settle();
-                self.script.parts.push(part);
-            }
+            let (words, _) = blank_separated(&self.source[..span.end], span.clone());
+            self.loose(words, span);
+        }
+    }
+
+    /// The commands that the strict reading saw. Also those that the parser saw: what it missed
+    /// before them may be a `cd`.
+    pub(super) fn commands_of(&mut self, strict: &Layout) {
+        for spans in &strict.commands {
+            let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
+                continue;
+            };
+            let word =
+                |span: &Range<usize>| scan(&self.source[..span.end], span.start, Until::End).word;
+            let words = spans.iter().map(word).collect();
+            self.loose(words, first.start..last.end);
+        }
+    }
+
+    /// A command that may or may not run after the one before it.
+    fn loose(&mut self, mut words: Vec<Word>, span: Range<usize>) {
+        words.truncate(MOST_WORDS);
+        if words.is_empty() || self.script.parts.len() >= MOST_PARTS {
+            return;
+        }
+        self.script.steps += 1;
+        let part = Part {
+            words,
+            assignments: Vec::new(),
+            span,
+            bases: self.bases.clone(),
+            here_document: false,
+        };
+        self.change_directory(&part);
+        self.settle();
+        if !self.script.parts.contains(&part) {
+            self.script.parts.push(part);
         }
     }
 
@@ -118,7 +138,12 @@ impl Walk<'_> {
             Some(word) if word.is_known() || word.text().starts_with("$HOME") => base.resolve(word),
             Some(_) => Path::new(Root::Unknown),
         };
-        let next = self.bases.iter().map(moved).collect();
+        let mut next: Vec<Path> = Vec::new();
+        for path in self.bases.iter().map(moved) {
+            if !next.contains(&path) {
+                next.push(path);
+            }
+        }
         let mut old = std::mem::replace(&mut self.bases, next);
         old.extend(self.fallback.take().unwrap_or_default());
         self.fallback = Some(old);
