@@ -19,6 +19,7 @@ mod unwrap;
 mod walk;
 mod word;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -235,13 +236,19 @@ fn is_same_anywhere(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:@%+, \"'|&;=".contains(c)
 }
 
-/// The verdicts of the parts, where there is more than one.
+/// The verdicts of the parts, where there is more than one. A part that was read in several ways is
+/// told once, at its worst.
 fn parts(judge: &Judge<'_>, shown: &str) -> Vec<PartVerdict> {
-    if judge.findings.len() < 2 {
+    let mut findings: Vec<_> = judge.findings.iter().collect();
+    findings.sort_by_key(|finding| {
+        let opinion = &finding.opinion;
+        let severity = Reverse((opinion.category, opinion.risk));
+        (finding.span.start, finding.span.end, severity)
+    });
+    findings.dedup_by(|later, earlier| later.span == earlier.span);
+    if findings.len() < 2 {
         return Vec::new();
     }
-    let mut findings: Vec<_> = judge.findings.iter().collect();
-    findings.sort_by_key(|finding| finding.span.start);
     let verdict = |finding: &judge::Finding| PartVerdict {
         start: finding.span.start,
         end: finding.span.end,

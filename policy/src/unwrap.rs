@@ -1,7 +1,7 @@
 //! Commands that run other commands: what they would run.
 
 use crate::data::WrapperData;
-use crate::lex::is_assignment;
+use crate::lex::{is_assignment, is_name};
 use crate::table::Table;
 use crate::word::Word;
 
@@ -64,6 +64,14 @@ fn wrapper<'a>(table: &'a Table, name: &str, words: &[Word]) -> Option<(&'a Wrap
     })
 }
 
+/// `A=1`, `a[0]=1`, and the `!` that may follow `time`.
+fn stands_before_a_command(text: &str) -> bool {
+    let element = text
+        .split_once('[')
+        .is_some_and(|(name, rest)| is_name(name) && rest.contains("]="));
+    is_assignment(text) || element || text == "!"
+}
+
 struct Unwrapping<'a> {
     wrapper: &'a WrapperData,
     words: &'a [Word],
@@ -81,7 +89,7 @@ impl Unwrapping<'_> {
                 break;
             } else if text.len() > 1 && text.starts_with('-') {
                 self.flag(&text, found);
-            } else if self.wrapper.assignments && is_assignment(&text) {
+            } else if self.wrapper.assignments && stands_before_a_command(&text) {
                 continue;
             } else if self.skip > 0 {
                 self.skip -= 1;

@@ -76,16 +76,7 @@ pub(crate) struct Script {
 
 /// Reads a line that would be run in `base`.
 pub(crate) fn script(source: &str, base: &Path) -> Script {
-    let mut walk = Walk {
-        source,
-        script: Script::default(),
-        layout: Layout::default(),
-        bases: vec![base.clone()],
-        fallback: None,
-        bindings: Vec::new(),
-        again: false,
-        here_document: false,
-    };
+    let mut walk = Walk::new(source, base);
     let (tree, steps) = parse(source);
     walk.script.steps = steps;
     let Some(tree) = tree else {
@@ -93,11 +84,13 @@ pub(crate) fn script(source: &str, base: &Path) -> Script {
         walk.pieces();
         return walk.script;
     };
-    if tree.root_node().has_error() {
-        walk.opaque("not understood as a shell command");
-    }
     walk.node(tree.root_node(), 0, 0);
     walk.read_again(base);
+    if tree.root_node().has_error() {
+        walk.opaque("not understood as a shell command");
+        walk.begin_again(base);
+        walk.pieces();
+    }
     walk.script
 }
 
@@ -114,6 +107,24 @@ struct Walk<'a> {
     again: bool,
     /// Inside a statement that a here-document feeds.
     here_document: bool,
+    /// Words of a command that stand behind its redirections, by the command's node.
+    trailing: Vec<(usize, Vec<Range<usize>>)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(source: &'a str, base: &Path) -> Self {
+        Self {
+            source,
+            script: Script::default(),
+            layout: Layout::default(),
+            bases: vec![base.clone()],
+            fallback: None,
+            bindings: Vec::new(),
+            again: false,
+            here_document: false,
+            trailing: Vec::new(),
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -141,15 +152,19 @@ impl Walk<'_> {
             if self.script.doubts.is_empty() {
                 self.doubt("uses shell syntax that is not certain to be plain");
             }
-            self.bases = vec![base.clone()];
-            self.fallback = None;
             if let Some(strict) = strict {
+                self.begin_again(base);
                 self.commands_of(&strict);
             }
         }
         if self.script.parts.len() > MAX_PARTS {
             self.doubt("has more parts than can be overseen");
         }
+    }
+
+    fn begin_again(&mut self, base: &Path) {
+        self.bases = vec![base.clone()];
+        self.fallback = None;
     }
 
     fn node(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
@@ -167,7 +182,10 @@ impl Walk<'_> {
                 let mut cursor = node.walk();
                 let mut children = node.children(&mut cursor);
                 self.here_document |= children.any(|child| child.kind() == "heredoc_redirect");
+                let trailing = self.trailing.len();
+                self.trail(node);
                 self.children(node, depth + 1, nesting);
+                self.trailing.truncate(trailing);
                 self.here_document = outside;
             }
             "program" | "negated_command" | "do_group" | "list" => {
@@ -302,8 +320,10 @@ impl Walk<'_> {
     fn pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         for child in node.children(&mut cursor) {
-            if child.kind() == "list" {
-                // In `a | b | c && cd x` the parser puts the list into the pipeline.
+            let lines = self.source[child.byte_range()].contains('\n');
+            if child.kind() == "list" || lines {
+                // The parser puts what follows `a | b | c`, behind `&&` or on the next line, into
+                // the pipeline.
                 let outside = self.bases.clone();
                 self.node(child, depth, nesting);
                 self.may_be_in(outside);
@@ -318,8 +338,8 @@ impl Walk<'_> {
         let name = variable.map_or("", |variable| &self.source[variable.byte_range()]);
         let mut cursor = node.walk();
         let values: Vec<_> = node.children_by_field_name("value", &mut cursor).collect();
-        let words: Vec<Word> = values.iter().map(|value| self.word(*value)).collect();
-        let spans: Vec<_> = values.iter().map(Node::byte_range).collect();
+        let spans = self.joined(values.iter().map(Node::byte_range).collect());
+        let words: Vec<Word> = spans.iter().map(|span| self.word(span.clone())).collect();
         let is_for = node.child(0).is_some_and(|first| first.kind() == "for");
         if !is_for || values.is_empty() || !words.iter().all(Word::is_known) {
             self.doubt("loops over values that are not known");
@@ -357,8 +377,7 @@ impl Walk<'_> {
         }
     }
 
-    fn word(&self, node: Node<'_>) -> Word {
-        let range = node.byte_range();
+    fn word(&self, range: Range<usize>) -> Word {
         let mut word = scan(&self.source[..range.end], range.start, Until::End).word;
         for (name, value) in self.bindings.iter().rev() {
             word = word.bind(name, value);
@@ -439,6 +458,7 @@ mod tests {
             "if [ -f x ]; then cat x; else ls; fi",
             "ls 2>/dev/null >&2 <in 2>&1",
             "cat <<< abc",
+            "ls 2>/dev/null -l | sort >&2 -n",
             "! grep x y",
             "(cd a; ls)",
             "{ ls; cat b; }",
@@ -484,6 +504,22 @@ mod tests {
         ] {
             assert_ne!(plain(source).doubts, Vec::<String>::new(), "{source}");
         }
+    }
+
+    #[test]
+    fn what_the_parser_did_not_see_is_judged_by_the_strict_reading() {
+        let base = Path::new(Root::Slash).join("/work");
+        let mut walk = Walk::new("ls a; cd /\nrm -rf *", &base);
+        walk.read_again(&base);
+        assert!(!walk.script.doubts.is_empty());
+        let words = |part: &Part| part.words.iter().map(Word::text).collect::<Vec<_>>();
+        let seen: Vec<_> = walk.script.parts.iter().map(words).collect();
+        assert_eq!(
+            seen,
+            [vec!["ls", "a"], vec!["cd", "/"], vec!["rm", "-rf", "*"]]
+        );
+        let bases = &walk.script.parts[2].bases;
+        assert!(bases.contains(&Path::new(Root::Slash)), "{bases:?}");
     }
 
     #[test]

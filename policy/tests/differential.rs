@@ -72,15 +72,7 @@ fn no_line_that_is_a_read_runs_a_hidden_command() {
     let scratch = Scratch::new();
     let canary = scratch.directory.path().join("tmp/canary");
     let stub = format!("#!/bin/sh\n: > {}\n", canary.display());
-    let program = scratch.directory.path().join("canary");
-    // By a process of its own: while this one has the file open, so has whatever another test
-    // starts at that moment, and a file that is open for writing cannot be run.
-    let write = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
-    let path = program.to_str().unwrap();
-    let written = Command::new("/bin/sh")
-        .args(["-c", write, "sh", path, &stub])
-        .status();
-    assert!(written.unwrap().success());
+    scratch.install("canary", &stub);
     assert!(scratch.run("canary"));
     assert!(canary.exists(), "the canary does not sing");
     let mut random = 42;
@@ -99,6 +91,135 @@ fn no_line_that_is_a_read_runs_a_hidden_command() {
     }
     println!("{ran} random lines ran no hidden command");
     assert!(ran >= 200, "only {ran} random lines were reads");
+}
+
+/// What is blocked must be seen wherever a shell would run it. The program is a stub, and the real
+/// one could not do it either: it runs as nobody.
+#[test]
+fn no_line_that_runs_what_is_blocked_is_milder() {
+    let scratch = Scratch::new();
+    let canary = scratch.directory.path().join("tmp/canary");
+    let stub = format!(
+        "#!/bin/sh\n[ \"$(realpath -m \"$1\")\" = /dev/none ] && : > {}\n",
+        canary.display()
+    );
+    scratch.install("mkfs.ext4", &stub);
+    assert_eq!(
+        explain("mkfs.ext4 /dev/none").assessment.category,
+        Category::Blocked
+    );
+    assert!(scratch.run("mkfs.ext4 /dev/none"));
+    assert!(canary.exists(), "the canary does not sing");
+    let mut random = std::env::var("PVP_SEED").map_or(7, |seed| seed.parse().unwrap());
+    let (mut blocked, mut milder) = (0, 0);
+    while milder < 800 {
+        let line = stew(&mut random);
+        if explain(&line).assessment.category == Category::Blocked {
+            blocked += 1;
+            continue;
+        }
+        std::fs::remove_file(&canary).ok();
+        scratch.run(&line);
+        scratch.is_quiet(&line);
+        assert!(!canary.exists(), "{line:?} runs what is blocked");
+        milder += 1;
+    }
+    println!("{blocked} blocked, {milder} milder");
+    assert!(blocked > 0, "nothing is blocked");
+}
+
+/// Pieces around a command that is blocked. None of them computes anything: what a line does
+/// stands in it.
+const STEW: &[&str] = &[
+    "mk''fs.ext4 /dev/none",
+    "mk''fs.ext4 /dev/none",
+    "mk''fs.ext4 /dev/none\n",
+    "mk''fs.ext4",
+    " /dev/none",
+    "\\mk''fs.ext4 /dev/none",
+    "mk\\\nfs.ext4 /dev/none",
+    "'mkfs.ext4' /dev/none",
+    "mk\"fs\".ext4 /dev/none",
+    "cd /dev && mk''fs.ext4 none",
+    "cd /dev; mk''fs.ext4 none",
+    "cd /dev",
+    "mk''fs.ext4 none",
+    "\\\n",
+    "\n",
+    "\n\\",
+    "\\",
+    " ",
+    " ",
+    "\t",
+    ";",
+    "; ",
+    " && ",
+    " || ",
+    " | ",
+    " & ",
+    "|&",
+    "# ",
+    " # x\n",
+    "#\\\n",
+    "'",
+    "\"",
+    "a",
+    "ls",
+    "ls | true | cat",
+    " | cat\n",
+    "true",
+    "false",
+    "-x",
+    "! ",
+    "( ",
+    " )",
+    "{ ",
+    "; }",
+    " >/dev/null",
+    " 2>&1",
+    " </dev/null",
+    " <<E\nx\nE\n",
+    " <<'E'\nx\\\nE\n",
+    " <<< a",
+    "if true; then ",
+    "; fi",
+    "; else ",
+    "for f in 1; do ",
+    "while true; do ",
+    "; break; done",
+    "; done",
+    "case a in a) ",
+    ";; esac",
+    "f() { ",
+    "; }; f",
+    "A=1 ",
+    "A=1\n",
+    "a[0]=1 ",
+    "B=(1 2)\n",
+    "time ",
+    "export A\n",
+    "[ a ]",
+    "[[ a ]]",
+    "(( 1 ))",
+    "((1))\n",
+    "$((1))",
+    "$'a'",
+    "é",
+    "\r",
+    "*",
+    "~",
+    "{a,b}",
+    "coproc ",
+    "exec ",
+    "command ",
+];
+
+fn stew(random: &mut u64) -> String {
+    let mut line = String::new();
+    for _ in 0..2 + below(random, 8) {
+        line.push_str(STEW[below(random, STEW.len())]);
+    }
+    line
 }
 
 /// Pieces that shells give a meaning to, around a command that must not run.
@@ -215,17 +336,18 @@ const STARTS: &[&str] = &[
 ];
 
 fn soup(random: &mut u64) -> String {
-    let mut below = |count: usize| {
-        *random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (*random >> 33) as usize % count
-    };
-    let mut line = STARTS[below(STARTS.len())].to_owned();
-    for _ in 0..1 + below(6) {
-        line.push_str(SOUP[below(SOUP.len())]);
+    let mut line = STARTS[below(random, STARTS.len())].to_owned();
+    for _ in 0..1 + below(random, 6) {
+        line.push_str(SOUP[below(random, SOUP.len())]);
     }
     line
+}
+
+fn below(random: &mut u64, count: usize) -> usize {
+    *random = random
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1);
+    (*random >> 33) as usize % count
 }
 
 /// Everything the sorter calls a read that needs no daemon, no network and no one at the keys.
@@ -292,6 +414,19 @@ impl Scratch {
         // Git notes new owners and times in its index when it first looks; that is not of interest.
         assert!(scratch.run("git update-index -q --refresh"));
         scratch
+    }
+
+    /// Puts a script where commands are looked for.
+    fn install(&self, name: &str, script: &str) {
+        let program = self.directory.path().join(name);
+        // By a process of its own: while this one has the file open, so has whatever another test
+        // starts at that moment, and a file that is open for writing cannot be run.
+        let write = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
+        let path = program.to_str().unwrap();
+        let written = Command::new("/bin/sh")
+            .args(["-c", write, "sh", path, script])
+            .status();
+        assert!(written.unwrap().success());
     }
 
     /// Runs a line as an executor would; false if one of its programs is not installed.

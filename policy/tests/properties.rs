@@ -227,6 +227,20 @@ fn a_command_under_another_name_never_stays_a_read() {
     }
 }
 
+/// Texts that are not parsed are cut at every operator.
+#[test]
+fn what_is_blocked_is_seen_in_lines_that_are_too_long_to_parse() {
+    let long = "a ".repeat(8 * 1024);
+    for blocked in ["rm -rf /", "r\\\nm -rf /", "\\rm -rf /", "cd /; rm -rf *"] {
+        for line in [
+            format!("{long}\n{blocked}"),
+            format!("{long} | {blocked}; {long}"),
+        ] {
+            assert_eq!(verdict(&line), Category::Blocked, "{blocked:?}");
+        }
+    }
+}
+
 #[test]
 fn deep_and_long_lines_are_bounded_and_never_reads() {
     for piece in [

@@ -9,19 +9,33 @@ use crate::lex::Layout;
 use crate::place::{Path, Root};
 use crate::word::{Until, Word, scan};
 
+/// What separates commands wherever it stands.
+const OPERATORS: [char; 9] = ['\n', ';', '&', '|', '(', ')', '{', '}', '`'];
+
 impl Walk<'_> {
     /// Takes a line that cannot be parsed apart at every operator, so that patterns see commands.
     pub(super) fn pieces(&mut self) {
         let mut start = 0;
-        for piece in self
-            .source
-            .split(['\n', ';', '&', '|', '(', ')', '{', '}', '`'])
-        {
+        let mut joined_from = None;
+        for piece in self.source.split(OPERATORS) {
             let span = start..start + piece.len();
             start = span.end + 1;
-            let (words, _) = blank_separated(&self.source[..span.end], span.clone());
-            self.loose(words, span);
+            self.piece(span.clone());
+            // Where a backslash takes a break away, the line goes on; in a comment it does not.
+            let begin = *joined_from.get_or_insert(span.start);
+            let rest = &self.source[span.end..];
+            if !(piece.ends_with('\\') && rest.starts_with('\n')) {
+                if begin < span.start {
+                    self.piece(begin..span.end);
+                }
+                joined_from = None;
+            }
         }
+    }
+
+    fn piece(&mut self, span: Range<usize>) {
+        let (words, _) = blank_separated(&self.source[..span.end], span.clone());
+        self.loose(words, span);
     }
 
     /// The commands that the strict reading saw. Also those that the parser saw: what it missed
@@ -60,30 +74,96 @@ impl Walk<'_> {
     }
 
     pub(super) fn command(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let mut words = Vec::new();
-        let mut spans = Vec::new();
-        let mut assignments = Vec::new();
+        let mut lines = Lines::default();
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
+            let span = child.byte_range();
             match child.kind() {
                 "variable_assignment" => {
-                    assignments.extend(self.assignment(child, depth, nesting));
+                    let assignment = self.assignment(child, depth, nesting);
+                    lines
+                        .line(self.source, &span)
+                        .assignments
+                        .extend(assignment);
                 }
-                "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {
+                "file_redirect" | "herestring_redirect" | "heredoc_redirect" | "ERROR" => {
+                    lines.line(self.source, &span);
                     self.node(child, depth, nesting);
                 }
+                "comment" => {}
                 _ => {
-                    spans.push(child.byte_range());
-                    words.push(self.word(child));
                     self.descend(child, depth, nesting);
+                    lines.line(self.source, &span).words.push(span);
                 }
             }
         }
-        self.record_command(spans);
-        self.part(node, words, assignments);
+        let behind = self.trailing.iter().filter(|(id, _)| *id == node.id());
+        for span in behind.flat_map(|(_, spans)| spans.clone()) {
+            lines.line(self.source, &span).words.push(span);
+        }
+        let whole = node.byte_range();
+        let alone = lines.lines.len() == 1;
+        for line in lines.lines {
+            let mut spans = self.joined(line.words);
+            // The parser knows only the first of several.
+            let negations = spans
+                .iter()
+                .take_while(|span| &self.source[(*span).clone()] == "!");
+            spans.drain(..negations.count());
+            let words = spans.iter().map(|span| self.word(span.clone())).collect();
+            self.record_command(spans);
+            let span = if alone { whole.clone() } else { line.span };
+            self.part(span, words, line.assignments);
+            if !alone {
+                self.settle();
+            }
+        }
     }
 
-    fn part(&mut self, node: Node<'_>, mut words: Vec<Word>, assignments: Vec<(String, Word)>) {
+    /// Notes the words behind redirections: in `rm >x -rf y` the parser takes them for more files
+    /// to write to.
+    pub(super) fn trail(&mut self, statement: Node<'_>) {
+        let mut spans = Vec::new();
+        let mut cursor = statement.walk();
+        for child in statement.named_children(&mut cursor) {
+            let mut cursor = child.walk();
+            match child.kind() {
+                "file_redirect" => {
+                    let words = child.children_by_field_name("destination", &mut cursor);
+                    spans.extend(words.skip(1).map(|word| word.byte_range()));
+                }
+                "heredoc_redirect" => {
+                    let words = child.children_by_field_name("argument", &mut cursor);
+                    spans.extend(words.map(|word| word.byte_range()));
+                }
+                _ => {}
+            }
+        }
+        let mut body = statement.child_by_field_name("body");
+        while let Some(node) = body.filter(|node| node.kind() != "command") {
+            let last = u32::try_from(node.named_child_count()).unwrap_or(0);
+            body = last.checked_sub(1).and_then(|last| node.named_child(last));
+        }
+        if let (false, Some(command)) = (spans.is_empty(), body) {
+            self.trailing.push((command.id(), spans));
+        }
+    }
+
+    /// The parser sees two words in one that goes on in the next line.
+    pub(super) fn joined(&self, spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        let mut joined: Vec<Range<usize>> = Vec::new();
+        for span in spans {
+            match joined.last_mut() {
+                Some(last) if is_joint(self.source.get(last.end..span.start)) => {
+                    last.end = span.end;
+                }
+                _ => joined.push(span),
+            }
+        }
+        joined
+    }
+
+    fn part(&mut self, span: Range<usize>, mut words: Vec<Word>, assignments: Vec<(String, Word)>) {
         if words.len() > MOST_WORDS {
             words.truncate(MOST_WORDS);
             self.opaque("has more words than can be overseen");
@@ -91,7 +171,7 @@ impl Walk<'_> {
         let part = Part {
             words,
             assignments,
-            span: node.byte_range(),
+            span,
             bases: self.bases.clone(),
             here_document: self.here_document,
         };
@@ -116,7 +196,7 @@ impl Walk<'_> {
         let value = match node.child_by_field_name("value") {
             Some(value) => {
                 self.descend(value, depth, nesting);
-                self.word(value)
+                self.word(value.byte_range())
             }
             None => Word::literal(""),
         };
@@ -153,7 +233,7 @@ impl Walk<'_> {
         let range = node.byte_range();
         let (words, spans) = blank_separated(self.source, range.clone());
         self.record_command(spans);
-        self.part(node, words, Vec::new());
+        self.part(range, words, Vec::new());
         // Substitutions inside are commands of their own.
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
@@ -186,7 +266,7 @@ impl Walk<'_> {
 
     pub(super) fn declaration(&mut self, node: Node<'_>) {
         let (words, _) = blank_separated(self.source, node.byte_range());
-        self.part(node, words, Vec::new());
+        self.part(node.byte_range(), words, Vec::new());
     }
 
     pub(super) fn function(&mut self, node: Node<'_>) {
@@ -201,19 +281,22 @@ impl Walk<'_> {
 
     pub(super) fn redirect(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut operator = String::new();
+        let mut has_target = false;
         let mut cursor = node.walk();
         let children: Vec<_> = node.children(&mut cursor).collect();
         for child in children {
             match child.kind() {
                 "file_descriptor" => {}
+                _ if has_target => self.descend(child, depth + 1, nesting),
                 _ if !child.is_named() => operator.push_str(child.kind()),
                 _ => {
+                    has_target = true;
                     if !self.again {
                         self.layout.targets.push(child.byte_range());
                     }
                     self.script.redirects.push(Redirect {
                         operator: operator.clone(),
-                        target: self.word(child),
+                        target: self.word(child.byte_range()),
                         span: node.byte_range(),
                         bases: self.bases.clone(),
                     });
@@ -222,6 +305,50 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// What the parser takes for one command, line by line: now and then it goes on over a line break,
+/// as in `a | b | c⏎rm x <y`.
+#[derive(Default)]
+struct Lines {
+    lines: Vec<Line>,
+}
+
+#[derive(Default)]
+struct Line {
+    span: Range<usize>,
+    words: Vec<Range<usize>>,
+    assignments: Vec<(String, Word)>,
+}
+
+impl Lines {
+    /// The line that what is next belongs to.
+    fn line(&mut self, source: &str, next: &Range<usize>) -> &mut Line {
+        let goes_on = |line: &Line| !has_break(source.get(line.span.end..next.start));
+        if !self.lines.last().is_some_and(goes_on) {
+            self.lines.push(Line {
+                span: next.clone(),
+                ..Line::default()
+            });
+        }
+        let at = self.lines.len() - 1;
+        let line = &mut self.lines[at];
+        line.span.end = line.span.end.max(next.end);
+        line
+    }
+}
+
+/// Whether a line ends between two words. A backslash takes a break away, but not in a comment.
+fn has_break(between: Option<&str>) -> bool {
+    between.is_some_and(|between| {
+        between.contains('\n')
+            && (between.contains('#') || between.replace("\\\n", "").contains('\n'))
+    })
+}
+
+/// Whether there is nothing between two words but breaks that backslashes take away.
+fn is_joint(between: Option<&str>) -> bool {
+    between.is_some_and(|between| between.replace("\\\n", "").is_empty() && !between.is_empty())
 }
 
 fn blank_separated(source: &str, range: Range<usize>) -> (Vec<Word>, Vec<Range<usize>>) {
