@@ -34,6 +34,7 @@ pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
     if source.len() > MAX_PARSED || marks(source) > MAX_MARKS {
         return (None, 0);
     }
+    let masked = masked(source);
     let mut steps = 0;
     let tree = PARSER.with_borrow_mut(|parser| {
         let parser = parser.as_mut()?;
@@ -47,11 +48,19 @@ pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
             }
         };
         let options = ParseOptions::new().progress_callback(&mut progress);
-        let bytes = source.as_bytes();
+        let bytes = masked.as_slice();
         let mut chunk = |at: usize, _| bytes.get(at..).unwrap_or_default();
         parser.parse_with_options(&mut chunk, None, Some(options))
     });
     (tree, steps)
+}
+
+/// The same text with every character beyond ASCII as so many letters, which is how a shell takes
+/// it. The scanner of tree-sitter-bash asks C's `isdigit` for whatever follows a `{`, which reads
+/// outside of its table: `ls {` and a character from the end of Unicode crashed the process.
+fn masked(source: &str) -> Vec<u8> {
+    let mask = |byte: u8| if byte.is_ascii() { byte } else { b'x' };
+    source.bytes().map(mask).collect()
 }
 
 fn marks(source: &str) -> usize {
@@ -63,6 +72,16 @@ fn marks(source: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_beyond_ascii_are_kept_from_the_parser() {
+        assert_eq!(masked("a é{\u{10ffff}1"), b"a xx{xxxx1");
+        for c in ['\u{80}', 'é', '日', '\u{1f642}', '\u{10ffff}'] {
+            for before in ["ls {", "ls {1", "ls {1..", "echo ${a", "cat <<", "[[ a =~ "] {
+                assert!(parse(&format!("{before}{c}")).0.is_some());
+            }
+        }
+    }
 
     #[test]
     fn a_plain_line_is_within_the_budget_and_an_endless_one_is_not() {

@@ -320,7 +320,7 @@ impl Walk<'_> {
     fn pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         for child in node.children(&mut cursor) {
-            let lines = self.source[child.byte_range()].contains('\n');
+            let lines = self.source[self.span(child)].contains('\n');
             if child.kind() == "list" || lines {
                 // The parser puts what follows `a | b | c`, behind `&&` or on the next line, into
                 // the pipeline.
@@ -335,10 +335,10 @@ impl Walk<'_> {
 
     fn each(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let variable = node.child_by_field_name("variable");
-        let name = variable.map_or("", |variable| &self.source[variable.byte_range()]);
+        let name = variable.map_or("", |variable| &self.source[self.span(variable)]);
         let mut cursor = node.walk();
         let values: Vec<_> = node.children_by_field_name("value", &mut cursor).collect();
-        let spans = self.joined(values.iter().map(Node::byte_range).collect());
+        let spans = self.joined(values.iter().map(|value| self.span(*value)).collect());
         let words: Vec<Word> = spans.iter().map(|span| self.word(span.clone())).collect();
         let is_for = node.child(0).is_some_and(|first| first.kind() == "for");
         if !is_for || values.is_empty() || !words.iter().all(Word::is_known) {
@@ -377,6 +377,13 @@ impl Walk<'_> {
         }
     }
 
+    /// Where a node stands in the source. The parser sees other characters of the same length, so
+    /// that it might begin or end within one.
+    fn span(&self, node: Node<'_>) -> Range<usize> {
+        let range = node.byte_range();
+        self.source.floor_char_boundary(range.start)..self.source.ceil_char_boundary(range.end)
+    }
+
     fn word(&self, range: Range<usize>) -> Word {
         let mut word = scan(&self.source[..range.end], range.start, Until::End).word;
         for (name, value) in self.bindings.iter().rev() {
@@ -396,8 +403,7 @@ impl Walk<'_> {
             | "variable_name"
             | "special_variable_name" => {}
             "command_name" | "string" | "concatenation" | "simple_expansion" | "expansion" => {
-                if node.kind() == "expansion" && !is_plain_variable(&self.source[node.byte_range()])
-                {
+                if node.kind() == "expansion" && !is_plain_variable(&self.source[self.span(node)]) {
                     self.doubt("uses a computed value");
                 }
                 if depth > MAX_DEPTH {

@@ -77,7 +77,7 @@ impl Walk<'_> {
         let mut lines = Lines::default();
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
-            let span = child.byte_range();
+            let span = self.span(child);
             match child.kind() {
                 "variable_assignment" => {
                     let assignment = self.assignment(child, depth, nesting);
@@ -101,7 +101,7 @@ impl Walk<'_> {
         for span in behind.flat_map(|(_, spans)| spans.clone()) {
             lines.line(self.source, &span).words.push(span);
         }
-        let whole = node.byte_range();
+        let whole = self.span(node);
         let alone = lines.lines.len() == 1;
         for line in lines.lines {
             let mut spans = self.joined(line.words);
@@ -130,11 +130,11 @@ impl Walk<'_> {
             match child.kind() {
                 "file_redirect" => {
                     let words = child.children_by_field_name("destination", &mut cursor);
-                    spans.extend(words.skip(1).map(|word| word.byte_range()));
+                    spans.extend(words.skip(1).map(|word| self.span(word)));
                 }
                 "heredoc_redirect" => {
                     let words = child.children_by_field_name("argument", &mut cursor);
-                    spans.extend(words.map(|word| word.byte_range()));
+                    spans.extend(words.map(|word| self.span(word)));
                 }
                 _ => {}
             }
@@ -186,17 +186,17 @@ impl Walk<'_> {
         nesting: usize,
     ) -> Option<(String, Word)> {
         if !self.again {
-            self.layout.assignments.push(node.byte_range());
+            self.layout.assignments.push(self.span(node));
         }
         let name = node.child_by_field_name("name")?;
         if name.kind() != "variable_name" {
             self.doubt("assigns to a computed name");
         }
-        let name = self.source[name.byte_range()].to_owned();
+        let name = self.source[self.span(name)].to_owned();
         let value = match node.child_by_field_name("value") {
             Some(value) => {
                 self.descend(value, depth, nesting);
-                self.word(value.byte_range())
+                self.word(self.span(value))
             }
             None => Word::literal(""),
         };
@@ -230,7 +230,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn test(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let range = node.byte_range();
+        let range = self.span(node);
         let (words, spans) = blank_separated(self.source, range.clone());
         self.record_command(spans);
         self.part(range, words, Vec::new());
@@ -265,16 +265,16 @@ impl Walk<'_> {
     }
 
     pub(super) fn declaration(&mut self, node: Node<'_>) {
-        let (words, _) = blank_separated(self.source, node.byte_range());
-        self.part(node.byte_range(), words, Vec::new());
+        let (words, _) = blank_separated(self.source, self.span(node));
+        self.part(self.span(node), words, Vec::new());
     }
 
     pub(super) fn function(&mut self, node: Node<'_>) {
         let name = node.child_by_field_name("name");
         let body = node.child_by_field_name("body");
         if let (Some(name), Some(body)) = (name, body) {
-            let name = self.source[name.byte_range()].to_owned();
-            let body = body.byte_range();
+            let name = self.source[self.span(name)].to_owned();
+            let body = self.span(body);
             self.script.functions.push(Function { name, body });
         }
     }
@@ -292,12 +292,12 @@ impl Walk<'_> {
                 _ => {
                     has_target = true;
                     if !self.again {
-                        self.layout.targets.push(child.byte_range());
+                        self.layout.targets.push(self.span(child));
                     }
                     self.script.redirects.push(Redirect {
                         operator: operator.clone(),
-                        target: self.word(child.byte_range()),
-                        span: node.byte_range(),
+                        target: self.word(self.span(child)),
+                        span: self.span(node),
                         bases: self.bases.clone(),
                     });
                     self.descend(child, depth + 1, nesting);
