@@ -1,5 +1,7 @@
 //! Agents that ask a model: what it is told, what it does with its tools, and what everyone sees.
 
+use std::ffi::OsStr;
+
 use serde_json::{Value, json};
 
 use crate::kit::room::{approve_next, result_of, said};
@@ -43,6 +45,65 @@ async fn a_prompt_is_answered_in_streams_that_everyone_sees() {
     );
     question.answers("There is nothing.").await;
     scene.ended("complete").await;
+}
+
+#[tokio::test]
+async fn the_messages_api_is_asked_in_its_own_way() {
+    let key = [("ANTHROPIC_API_KEY", OsStr::new("test-key-1"))];
+    let mut scene = Scene::with_provider("anthropic", &[], &key).await;
+    let question = scene.ask("make it").await;
+    begins(&question.head, "POST /v1/messages HTTP/1.1");
+    assert_eq!(question.header("x-api-key"), "test-key-1");
+    assert_eq!(question.header("anthropic-version"), "2023-06-01");
+    assert_eq!(question.body["stream"], true);
+    assert_eq!(question.last("user"), "ann: make it");
+    let input = json!({ "command": "touch made", "purpose": "a test" }).to_string();
+    let (one, other) = input.split_at(9);
+    let delta = |delta: Value| json!({ "type": "content_block_delta", "index": 0, "delta": delta });
+    let part = |text: &str| delta(json!({ "type": "input_json_delta", "partial_json": text }));
+    let call = json!({ "type": "tool_use", "id": "toolu_1", "name": "shell", "input": {} });
+    question
+        .sends(&[
+            started(),
+            json!({ "type": "content_block_start", "index": 0, "content_block": call }),
+            part(one),
+            part(other),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            ended("tool_use"),
+            json!({ "type": "message_stop" }),
+        ])
+        .await;
+    approve_next(&mut scene.ann).await;
+    let question = scene.model.asked().await;
+    let messages = question.body["messages"].as_array().unwrap();
+    let result = &messages.last().unwrap()["content"][0];
+    assert_eq!(result["tool_use_id"], "toolu_1");
+    has(&result["content"].to_string(), &["Exit code: 0"]);
+    let text = json!({ "type": "text", "text": "" });
+    question
+        .sends(&[
+            started(),
+            json!({ "type": "content_block_start", "index": 0, "content_block": text }),
+            delta(json!({ "type": "text_delta", "text": "Made." })),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            ended("end_turn"),
+            json!({ "type": "message_stop" }),
+        ])
+        .await;
+    assert_eq!(scene.ended("complete").await, "Made.");
+    let has_it = scene.worker.desk.here().join("made").exists();
+    assert!(has_it, "the command ran where the agent works");
+}
+
+fn started() -> Value {
+    let usage = json!({ "input_tokens": 11, "output_tokens": 1 });
+    let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "test-1", "content": [], "usage": usage });
+    json!({ "type": "message_start", "message": message })
+}
+
+fn ended(reason: &str) -> Value {
+    let usage = json!({ "output_tokens": 7 });
+    json!({ "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": usage })
 }
 
 #[tokio::test]

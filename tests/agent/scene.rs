@@ -24,9 +24,17 @@ impl Scene {
 
     /// With more flags and variables for the agent.
     pub async fn set(more: &[&str], environment: &[(&str, &OsStr)]) -> Self {
+        Self::with_provider("openai", more, environment).await
+    }
+
+    pub async fn with_provider(
+        provider: &str,
+        more: &[&str],
+        environment: &[(&str, &OsStr)],
+    ) -> Self {
         let (server, ann) = room(json!({})).await;
         let model = Model::listen().await;
-        let flags = model.flags();
+        let flags = model.flags_of(provider);
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
         let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&who, Some("owl"));

@@ -171,7 +171,7 @@ async fn the_key_is_neither_told_nor_logged_nor_given_to_commands() {
     let again = "retry-after: 0\r\n";
     scene.model.fails(429, again, &complaint).await;
     let question = scene.model.asked().await;
-    assert_eq!(question.authorization, format!("Bearer {KEY}"));
+    assert_eq!(question.header("authorization"), format!("Bearer {KEY}"));
     question.runs(&["env; echo ${OPENAI_API_KEY-unset}"]).await;
     approve_next(&mut scene.ann).await;
     let question = scene.model.asked().await;

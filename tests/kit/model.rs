@@ -1,4 +1,5 @@
-//! A model behind Chat Completions, answered for by the test: one question at a time.
+//! A model behind a provider's API, Chat Completions unless said otherwise, answered for by the
+//! test: one question at a time.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,10 +19,15 @@ impl Model {
 
     /// What an agent is told so that it asks this model.
     pub fn flags(&self) -> Vec<String> {
+        self.flags_of("openai")
+    }
+
+    /// The same for the way of another provider.
+    pub fn flags_of(&self, provider: &str) -> Vec<String> {
         let base = format!("http://{}/v1", self.listener.local_addr().unwrap());
         [
             "--brain",
-            "openai",
+            provider,
             "--model",
             "test-1",
             "--base-url",
@@ -35,12 +41,12 @@ impl Model {
     pub async fn asked(&self) -> Question {
         let accepted = tokio::time::timeout(PATIENCE, self.listener.accept()).await;
         let (mut socket, _) = accepted.expect("the model is asked").unwrap();
-        let (authorization, body) = request(&mut socket).await;
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
-                    transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
-        socket.write_all(head.as_bytes()).await.unwrap();
+        let (head, body) = request(&mut socket).await;
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                      transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+        socket.write_all(answer.as_bytes()).await.unwrap();
         Question {
-            authorization,
+            head,
             body,
             socket,
             calls: 0,
@@ -61,8 +67,8 @@ impl Model {
 }
 
 pub struct Question {
-    /// Whom the agent says it is; empty if it does not.
-    pub authorization: String,
+    /// The request up to its body.
+    pub head: String,
     /// What the agent asked.
     pub body: Value,
     socket: TcpStream,
@@ -155,6 +161,19 @@ impl Question {
         let _ = self.socket.write_all(b"0\r\n\r\n").await;
     }
 
+    /// A whole answer in the way of the Messages API, event by event.
+    pub async fn sends(mut self, events: &[Value]) {
+        for event in events {
+            self.event(&event.to_string()).await;
+        }
+        let _ = self.socket.write_all(b"0\r\n\r\n").await;
+    }
+
+    /// What a header says; empty if it is not there.
+    pub fn header(&self, name: &str) -> String {
+        header(&self.head, name)
+    }
+
     /// Waits until the agent hangs up.
     pub async fn given_up(mut self) {
         let mut rest = Vec::new();
@@ -184,7 +203,7 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// Who asks, and what.
+/// The head and the body of a request.
 async fn request(socket: &mut TcpStream) -> (String, Value) {
     let mut bytes = Vec::new();
     loop {
@@ -193,7 +212,7 @@ async fn request(socket: &mut TcpStream) -> (String, Value) {
             let length: usize = header(head, "content-length").parse().unwrap();
             if body.len() >= length {
                 let body = serde_json::from_str(body).unwrap();
-                return (header(head, "authorization"), body);
+                return (head.to_owned(), body);
             }
         }
         assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0);
