@@ -75,7 +75,7 @@ fn no_line_that_is_a_read_runs_a_hidden_command() {
     scratch.install("canary", &stub);
     assert!(scratch.run("canary"));
     assert!(canary.exists(), "the canary does not sing");
-    let mut random = 42;
+    let mut random = number("PVP_SEED").unwrap_or(42);
     let mut ran = 0;
     for _ in 0..60_000 {
         let line = soup(&mut random);
@@ -110,7 +110,6 @@ fn no_line_that_runs_what_is_blocked_is_milder() {
     );
     assert!(scratch.run("mkfs.ext4 /dev/none"));
     assert!(canary.exists(), "the canary does not sing");
-    let number = |name: &str| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
     let mut random = number("PVP_SEED").unwrap_or(7);
     let rounds = number("PVP_ROUNDS").unwrap_or(800);
     let (mut blocked, mut milder) = (0, 0);
@@ -311,6 +310,10 @@ const SOUP: &[&str] = &[
     "\\`canary\\`",
     "\\\n",
     "%n",
+    " 2>/dev/null ",
+    " >/dev/null",
+    "| cat | cat",
+    "\ncat a.txt",
 ];
 
 const STARTS: &[&str] = &[
@@ -343,6 +346,10 @@ fn soup(random: &mut u64) -> String {
         line.push_str(SOUP[below(random, SOUP.len())]);
     }
     line
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 fn below(random: &mut u64, count: usize) -> usize {
