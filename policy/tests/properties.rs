@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{cases, explain, verdict};
+use common::{PIECES, cases, explain, verdict};
 use proptest::prelude::*;
 use pvp_protocol::Category;
 
@@ -314,57 +314,7 @@ fn what_is_blocked_is_seen_in_lines_that_are_too_long_to_parse() {
 
 #[test]
 fn deep_and_long_lines_are_bounded_and_never_reads() {
-    for piece in [
-        "(",
-        ")",
-        "$(",
-        "`",
-        "\"",
-        "'",
-        "{",
-        "${",
-        "${a:-",
-        "\"$(",
-        "[[ ",
-        "((",
-        "$((",
-        "if ",
-        "<(",
-        "while ",
-        "case x in ",
-        "f() { ",
-        "! ",
-        "ls;",
-        "ls|",
-        "ls&&",
-        "a=",
-        "a[",
-        "<<E ",
-        ">",
-        "-x ",
-        "sudo ",
-        "env ",
-        "-exec ",
-        "eval ",
-        "\\",
-        "\u{0}",
-        "é",
-        "*",
-        "{a,b}",
-        "bash -c ",
-        "\n",
-        "a ",
-        "$",
-        "$x",
-        "for f in a; do ",
-        "find -exec ",
-        "rm -rf / ",
-        "x|",
-        "\"${",
-        "$'",
-        "a\"",
-        "ls &",
-    ] {
+    for piece in PIECES {
         for length in [100, 9_000, LONGEST] {
             let line = piece.repeat(length / piece.len());
             let explanation = explain(&line);
