@@ -6,39 +6,50 @@ use crate::word::Word;
 /// Stands for a blank inside a word, so that a pattern sees where words end.
 pub(crate) const INNER_BLANK: char = '\u{1f}';
 
-/// The arguments as patterns see them: ` -rf <root> `.
-pub(crate) fn arguments(words: &[Word], bases: &[Path]) -> String {
+/// The arguments as patterns see them, ` -rf <root> `, once for every directory that the command
+/// may run in, once with only those places that are the same everywhere, and once without any: a
+/// word such as `stop` is no path to every command, wherever it runs.
+pub(crate) fn arguments(words: &[Word], bases: &[Path]) -> Vec<String> {
+    let everywhere = Path::new(Root::Unknown);
+    let bases = bases.iter().chain([&everywhere]).map(Some);
+    let mut forms: Vec<String> = Vec::new();
+    for base in bases.chain([None]) {
+        let form = form(words, base);
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    forms
+}
+
+fn form(words: &[Word], base: Option<&Path>) -> String {
     let mut text = String::from(" ");
     for word in words {
-        text.push_str(&argument(word, bases));
+        text.push_str(&argument(word, base));
         text.push(' ');
     }
     text
 }
 
-fn argument(word: &Word, bases: &[Path]) -> String {
+fn argument(word: &Word, base: Option<&Path>) -> String {
     let text = word.text();
-    let named = named_place(word, &text, bases);
+    let named = base.and_then(|base| named_place(word, &text, base));
     let shown = named.unwrap_or(if text.is_empty() { "''".into() } else { text });
     shown.replace(char::is_whitespace, &INNER_BLANK.to_string())
 }
 
 /// The word with a place of note in it replaced by that place's name.
-fn named_place(word: &Word, text: &str, bases: &[Path]) -> Option<String> {
+fn named_place(word: &Word, text: &str, base: &Path) -> Option<String> {
     if let Some((key, value)) = text.split_once('=')
         && !key.contains('/')
     {
         let inner = Word::literal(value);
-        return name_of(&inner, bases).map(|name| format!("{key}={name}"));
+        return name(&base.resolve(&inner)).map(|name| format!("{key}={name}"));
     }
     if text.starts_with('-') {
         return None;
     }
-    name_of(word, bases).map(str::to_owned)
-}
-
-fn name_of(word: &Word, bases: &[Path]) -> Option<&'static str> {
-    bases.iter().find_map(|base| name(&base.resolve(word)))
+    name(&base.resolve(word)).map(str::to_owned)
 }
 
 /// Directories whose loss breaks the machine.
@@ -178,7 +189,23 @@ mod tests {
             .iter()
             .map(|text| scan(text, 0, Until::End).word)
             .collect();
-        arguments(&words, &[Path::new(Root::Slash).join(cwd)])
+        form(&words, Some(&Path::new(Root::Slash).join(cwd)))
+    }
+
+    #[test]
+    fn words_are_seen_in_every_directory_and_in_none() {
+        let words = ["/", "rm", "*"].map(|text| scan(text, 0, Until::End).word);
+        let root = Path::new(Root::Slash);
+        let keys = Path::new(Root::Home).join(".ssh");
+        let forms = arguments(&words, &[keys, root]);
+        let expected = [
+            " <root> <keys> <keys> ",
+            " <root> rm <root> ",
+            " <root> rm * ",
+            " / rm * ",
+        ];
+        assert_eq!(forms, expected);
+        assert_eq!(arguments(&words[1..2], &[]), [" rm "]);
     }
 
     #[test]

@@ -242,16 +242,17 @@ impl<'a> Judge<'a> {
     }
 
     fn by_table(&mut self, name: &str, part: &Part) -> Vec<Opinion> {
-        let words = &part.words[1..];
-        let (named, plain) = (
-            canon::arguments(words, &part.bases),
-            canon::arguments(words, &[]),
-        );
-        let mut rules = self.table.matching(name, &named);
-        // A word such as `stop` is no path to every command, wherever the command runs.
-        if plain != named {
-            rules.extend(self.table.matching(name, &plain));
-        }
+        self.matching(name, &part.words[1..], &part.bases)
+    }
+
+    /// What the rules for a name say of these words.
+    fn matching(&mut self, name: &str, words: &[Word], bases: &[Path]) -> Vec<Opinion> {
+        let table = self.table;
+        let forms = canon::arguments(words, bases);
+        let rules: Vec<_> = forms
+            .iter()
+            .flat_map(|arguments| table.matching(name, arguments))
+            .collect();
         let ids = rules.iter().map(|rule| rule.data.id.get_ref().clone());
         self.matched.extend(ids);
         rules.iter().map(|rule| rule.opinion()).collect()
@@ -365,14 +366,11 @@ impl<'a> Judge<'a> {
     }
 
     fn output(&mut self, redirect: &Redirect) -> Opinion {
-        let arguments = canon::arguments(std::slice::from_ref(&redirect.target), &redirect.bases);
-        let rules = self.table.matching(">", &arguments);
-        self.matched
-            .extend(rules.iter().map(|rule| rule.data.id.get_ref().clone()));
+        let target = std::slice::from_ref(&redirect.target);
+        let opinions = self.matching(">", target, &redirect.bases);
         let reason = format!("writes to `{}`", redirect.target.text());
         let write = Opinion::write(Risk::Low, "default.redirect", &reason);
-        let opinions = rules.iter().map(|rule| rule.opinion());
-        opinions.fold(write, Opinion::max)
+        opinions.into_iter().fold(write, Opinion::max)
     }
 
     fn unknown(&self, name: &str, first: &Word) -> Opinion {

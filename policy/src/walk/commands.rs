@@ -54,10 +54,16 @@ impl Walk<'_> {
 
     /// A command that may or may not run after the one before it.
     fn loose(&mut self, mut words: Vec<Word>, span: Range<usize>) {
-        words.truncate(MOST_WORDS);
-        if words.is_empty() || self.script.parts.len() >= MOST_PARTS {
+        if words.is_empty() {
             return;
         }
+        if words.len() > MOST_WORDS || self.script.parts.len() >= MOST_PARTS {
+            self.opaque("too long to take apart");
+        }
+        if self.script.parts.len() >= MOST_PARTS {
+            return;
+        }
+        words.truncate(MOST_WORDS);
         self.script.steps += 1;
         let part = Part {
             words,
