@@ -65,6 +65,7 @@ fn a_command_that_writes_would_be_noticed() {
     while scratch.left_behind().is_empty() {
         assert!(begun.elapsed() < A_LONG_TIME, "it is not noticed");
     }
+    scratch.end_what_is_left();
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn no_line_that_runs_what_is_blocked_is_milder() {
         }
         std::fs::remove_file(&canary).ok();
         scratch.run(&line);
-        scratch.is_quiet(&line);
+        scratch.end_what_is_left();
         assert!(!canary.exists(), "{line:?} runs what is blocked");
         milder += 1;
     }
@@ -474,18 +475,32 @@ impl Scratch {
 
     /// Waits until nothing is left of a command: a shell does not wait for all that it started.
     fn is_quiet(&self, line: &str) {
-        let begun = Instant::now();
-        loop {
-            let left = self.left_behind();
-            if left.is_empty() {
-                return;
+        let left = self.left_after(A_LONG_TIME);
+        assert!(left.is_empty(), "{left:?} after {line:?}");
+    }
+
+    /// Gives what a command has left behind some time, and then ends it.
+    fn end_what_is_left(&self) {
+        while !self.left_after(Duration::from_secs(2)).is_empty() {
+            for (pid, _) in self.left_behind() {
+                // It may have ended by itself.
+                let _ = Command::new("kill").args(["-9", &pid]).output();
             }
-            assert!(begun.elapsed() < A_LONG_TIME, "{left:?} after {line:?}");
         }
     }
 
-    /// Processes that still carry this tree's mark.
-    fn left_behind(&self) -> Vec<String> {
+    fn left_after(&self, patience: Duration) -> Vec<(String, String)> {
+        let begun = Instant::now();
+        loop {
+            let left = self.left_behind();
+            if left.is_empty() || begun.elapsed() > patience {
+                return left;
+            }
+        }
+    }
+
+    /// Processes that still carry this tree's mark, and what they run.
+    fn left_behind(&self) -> Vec<(String, String)> {
         let mark = format!("{MARK}={}", self.directory.path().display());
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -493,7 +508,8 @@ impl Scratch {
             let mut variables = environment.split(|byte| *byte == 0);
             if variables.any(|variable| variable == mark.as_bytes()) {
                 let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                found.push(String::from_utf8_lossy(&command).into_owned());
+                let pid = entry.file_name().to_string_lossy().into_owned();
+                found.push((pid, String::from_utf8_lossy(&command).into_owned()));
             }
         }
         found
