@@ -219,7 +219,7 @@ impl<'a> Judge<'a> {
             return Opinion::write(Risk::Low, "default.assignment", reason);
         };
         let name = command_name(part).unwrap_or_default();
-        let mut opinions: Vec<Opinion> = self.by_table(&name, part);
+        let mut opinions = self.matching(&name, &part.words[1..], &part.bases);
         opinions.extend(self.by_wrapper(&name, part, depth));
         opinions.extend(self.by_braces(part, depth));
         opinions.extend(self.assignments(part));
@@ -239,10 +239,6 @@ impl<'a> Judge<'a> {
             (None, Err(Some(reason))) => reason,
             (None, Err(None)) => self.unknown(&name, first),
         }
-    }
-
-    fn by_table(&mut self, name: &str, part: &Part) -> Vec<Opinion> {
-        self.matching(name, &part.words[1..], &part.bases)
     }
 
     /// What the rules for a name say of these words.

@@ -95,7 +95,7 @@ fn no_line_that_is_a_read_runs_a_hidden_command() {
 }
 
 /// What is blocked must be seen wherever a shell would run it. The program is a stub, and the real
-/// one could not do it either: it runs as nobody.
+/// one could do nothing either: there is no such device.
 #[test]
 fn no_line_that_runs_what_is_blocked_is_milder() {
     let scratch = Scratch::new();
@@ -481,7 +481,9 @@ impl Scratch {
 
     /// Gives what a command has left behind some time, and then ends it.
     fn end_what_is_left(&self) {
+        let begun = Instant::now();
         while !self.left_after(Duration::from_secs(2)).is_empty() {
+            assert!(begun.elapsed() < A_LONG_TIME, "it cannot be ended");
             for (pid, _) in self.left_behind() {
                 // It may have ended by itself.
                 let _ = Command::new("kill").args(["-9", &pid]).output();

@@ -45,9 +45,7 @@ impl Walk<'_> {
             let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
                 continue;
             };
-            let word =
-                |span: &Range<usize>| scan(&self.source[..span.end], span.start, Until::End).word;
-            let words = spans.iter().map(word).collect();
+            let words = spans.iter().map(|span| self.word(span.clone())).collect();
             self.loose(words, first.start..last.end);
         }
     }
@@ -57,10 +55,11 @@ impl Walk<'_> {
         if words.is_empty() {
             return;
         }
-        if words.len() > MOST_WORDS || self.script.parts.len() >= MOST_PARTS {
+        let full = self.script.parts.len() >= MOST_PARTS;
+        if full || words.len() > MOST_WORDS {
             self.opaque("too long to take apart");
         }
-        if self.script.parts.len() >= MOST_PARTS {
+        if full {
             return;
         }
         words.truncate(MOST_WORDS);
