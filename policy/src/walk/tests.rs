@@ -95,7 +95,7 @@ fn directories_are_followed() {
     assert_eq!(base("cd / | ls"), ["/work"]);
     assert_eq!(base("a | b | c && cd / && rm -rf *"), ["/", "/work"]);
     assert_eq!(base("a | (b && cd /); rm -rf *"), ["/work"]);
-    let long = "cd a; ".repeat(70);
+    let long = "cd a; ".repeat(20);
     assert!(base(&format!("{long} rm -rf *")).contains(&"/".to_owned()));
     assert!(!plain(&format!("{long} ls")).doubts.is_empty());
 }
