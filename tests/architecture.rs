@@ -13,6 +13,7 @@ const THINKING: &[(&str, &[&str])] = &[
     (
         "protocol",
         &[
+            "jiff",
             "schemars",
             "serde",
             "serde_json",
