@@ -22,7 +22,7 @@ use kit::{Kind, Peer, Subject, met, setting};
 use pvp_agent::agent::{Agent, Step, Wish};
 use pvp_agent::executor::Settings;
 use pvp_client::{Api, Link};
-use pvp_protocol::api::{Invitation, Invite, NewSession};
+use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ParticipantKind, Role, SessionId};
 use serde_json::json;
 
@@ -178,7 +178,10 @@ impl Room {
         let admin = Link::parse(server.admin_link.as_ref().unwrap()).unwrap();
         let made = tokio::task::spawn_blocking(move || {
             let api = Api::new(admin);
-            let session = api.create(&NewSession::default()).unwrap().session;
+            let session = api
+                .create(&CreateSessionRequest::default())
+                .unwrap()
+                .session;
             let bot = invite(&api, &session, ParticipantKind::Agent);
             let person = invite(&api, &session, ParticipantKind::Human);
             (session, bot, person)
@@ -230,7 +233,7 @@ impl Room {
 }
 
 fn invite(api: &Api, session: &SessionId, kind: ParticipantKind) -> Invitation {
-    let invite = Invite {
+    let invite = InviteRequest {
         name: "bench".to_owned(),
         roles: [Role::Driver].into(),
         kind,

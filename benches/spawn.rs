@@ -19,7 +19,7 @@ use kit::{Latencies, met, setting};
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
 use pvp_agent::run::{self, Bounds, Overflow, Reapers, Run};
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
@@ -44,17 +44,17 @@ async fn main() {
         mut none,
         mut held,
     ] = [(); 8].map(|()| Latencies::default());
-    let a_read = errand(place, Profile::Read, true);
+    let a_read = errand(place, SandboxProfile::Read, true);
     // In turns, so that a busy machine is busy for all of them.
     for _ in 0..times {
         plain.add(plainly().await);
         read.add(reaped(&ahead, &a_read).await);
         next.add(reaped(&ahead, &a_read).await);
         cold.add(reaped(&pvp, &a_read).await);
-        cgroup.add(reaped(&pvp, &errand(place, Profile::None, true)).await);
-        keeper.add(reaped(&pvp, &errand(place, Profile::None, false)).await);
-        none.add(reaped(&alone, &errand(place, Profile::None, false)).await);
-        held.add(reaped(&alone, &errand(place, Profile::Read, false)).await);
+        cgroup.add(reaped(&pvp, &errand(place, SandboxProfile::None, true)).await);
+        keeper.add(reaped(&pvp, &errand(place, SandboxProfile::None, false)).await);
+        none.add(reaped(&alone, &errand(place, SandboxProfile::None, false)).await);
+        held.add(reaped(&alone, &errand(place, SandboxProfile::Read, false)).await);
     }
     println!("`bash -c true`, {times} times             p50 ms   p95 ms   over plain");
     let bare = median(&mut plain);
@@ -101,7 +101,7 @@ async fn plainly() -> Duration {
     begun.elapsed()
 }
 
-fn errand(place: &Path, profile: Profile, cgroup: bool) -> Errand {
+fn errand(place: &Path, profile: SandboxProfile, cgroup: bool) -> Errand {
     Errand {
         program: SHELL.to_owned(),
         arguments: WORDS.map(str::to_owned).into(),

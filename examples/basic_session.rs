@@ -9,9 +9,9 @@
 
 use anyhow::Context;
 use pvp_client::{Api, Connection, Events, Link, Options, View};
-use pvp_protocol::api::{Invite, NewSession};
-use pvp_protocol::payload::{ResultBody, ToolResult};
-use pvp_protocol::{Extra, MessageId, ParticipantKind, Role, ServerMessage};
+use pvp_protocol::api::{CreateSessionRequest, InviteRequest};
+use pvp_protocol::payload::{ToolResult, ToolResultBody};
+use pvp_protocol::{ExtraFields, MessageId, ParticipantKind, Role, ServerMessage};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -24,8 +24,8 @@ async fn main() -> anyhow::Result<()> {
     let (session, agent_link) = tokio::task::spawn_blocking({
         let api = Api::new(link.clone());
         move || -> anyhow::Result<_> {
-            let session = api.create(&NewSession::default())?.session;
-            let invitation = api.invite(&Invite {
+            let session = api.create(&CreateSessionRequest::default())?.session;
+            let invitation = api.invite(&InviteRequest {
                 name: "bot".to_owned(),
                 roles: [Role::Driver].into(),
                 kind: ParticipantKind::Agent,
@@ -68,16 +68,16 @@ async fn main() -> anyhow::Result<()> {
     let result = ToolResult {
         tool_proposal: proposal.clone(),
         success: true,
-        result: Some(ResultBody {
+        result: Some(ToolResultBody {
             exit_code: Some(0),
             stdout: String::new(),
             stderr: String::new(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }),
         error: None,
         duration_ms: 1,
         outcome: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     agent.say(result).await?;
     until(&mut view, &mut seen, |view| !view.history.is_empty()).await?;

@@ -6,7 +6,7 @@
 
 use anyhow::Context;
 use pvp_client::{Api, Connection, Events, Link, Options, View};
-use pvp_protocol::api::{Invite, NewSession};
+use pvp_protocol::api::{CreateSessionRequest, InviteRequest};
 use pvp_protocol::{MessageId, ParticipantKind, QuorumRule, Role, SessionConfig, SessionId};
 
 /// Someone in the session, and what they see of it.
@@ -61,7 +61,7 @@ fn invite(
     role: Role,
     kind: ParticipantKind,
 ) -> anyhow::Result<Link> {
-    let invitation = api.invite(&Invite {
+    let invitation = api.invite(&InviteRequest {
         name: name.to_owned(),
         roles: [role].into(),
         kind,
@@ -84,9 +84,9 @@ async fn main() -> anyhow::Result<()> {
             default_gate_quorum: QuorumRule::Any { count: 2 },
             ..SessionConfig::default()
         };
-        let new = NewSession {
+        let new = CreateSessionRequest {
             config,
-            ..NewSession::default()
+            ..CreateSessionRequest::default()
         };
         let session = api.create(&new)?.session;
         let people = ["Ann", "Bob", "Cid"].into_iter();

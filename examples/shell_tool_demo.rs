@@ -10,7 +10,7 @@ use anyhow::Context;
 use pvp_agent::agent::{Agent, ProposeError, Step};
 use pvp_agent::executor::Settings;
 use pvp_client::Link;
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 
 fn main() -> anyhow::Result<std::process::ExitCode> {
     // A command runs below this same program under another name.
@@ -59,8 +59,8 @@ fn show(step: &Step) {
         Step::Started { pid, .. } => println!("  as process {pid}"),
         Step::Output { stream, text } => {
             let mark = match stream {
-                Stream::Stdout => "|",
-                Stream::Stderr => "!",
+                OutputStream::Stdout => "|",
+                OutputStream::Stderr => "!",
             };
             for line in text.lines() {
                 println!("  {mark} {line}");

@@ -18,10 +18,10 @@ use pvp_client::{
     View,
 };
 use pvp_protocol::payload::{
-    ExecutorAbility, PromptDraft, ResultBody, Stream, ToolExecute, ToolOutput, ToolResult,
+    ExecutorInfo, OutputStream, PromptDraft, ToolExecute, ToolOutput, ToolResult, ToolResultBody,
 };
 use pvp_protocol::{
-    ErrorCode, Extra, MessageId, ParticipantId, ParticipantKind, Role, ServerMessage,
+    ErrorCode, ExtraFields, MessageId, ParticipantId, ParticipantKind, Role, ServerMessage,
 };
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ impl Agent {
     async fn join(server: &Server, session: &str) -> Self {
         let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
         let options = Options {
-            executor: Some(ExecutorAbility {
+            executor: Some(ExecutorInfo {
                 profiles: Vec::new(),
                 shell_exec: false,
                 working_directory: None,
@@ -164,30 +164,33 @@ impl Agent {
     async fn run(&mut self, execute: &ToolExecute) {
         let id = &execute.tool_proposal;
         assert!(self.granted.insert(id.clone()), "granted twice: {id}");
-        for (stream, text) in [(Stream::Stdout, "out\n"), (Stream::Stderr, "err\n")] {
+        for (stream, text) in [
+            (OutputStream::Stdout, "out\n"),
+            (OutputStream::Stderr, "err\n"),
+        ] {
             let output = ToolOutput {
                 tool_proposal: id.clone(),
                 stream,
                 text: text.to_owned(),
                 complete: true,
                 offset: Some(0),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             };
             self.said.push(self.connection.send(output).await.unwrap());
         }
         let result = ToolResult {
             tool_proposal: id.clone(),
             success: true,
-            result: Some(ResultBody {
+            result: Some(ToolResultBody {
                 exit_code: Some(0),
                 stdout: String::new(),
                 stderr: String::new(),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             }),
             error: None,
             duration_ms: 1,
             outcome: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.said.push(self.connection.send(result).await.unwrap());
     }
@@ -538,7 +541,7 @@ async fn what_was_said_while_the_server_was_away_arrives_in_order_and_drafts_do_
         content: "hm".to_owned(),
         target_agent: Some(bot.clone()),
         contributors: vec![connection.participant().clone()],
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let draft = connection.send(draft).await.unwrap();
     let mut said = Vec::new();

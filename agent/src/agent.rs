@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pvp_client::{ConnectError, Connection, Link, Options, SendError, fresh_id};
-use pvp_policy::{Place, Policy};
+use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ErrorReport, GateResolve, InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit,
-    Stream, ToolPropose, ToolResult,
+    ErrorReport, GateResolve, InterruptRaise, OutputPage, OutputRead, OutputStream, PromptAmend,
+    PromptSubmit, ToolPropose, ToolResult,
 };
 use pvp_protocol::{
-    Action, ActionError, Assessment, Category, ErrorCode, Extra, JsonObject, MessageId,
+    Action, ActionError, Assessment, Category, ErrorCode, ExtraFields, JsonObject, MessageId,
     ParticipantId, Risk, SessionId, ToolCategory,
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -86,7 +86,7 @@ pub enum Step {
         file: Option<PathBuf>,
     },
     Output {
-        stream: Stream,
+        stream: OutputStream,
         text: String,
     },
     Finished(Box<ToolResult>),
@@ -168,7 +168,7 @@ pub struct Agent {
     connection: Connection,
     policy: Arc<Policy>,
     settings: Settings,
-    place: Place,
+    place: Workspace,
     over: watch::Receiver<Option<String>>,
 }
 
@@ -189,8 +189,8 @@ impl Agent {
             executor: Some(settings.ability()),
             ..options
         };
-        let place = Place {
-            workspace: settings.workspace.to_str().map(str::to_owned),
+        let place = Workspace {
+            directory: settings.workspace.to_str().map(str::to_owned),
         };
         let policy = Arc::new(policy);
         let (connection, events) = Connection::open(link, options).await?;
@@ -270,7 +270,7 @@ impl Agent {
         purpose: &str,
     ) -> Result<Proposal, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
-        match self.blocked(&Action::read("shell", &arguments)?) {
+        match self.blocked(&Action::from_arguments("shell", &arguments)?) {
             Some(blocked) => Err(blocked),
             None => self.submit(arguments, purpose).await,
         }
@@ -283,7 +283,7 @@ impl Agent {
         purpose: &str,
     ) -> Result<Proposal, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
-        let blocked = self.blocked(&Action::read("shell", &arguments)?);
+        let blocked = self.blocked(&Action::from_arguments("shell", &arguments)?);
         match self.submit(arguments, purpose).await {
             Err(ProposeError::Refused(report)) if report.code == ErrorCode::GateFailed => {
                 let (rule, reason) = ("server".to_owned(), report.message);
@@ -300,7 +300,7 @@ impl Agent {
     }
 
     async fn submit(&self, arguments: JsonObject, purpose: &str) -> Result<Proposal, ProposeError> {
-        let action = Action::read("shell", &arguments)?;
+        let action = Action::from_arguments("shell", &arguments)?;
         executor::directory(action.cwd.as_deref(), &self.settings.workspace)
             .map_err(ProposeError::BadDirectory)?;
         let (id, propose) = (fresh_id(), self.proposal(arguments, purpose));
@@ -325,7 +325,7 @@ impl Agent {
     /// What the agent adds to a command, it adds before anyone sees it.
     fn with_co_author(&self, mut arguments: JsonObject) -> Result<JsonObject, ProposeError> {
         if let Some(author) = &self.settings.git.co_author {
-            let action = Action::read("shell", &arguments)?;
+            let action = Action::from_arguments("shell", &arguments)?;
             let verdict = self.policy.assess(&action, &self.place);
             if let Some(line) = trailer::added(&action.command, &verdict.parts, author) {
                 arguments.insert("full_command".to_owned(), line.into());
@@ -346,7 +346,7 @@ impl Agent {
             suggested_approvers: None,
             category: ToolCategory::ShellExecute,
             assessment: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 

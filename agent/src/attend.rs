@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use pvp_protocol::payload::{FinishReason, PromptConfig};
-use pvp_protocol::{MessageId, Profile};
+use pvp_protocol::{MessageId, SandboxProfile};
 
 use crate::agent::{Agent, Memory};
 use crate::brain::tools::{Reads, offers};
@@ -98,7 +98,12 @@ pub async fn attend(mut agent: Agent, brain: Brain, manner: Manner) -> Result<()
     };
     let surroundings = Surroundings {
         directory: agent.settings().workspace.display().to_string(),
-        reads: match agent.settings().ability().profiles.contains(&Profile::Read) {
+        reads: match agent
+            .settings()
+            .ability()
+            .profiles
+            .contains(&SandboxProfile::Read)
+        {
             true => Reads::RunThemselves,
             false => Reads::AreAsked,
         },

@@ -10,7 +10,7 @@ mod syscalls;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use serde::{Deserialize, Serialize};
 
 pub use limits::{Controller, Share, Whole};
@@ -18,7 +18,7 @@ pub use limits::{Controller, Share, Whole};
 /// What a command is held to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confinement {
-    pub profile: Profile,
+    pub profile: SandboxProfile,
     /// What the command is about: readable, and in profile `workspace` writable.
     pub workspace: PathBuf,
     /// Its own temporary directory, writable in every profile.
@@ -33,9 +33,9 @@ impl Confinement {
         files::confine(self, terminal)?;
         capabilities::drop(self.profile).context("giving up capabilities")?;
         let network = match self.profile {
-            Profile::None | Profile::Workspace => return Ok(()),
-            Profile::Read => syscalls::Network::Refused,
-            Profile::ReadNet => syscalls::Network::Allowed,
+            SandboxProfile::None | SandboxProfile::Workspace => return Ok(()),
+            SandboxProfile::Read => syscalls::Network::Refused,
+            SandboxProfile::ReadNet => syscalls::Network::Allowed,
         };
         // Before Linux 6.12 a command that may end its own processes may end anyone's.
         let signals = match files::scope_signals() {
@@ -47,15 +47,15 @@ impl Confinement {
 }
 
 /// Which profiles this machine can enforce.
-pub fn enforceable() -> Vec<Profile> {
+pub fn enforceable() -> Vec<SandboxProfile> {
     let files = files::are_enforceable();
     let calls = syscalls::are_enforceable();
     let mut profiles = Vec::new();
     if files && calls {
-        profiles.extend([Profile::Read, Profile::ReadNet]);
+        profiles.extend([SandboxProfile::Read, SandboxProfile::ReadNet]);
     }
     if files {
-        profiles.push(Profile::Workspace);
+        profiles.push(SandboxProfile::Workspace);
     }
     profiles
 }

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pvp_client::{Connection, now};
-use pvp_policy::{Place, Policy};
+use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ExecutorAbility, GateOutcome, InterruptUrgency, Outcome, SessionWelcome, ToolExecute,
+    ExecutorInfo, GateOutcome, InterruptUrgency, RunOutcome, SessionWelcome, ToolExecute,
     ToolInput, ToolResult,
 };
-use pvp_protocol::{Envelope, Extra, MessageId, Mode, Sender, ServerMessage};
+use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::confine::{self, Share};
@@ -90,8 +90,8 @@ impl Settings {
     }
 
     /// What to announce at joining.
-    pub fn ability(&self) -> ExecutorAbility {
-        ExecutorAbility {
+    pub fn ability(&self) -> ExecutorInfo {
+        ExecutorInfo {
             profiles: confine::enforceable(),
             shell_exec: true,
             working_directory: self.workspace.to_str().map(str::to_owned),
@@ -162,8 +162,8 @@ impl Executor {
     ) -> anyhow::Result<Self> {
         let journal =
             Journal::open(&settings.state, now()).context("opening the journal of grants")?;
-        let place = Place {
-            workspace: settings.workspace.to_str().map(str::to_owned),
+        let place = Workspace {
+            directory: settings.workspace.to_str().map(str::to_owned),
         };
         let orphaned: BTreeSet<_> = journal.unfinished().cloned().collect();
         for proposal in &orphaned {
@@ -321,7 +321,7 @@ impl Executor {
         let mode = execute.grant.action.mode;
         let refused = match checked {
             Err(refused) => Some(refused.to_string()),
-            Ok(()) if mode == Mode::Background => self.too_many_jobs(),
+            Ok(()) if mode == RunMode::Background => self.too_many_jobs(),
             Ok(()) => None,
         };
         if let Some(why) = refused {
@@ -352,7 +352,7 @@ impl Executor {
     fn too_many_jobs(&self) -> Option<String> {
         let jobs = self.active.values();
         let jobs = jobs
-            .filter(|active| active.mode() == Mode::Background)
+            .filter(|active| active.mode() == RunMode::Background)
             .count();
         let running = match jobs {
             1 => "1 background job is".to_owned(),
@@ -434,15 +434,15 @@ fn failed(tool_proposal: MessageId, why: &str) -> ToolResult {
         result: None,
         error: Some(why.to_owned()),
         duration_ms: 0,
-        outcome: Some(Outcome::Known),
-        extra: Extra::new(),
+        outcome: Some(RunOutcome::Known),
+        extra: ExtraFields::new(),
     }
 }
 
 /// A result that says that nobody knows.
 fn unknown(tool_proposal: MessageId, why: &str) -> ToolResult {
     ToolResult {
-        outcome: Some(Outcome::Unknown),
+        outcome: Some(RunOutcome::Unknown),
         ..failed(tool_proposal, why)
     }
 }

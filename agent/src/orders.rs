@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pvp_policy::{Place, Policy};
+use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{GateAmend, GateRequest, ShellExec, ToolExecute, ToolPropose};
 use pvp_protocol::{Action, Category, Digest, MessageId, ParticipantId, Timestamp};
 
@@ -28,7 +28,7 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Orders {
     me: ParticipantId,
-    place: Place,
+    place: Workspace,
     shown: BTreeMap<MessageId, Shown>,
     /// The proposal that each gate guards.
     gates: BTreeMap<MessageId, MessageId>,
@@ -42,7 +42,7 @@ struct Shown {
 }
 
 impl Orders {
-    pub fn new(me: ParticipantId, place: Place) -> Self {
+    pub fn new(me: ParticipantId, place: Workspace) -> Self {
         Self {
             me,
             place,
@@ -55,7 +55,7 @@ impl Orders {
     /// A proposal as it was sent; only this executor's own matter.
     pub fn proposed(&mut self, id: &MessageId, propose: &ToolPropose) {
         if propose.agent == self.me
-            && let Ok(action) = Action::read(&propose.tool_name, &propose.arguments)
+            && let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
         {
             self.show(id, action.digest());
         }
@@ -64,7 +64,7 @@ impl Orders {
     /// A person's own command, if it is asked of this executor.
     pub fn asked(&mut self, id: &MessageId, exec: &ShellExec) {
         if exec.executor.as_ref() == Some(&self.me) {
-            self.show(id, Action::own(exec).digest());
+            self.show(id, Action::from_shell_exec(exec).digest());
         }
     }
 
@@ -80,9 +80,10 @@ impl Orders {
         let Some(shown) = self.shown.get_mut(proposal) else {
             return;
         };
-        if let (Ok(action), Some(assessment)) =
-            (Action::read("shell", &amend.arguments), &amend.assessment)
-            && action.digest() == assessment.digest
+        if let (Ok(action), Some(assessment)) = (
+            Action::from_arguments("shell", &amend.arguments),
+            &amend.assessment,
+        ) && action.digest() == assessment.digest
         {
             shown.digest = assessment.digest;
         }
@@ -145,7 +146,8 @@ mod tests {
     use super::*;
     use pvp_protocol::payload::{ClearedBy, GrantTerms};
     use pvp_protocol::{
-        Assessment, Command, ExecutionLimits, Extra, JsonObject, Mode, Profile, Risk, ToolCategory,
+        Assessment, Command, ExecutionLimits, ExtraFields, JsonObject, Risk, RunMode,
+        SandboxProfile, ToolCategory,
     };
     use serde_json::{Value, json};
 
@@ -178,12 +180,12 @@ mod tests {
             suggested_approvers: None,
             category: ToolCategory::ShellExecute,
             assessment: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 
     fn grant(proposal: &str, line: &str) -> ToolExecute {
-        let action = Action::plain(Command::Shell {
+        let action = Action::new(Command::Shell {
             line: line.to_owned(),
         });
         ToolExecute {
@@ -198,7 +200,7 @@ mod tests {
                     timeout_ms: 1000,
                     output_bytes: 1000,
                 },
-                profile: Profile::None,
+                profile: SandboxProfile::None,
                 expires_at: now().plus_seconds(60),
                 cleared_by: ClearedBy::Quorum,
                 approvals: Vec::new(),
@@ -207,12 +209,12 @@ mod tests {
                 nonce: Some("n".to_owned()),
                 secret_env: None,
             },
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 
     fn orders() -> Orders {
-        let mut orders = Orders::new(me(), Place::default());
+        let mut orders = Orders::new(me(), Workspace::default());
         orders.proposed(&id("p1"), &propose("touch a"));
         orders.proposed(&id("p2"), &propose("touch b"));
         orders
@@ -264,10 +266,10 @@ mod tests {
         });
         let request: GateRequest = serde_json::from_value(request).unwrap();
         orders.gated(&id("gate1"), &request);
-        let edited = Action::plain(Command::Shell {
+        let edited = Action::new(Command::Shell {
             line: "touch c".to_owned(),
         });
-        let assessment: Assessment = Policy::built_in().assess(&edited, &Place::default());
+        let assessment: Assessment = Policy::built_in().assess(&edited, &Workspace::default());
         let amend = json!({
             "gate": "gate1", "arguments": arguments("touch c"), "digest": "00".repeat(32),
             "assessment": assessment,
@@ -299,7 +301,7 @@ mod tests {
         orders.asked(&id("s1"), &exec("bot"));
         orders.asked(&id("s2"), &exec("other"));
         let mut execute = grant("s1", "ls");
-        execute.grant.action = Action::own(&exec("bot"));
+        execute.grant.action = Action::from_shell_exec(&exec("bot"));
         execute.grant.digest = execute.grant.action.digest();
         assert_eq!(checked(&orders, &execute), Some(Ok(())));
         execute.tool_proposal = id("s2");
@@ -350,9 +352,9 @@ mod tests {
         let orders = orders();
         let mut good = grant("p1", "touch a");
         good.grant.action.cwd = None;
-        good.grant.action.mode = Mode::Normal;
+        good.grant.action.mode = RunMode::Normal;
         let good = serde_json::to_value(&good).unwrap();
-        let shown = Action::plain(Command::Shell {
+        let shown = Action::new(Command::Shell {
             line: "touch a".to_owned(),
         });
         let (mut refused, mut accepted) = (0, 0);

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use rustix::process::{set_child_subreaper, setsid};
 use serde::{Deserialize, Serialize};
 
@@ -123,8 +123,8 @@ impl Standing {
     pub(crate) fn of(errand: &Errand) -> Self {
         let share = errand.confinement.share;
         let can_signal = match errand.confinement.profile {
-            Profile::None | Profile::Workspace => true,
-            Profile::Read | Profile::ReadNet => false,
+            SandboxProfile::None | SandboxProfile::Workspace => true,
+            SandboxProfile::Read | SandboxProfile::ReadNet => false,
         };
         // Entering a cgroup takes the kernel some 15 ms, which someone who approved a command does
         // not notice. Reads are many and short, and end as surely without.

@@ -9,7 +9,7 @@ mod terminal;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::Child;
 use tokio::sync::mpsc;
@@ -46,7 +46,7 @@ pub enum Overflow {
 /// A piece of what a command printed: whole characters, at their place in their stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    pub stream: Stream,
+    pub stream: OutputStream,
     pub text: String,
     /// Bytes of the stream that were told before.
     pub offset: u64,

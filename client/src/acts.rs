@@ -4,7 +4,7 @@ use pvp_protocol::payload::{
     GateAmend, GateApprove, GateReject, InterruptRaise, InterruptUrgency, PromptSubmit,
     SessionLeave, ShellExec, ToolCancel, ToolPropose,
 };
-use pvp_protocol::{Digest, Extra, JsonObject, MessageId, ParticipantId, Risk, ToolCategory};
+use pvp_protocol::{Digest, ExtraFields, JsonObject, MessageId, ParticipantId, Risk, ToolCategory};
 
 use crate::connection::{Connection, Receipt, SendError};
 
@@ -17,7 +17,7 @@ impl Connection {
             contributors: vec![self.participant().clone()],
             context_keys: Vec::new(),
             config: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -46,7 +46,7 @@ impl Connection {
             suggested_approvers: None,
             category: ToolCategory::ShellExecute,
             assessment: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -63,7 +63,7 @@ impl Connection {
             approver: self.participant().clone(),
             comment,
             digest: Some(digest),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -80,7 +80,7 @@ impl Connection {
             rejector: self.participant().clone(),
             reason: reason.to_owned(),
             digest: Some(digest),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -102,7 +102,7 @@ impl Connection {
             quorum: None,
             deadline: None,
             voters: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -120,7 +120,7 @@ impl Connection {
             executor,
             origin: None,
             assessment: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -134,7 +134,7 @@ impl Connection {
         self.send(ToolCancel {
             tool_proposal: proposal.clone(),
             reason,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -152,7 +152,7 @@ impl Connection {
             message: message.to_owned(),
             inject_context: None,
             inject_context_ref: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
         .await
     }
@@ -161,7 +161,7 @@ impl Connection {
     pub async fn leave(self, reason: Option<String>) -> Result<(), SendError> {
         let leave = SessionLeave {
             reason,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.say(leave).await.map(|_| ())
     }

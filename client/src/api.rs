@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use pvp_protocol::api::{
-    Ballot, CommandPage, Edit, GateAnswer, GateList, GateState, Invitation, Invite, Me,
-    MessagePage, NewSession, SessionList, SessionMade, SessionState,
+    CommandPage, CreateSessionRequest, CreatedSession, EditRequest, GateDetails, GateList,
+    GateUpdateResponse, Invitation, InviteRequest, MessagePage, SessionDetails, SessionList,
+    VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{JsonObject, MessageId, SessionId};
@@ -75,7 +76,7 @@ impl Api {
     }
 
     /// Whose token it is.
-    pub fn me(&self) -> Result<Me, ApiError> {
+    pub fn me(&self) -> Result<WhoAmI, ApiError> {
         self.get("/api/me", &[])
     }
 
@@ -84,11 +85,11 @@ impl Api {
         self.get("/api/sessions", query)
     }
 
-    pub fn create(&self, new: &NewSession) -> Result<SessionMade, ApiError> {
+    pub fn create(&self, new: &CreateSessionRequest) -> Result<CreatedSession, ApiError> {
         self.post("/api/sessions", new)
     }
 
-    pub fn session(&self, session: &SessionId) -> Result<SessionState, ApiError> {
+    pub fn session(&self, session: &SessionId) -> Result<SessionDetails, ApiError> {
         self.get(&format!("/api/sessions/{session}"), &[])
     }
 
@@ -124,7 +125,7 @@ impl Api {
         self.get_waiting("/api/gates", &query, wait)
     }
 
-    pub fn gate(&self, session: &SessionId, gate: &MessageId) -> Result<GateState, ApiError> {
+    pub fn gate(&self, session: &SessionId, gate: &MessageId) -> Result<GateDetails, ApiError> {
         self.get(&format!("/api/sessions/{session}/gates/{gate}"), &[])
     }
 
@@ -132,8 +133,8 @@ impl Api {
         &self,
         session: &SessionId,
         gate: &MessageId,
-        ballot: &Ballot,
-    ) -> Result<GateAnswer, ApiError> {
+        ballot: &VoteRequest,
+    ) -> Result<GateUpdateResponse, ApiError> {
         self.post(
             &format!("/api/sessions/{session}/gates/{gate}/vote"),
             ballot,
@@ -144,8 +145,8 @@ impl Api {
         &self,
         session: &SessionId,
         gate: &MessageId,
-        edit: &Edit,
-    ) -> Result<GateAnswer, ApiError> {
+        edit: &EditRequest,
+    ) -> Result<GateUpdateResponse, ApiError> {
         self.post(&format!("/api/sessions/{session}/gates/{gate}/amend"), edit)
     }
 
@@ -165,7 +166,7 @@ impl Api {
         self.get(&format!("/api/sessions/{session}/history"), query)
     }
 
-    pub fn invite(&self, invite: &Invite) -> Result<Invitation, ApiError> {
+    pub fn invite(&self, invite: &InviteRequest) -> Result<Invitation, ApiError> {
         self.post("/api/invites", invite)
     }
 

@@ -2,10 +2,10 @@
 
 mod task;
 
-use pvp_protocol::payload::{Announce, ErrorReport, ExecutorAbility, SessionAck, SessionWelcome};
+use pvp_protocol::payload::{Announce, ErrorReport, ExecutorInfo, SessionAck, SessionWelcome};
 use pvp_protocol::{
-    ClientMessage, Envelope, Extra, Heading, JsonObject, MessageId, ParticipantId, ParticipantKind,
-    Role, Sender, SessionId, Timestamp, Transport, Vocabulary,
+    ClientMessage, Envelope, ExtraFields, Heading, JsonObject, MessageId, ParticipantId,
+    ParticipantKind, Role, Sender, SessionId, Timestamp, Transport, WireMessage,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +31,7 @@ pub struct Options {
     /// Human, where nobody logs in and nothing else is said.
     pub kind: Option<ParticipantKind>,
     /// Set by agents that run commands.
-    pub executor: Option<ExecutorAbility>,
+    pub executor: Option<ExecutorInfo>,
     pub metadata: Option<JsonObject>,
     /// Resume: tell only what came after this seq.
     pub after: Option<u64>,
@@ -245,10 +245,10 @@ pub fn now() -> Timestamp {
 pub fn fresh_id() -> MessageId {
     let mut entropy = [0; 10];
     getrandom::fill(&mut entropy).expect("the kernel's random source always answers");
-    MessageId::fresh(now(), entropy)
+    MessageId::new_v7(now(), entropy)
 }
 
-fn written<M: Vocabulary>(heading: Heading, message: M) -> String {
+fn written<M: WireMessage>(heading: Heading, message: M) -> String {
     let envelope = Envelope {
         heading,
         at: now(),
@@ -269,7 +269,7 @@ async fn identify(link: &Link, options: &Options) -> Result<(Announce, SessionId
         transport: Transport::Websocket,
         metadata: options.metadata.clone(),
         executor: options.executor.clone(),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let mut bound = None;
     if link.token().is_some() {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use pvp_protocol::MessageId;
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use serde::Serialize;
 
 use crate::view::{Output, Piece, Proposal, StreamTotal};
@@ -73,8 +73,8 @@ impl ShellResult {
     /// The result of a command that has finished; `None` while it has not.
     pub fn of(proposal: &Proposal) -> Option<Self> {
         let finish = proposal.finish.as_ref()?;
-        let stdout = Told::of(&proposal.output, Stream::Stdout);
-        let stderr = Told::of(&proposal.output, Stream::Stderr);
+        let stdout = Told::of(&proposal.output, OutputStream::Stdout);
+        let stderr = Told::of(&proposal.output, OutputStream::Stderr);
         let reference = finish.output_ref.as_deref();
         let reference = Some(reference.unwrap_or(proposal.id.as_str()));
         let command_preview = preview(&proposal.asked.command);
@@ -131,7 +131,7 @@ enum Told {
 }
 
 impl Told {
-    fn of(output: &Output, stream: Stream) -> Self {
+    fn of(output: &Output, stream: OutputStream) -> Self {
         let total = output.total(stream);
         if total.bytes == 0 {
             return Told::Nothing;

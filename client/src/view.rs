@@ -25,7 +25,7 @@ mod welcome;
 use std::collections::{BTreeMap, VecDeque};
 
 use pvp_protocol::payload::{
-    ErrorReport, Extensions, FinalState, SessionConfigUpdate, SessionCreate, SessionEnd,
+    ErrorReport, FinalState, ProtocolExtensions, SessionConfigUpdate, SessionCreate, SessionEnd,
 };
 use pvp_protocol::{
     Envelope, Limits, MessageId, ParticipantId, Sender, ServerMessage, SessionConfig, SessionId,
@@ -56,7 +56,7 @@ pub struct View {
     pub me: Option<Me>,
     pub config: SessionConfig,
     pub limits: Option<Limits>,
-    pub extensions: Option<Extensions>,
+    pub extensions: Option<ProtocolExtensions>,
     /// The server's name and version.
     pub server: Option<String>,
     /// The seq of the last message that was told; resume after it.
@@ -241,7 +241,7 @@ impl View {
         let reason = line(&update.reason);
         self.tell(told, What::Configured { changes, reason });
         if !told.past {
-            self.config = std::mem::take(&mut self.config).with(&update.changes);
+            self.config = std::mem::take(&mut self.config).with_changes(&update.changes);
             self.after_people_changed();
         }
     }

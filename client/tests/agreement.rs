@@ -13,7 +13,7 @@ use kit::{Stage, Step, id, person, view};
 use proptest::prelude::*;
 use pvp_client::View;
 use pvp_protocol::{Envelope, MessageId, ServerMessage};
-use pvp_session::Settings;
+use pvp_session::SessionSettings;
 use serde_json::{Value, json};
 
 const PEOPLE: [(&str, &str); 5] = [
@@ -58,7 +58,7 @@ fn join(who: &str, kind: &str, roles: &[&str], number: usize) -> Step {
 }
 
 fn opening() -> Stage {
-    let mut stage = Stage::new(VIEWER, Settings::default());
+    let mut stage = Stage::new(VIEWER, SessionSettings::default());
     let config = json!({
         "on_gate_timeout": "escalate", "gate_timeout_seconds": 60,
         "default_gate_quorum": {"type": "any", "count": 3}
@@ -230,7 +230,7 @@ fn invariant_view_agrees_with_the_core(stage: &Stage, view: &View) {
         .map(|(open, _)| open.id.clone())
         .collect();
     assert_eq!(running(view), runs);
-    assert_eq!(view.paused, stage.session.paused());
+    assert_eq!(view.paused, stage.session.paused_until_back());
 }
 
 /// Someone who comes late, and is told only so much of the past, sees the same gates and runs.

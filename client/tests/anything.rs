@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 fn told(seq: Option<u64>, sender: &str, kind: &str, payload: &Value) -> Envelope {
-    let message = ServerMessage::read(kind, &payload.to_string())
+    let message = ServerMessage::parse_payload(kind, &payload.to_string())
         .unwrap()
         .unwrap_or_else(|error| panic!("{kind} {payload}: {error}"));
     let sender = match sender {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use kit::{Stage, Step};
 use pvp_client::View;
-use pvp_protocol::{Limits, read_server};
+use pvp_protocol::{Limits, parse_server_message};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts")
@@ -44,7 +44,11 @@ fn told(name: &str) -> String {
 fn seen(told: &str) -> String {
     let mut view = View::default();
     for line in told.lines() {
-        view.fold(&read_server(line, &Limits::default()).unwrap().unwrap());
+        view.fold(
+            &parse_server_message(line, &Limits::default())
+                .unwrap()
+                .unwrap(),
+        );
     }
     serde_json::to_string_pretty(&view).unwrap() + "\n"
 }

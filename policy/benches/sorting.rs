@@ -6,28 +6,28 @@
 )]
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
 
-#[path = "../tests/common/mod.rs"]
-mod common;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::time::{Duration, Instant};
 
-use common::{PIECES, cases, shell};
-use pvp_policy::{Place, Policy};
+use pvp_policy::{Policy, Workspace};
+use support::{HOSTILE_FRAGMENTS, corpus_cases, shell};
 
 fn main() {
     let policy = Policy::built_in();
-    let place = Place {
-        workspace: Some("/work/app".to_owned()),
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
     };
     let time = |line: &str| {
         let action = shell(line);
         let start = Instant::now();
-        std::hint::black_box(policy.assess(&action, &place));
+        std::hint::black_box(policy.assess(&action, &workspace));
         start.elapsed()
     };
-    let lines: Vec<String> = cases().into_iter().map(|case| case.line).collect();
+    let lines: Vec<String> = corpus_cases().into_iter().map(|case| case.line).collect();
     let start = Instant::now();
-    policy.prepare();
+    policy.compile_patterns();
     println!("compiling all patterns: {:?}", start.elapsed());
     let mut times: Vec<Duration> = Vec::new();
     let mut slowest = Vec::new();
@@ -46,7 +46,7 @@ fn main() {
     );
     println!("slowest line at its best of 20: {:?}", slowest.iter().max());
     let mut worst: Vec<(Duration, String)> = Vec::new();
-    for piece in PIECES {
+    for piece in HOSTILE_FRAGMENTS {
         for length in [1024, 8 * 1024, 64 * 1024] {
             let line = piece.repeat(length / piece.len());
             let once = time(&line);
@@ -62,21 +62,25 @@ fn main() {
     for (time, what) in worst.iter().rev().take(8) {
         println!("hostile {time:?} for {what}");
     }
-    memory(&policy, &place, &lines);
+    measure_memory(&policy, &workspace, &lines);
 }
 
 /// Resident memory must not grow with the number of verdicts.
-fn memory(policy: &Policy, place: &Place, lines: &[String]) {
+fn measure_memory(policy: &Policy, workspace: &Workspace, lines: &[String]) {
     for round in 1..=4 {
         for index in 0..250_000 {
             let action = shell(&lines[index % lines.len()]);
-            std::hint::black_box(policy.assess(&action, place));
+            std::hint::black_box(policy.assess(&action, workspace));
         }
-        println!("{} k verdicts: {} KiB resident", round * 250, resident());
+        println!(
+            "{} k verdicts: {} KiB resident",
+            round * 250,
+            resident_kib()
+        );
     }
 }
 
-fn resident() -> u64 {
+fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())

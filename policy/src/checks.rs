@@ -6,35 +6,35 @@ mod sed;
 mod tar;
 mod test;
 
-use crate::reads::Checked;
-use crate::word::Word;
+use crate::read_rules::CheckedArguments;
+use crate::word::ShellWord;
 
 /// How a command's arguments are looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Check {
+pub(crate) enum ArgumentCheck {
     /// All arguments as they stand; answers with the paths that would be read.
-    Whole(fn(&[Word]) -> Result<Vec<Word>, String>),
+    Raw(fn(&[ShellWord]) -> Result<Vec<ShellWord>, String>),
     /// What the flag lists have taken apart already.
-    After(fn(&mut Checked) -> Result<(), String>),
+    Parsed(fn(&mut CheckedArguments) -> Result<(), String>),
 }
 
 /// The check that a rule file names.
-pub(crate) fn by_name(name: &str) -> Option<Check> {
+pub(crate) fn by_name(name: &str) -> Option<ArgumentCheck> {
     Some(match name {
-        "awk" => Check::After(awk::check),
-        "find" => Check::Whole(find::check),
-        "printf" => Check::Whole(printf),
-        "sed" => Check::After(sed::check),
-        "tar" => Check::Whole(tar::check),
-        "test" => Check::Whole(test::check),
-        "yq" => Check::After(yq),
-        "not-secrets" => Check::After(not_secrets),
+        "awk" => ArgumentCheck::Parsed(awk::check),
+        "find" => ArgumentCheck::Raw(find::check),
+        "printf" => ArgumentCheck::Raw(check_printf),
+        "sed" => ArgumentCheck::Parsed(sed::check),
+        "tar" => ArgumentCheck::Raw(tar::check),
+        "test" => ArgumentCheck::Raw(test::check),
+        "yq" => ArgumentCheck::Parsed(check_yq),
+        "not-secrets" => ArgumentCheck::Parsed(check_not_secrets),
         _ => return None,
     })
 }
 
 /// The words, each of which must always be the same string.
-fn literals(words: &[Word]) -> Result<Vec<String>, String> {
+fn literals(words: &[ShellWord]) -> Result<Vec<String>, String> {
     words
         .iter()
         .map(|word| {
@@ -45,12 +45,12 @@ fn literals(words: &[Word]) -> Result<Vec<String>, String> {
 }
 
 /// `printf -v` assigns, and `%n` stores through a name that may hold commands.
-fn printf(words: &[Word]) -> Result<Vec<Word>, String> {
-    let format = match words.first().map(Word::text).as_deref() {
+fn check_printf(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
+    let format = match words.first().map(ShellWord::text).as_deref() {
         Some("--") => words.get(1),
         Some(_) | None => words.first(),
     };
-    let Some(format) = format.and_then(Word::as_literal) else {
+    let Some(format) = format.and_then(ShellWord::as_literal) else {
         return Err("its format is not known".to_owned());
     };
     if format.starts_with('-') {
@@ -71,7 +71,7 @@ fn printf(words: &[Word]) -> Result<Vec<Word>, String> {
 }
 
 /// Expressions of yq may load other files, and some builds run commands.
-fn yq(checked: &mut Checked) -> Result<(), String> {
+fn check_yq(checked: &mut CheckedArguments) -> Result<(), String> {
     let expression = |text: &str| {
         ["load", "system", "input", "strload", "@sh"]
             .iter()
@@ -84,8 +84,8 @@ fn yq(checked: &mut Checked) -> Result<(), String> {
 }
 
 /// Secrets of a cluster are not for everyone's screen.
-fn not_secrets(checked: &mut Checked) -> Result<(), String> {
-    let secret = |word: &Word| word.text().to_ascii_lowercase().contains("secret");
+fn check_not_secrets(checked: &mut CheckedArguments) -> Result<(), String> {
+    let secret = |word: &ShellWord| word.text().to_ascii_lowercase().contains("secret");
     if checked.operands.iter().any(secret) {
         return Err("shows secrets".to_owned());
     }
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn printf_that_assigns_is_refused() {
         let passes = |words: &[&str]| {
-            let words: Vec<Word> = words.iter().map(|text| Word::literal(text)).collect();
-            printf(&words).is_ok()
+            let words: Vec<ShellWord> = words.iter().map(|text| ShellWord::literal(text)).collect();
+            check_printf(&words).is_ok()
         };
         assert!(passes(&["%s\\n", "a", "-v"]));
         assert!(passes(&["100%% done"]));

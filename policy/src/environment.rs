@@ -2,10 +2,10 @@
 
 use pvp_protocol::Risk;
 
-use crate::opinion::Opinion;
+use crate::verdict::CommandVerdict;
 
 /// Variables that only change how output looks.
-const HARMLESS: &[&str] = &[
+const HARMLESS_VARIABLES: &[&str] = &[
     "LANG",
     "LANGUAGE",
     "TZ",
@@ -25,7 +25,7 @@ const HARMLESS: &[&str] = &[
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+.:@ ,".contains(c);
     let zone = |c: char| plain(c) || c == '/';
-    let known = HARMLESS.contains(&name) || (name.starts_with("LC_") && name.len() > 3);
+    let known = HARMLESS_VARIABLES.contains(&name) || (name.starts_with("LC_") && name.len() > 3);
     let value_is_plain = match name {
         "TZ" => value.chars().all(zone) && !value.starts_with(['/', ':']) && !value.contains(".."),
         _ => value.chars().all(plain),
@@ -34,7 +34,7 @@ pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
 }
 
 /// A variable that may change what a command does.
-pub(crate) fn variable_opinion(name: &str) -> Opinion {
+pub(crate) fn variable_verdict(name: &str) -> CommandVerdict {
     let hooks = [
         "LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_",
     ];
@@ -43,8 +43,8 @@ pub(crate) fn variable_opinion(name: &str) -> Opinion {
     ];
     if known.contains(&name) || hooks.iter().any(|hook| name.starts_with(hook)) {
         let reason = format!("`{name}` decides which code runs");
-        return Opinion::write(Risk::High, "env.code", &reason);
+        return CommandVerdict::write(Risk::High, "env.code", &reason);
     }
     let reason = format!("`{name}` may change what the command does");
-    Opinion::write(Risk::Low, "env.variable", &reason)
+    CommandVerdict::write(Risk::Low, "env.variable", &reason)
 }

@@ -2,9 +2,9 @@
 
 use pvp_protocol::{Action, Assessment, Category, Command, Risk};
 
-use crate::load::{PolicyError, Source};
-use crate::opinion::usual_risk;
-use crate::{Origin, Place, Policy};
+use crate::load::{PolicyError, RuleSource};
+use crate::verdict::default_risk;
+use crate::{Policy, RuleOrigin, Workspace};
 
 /// What kind of rule it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum RuleKind {
 pub struct RuleInfo<'a> {
     pub id: &'a str,
     pub kind: RuleKind,
-    pub origin: Origin,
+    pub origin: RuleOrigin,
     /// The commands it speaks of; empty for raw patterns.
     pub command: &'a str,
     /// The regular expression, if there is one.
@@ -40,7 +40,7 @@ pub struct Explanation {
     pub assessment: Assessment,
     /// How much work the verdict took, counted and not timed.
     pub steps: u32,
-    pub matched: Vec<String>,
+    pub matched_rules: Vec<String>,
 }
 
 /// An example that does not hold, for `pvp policy test`.
@@ -55,7 +55,7 @@ pub struct ExampleFailure {
 impl Policy {
     /// All rules, in the order of the files.
     pub fn rules(&self) -> impl Iterator<Item = RuleInfo<'_>> {
-        let commands = self.table.rules.iter().map(|rule| RuleInfo {
+        let commands = self.table.command_rules.iter().map(|rule| RuleInfo {
             id: rule.data.id.get_ref(),
             kind: RuleKind::Command,
             origin: rule.origin,
@@ -67,19 +67,19 @@ impl Policy {
             matches: &rule.data.matches,
             not: &rule.data.not,
         });
-        let raws = self.table.raws.iter().map(|raw| RuleInfo {
+        let raws = self.table.raw_rules.iter().map(|raw| RuleInfo {
             id: raw.data.id.get_ref(),
             kind: RuleKind::Raw,
             origin: raw.origin,
             command: "",
             pattern: Some(&raw.data.pattern),
             category: raw.data.category,
-            risk: usual_risk(raw.data.category),
+            risk: default_risk(raw.data.category),
             reason: &raw.data.reason,
             matches: &raw.data.matches,
             not: &raw.data.not,
         });
-        let reads = self.table.reads.iter().map(|(read, origin)| RuleInfo {
+        let reads = self.table.read_rules.iter().map(|(read, origin)| RuleInfo {
             id: &read.id,
             kind: RuleKind::Read,
             origin: *origin,
@@ -102,15 +102,17 @@ impl Policy {
     /// Every example of every rule that does not hold.
     pub fn failing_examples(&self) -> Vec<ExampleFailure> {
         let rules = self.rules();
-        rules.flat_map(|rule| self.failures_of(&rule)).collect()
+        rules
+            .flat_map(|rule| self.example_failures(&rule))
+            .collect()
     }
 
-    fn failures_of(&self, rule: &RuleInfo<'_>) -> Vec<ExampleFailure> {
+    fn example_failures(&self, rule: &RuleInfo<'_>) -> Vec<ExampleFailure> {
         let missed = rule.matches.iter().map(|example| (example, true));
         let hit = rule.not.iter().map(|example| (example, false));
         missed
             .chain(hit)
-            .filter(|(example, expected)| self.matches(rule, example) != *expected)
+            .filter(|(example, expected)| self.rule_matches(rule, example) != *expected)
             .map(|(example, expected)| ExampleFailure {
                 rule: rule.id.to_owned(),
                 example: example.clone(),
@@ -124,25 +126,25 @@ impl Policy {
     }
 
     /// Whether a rule has a say on this line; a read rule must also be the outcome.
-    fn matches(&self, rule: &RuleInfo<'_>, line: &str) -> bool {
-        let action = Action::plain(Command::Shell {
+    fn rule_matches(&self, rule: &RuleInfo<'_>, line: &str) -> bool {
+        let action = Action::new(Command::Shell {
             line: line.to_owned(),
         });
-        let explanation = self.explain(&action, &Place::default());
-        let matched = explanation.matched.iter().any(|id| id == rule.id);
+        let explanation = self.explain(&action, &Workspace::default());
+        let matched = explanation.matched_rules.iter().any(|id| id == rule.id);
         let read = explanation.assessment.category == Category::Read;
         matched && (rule.kind != RuleKind::Read || read)
     }
 
     /// The first example of a user's rule that does not hold.
-    pub(crate) fn check_user_examples(&self, source: Source<'_>) -> Result<(), PolicyError> {
-        let users = self.rules().filter(|rule| rule.origin == Origin::User);
+    pub(crate) fn check_user_examples(&self, source: RuleSource<'_>) -> Result<(), PolicyError> {
+        let users = self.rules().filter(|rule| rule.origin == RuleOrigin::User);
         for rule in users {
             if rule.matches.is_empty() {
                 let at = source.text.find(rule.id).unwrap_or(0);
                 return Err(source.error(at, format!("rule `{}` has no `matches`", rule.id)));
             }
-            if let Some(failure) = self.failures_of(&rule).into_iter().next() {
+            if let Some(failure) = self.example_failures(&rule).into_iter().next() {
                 let at = source.text.find(rule.id).unwrap_or(0);
                 return Err(source.error(at, failure.to_string()));
             }

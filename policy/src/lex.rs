@@ -5,38 +5,38 @@
 
 use std::ops::Range;
 
-use crate::word::{Scan, Until, scan};
+use crate::word::{ScanUntil, ScannedWord, scan_word};
 
 /// The words of a line by their places, as one reader saw them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct LineLayout {
     /// The words of each simple command, and the values of each loop.
     pub(crate) commands: Vec<Vec<Range<usize>>>,
     /// What the redirections point to.
-    pub(crate) targets: Vec<Range<usize>>,
+    pub(crate) redirect_targets: Vec<Range<usize>>,
     /// `NAME=value` before a command.
     pub(crate) assignments: Vec<Range<usize>>,
 }
 
 /// The layout of a line, if all of it is plain.
-pub(crate) fn layout(source: &str) -> Option<Layout> {
+pub(crate) fn lex_line(source: &str) -> Option<LineLayout> {
     let mut lexer = Lexer {
         source,
         at: 0,
-        layout: Layout::default(),
+        layout: LineLayout::default(),
         segment: Segment::default(),
     };
-    lexer.run()?;
+    lexer.lex()?;
     Some(lexer.layout)
 }
 
 /// The words of one simple command without operators, if that is all there is.
-pub(crate) fn single(source: &str) -> Option<Vec<Scan>> {
-    let layout = layout(source)?;
+pub(crate) fn single_command_words(source: &str) -> Option<Vec<ScannedWord>> {
+    let layout = lex_line(source)?;
     let [words] = layout.commands.as_slice() else {
         return None;
     };
-    if !layout.targets.is_empty() || !layout.assignments.is_empty() {
+    if !layout.redirect_targets.is_empty() || !layout.assignments.is_empty() {
         return None;
     }
     // Nothing but blanks may stand outside the words: no comment, operator or keyword.
@@ -51,7 +51,7 @@ pub(crate) fn single(source: &str) -> Option<Vec<Scan>> {
     blank.then(|| {
         words
             .iter()
-            .map(|word| scan(&source[..word.end], word.start, Until::End))
+            .map(|word| scan_word(&source[..word.end], word.start, ScanUntil::End))
             .collect()
     })
 }
@@ -63,13 +63,13 @@ struct Segment {
     /// A keyword such as `done` ended it; only redirections may follow.
     closed: bool,
     /// Inside `for name in …`.
-    values: bool,
+    in_loop_values: bool,
 }
 
 struct Lexer<'a> {
     source: &'a str,
     at: usize,
-    layout: Layout,
+    layout: LineLayout,
     segment: Segment,
 }
 
@@ -81,25 +81,25 @@ impl Lexer<'_> {
         &self.source[self.at..]
     }
 
-    fn run(&mut self) -> Option<()> {
+    fn lex(&mut self) -> Option<()> {
         while let Some(c) = self.rest().chars().next() {
             match c {
                 ' ' | '\t' => self.at += 1,
                 '\\' if self.rest().starts_with("\\\n") => self.at += 2,
                 '#' => self.at += self.rest().find('\n').unwrap_or(self.rest().len()),
-                '\n' => self.separate(1),
+                '\n' => self.end_command(1),
                 ';' if !self.rest().starts_with(";;") && !self.rest().starts_with(";&") => {
-                    self.separate(1);
+                    self.end_command(1);
                 }
-                '&' if self.rest().starts_with("&&") => self.separate(2),
+                '&' if self.rest().starts_with("&&") => self.end_command(2),
                 '&' if self.rest().starts_with("&>") => self.redirect()?,
-                '|' if self.rest().starts_with("||") => self.separate(2),
-                '|' if !self.rest().starts_with("|&") => self.separate(1),
+                '|' if self.rest().starts_with("||") => self.end_command(2),
+                '|' if !self.rest().starts_with("|&") => self.end_command(1),
                 '(' if self.segment.words.is_empty() && !self.rest().starts_with("((") => {
-                    self.separate(1);
+                    self.end_command(1);
                 }
                 ')' => {
-                    self.separate(1);
+                    self.end_command(1);
                     self.segment.closed = true;
                 }
                 '<' | '>' => self.redirect()?,
@@ -107,11 +107,11 @@ impl Lexer<'_> {
                 _ => self.word()?,
             }
         }
-        self.separate(0);
+        self.end_command(0);
         Some(())
     }
 
-    fn separate(&mut self, length: usize) {
+    fn end_command(&mut self, length: usize) {
         let segment = std::mem::take(&mut self.segment);
         if !segment.words.is_empty() {
             self.layout.commands.push(segment.words);
@@ -136,14 +136,14 @@ impl Lexer<'_> {
         let blanks = self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
         self.at += blanks;
         let target = self.certain_word()?;
-        self.layout.targets.push(target);
+        self.layout.redirect_targets.push(target);
         Some(())
     }
 
     /// A word that is there and holds nothing uncertain.
     fn certain_word(&mut self) -> Option<Range<usize>> {
         let start = self.at;
-        let scan = scan(self.source, start, Until::Operator);
+        let scan = scan_word(self.source, start, ScanUntil::Operator);
         self.at = scan.end;
         (scan.certain && scan.end > start).then_some(start..scan.end)
     }
@@ -158,7 +158,7 @@ impl Lexer<'_> {
         if self.segment.closed {
             return None;
         }
-        if self.segment.words.is_empty() && !self.segment.values {
+        if self.segment.words.is_empty() && !self.segment.in_loop_values {
             return self.first_word(span);
         }
         self.segment.words.push(span);
@@ -169,7 +169,7 @@ impl Lexer<'_> {
         match &self.source[span.clone()] {
             "!" | "{" | "if" | "then" | "elif" | "else" | "do" => {}
             "}" | "fi" | "done" => self.segment.closed = true,
-            "for" => self.loop_head()?,
+            "for" => self.for_header()?,
             "while" | "until" | "case" | "esac" | "select" | "function" | "coproc" | "time"
             | "[[" | "]]" | "in" => return None,
             raw if is_assignment(raw) => self.layout.assignments.push(span),
@@ -180,23 +180,23 @@ impl Lexer<'_> {
     }
 
     /// `name in`, after which the values follow.
-    fn loop_head(&mut self) -> Option<()> {
+    fn for_header(&mut self) -> Option<()> {
         for expected in [None, Some("in")] {
             let blanks = self.rest().len() - self.rest().trim_start_matches(' ').len();
             self.at += blanks;
             let span = self.certain_word()?;
             let raw = &self.source[span];
-            if expected.is_some_and(|expected| expected != raw) || !is_name(raw) {
+            if expected.is_some_and(|expected| expected != raw) || !is_variable_name(raw) {
                 return None;
             }
         }
-        self.segment.values = true;
+        self.segment.in_loop_values = true;
         Some(())
     }
 }
 
 /// Whether this is a variable's name.
-pub(crate) fn is_name(text: &str) -> bool {
+pub(crate) fn is_variable_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text
@@ -206,7 +206,8 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// Whether this is `NAME=…`.
 pub(crate) fn is_assignment(raw: &str) -> bool {
-    raw.split_once('=').is_some_and(|(name, _)| is_name(name))
+    raw.split_once('=')
+        .is_some_and(|(name, _)| is_variable_name(name))
 }
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     fn commands(source: &str) -> Option<Vec<Vec<&str>>> {
-        let layout = layout(source)?;
+        let layout = lex_line(source)?;
         let text =
             |words: &Vec<Range<usize>>| words.iter().map(|span| &source[span.clone()]).collect();
         Some(layout.commands.iter().map(text).collect())
@@ -266,9 +267,9 @@ mod tests {
 
     #[test]
     fn a_single_command_has_nothing_beside_its_words() {
-        assert!(single("git status -s").is_some());
+        assert!(single_command_words("git status -s").is_some());
         for source in ["a; b", "a >b", "A=1 a", "! a", "{ a", "a # b", "(a)", ""] {
-            assert!(single(source).is_none(), "{source}");
+            assert!(single_command_words(source).is_none(), "{source}");
         }
     }
 }

@@ -1,59 +1,59 @@
 //! How dangerous a command is, and why. Anything that is not certain is a write.
 
-mod breaks;
-mod canon;
+mod assess;
 mod checks;
-mod data;
 mod environment;
 mod explain;
-mod judge;
 mod lex;
+mod line_breaks;
 mod load;
-mod opinion;
+mod normalize;
 mod parse;
-mod place;
-mod reads;
-mod secret;
-mod table;
-mod unwrap;
-mod walk;
+mod paths;
+mod read_rules;
+mod rule_file;
+mod rule_table;
+mod secret_files;
+mod syntax;
+mod verdict;
 mod word;
+mod wrappers;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use pvp_protocol::{
-    Action, Assessment, Category, Command, ExecutionLimits, Mode, PartVerdict, Profile, QuorumRule,
-    Risk,
+    Action, Assessment, Category, Command, ExecutionLimits, PartAssessment, QuorumRule, Risk,
+    RunMode, SandboxProfile,
 };
 
 pub use explain::{ExampleFailure, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
-pub use place::Place;
-pub use table::Origin;
+pub use paths::Workspace;
+pub use rule_table::RuleOrigin;
 
-use judge::Judge;
-use opinion::Opinion;
-use table::Table;
-use word::Word;
+use assess::Assessor;
+use rule_table::RuleTable;
+use verdict::CommandVerdict;
+use word::ShellWord;
 
 /// Longest command line that may be a read.
-const MAX_LINE: usize = 8 * 1024;
+const MAX_READ_LINE_BYTES: usize = 8 * 1024;
 
 /// The rule of a command whose parts only read, but which is not certain as a whole.
-const DOUBT: &str = "default.doubt";
+const DOUBT_RULE: &str = "default.doubt";
 
 /// A set of rules that gives verdicts; the same action always gets the same one.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    table: Arc<Table>,
+    table: Arc<RuleTable>,
 }
 
 impl Policy {
     /// The rules that come with the program.
     pub fn built_in() -> Self {
-        static BUILT_IN: OnceLock<Arc<Table>> = OnceLock::new();
+        static BUILT_IN: OnceLock<Arc<RuleTable>> = OnceLock::new();
         let table = BUILT_IN.get_or_init(|| {
             let table = built_in_table().expect("the built-in rules are checked by a test");
             Arc::new(table)
@@ -66,11 +66,11 @@ impl Policy {
     /// The built-in rules with a user's file on top; its examples are checked here.
     pub fn with_user_file(text: &str, file_name: &str) -> Result<Self, PolicyError> {
         let mut table = built_in_table()?;
-        let source = load::Source {
+        let source = load::RuleSource {
             file: file_name,
             text,
         };
-        load::add(&mut table, source, Origin::User)?;
+        load::add_file(&mut table, source, RuleOrigin::User)?;
         let policy = Self {
             table: Arc::new(table),
         };
@@ -79,7 +79,7 @@ impl Policy {
     }
 
     /// Compiles every pattern at once; without it, each is compiled when a command first needs it.
-    pub fn prepare(&self) {
+    pub fn compile_patterns(&self) {
         self.table.compile_all();
     }
 
@@ -99,23 +99,23 @@ impl Policy {
     }
 
     /// The verdict on an action, with its reason.
-    pub fn assess(&self, action: &Action, place: &Place) -> Assessment {
-        self.explain(action, place).assessment
+    pub fn assess(&self, action: &Action, workspace: &Workspace) -> Assessment {
+        self.explain(action, workspace).assessment
     }
 
     /// The verdict, and every rule that matched on the way to it.
-    pub fn explain(&self, action: &Action, place: &Place) -> Explanation {
-        let mut judge = Judge::new(&self.table, place);
-        let shown = self.judge(action, place, &mut judge);
-        let doubts = doubts(action, &shown, &judge);
-        let decision = decide(&judge, &doubts);
+    pub fn explain(&self, action: &Action, workspace: &Workspace) -> Explanation {
+        let mut assessor = Assessor::new(&self.table, workspace);
+        let shown = self.collect_verdicts(action, workspace, &mut assessor);
+        let doubts = doubts(action, &shown, &assessor);
+        let decision = decide(&assessor, &doubts);
         let profile = match decision.category {
-            Category::Read => judge::profile(&judge.findings),
-            Category::Write | Category::Destructive | Category::Blocked => Profile::None,
+            Category::Read => assess::required_profile(&assessor.span_verdicts),
+            Category::Write | Category::Destructive | Category::Blocked => SandboxProfile::None,
         };
-        let mut notes: Vec<String> = judge.notes.iter().cloned().collect();
+        let mut notes: Vec<String> = assessor.notes.iter().cloned().collect();
         // The first doubt is the reason; where a rule decided, doubts changed nothing.
-        if decision.rule == DOUBT {
+        if decision.rule == DOUBT_RULE {
             let others = doubts.iter().skip(1);
             notes.extend(others.map(|doubt| format!("not a read: {doubt}")));
         }
@@ -124,7 +124,7 @@ impl Policy {
             risk: decision.risk,
             rule: decision.rule,
             reason: decision.reason,
-            parts: parts(&judge, &shown),
+            parts: part_assessments(&assessor, &shown),
             notes,
             profile,
             digest: action.digest(),
@@ -132,32 +132,37 @@ impl Policy {
         };
         Explanation {
             assessment,
-            steps: judge.steps,
-            matched: judge.matched.into_iter().collect(),
+            steps: assessor.steps,
+            matched_rules: assessor.matched_rules.into_iter().collect(),
         }
     }
 
     /// Fills the judge, and answers with the text that spans refer to.
-    fn judge(&self, action: &Action, place: &Place, judge: &mut Judge<'_>) -> String {
-        let base = place.start(action.cwd.as_deref());
+    fn collect_verdicts(
+        &self,
+        action: &Action,
+        workspace: &Workspace,
+        assessor: &mut Assessor<'_>,
+    ) -> String {
+        let directory = workspace.resolve_cwd(action.cwd.as_deref());
         match &action.command {
             Command::Shell { line } | Command::LoginShell { line } => {
-                judge.line(line, &base);
+                assessor.assess_line(line, &directory);
                 line.clone()
             }
             Command::Argv { command, args } => {
                 let words = std::iter::once(command).chain(args);
-                let words = words.map(|word| Word::literal(word)).collect();
+                let words = words.map(|word| ShellWord::literal(word)).collect();
                 let shown = action.command.summary();
-                judge.words(words, &base, &shown);
+                assessor.assess_argv(words, &directory, &shown);
                 shown
             }
             Command::Tool { .. } => {
                 let reason = "tools other than the shell are never run without asking";
-                let opinion = Opinion::write(Risk::Medium, "tool.not-shell", reason);
-                judge.findings.push(judge::Finding {
+                let verdict = CommandVerdict::write(Risk::Medium, "tool.not-shell", reason);
+                assessor.span_verdicts.push(assess::SpanVerdict {
                     span: 0..0,
-                    opinion,
+                    verdict,
                 });
                 String::new()
             }
@@ -165,19 +170,26 @@ impl Policy {
     }
 }
 
-fn built_in_table() -> Result<Table, PolicyError> {
-    let mut table = Table::default();
+fn built_in_table() -> Result<RuleTable, PolicyError> {
+    let mut table = RuleTable::default();
     for (file, text) in load::BUILT_IN {
-        load::add(&mut table, load::Source { file, text }, Origin::BuiltIn)?;
+        load::add_file(
+            &mut table,
+            load::RuleSource { file, text },
+            RuleOrigin::BuiltIn,
+        )?;
     }
     Ok(table)
 }
 
 /// The most severe opinion; never a read where there is a doubt.
-fn decide(judge: &Judge<'_>, doubts: &[String]) -> Opinion {
-    let opinions = judge.findings.iter().map(|finding| finding.opinion.clone());
-    let worst = opinions.reduce(Opinion::max);
-    let doubt = |reason: &str| Opinion::write(Risk::Medium, DOUBT, reason);
+fn decide(assessor: &Assessor<'_>, doubts: &[String]) -> CommandVerdict {
+    let verdicts = assessor
+        .span_verdicts
+        .iter()
+        .map(|span_verdict| span_verdict.verdict.clone());
+    let worst = verdicts.reduce(CommandVerdict::max);
+    let doubt = |reason: &str| CommandVerdict::write(Risk::Medium, DOUBT_RULE, reason);
     match (worst, doubts.first()) {
         (Some(worst), Some(reason)) if worst.category == Category::Read => doubt(reason),
         (Some(worst), Some(_) | None) => worst,
@@ -187,32 +199,33 @@ fn decide(judge: &Judge<'_>, doubts: &[String]) -> Opinion {
 }
 
 /// Everything that keeps an action from being a read, whatever its command is.
-fn doubts(action: &Action, shown: &str, judge: &Judge<'_>) -> Vec<String> {
-    let mut doubts = judge.doubts.clone();
-    if shown.len() > MAX_LINE {
+fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> {
+    let mut doubts = assessor.doubts.clone();
+    if shown.len() > MAX_READ_LINE_BYTES {
         doubts.push("longer than can be overseen".to_owned());
     }
-    if shown.chars().any(is_odd) {
+    if shown.chars().any(is_invisible) {
         doubts.push("holds characters that do not show".to_owned());
     }
     match action.mode {
-        Mode::Normal | Mode::Slow => {}
-        Mode::Background => doubts.push("goes on in the background".to_owned()),
-        Mode::Pty => doubts.push("takes keys from a person".to_owned()),
+        RunMode::Normal | RunMode::Slow => {}
+        RunMode::Background => doubts.push("goes on in the background".to_owned()),
+        RunMode::Pty => doubts.push("takes keys from a person".to_owned()),
     }
     for (name, value) in &action.env {
         if !environment::is_harmless(name, value) {
-            doubts.push(environment::variable_opinion(name).reason);
+            doubts.push(environment::variable_verdict(name).reason);
         }
     }
     if action
         .cwd
         .as_deref()
-        .is_some_and(|cwd| cwd.chars().any(is_odd))
+        .is_some_and(|cwd| cwd.chars().any(is_invisible))
     {
         doubts.push("its directory holds characters that do not show".to_owned());
     }
-    if matches!(action.command, Command::LoginShell { .. }) && !shown.chars().all(is_same_anywhere)
+    if matches!(action.command, Command::LoginShell { .. })
+        && !shown.chars().all(is_same_in_every_shell)
     {
         doubts.push("login shells differ in what these characters mean".to_owned());
     }
@@ -220,7 +233,7 @@ fn doubts(action: &Action, shown: &str, judge: &Judge<'_>) -> Vec<String> {
 }
 
 /// Characters that hide something from the one who looks.
-fn is_odd(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     let invisible = matches!(
         c,
         '\u{ad}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -232,35 +245,35 @@ fn is_odd(c: char) -> bool {
 }
 
 /// Characters that every login shell, fish and zsh among them, takes in the same way.
-fn is_same_anywhere(c: char) -> bool {
+fn is_same_in_every_shell(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:@%+, \"'|&;=".contains(c)
 }
 
 /// The verdicts of the parts, where there is more than one. A part that was read in several ways is
 /// told once, at its worst.
-fn parts(judge: &Judge<'_>, shown: &str) -> Vec<PartVerdict> {
-    let mut findings: Vec<_> = judge.findings.iter().collect();
-    findings.sort_by_key(|finding| {
-        let opinion = &finding.opinion;
-        let severity = Reverse((opinion.category, opinion.risk));
-        (finding.span.start, finding.span.end, severity)
+fn part_assessments(assessor: &Assessor<'_>, shown: &str) -> Vec<PartAssessment> {
+    let mut span_verdicts: Vec<_> = assessor.span_verdicts.iter().collect();
+    span_verdicts.sort_by_key(|span_verdict| {
+        let verdict = &span_verdict.verdict;
+        let severity = Reverse((verdict.category, verdict.risk));
+        (span_verdict.span.start, span_verdict.span.end, severity)
     });
-    findings.dedup_by(|later, earlier| later.span == earlier.span);
-    if findings.len() < 2 {
+    span_verdicts.dedup_by(|later, earlier| later.span == earlier.span);
+    if span_verdicts.len() < 2 {
         return Vec::new();
     }
-    let verdict = |finding: &judge::Finding| PartVerdict {
-        start: finding.span.start,
-        end: finding.span.end,
+    let verdict = |span_verdict: &assess::SpanVerdict| PartAssessment {
+        start: span_verdict.span.start,
+        end: span_verdict.span.end,
         text: shown
-            .get(finding.span.clone())
+            .get(span_verdict.span.clone())
             .unwrap_or_default()
             .to_owned(),
-        category: finding.opinion.category,
-        rule: finding.opinion.rule.clone(),
-        reason: finding.opinion.reason.clone(),
+        category: span_verdict.verdict.category,
+        rule: span_verdict.verdict.rule.clone(),
+        reason: span_verdict.verdict.reason.clone(),
     };
-    findings.into_iter().map(verdict).collect()
+    span_verdicts.into_iter().map(verdict).collect()
 }
 
 /// Characters that no shell acts on, not even to take them away.
@@ -269,10 +282,12 @@ fn is_inert(c: char) -> bool {
 }
 
 /// The words of an action that is one simple command without anything a shell would expand.
-pub fn words(action: &Action) -> Option<Vec<String>> {
+pub fn plain_words(action: &Action) -> Option<Vec<String>> {
     match &action.command {
-        Command::Shell { line } if line.len() <= MAX_LINE && line.chars().all(is_inert) => {
-            let scans = lex::single(line)?;
+        Command::Shell { line }
+            if line.len() <= MAX_READ_LINE_BYTES && line.chars().all(is_inert) =>
+        {
+            let scans = lex::single_command_words(line)?;
             scans.iter().map(|scan| scan.word.as_literal()).collect()
         }
         Command::Argv { command, args } => {

@@ -4,10 +4,10 @@ use pvp_protocol::{Category, Digest};
 use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 
-use crate::data::{ChangeData, File, RawData, ReadData, RuleData};
-use crate::opinion::usual_risk;
-use crate::reads::Read;
-use crate::table::{Origin, Raw, Rule, Table, compile};
+use crate::read_rules::ReadRule;
+use crate::rule_file::{CommandRuleData, RawRuleData, ReadRuleData, RuleChangeData, RuleFile};
+use crate::rule_table::{CommandRule, RawRule, RuleOrigin, RuleTable, compile};
+use crate::verdict::default_risk;
 
 /// Why a rule file was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,12 +20,12 @@ pub struct PolicyError {
 
 /// A file's name and text, for telling where something is wrong.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct RuleSource<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
 }
 
-impl Source<'_> {
+impl RuleSource<'_> {
     pub(crate) fn error(&self, at: usize, reason: impl Into<String>) -> PolicyError {
         let before = self.text.get(..at).unwrap_or_default();
         PolicyError {
@@ -35,7 +35,7 @@ impl Source<'_> {
         }
     }
 
-    fn at<T>(&self, id: &Spanned<T>, reason: impl Into<String>) -> PolicyError {
+    fn error_at<T>(&self, id: &Spanned<T>, reason: impl Into<String>) -> PolicyError {
         self.error(id.span().start, reason)
     }
 }
@@ -65,55 +65,57 @@ pub(crate) const BUILT_IN: &[(&str, &str)] = built_in![
 ];
 
 /// Adds the rules of a file to the table.
-pub(crate) fn add(
-    table: &mut Table,
-    source: Source<'_>,
-    origin: Origin,
+pub(crate) fn add_file(
+    table: &mut RuleTable,
+    source: RuleSource<'_>,
+    origin: RuleOrigin,
 ) -> Result<(), PolicyError> {
-    let file: File = toml::from_str(source.text).map_err(|error| {
+    let file: RuleFile = toml::from_str(source.text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         source.error(at, error.message())
     })?;
     for data in file.rule {
-        add_rule(table, source, data, origin)?;
+        add_command_rule(table, source, data, origin)?;
     }
     for data in file.raw {
-        add_raw(table, source, data, origin)?;
+        add_raw_rule(table, source, data, origin)?;
     }
     for data in file.read {
-        add_read(table, source, data, origin)?;
+        add_read_rule(table, source, data, origin)?;
     }
     for change in file.change {
         apply_change(table, source, change)?;
     }
     for tool in file.tool {
-        table.tools.insert(tool.command.clone(), tool);
+        table.global_flags.insert(tool.command.clone(), tool);
     }
     for wrapper in file.wrapper {
         for name in wrapper.command.split(',').map(str::trim) {
             table.wrappers.insert(name.to_owned(), wrapper.clone());
         }
     }
-    if origin == Origin::BuiltIn {
+    if origin == RuleOrigin::BuiltIn {
         let names = |text: &str| {
             text.split_whitespace()
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        table.inert.extend(names(&file.arguments.inert));
-        table.takes_code.extend(names(&file.arguments.takes_code));
+        table.inert_commands.extend(names(&file.arguments.inert));
+        table
+            .stdin_interpreters
+            .extend(names(&file.arguments.takes_code));
     }
     let limits = file
         .limits
         .into_iter()
         .map(|(category, limit)| (category, limit.into()));
     table.limits.extend(limits);
-    table.hash = hash(&table.hash, source.text);
-    table.index();
+    table.hash = chained_hash(&table.hash, source.text);
+    table.rebuild_index();
     Ok(())
 }
 
-fn hash(before: &str, text: &str) -> String {
+fn chained_hash(before: &str, text: &str) -> String {
     let mut hasher = Sha256::new();
     hasher.update(before.as_bytes());
     hasher.update([0]);
@@ -121,91 +123,97 @@ fn hash(before: &str, text: &str) -> String {
     Digest::new(hasher.finalize().into()).to_string()
 }
 
-fn is_taken(table: &Table, id: &str) -> bool {
-    table.rules.iter().any(|rule| rule.data.id.get_ref() == id)
-        || table.raws.iter().any(|raw| raw.data.id.get_ref() == id)
-        || table.reads.iter().any(|(read, _)| read.id == id)
+fn rule_exists(table: &RuleTable, id: &str) -> bool {
+    table
+        .command_rules
+        .iter()
+        .any(|rule| rule.data.id.get_ref() == id)
+        || table
+            .raw_rules
+            .iter()
+            .any(|raw| raw.data.id.get_ref() == id)
+        || table.read_rules.iter().any(|(read, _)| read.id == id)
 }
 
-fn add_rule(
-    table: &mut Table,
-    source: Source<'_>,
-    data: RuleData,
-    origin: Origin,
+fn add_command_rule(
+    table: &mut RuleTable,
+    source: RuleSource<'_>,
+    data: CommandRuleData,
+    origin: RuleOrigin,
 ) -> Result<(), PolicyError> {
     let id = data.id.get_ref();
-    if is_taken(table, id) {
-        return Err(source.at(&data.id, format!("rule `{id}` is there already")));
+    if rule_exists(table, id) {
+        return Err(source.error_at(&data.id, format!("rule `{id}` is there already")));
     }
     if data.category == Category::Read {
         let reason = "a rule raises; use `[[read]]` with `allow_read = true` to allow reads";
-        return Err(source.at(&data.id, reason));
+        return Err(source.error_at(&data.id, reason));
     }
-    if origin == Origin::User
+    if origin == RuleOrigin::User
         && let Err(error) = compile(data.args.as_deref().into_iter())
     {
-        return Err(source.at(&data.id, format!("`args` of `{id}`: {error}")));
+        return Err(source.error_at(&data.id, format!("`args` of `{id}`: {error}")));
     }
     if let Some(quorum) = &data.quorum {
         quorum
-            .check()
-            .map_err(|reason| source.at(&data.id, reason))?;
+            .validate()
+            .map_err(|reason| source.error_at(&data.id, reason))?;
         table.quorums.insert(id.clone(), quorum.clone());
     }
-    table.rules.push(Rule { data, origin });
+    table.command_rules.push(CommandRule { data, origin });
     Ok(())
 }
 
-fn add_raw(
-    table: &mut Table,
-    source: Source<'_>,
-    data: RawData,
-    origin: Origin,
+fn add_raw_rule(
+    table: &mut RuleTable,
+    source: RuleSource<'_>,
+    data: RawRuleData,
+    origin: RuleOrigin,
 ) -> Result<(), PolicyError> {
     let id = data.id.get_ref();
-    if is_taken(table, id) {
-        return Err(source.at(&data.id, format!("rule `{id}` is there already")));
+    if rule_exists(table, id) {
+        return Err(source.error_at(&data.id, format!("rule `{id}` is there already")));
     }
     if data.category < Category::Destructive {
-        return Err(source.at(&data.id, "a raw pattern must be destructive or blocked"));
+        return Err(source.error_at(&data.id, "a raw pattern must be destructive or blocked"));
     }
-    if origin == Origin::User
+    if origin == RuleOrigin::User
         && let Err(error) = compile(std::iter::once(data.pattern.as_str()))
     {
-        return Err(source.at(&data.id, format!("`pattern` of `{id}`: {error}")));
+        return Err(source.error_at(&data.id, format!("`pattern` of `{id}`: {error}")));
     }
-    table.raws.push(Raw { data, origin });
+    table.raw_rules.push(RawRule { data, origin });
     Ok(())
 }
 
-fn add_read(
-    table: &mut Table,
-    source: Source<'_>,
-    data: ReadData,
-    origin: Origin,
+fn add_read_rule(
+    table: &mut RuleTable,
+    source: RuleSource<'_>,
+    data: ReadRuleData,
+    origin: RuleOrigin,
 ) -> Result<(), PolicyError> {
     let at = data.id.as_ref().map_or(0, |id| id.span().start);
-    if origin == Origin::User {
-        check_user_read(table, &data).map_err(|reason| source.error(at, reason))?;
+    if origin == RuleOrigin::User {
+        check_user_read_rule(table, &data).map_err(|reason| source.error(at, reason))?;
     }
-    let mut read = Read::new(data).map_err(|reason| source.error(at, reason))?;
-    if is_taken(table, &read.id) {
-        if origin == Origin::User || read.data.id.is_some() {
+    let mut read = ReadRule::new(data).map_err(|reason| source.error(at, reason))?;
+    if rule_exists(table, &read.id) {
+        if origin == RuleOrigin::User || read.data.id.is_some() {
             return Err(source.error(at, format!("rule `{}` is there already", read.id)));
         }
         let others = table
-            .reads
+            .read_rules
             .iter()
             .filter(|(other, _)| other.words == read.words)
             .count();
         read.id = format!("{}-{}", read.id, others + 1);
     }
-    table.reads.push((read, origin));
+    table.read_rules.push((read, origin));
     Ok(())
 }
 
 /// A user may call a command a read, but not one that runs whatever it is given.
-fn check_user_read(table: &Table, data: &ReadData) -> Result<(), String> {
+fn check_user_read_rule(table: &RuleTable, data: &ReadRuleData) -> Result<(), String> {
     let first = data.command.split_whitespace().next().unwrap_or_default();
     if data.id.is_none() {
         return Err("a read rule needs an `id`".to_owned());
@@ -222,17 +230,17 @@ fn check_user_read(table: &Table, data: &ReadData) -> Result<(), String> {
 }
 
 fn apply_change(
-    table: &mut Table,
-    source: Source<'_>,
-    change: ChangeData,
+    table: &mut RuleTable,
+    source: RuleSource<'_>,
+    change: RuleChangeData,
 ) -> Result<(), PolicyError> {
     let id = change.rule.get_ref();
     if let Some(quorum) = change.quorum {
         quorum
-            .check()
-            .map_err(|reason| source.at(&change.rule, reason))?;
-        if !is_taken(table, id) {
-            return Err(source.at(&change.rule, format!("there is no rule `{id}`")));
+            .validate()
+            .map_err(|reason| source.error_at(&change.rule, reason))?;
+        if !rule_exists(table, id) {
+            return Err(source.error_at(&change.rule, format!("there is no rule `{id}`")));
         }
         table.quorums.insert(id.clone(), quorum);
     }
@@ -240,22 +248,22 @@ fn apply_change(
         return Ok(());
     };
     if let Some(rule) = table
-        .rules
+        .command_rules
         .iter_mut()
         .find(|rule| rule.data.id.get_ref() == id)
     {
         if category < rule.data.category {
             let reason = format!("`{id}` is {}; rules are only raised", rule.data.category);
-            return Err(source.at(&change.rule, reason));
+            return Err(source.error_at(&change.rule, reason));
         }
         rule.data.category = category;
-        rule.data.risk = rule.data.risk.max(Some(usual_risk(category)));
+        rule.data.risk = rule.data.risk.max(Some(default_risk(category)));
         return Ok(());
     }
-    let before = table.reads.len();
-    table.reads.retain(|(read, _)| read.id != *id);
-    if table.reads.len() == before {
-        return Err(source.at(&change.rule, format!("there is no rule `{id}`")));
+    let before = table.read_rules.len();
+    table.read_rules.retain(|(read, _)| read.id != *id);
+    if table.read_rules.len() == before {
+        return Err(source.error_at(&change.rule, format!("there is no rule `{id}`")));
     }
     Ok(())
 }

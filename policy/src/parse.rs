@@ -7,14 +7,14 @@ use tree_sitter::{ParseOptions, Parser, Tree};
 
 /// Progress reports of the parser before it is stopped; one comes about every hundred steps.
 /// A line of 8 KiB takes about a hundred, and this many take a few milliseconds.
-const BUDGET: u32 = 400;
+const MAX_PROGRESS_REPORTS: u32 = 400;
 
 /// Longest text that is parsed at all; a longer one is never a read.
-const MAX_PARSED: usize = 8 * 1024;
+const MAX_SOURCE_BYTES: usize = 8 * 1024;
 
 /// Characters with a meaning in one text; some errors cost the parser the square of their number
 /// between two reports of progress.
-const MAX_MARKS: usize = 400;
+const MAX_SPECIAL_CHARS: usize = 400;
 
 thread_local! {
     // A parser is only scratch space: it is reset before every line.
@@ -31,17 +31,17 @@ fn new_parser() -> Option<Parser> {
 
 /// The syntax tree, unless the text is too long or the budget was spent, and the steps it took.
 pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
-    if source.len() > MAX_PARSED || marks(source) > MAX_MARKS {
+    if source.len() > MAX_SOURCE_BYTES || count_special_chars(source) > MAX_SPECIAL_CHARS {
         return (None, 0);
     }
-    let masked = masked(source);
+    let masked = mask_non_ascii(source);
     let mut steps = 0;
     let tree = PARSER.with_borrow_mut(|parser| {
         let parser = parser.as_mut()?;
         parser.reset();
         let mut progress = |_: &tree_sitter::ParseState| {
             steps += 1;
-            if steps > BUDGET {
+            if steps > MAX_PROGRESS_REPORTS {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -58,12 +58,12 @@ pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
 /// The same text with every character beyond ASCII as so many letters, which is how a shell takes
 /// it. The scanner of tree-sitter-bash asks C's `isdigit` for whatever follows a `{`, which reads
 /// outside of its table: `ls {` and a character from the end of Unicode crashed the process.
-fn masked(source: &str) -> Vec<u8> {
+fn mask_non_ascii(source: &str) -> Vec<u8> {
     let mask = |byte: u8| if byte.is_ascii() { byte } else { b'x' };
     source.bytes().map(mask).collect()
 }
 
-fn marks(source: &str) -> usize {
+fn count_special_chars(source: &str) -> usize {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" -_./,:@%+".contains(byte);
     let ascii = source.bytes().filter(u8::is_ascii);
     ascii.filter(|byte| !plain(byte)).count()
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn characters_beyond_ascii_are_kept_from_the_parser() {
-        assert_eq!(masked("a é{\u{10ffff}1"), b"a xx{xxxx1");
+        assert_eq!(mask_non_ascii("a é{\u{10ffff}1"), b"a xx{xxxx1");
         for c in ['\u{80}', 'é', '日', '\u{1f642}', '\u{10ffff}'] {
             for before in ["ls {", "ls {1", "ls {1..", "echo ${a", "cat <<", "[[ a =~ "] {
                 assert!(parse(&format!("{before}{c}")).0.is_some());
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_plain_line_is_within_the_budget_and_an_endless_one_is_not() {
         assert!(parse("ls -la | wc -l").0.is_some());
-        assert!(parse(&"a".repeat(MAX_PARSED + 1)).0.is_none());
-        assert!(parse(&">".repeat(MAX_MARKS + 1)).0.is_none());
+        assert!(parse(&"a".repeat(MAX_SOURCE_BYTES + 1)).0.is_none());
+        assert!(parse(&">".repeat(MAX_SPECIAL_CHARS + 1)).0.is_none());
     }
 }

@@ -1,14 +1,14 @@
 use super::*;
 
 fn shell(line: &str) -> Action {
-    Action::plain(Command::Shell {
+    Action::new(Command::Shell {
         line: line.to_owned(),
     })
 }
 
-fn verdict(line: &str) -> Category {
-    let place = Place::default();
-    Policy::built_in().assess(&shell(line), &place).category
+fn category_of(line: &str) -> Category {
+    let workspace = Workspace::default();
+    Policy::built_in().assess(&shell(line), &workspace).category
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn plain_reads_are_reads() {
         "LC_ALL=C sort a",
         "a=b true".trim_start_matches("a=b "),
     ] {
-        assert_eq!(verdict(line), Category::Read, "{line}");
+        assert_eq!(category_of(line), Category::Read, "{line}");
     }
 }
 
@@ -91,10 +91,10 @@ fn anything_uncertain_is_a_write() {
         "\"${a:=`touch z`}\"",
         "echo \"${a:=`touch z`}\"",
     ] {
-        assert_eq!(verdict(line), Category::Write, "{line:?}");
+        assert_eq!(category_of(line), Category::Write, "{line:?}");
     }
     let long = format!("ls {}", "a".repeat(9000));
-    assert_eq!(verdict(&long), Category::Write);
+    assert_eq!(category_of(&long), Category::Write);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
         "sudo -u a rm -rf x",
         "bash -c 'rm -rf x'",
     ] {
-        assert_eq!(verdict(line), Category::Destructive, "{line}");
+        assert_eq!(category_of(line), Category::Destructive, "{line}");
     }
     for line in [
         "rm -rf /",
@@ -129,14 +129,14 @@ fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
         "echo 'rm -rf /' | sh",
         "r\"\"m -rf \"/\"",
     ] {
-        assert_eq!(verdict(line), Category::Blocked, "{line}");
+        assert_eq!(category_of(line), Category::Blocked, "{line}");
     }
 }
 
 #[test]
 fn environment_and_modes_are_judged_too() {
     let policy = Policy::built_in();
-    let category = |action: &Action| policy.assess(action, &Place::default()).category;
+    let category = |action: &Action| policy.assess(action, &Workspace::default()).category;
     let ls = shell("ls");
     let with_env = |name: &str, value: &str| Action {
         env: [(name.to_owned(), value.to_owned())].into(),
@@ -154,7 +154,7 @@ fn environment_and_modes_are_judged_too() {
     ] {
         assert_eq!(category(&with_env(name, "x")), Category::Write, "{name}");
     }
-    for mode in [Mode::Background, Mode::Pty] {
+    for mode in [RunMode::Background, RunMode::Pty] {
         let action = Action { mode, ..ls.clone() };
         assert_eq!(category(&action), Category::Write);
     }
@@ -165,8 +165,8 @@ fn a_login_shell_reads_only_what_every_shell_reads_alike() {
     let policy = Policy::built_in();
     let category = |line: &str| {
         let line = line.to_owned();
-        let action = Action::plain(Command::LoginShell { line });
-        policy.assess(&action, &Place::default()).category
+        let action = Action::new(Command::LoginShell { line });
+        policy.assess(&action, &Workspace::default()).category
     };
     assert_eq!(category("ls -la"), Category::Read);
     assert_eq!(category("cat 'a b' | wc -l"), Category::Read);
@@ -178,7 +178,7 @@ fn a_login_shell_reads_only_what_every_shell_reads_alike() {
 #[test]
 fn argv_is_judged_word_by_word_without_a_shell() {
     let argv = |command: &str, args: &[&str]| {
-        Action::plain(Command::Argv {
+        Action::new(Command::Argv {
             command: command.to_owned(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
         })
@@ -186,7 +186,7 @@ fn argv_is_judged_word_by_word_without_a_shell() {
     let policy = Policy::built_in();
     let category = |command: &str, args: &[&str]| {
         policy
-            .assess(&argv(command, args), &Place::default())
+            .assess(&argv(command, args), &Workspace::default())
             .category
     };
     assert_eq!(category("ls", &["a b", "; x"]), Category::Read);
@@ -201,8 +201,8 @@ fn argv_is_judged_word_by_word_without_a_shell() {
 #[test]
 fn paths_outside_the_workspace_are_asked_for_and_named() {
     let policy = Policy::built_in();
-    let place = Place {
-        workspace: Some("/work/app".to_owned()),
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
     };
     for (line, note) in [
         ("cat /home/ann/x", "outside the workspace: /home/ann/x"),
@@ -212,7 +212,7 @@ fn paths_outside_the_workspace_are_asked_for_and_named() {
         ("grep -r x ~", "outside the workspace: ~/"),
         ("cat .env", "may hold secrets: /work/app/.env"),
     ] {
-        let assessment = policy.assess(&shell(line), &place);
+        let assessment = policy.assess(&shell(line), &workspace);
         assert_eq!(assessment.category, Category::Write, "{line}");
         let note = note.trim_end_matches('/');
         assert!(
@@ -231,7 +231,7 @@ fn paths_outside_the_workspace_are_asked_for_and_named() {
         "grep /api src",
         "cd a && cat ../b",
     ] {
-        let assessment = policy.assess(&shell(line), &place);
+        let assessment = policy.assess(&shell(line), &workspace);
         assert_eq!(
             assessment.category,
             Category::Read,
@@ -243,12 +243,15 @@ fn paths_outside_the_workspace_are_asked_for_and_named() {
         cwd: Some("/home/ann".to_owned()),
         ..shell("cat x")
     };
-    assert_eq!(policy.assess(&elsewhere, &place).category, Category::Write);
+    assert_eq!(
+        policy.assess(&elsewhere, &workspace).category,
+        Category::Write
+    );
 }
 
 #[test]
 fn a_verdict_explains_its_parts() {
-    let assessment = Policy::built_in().assess(&shell("ls && rm -rf x"), &Place::default());
+    let assessment = Policy::built_in().assess(&shell("ls && rm -rf x"), &Workspace::default());
     let parts: Vec<_> = assessment
         .parts
         .iter()
@@ -262,14 +265,14 @@ fn a_verdict_explains_its_parts() {
         ]
     );
     assert_eq!(assessment.rule, "files.rm-recursive");
-    assert_eq!(assessment.profile, Profile::None);
-    let reads = Policy::built_in().assess(&shell("docker ps | head"), &Place::default());
-    assert_eq!(reads.profile, Profile::ReadNet);
+    assert_eq!(assessment.profile, SandboxProfile::None);
+    let reads = Policy::built_in().assess(&shell("docker ps | head"), &Workspace::default());
+    assert_eq!(reads.profile, SandboxProfile::ReadNet);
     assert_eq!(
         Policy::built_in()
-            .assess(&shell("ls"), &Place::default())
+            .assess(&shell("ls"), &Workspace::default())
             .profile,
-        Profile::Read
+        SandboxProfile::Read
     );
 }
 
@@ -284,13 +287,13 @@ fn words_are_those_of_one_plain_command() {
         )
     };
     assert_eq!(
-        words(&shell("npm test -- a=b")),
+        plain_words(&shell("npm test -- a=b")),
         own(&["npm", "test", "--", "a=b"])
     );
     for line in [
         "a; b", "a 'b'", "a \\b", "a *", "a ~", "a $x", "A=1 b", "a > b", "if a", "a\nb", "a # b",
         "! a", "time a",
     ] {
-        assert_eq!(words(&shell(line)), None, "{line}");
+        assert_eq!(plain_words(&shell(line)), None, "{line}");
     }
 }

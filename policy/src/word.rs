@@ -2,7 +2,7 @@
 
 /// A stretch of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum WordPart {
     /// Exactly these characters.
     Text(String),
     /// An unquoted `*`, `?`, `[` or `]`: stands for names that are not known here.
@@ -15,17 +15,17 @@ pub(crate) enum Piece {
 
 /// A word as its pieces; an unquoted leading `~` is told apart from a quoted one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Word {
-    pub(crate) pieces: Vec<Piece>,
-    pub(crate) tilde: bool,
+pub(crate) struct ShellWord {
+    pub(crate) parts: Vec<WordPart>,
+    pub(crate) leading_tilde: bool,
     /// Unquoted braces, which may stand for several words.
-    pub(crate) braces: bool,
+    pub(crate) has_braces: bool,
 }
 
-impl Word {
+impl ShellWord {
     pub(crate) fn literal(text: &str) -> Self {
         Self {
-            pieces: vec![Piece::Text(text.to_owned())],
+            parts: vec![WordPart::Text(text.to_owned())],
             ..Self::default()
         }
     }
@@ -33,11 +33,11 @@ impl Word {
     /// The characters, with what is not known left as written.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        for piece in &self.pieces {
+        for piece in &self.parts {
             match piece {
-                Piece::Text(part) | Piece::Opaque(part) => text.push_str(part),
-                Piece::Glob(c) => text.push(*c),
-                Piece::Variable { name, .. } => {
+                WordPart::Text(part) | WordPart::Opaque(part) => text.push_str(part),
+                WordPart::Glob(c) => text.push(*c),
+                WordPart::Variable { name, .. } => {
                     text.push('$');
                     text.push_str(name);
                 }
@@ -48,59 +48,62 @@ impl Word {
 
     /// The one string this word always is, if it is always the same.
     pub(crate) fn as_literal(&self) -> Option<String> {
-        let fixed = |piece: &Piece| matches!(piece, Piece::Text(_));
-        (!self.tilde && self.pieces.iter().all(fixed)).then(|| self.text())
+        let fixed = |piece: &WordPart| matches!(piece, WordPart::Text(_));
+        (!self.leading_tilde && self.parts.iter().all(fixed)).then(|| self.text())
     }
 
     /// Whether anything but file names could come out of it.
-    pub(crate) fn is_known(&self) -> bool {
-        let known = |piece: &Piece| matches!(piece, Piece::Text(_) | Piece::Glob(_));
-        self.pieces.iter().all(known)
+    pub(crate) fn is_static(&self) -> bool {
+        let known = |piece: &WordPart| matches!(piece, WordPart::Text(_) | WordPart::Glob(_));
+        self.parts.iter().all(known)
     }
 
     /// Whether a shell puts only plain variables into it.
-    pub(crate) fn is_plain_expansion(&self) -> bool {
-        let plain = |piece: &Piece| !matches!(piece, Piece::Opaque(_));
-        self.pieces.iter().all(plain)
+    pub(crate) fn has_only_plain_variables(&self) -> bool {
+        let plain = |piece: &WordPart| !matches!(piece, WordPart::Opaque(_));
+        self.parts.iter().all(plain)
     }
 
     pub(crate) fn has_glob(&self) -> bool {
-        let glob = |piece: &Piece| matches!(piece, Piece::Glob(_));
-        self.pieces.iter().any(glob)
+        let glob = |piece: &WordPart| matches!(piece, WordPart::Glob(_));
+        self.parts.iter().any(glob)
     }
 
     /// Whether an expanded file name could come first, and so begin with a dash.
     pub(crate) fn starts_with_glob(&self) -> bool {
         let first = self
-            .pieces
+            .parts
             .iter()
-            .find(|piece| **piece != Piece::Text(String::new()));
-        matches!(first, Some(Piece::Glob(_)))
+            .find(|piece| **piece != WordPart::Text(String::new()));
+        matches!(first, Some(WordPart::Glob(_)))
     }
 
     /// This word with a loop variable's value in place of the variable.
-    pub(crate) fn bind(&self, variable: &str, value: &Word) -> Word {
-        let mut pieces = Vec::new();
-        for piece in &self.pieces {
+    pub(crate) fn substitute(&self, variable: &str, value: &ShellWord) -> ShellWord {
+        let mut parts = Vec::new();
+        for piece in &self.parts {
             match piece {
-                Piece::Variable { name, quoted } if name == variable => {
+                WordPart::Variable { name, quoted } if name == variable => {
                     if *quoted || survives_splitting(value) {
-                        pieces.extend(value.pieces.iter().cloned());
+                        parts.extend(value.parts.iter().cloned());
                     } else {
-                        pieces.push(Piece::Opaque(format!("${name}")));
+                        parts.push(WordPart::Opaque(format!("${name}")));
                     }
                 }
-                Piece::Text(_) | Piece::Glob(_) | Piece::Variable { .. } | Piece::Opaque(_) => {
-                    pieces.push(piece.clone());
+                WordPart::Text(_)
+                | WordPart::Glob(_)
+                | WordPart::Variable { .. }
+                | WordPart::Opaque(_) => {
+                    parts.push(piece.clone());
                 }
             }
         }
-        Word { pieces, ..*self }
+        ShellWord { parts, ..*self }
     }
 }
 
 /// Whether an unquoted variable with this value stays one word and is not a pattern.
-fn survives_splitting(value: &Word) -> bool {
+fn survives_splitting(value: &ShellWord) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     value
         .as_literal()
@@ -108,11 +111,11 @@ fn survives_splitting(value: &Word) -> bool {
 }
 
 /// Characters of an unknown stretch that are kept for the patterns.
-const MOST_OPAQUE: usize = 200;
+const MAX_OPAQUE_CHARS: usize = 200;
 
 /// A word that was read, and where it ended.
-pub(crate) struct Scan {
-    pub(crate) word: Word,
+pub(crate) struct ScannedWord {
+    pub(crate) word: ShellWord,
     pub(crate) end: usize,
     /// Nothing in it is beyond what this crate is certain of.
     pub(crate) certain: bool,
@@ -120,40 +123,40 @@ pub(crate) struct Scan {
 
 /// Whether to stop where an unquoted operator begins, or to take everything up to the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum ScanUntil {
     Operator,
     End,
 }
 
 /// Reads one word from `start`.
-pub(crate) fn scan(source: &str, start: usize, until: Until) -> Scan {
-    let mut scanner = Scanner {
+pub(crate) fn scan_word(source: &str, start: usize, until: ScanUntil) -> ScannedWord {
+    let mut scanner = WordScanner {
         source,
         at: start,
-        pieces: Vec::new(),
+        parts: Vec::new(),
         text: String::new(),
         certain: true,
         until,
     };
     let tilde = source[start..].starts_with('~');
-    scanner.run();
-    scanner.flush();
+    scanner.scan();
+    scanner.flush_text();
     let raw = &source[start..scanner.at];
     // Braces may expand into other words; only the empty pair is always itself.
     let braces = raw.contains(['{', '}']) && !matches!(raw, "{}" | "{" | "}");
-    let braces = braces && !only_in_quotes_or_variables(raw);
-    Scan {
-        word: Word {
-            pieces: scanner.pieces,
-            tilde,
-            braces,
+    let braces = braces && !braces_are_quoted(raw);
+    ScannedWord {
+        word: ShellWord {
+            parts: scanner.parts,
+            leading_tilde: tilde,
+            has_braces: braces,
         },
         end: scanner.at,
         certain: scanner.certain && !braces,
     }
 }
 
-fn only_in_quotes_or_variables(raw: &str) -> bool {
+fn braces_are_quoted(raw: &str) -> bool {
     let mut quote = None;
     let mut previous = ' ';
     let mut variable = false;
@@ -171,16 +174,16 @@ fn only_in_quotes_or_variables(raw: &str) -> bool {
     true
 }
 
-struct Scanner<'a> {
+struct WordScanner<'a> {
     source: &'a str,
     at: usize,
-    pieces: Vec<Piece>,
+    parts: Vec<WordPart>,
     text: String,
     certain: bool,
-    until: Until,
+    until: ScanUntil,
 }
 
-impl Scanner<'_> {
+impl WordScanner<'_> {
     fn peek(&self) -> Option<char> {
         self.source[self.at..].chars().next()
     }
@@ -191,18 +194,18 @@ impl Scanner<'_> {
         Some(c)
     }
 
-    fn flush(&mut self) {
-        if !self.text.is_empty() || self.pieces.is_empty() {
+    fn flush_text(&mut self) {
+        if !self.text.is_empty() || self.parts.is_empty() {
             let text = std::mem::take(&mut self.text);
-            self.pieces.push(Piece::Text(text));
+            self.parts.push(WordPart::Text(text));
         }
     }
 
-    fn run(&mut self) {
+    fn scan(&mut self) {
         while let Some(c) = self.peek() {
             match c {
                 ' ' | '\t' | '\n' | '|' | '&' | ';' | '(' | ')' | '<' | '>' => {
-                    if self.until == Until::Operator {
+                    if self.until == ScanUntil::Operator {
                         return;
                     }
                     self.certain = false;
@@ -219,8 +222,8 @@ impl Scanner<'_> {
                     self.next();
                 }
                 '*' | '?' | '[' | ']' => {
-                    self.flush();
-                    self.pieces.push(Piece::Glob(c));
+                    self.flush_text();
+                    self.parts.push(WordPart::Glob(c));
                     self.next();
                 }
                 _ => {
@@ -235,7 +238,7 @@ impl Scanner<'_> {
     fn is_bracket_pattern(&self, bracket: char) -> bool {
         match bracket {
             '[' => self.source[self.at + 1..].starts_with(|c: char| !" \t\n|&;()<>".contains(c)),
-            _ => self.pieces.contains(&Piece::Glob('[')),
+            _ => self.parts.contains(&WordPart::Glob('[')),
         }
     }
 
@@ -329,10 +332,10 @@ impl Scanner<'_> {
 
     fn variable(&mut self, name: &str, length: usize, quoted: bool) {
         if !self.text.is_empty() {
-            self.flush();
+            self.flush_text();
         }
         let name = name.to_owned();
-        self.pieces.push(Piece::Variable { name, quoted });
+        self.parts.push(WordPart::Variable { name, quoted });
         self.at += length;
     }
 
@@ -378,11 +381,14 @@ impl Scanner<'_> {
 
     fn rest_is_opaque(&mut self) {
         if !self.text.is_empty() {
-            self.flush();
+            self.flush_text();
         }
         self.certain = false;
-        let rest = self.source[self.at..].chars().take(MOST_OPAQUE).collect();
-        self.pieces.push(Piece::Opaque(rest));
+        let rest = self.source[self.at..]
+            .chars()
+            .take(MAX_OPAQUE_CHARS)
+            .collect();
+        self.parts.push(WordPart::Opaque(rest));
         self.at = self.source.len();
     }
 }
@@ -391,8 +397,8 @@ impl Scanner<'_> {
 mod tests {
     use super::*;
 
-    fn whole(source: &str) -> Scan {
-        scan(source, 0, Until::End)
+    fn scan_all(source: &str) -> ScannedWord {
+        scan_word(source, 0, ScanUntil::End)
     }
 
     #[test]
@@ -406,7 +412,7 @@ mod tests {
             (r#""x$""#, "x$"),
             ("a\\\nb", "ab"),
         ] {
-            let scan = whole(source);
+            let scan = scan_all(source);
             assert_eq!(
                 (scan.word.as_literal(), scan.certain),
                 (Some(text.to_owned()), true),
@@ -421,24 +427,26 @@ mod tests {
             "$(x)", "`x`", "\"`x`\"", "${a:=b}", "$[1]", "$'a'", "$\"a\"", "'a", "\"a", "a{b,c}",
             "${a[0]}", "{a..b}",
         ] {
-            assert!(!whole(source).certain, "{source}");
+            assert!(!scan_all(source).certain, "{source}");
         }
     }
 
     #[test]
     fn escapes_in_dollar_quotes_are_decoded_for_the_patterns() {
-        assert_eq!(whole(r"$'\x72\155'").word.text(), "rm");
+        assert_eq!(scan_all(r"$'\x72\155'").word.text(), "rm");
     }
 
     #[test]
     fn a_loop_value_that_could_split_is_not_known() {
-        let variable = whole("$f").word;
-        let quoted = whole("\"$f\"").word;
-        let pattern = whole("*.txt").word;
-        assert!(!variable.bind("f", &pattern).is_known());
-        assert!(quoted.bind("f", &pattern).is_known());
+        let variable = scan_all("$f").word;
+        let quoted = scan_all("\"$f\"").word;
+        let pattern = scan_all("*.txt").word;
+        assert!(!variable.substitute("f", &pattern).is_static());
+        assert!(quoted.substitute("f", &pattern).is_static());
         assert_eq!(
-            variable.bind("f", &Word::literal("a.txt")).as_literal(),
+            variable
+                .substitute("f", &ShellWord::literal("a.txt"))
+                .as_literal(),
             Some("a.txt".to_owned())
         );
     }

@@ -1,13 +1,13 @@
 //! What shells and tools can do, and what the sorter must say of it.
 
-mod common;
+mod support;
 
-use common::{Case, cases, explain};
 use pvp_protocol::Category;
+use support::{CorpusCase, corpus_cases, explain};
 
-fn wrong(fits: impl Fn(&Case, Category) -> bool) -> Vec<String> {
+fn mismatches(fits: impl Fn(&CorpusCase, Category) -> bool) -> Vec<String> {
     let mut wrong = Vec::new();
-    for case in cases() {
+    for case in corpus_cases() {
         let assessment = explain(&case.line).assessment;
         let category = assessment.category;
         if !fits(&case, category) {
@@ -23,7 +23,7 @@ fn wrong(fits: impl Fn(&Case, Category) -> bool) -> Vec<String> {
 
 #[test]
 fn the_corpus_is_large_and_has_everything() {
-    let cases = cases();
+    let cases = corpus_cases();
     assert!(cases.len() >= 1500, "{}", cases.len());
     for category in [
         Category::Read,
@@ -42,31 +42,31 @@ fn the_corpus_is_large_and_has_everything() {
 #[test]
 fn nothing_dangerous_is_a_read() {
     let wrong =
-        wrong(|case, category| category > Category::Read || case.expected == Category::Read);
+        mismatches(|case, category| category > Category::Read || case.expected == Category::Read);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn nothing_is_less_severe_than_expected() {
-    let wrong = wrong(|case, category| category >= case.expected);
+    let wrong = mismatches(|case, category| category >= case.expected);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn nothing_is_more_severe_than_expected_except_some_reads() {
     let wrong =
-        wrong(|case, category| category <= case.expected || case.expected == Category::Read);
+        mismatches(|case, category| category <= case.expected || case.expected == Category::Read);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn everyday_reads_are_reads_almost_always() {
-    let everyday = cases()
+    let everyday = corpus_cases()
         .iter()
         .filter(|case| case.expected == Category::Read)
         .count();
     let asked =
-        wrong(|case, category| case.expected != Category::Read || category == Category::Read);
+        mismatches(|case, category| case.expected != Category::Read || category == Category::Read);
     let share = 100.0 * (everyday - asked.len()) as f64 / everyday as f64;
     assert!(share >= 95.0, "{share:.1}%\n{}", asked.join("\n"));
     println!(

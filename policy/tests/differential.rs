@@ -9,7 +9,7 @@
     reason = "a test stops at what it does not expect"
 )]
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,36 +17,36 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{cases, explain};
-use pvp_protocol::{Category, Profile};
+use pvp_protocol::{Category, SandboxProfile};
+use support::{corpus_cases, explain};
 
 /// A variable by which processes that a command has left behind are known.
-const MARK: &str = "PVP_DIFFERENTIAL_TEST";
+const PROCESS_MARK: &str = "PVP_DIFFERENTIAL_TEST";
 
 /// Seconds after which a command that follows a file is stopped; others have ended by then, on a
 /// busy machine too.
-const PATIENCE: &str = "5";
+const COMMAND_TIMEOUT_SECONDS: &str = "5";
 
 /// Only to end a test that would hang; no test passes because of it.
-const A_LONG_TIME: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn reads_change_nothing_and_leave_no_process() {
-    let scratch = Scratch::new();
-    let mut before = scratch.state();
+    let scratch = ScratchProject::new();
+    let mut before = scratch.file_states();
     let mut ran = 0;
-    for line in sample() {
+    for line in runnable_reads() {
         if !scratch.run(&line) {
             continue;
         }
         ran += 1;
-        let after = scratch.state();
+        let after = scratch.file_states();
         assert_eq!(
-            changes(&before, &after),
+            changed_paths(&before, &after),
             Vec::<String>::new(),
             "after {line:?}"
         );
-        scratch.is_quiet(&line);
+        scratch.assert_no_processes_left(&line);
         before = after;
     }
     println!("{ran} commands ran and changed nothing");
@@ -55,31 +55,34 @@ fn reads_change_nothing_and_leave_no_process() {
 
 #[test]
 fn a_command_that_writes_would_be_noticed() {
-    let scratch = Scratch::new();
-    let before = scratch.state();
+    let scratch = ScratchProject::new();
+    let before = scratch.file_states();
     assert!(scratch.run("sort -o a.txt b.txt"));
-    assert_ne!(changes(&before, &scratch.state()), Vec::<String>::new());
+    assert_ne!(
+        changed_paths(&before, &scratch.file_states()),
+        Vec::<String>::new()
+    );
     assert!(scratch.run("sleep 60 >/dev/null 2>&1 &"));
     let begun = Instant::now();
     // It has no environment while it is becoming `sleep`.
-    while scratch.left_behind().is_empty() {
-        assert!(begun.elapsed() < A_LONG_TIME, "it is not noticed");
+    while scratch.remaining_processes().is_empty() {
+        assert!(begun.elapsed() < HANG_TIMEOUT, "it is not noticed");
     }
-    scratch.end_what_is_left();
+    scratch.kill_remaining_processes();
 }
 
 #[test]
 fn no_line_that_is_a_read_runs_a_hidden_command() {
-    let scratch = Scratch::new();
+    let scratch = ScratchProject::new();
     let canary = scratch.directory.path().join("tmp/canary");
     let stub = format!("#!/bin/sh\n: > {}\n", canary.display());
     scratch.install("canary", &stub);
     assert!(scratch.run("canary"));
     assert!(canary.exists(), "the canary does not sing");
-    let mut random = number("PVP_SEED").unwrap_or(42);
+    let mut rng_state = env_number("PVP_SEED").unwrap_or(42);
     let mut ran = 0;
     for _ in 0..60_000 {
-        let line = soup(&mut random);
+        let line = random_hidden_line(&mut rng_state);
         if explain(&line).assessment.category == Category::Read {
             std::fs::remove_file(&canary).ok();
             scratch.run(&line);
@@ -98,7 +101,7 @@ fn no_line_that_is_a_read_runs_a_hidden_command() {
 /// one could do nothing either: there is no such device.
 #[test]
 fn no_line_that_runs_what_is_blocked_is_milder() {
-    let scratch = Scratch::new();
+    let scratch = ScratchProject::new();
     let canary = scratch.directory.path().join("tmp/canary");
     let stub = format!(
         "#!/bin/sh\n[ \"$(realpath -m \"$1\")\" = /dev/none ] && : > {}\n",
@@ -111,18 +114,18 @@ fn no_line_that_runs_what_is_blocked_is_milder() {
     );
     assert!(scratch.run("mkfs.ext4 /dev/none"));
     assert!(canary.exists(), "the canary does not sing");
-    let mut random = number("PVP_SEED").unwrap_or(7);
-    let rounds = number("PVP_ROUNDS").unwrap_or(800);
+    let mut rng_state = env_number("PVP_SEED").unwrap_or(7);
+    let rounds = env_number("PVP_ROUNDS").unwrap_or(800);
     let (mut blocked, mut milder) = (0, 0);
     while milder < rounds {
-        let line = stew(&mut random);
+        let line = random_blocked_line(&mut rng_state);
         if explain(&line).assessment.category == Category::Blocked {
             blocked += 1;
             continue;
         }
         std::fs::remove_file(&canary).ok();
         scratch.run(&line);
-        scratch.end_what_is_left();
+        scratch.kill_remaining_processes();
         assert!(!canary.exists(), "{line:?} runs what is blocked");
         milder += 1;
     }
@@ -132,7 +135,7 @@ fn no_line_that_runs_what_is_blocked_is_milder() {
 
 /// Pieces around a command that is blocked. None of them computes anything: what a line does
 /// stands in it.
-const STEW: &[&str] = &[
+const BLOCKED_FRAGMENTS: &[&str] = &[
     "mk''fs.ext4 /dev/none",
     "mk''fs.ext4 /dev/none",
     "mk''fs.ext4 /dev/none\n",
@@ -216,16 +219,16 @@ const STEW: &[&str] = &[
     "command ",
 ];
 
-fn stew(random: &mut u64) -> String {
+fn random_blocked_line(rng_state: &mut u64) -> String {
     let mut line = String::new();
-    for _ in 0..2 + below(random, 8) {
-        line.push_str(STEW[below(random, STEW.len())]);
+    for _ in 0..2 + random_below(rng_state, 8) {
+        line.push_str(BLOCKED_FRAGMENTS[random_below(rng_state, BLOCKED_FRAGMENTS.len())]);
     }
     line
 }
 
 /// Pieces that shells give a meaning to, around a command that must not run.
-const SOUP: &[&str] = &[
+const HIDDEN_FRAGMENTS: &[&str] = &[
     "a",
     "canary",
     " canary ",
@@ -317,7 +320,7 @@ const SOUP: &[&str] = &[
     "\ncat a.txt",
 ];
 
-const STARTS: &[&str] = &[
+const LINE_STARTS: &[&str] = &[
     "echo ",
     "cat ",
     "ls ",
@@ -341,30 +344,30 @@ const STARTS: &[&str] = &[
     "LC_ALL=",
 ];
 
-fn soup(random: &mut u64) -> String {
-    let mut line = STARTS[below(random, STARTS.len())].to_owned();
-    for _ in 0..1 + below(random, 6) {
-        line.push_str(SOUP[below(random, SOUP.len())]);
+fn random_hidden_line(rng_state: &mut u64) -> String {
+    let mut line = LINE_STARTS[random_below(rng_state, LINE_STARTS.len())].to_owned();
+    for _ in 0..1 + random_below(rng_state, 6) {
+        line.push_str(HIDDEN_FRAGMENTS[random_below(rng_state, HIDDEN_FRAGMENTS.len())]);
     }
     line
 }
 
-fn number(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn below(random: &mut u64, count: usize) -> usize {
-    *random = random
+fn random_below(rng_state: &mut u64, count: usize) -> usize {
+    *rng_state = rng_state
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1);
-    (*random >> 33) as usize % count
+    (*rng_state >> 33) as usize % count
 }
 
 /// Everything the sorter calls a read that needs no daemon, no network and no one at the keys.
-fn sample() -> Vec<String> {
+fn runnable_reads() -> Vec<String> {
     let is_read = |line: &str| {
         let assessment = explain(line).assessment;
-        assessment.category == Category::Read && assessment.profile == Profile::Read
+        assessment.category == Category::Read && assessment.profile == SandboxProfile::Read
     };
     let slow = [
         "lsof",
@@ -377,18 +380,18 @@ fn sample() -> Vec<String> {
         "brew",
         "dmesg",
     ];
-    cases()
+    corpus_cases()
         .into_iter()
         .map(|case| case.line)
         .filter(|line| is_read(line) && !slow.iter().any(|word| line.starts_with(word)))
         .collect()
 }
 
-struct Scratch {
+struct ScratchProject {
     directory: tempfile::TempDir,
 }
 
-impl Scratch {
+impl ScratchProject {
     /// A small project with history, owned by whoever runs the commands.
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -443,7 +446,7 @@ impl Scratch {
     fn run(&self, line: &str) -> bool {
         let root = self.directory.path();
         let mut command = Command::new("timeout");
-        command.args(["-k", "1", PATIENCE]);
+        command.args(["-k", "1", COMMAND_TIMEOUT_SECONDS]);
         if is_root() {
             command.args([
                 "setpriv",
@@ -464,7 +467,7 @@ impl Scratch {
             .env("TMPDIR", root.join("tmp"))
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_PAGER", "cat")
-            .env(MARK, root)
+            .env(PROCESS_MARK, root)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -474,27 +477,27 @@ impl Scratch {
     }
 
     /// Waits until nothing is left of a command: a shell does not wait for all that it started.
-    fn is_quiet(&self, line: &str) {
-        let left = self.left_after(A_LONG_TIME);
+    fn assert_no_processes_left(&self, line: &str) {
+        let left = self.wait_for_processes(HANG_TIMEOUT);
         assert!(left.is_empty(), "{left:?} after {line:?}");
     }
 
     /// Gives what a command has left behind some time, and then ends it.
-    fn end_what_is_left(&self) {
+    fn kill_remaining_processes(&self) {
         let begun = Instant::now();
-        while !self.left_after(Duration::from_secs(2)).is_empty() {
-            assert!(begun.elapsed() < A_LONG_TIME, "it cannot be ended");
-            for (pid, _) in self.left_behind() {
+        while !self.wait_for_processes(Duration::from_secs(2)).is_empty() {
+            assert!(begun.elapsed() < HANG_TIMEOUT, "it cannot be ended");
+            for (pid, _) in self.remaining_processes() {
                 // It may have ended by itself.
                 let _ = Command::new("kill").args(["-9", &pid]).output();
             }
         }
     }
 
-    fn left_after(&self, patience: Duration) -> Vec<(String, String)> {
+    fn wait_for_processes(&self, patience: Duration) -> Vec<(String, String)> {
         let begun = Instant::now();
         loop {
-            let left = self.left_behind();
+            let left = self.remaining_processes();
             if left.is_empty() || begun.elapsed() > patience {
                 return left;
             }
@@ -502,8 +505,8 @@ impl Scratch {
     }
 
     /// Processes that still carry this tree's mark, and what they run.
-    fn left_behind(&self) -> Vec<(String, String)> {
-        let mark = format!("{MARK}={}", self.directory.path().display());
+    fn remaining_processes(&self) -> Vec<(String, String)> {
+        let mark = format!("{PROCESS_MARK}={}", self.directory.path().display());
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -518,14 +521,14 @@ impl Scratch {
     }
 
     /// Every file with what a write would change.
-    fn state(&self) -> BTreeMap<String, String> {
+    fn file_states(&self) -> BTreeMap<String, String> {
         let mut state = BTreeMap::new();
-        look(&self.directory.path().join("tree"), &mut state);
+        record_file_state(&self.directory.path().join("tree"), &mut state);
         state
     }
 }
 
-fn look(path: &Path, state: &mut BTreeMap<String, String>) {
+fn record_file_state(path: &Path, state: &mut BTreeMap<String, String>) {
     let metadata = std::fs::symlink_metadata(path).unwrap();
     let facts = format!(
         "mode {:o}, owner {}, {} bytes, changed {}.{:09}, {} links",
@@ -539,12 +542,15 @@ fn look(path: &Path, state: &mut BTreeMap<String, String>) {
     state.insert(path.display().to_string(), facts);
     if metadata.is_dir() {
         for entry in std::fs::read_dir(path).unwrap() {
-            look(&entry.unwrap().path(), state);
+            record_file_state(&entry.unwrap().path(), state);
         }
     }
 }
 
-fn changes(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+fn changed_paths(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<String> {
     let paths = before.keys().chain(after.keys());
     let mut changed: Vec<String> = paths
         .filter(|path| before.get(*path) != after.get(*path))

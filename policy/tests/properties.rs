@@ -1,18 +1,18 @@
 //! What holds for every line, whatever it says.
 
-mod common;
+mod support;
 
-use common::{PIECES, cases, explain, verdict};
 use proptest::prelude::*;
 use pvp_protocol::Category;
+use support::{HOSTILE_FRAGMENTS, category_of, corpus_cases, explain};
 
 /// Work for 64 KiB of anything; a plain line takes about a hundred steps.
-const MOST_STEPS: u32 = 100_000;
+const MAX_STEPS: u32 = 100_000;
 
 /// Longest line that is tried.
-const LONGEST: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
-fn tokens() -> impl Strategy<Value = String> {
+fn token_line() -> impl Strategy<Value = String> {
     let token = prop::sample::select(vec![
         "ls",
         "rm",
@@ -94,8 +94,8 @@ fn tokens() -> impl Strategy<Value = String> {
     })
 }
 
-fn one_of_the_corpus() -> impl Strategy<Value = String> {
-    let lines: Vec<String> = cases().into_iter().map(|case| case.line).collect();
+fn corpus_line() -> impl Strategy<Value = String> {
+    let lines: Vec<String> = corpus_cases().into_iter().map(|case| case.line).collect();
     prop::sample::select(lines)
 }
 
@@ -109,21 +109,21 @@ proptest! {
 
     #[test]
     fn any_text_gets_a_verdict_within_bounds(line in any::<String>()) {
-        prop_assert!(explain(&line).steps <= MOST_STEPS);
+        prop_assert!(explain(&line).steps <= MAX_STEPS);
     }
 
     #[test]
-    fn any_tokens_get_a_verdict_within_bounds(line in tokens()) {
-        prop_assert!(explain(&line).steps <= MOST_STEPS);
+    fn any_tokens_get_a_verdict_within_bounds(line in token_line()) {
+        prop_assert!(explain(&line).steps <= MAX_STEPS);
     }
 
     #[test]
-    fn a_verdict_is_the_same_every_time(line in tokens()) {
+    fn a_verdict_is_the_same_every_time(line in token_line()) {
         prop_assert_eq!(explain(&line), explain(&line));
     }
 
     #[test]
-    fn a_joined_line_is_no_milder_than_its_second_half(x in one_of_the_corpus(), y in one_of_the_corpus()) {
+    fn a_joined_line_is_no_milder_than_its_second_half(x in corpus_line(), y in corpus_line()) {
         // What is left open in the first half, or ends in a comment, changes what the second one means.
         prop_assume!(is_closed(&x) && !y.trim_start().starts_with(['&', '|']));
         // A pipe takes only the first command of a list.
@@ -135,19 +135,19 @@ proptest! {
         }
         if y.starts_with(|c: char| c.is_ascii_lowercase()) {
             // Only an alias or a keyword is something else behind a backslash.
-            let bare = verdict(&format!("\\{y}"));
-            prop_assert!(verdict(&format!("{x}\n\\{y}")) >= bare, "{:?} after {:?}", y, x);
+            let bare = category_of(&format!("\\{y}"));
+            prop_assert!(category_of(&format!("{x}\n\\{y}")) >= bare, "{:?} after {:?}", y, x);
         }
         for joined in lines {
-            prop_assert!(verdict(&joined) >= verdict(&y), "{:?} is milder than {:?}", joined, y);
+            prop_assert!(category_of(&joined) >= category_of(&y), "{:?} is milder than {:?}", joined, y);
         }
     }
 
     #[test]
-    fn a_substitution_is_no_milder_than_what_it_runs(x in one_of_the_corpus(), y in one_of_the_corpus()) {
+    fn a_substitution_is_no_milder_than_what_it_runs(x in corpus_line(), y in corpus_line()) {
         prop_assume!(is_closed(&x) && is_closed(&y) && !x.contains('\n'));
         for line in [format!("{x} $({y}\n)"), format!("{x} \"$({y}\n)\""), format!("{x} <({y}\n)")] {
-            prop_assert!(verdict(&line) >= verdict(&y).max(Category::Write), "{:?} is milder than {:?}", line, y);
+            prop_assert!(category_of(&line) >= category_of(&y).max(Category::Write), "{:?} is milder than {:?}", line, y);
         }
     }
 }
@@ -164,7 +164,8 @@ fn is_closed(line: &str) -> bool {
 
 #[test]
 fn a_command_behind_a_wrapper_is_no_milder() {
-    let words = |case: &common::Case| pvp_policy::words(&common::shell(&case.line)).is_some();
+    let words =
+        |case: &support::CorpusCase| pvp_policy::plain_words(&support::shell(&case.line)).is_some();
     let wrappers = [
         "sudo",
         "sudo -u root",
@@ -205,11 +206,11 @@ fn a_command_behind_a_wrapper_is_no_milder() {
         "systemd-run --user",
     ];
     // Of the milder ones, some are enough.
-    let chosen = |(index, case): &(usize, common::Case)| {
+    let chosen = |(index, case): &(usize, support::CorpusCase)| {
         words(case) && (case.expected > Category::Write || index % 8 == 0)
     };
-    for (_, case) in cases().into_iter().enumerate().filter(chosen) {
-        let expected = verdict(&case.line).max(Category::Write);
+    for (_, case) in corpus_cases().into_iter().enumerate().filter(chosen) {
+        let expected = category_of(&case.line).max(Category::Write);
         for wrapper in wrappers {
             let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
             let line = match wrapper {
@@ -217,7 +218,7 @@ fn a_command_behind_a_wrapper_is_no_milder() {
                 wrapper => format!("{wrapper} {}", case.line),
             };
             assert!(
-                verdict(&line) >= expected,
+                category_of(&line) >= expected,
                 "{line:?} is milder than {:?}",
                 case.line
             );
@@ -227,7 +228,7 @@ fn a_command_behind_a_wrapper_is_no_milder() {
 
 #[test]
 fn a_script_given_to_a_shell_is_no_milder() {
-    for case in cases() {
+    for case in corpus_cases() {
         let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
         for shell in [
             "bash -c",
@@ -239,9 +240,9 @@ fn a_script_given_to_a_shell_is_no_milder() {
             "su root -c",
         ] {
             let line = format!("{shell} {quoted}");
-            let expected = verdict(&case.line).max(Category::Write);
+            let expected = category_of(&case.line).max(Category::Write);
             assert!(
-                verdict(&line) >= expected,
+                category_of(&line) >= expected,
                 "{line:?} is milder than {:?}",
                 case.line
             );
@@ -251,7 +252,7 @@ fn a_script_given_to_a_shell_is_no_milder() {
 
 #[test]
 fn an_output_redirect_never_stays_a_read() {
-    for case in cases() {
+    for case in corpus_cases() {
         if case.line.contains('#') {
             continue;
         }
@@ -259,14 +260,14 @@ fn an_output_redirect_never_stays_a_read() {
             ">out", "> out", ">>out", ">|out", "&>out", "2>out", ">&out", ">$x", "<>out",
         ] {
             let line = format!("{} {target}", case.line);
-            assert!(verdict(&line) > Category::Read, "{line:?}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
         }
     }
 }
 
 #[test]
 fn a_command_under_another_name_never_stays_a_read() {
-    for case in cases() {
+    for case in corpus_cases() {
         let first = case
             .line
             .split([' ', '\n', '\t'])
@@ -280,7 +281,7 @@ fn a_command_under_another_name_never_stays_a_read() {
         let rest = &case.line[first.len()..];
         for name in ["./", "/bin/", "/tmp/", "../", "~/"] {
             let line = format!("{name}{first}{rest}");
-            assert!(verdict(&line) > Category::Read, "{line:?}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
         }
         for name in [
             "$X",
@@ -293,7 +294,7 @@ fn a_command_under_another_name_never_stays_a_read() {
             "${X:-ls}",
         ] {
             let line = format!("{name}{rest}");
-            assert!(verdict(&line) > Category::Read, "{line:?}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
         }
     }
 }
@@ -307,19 +308,19 @@ fn what_is_blocked_is_seen_in_lines_that_are_too_long_to_parse() {
             format!("{long}\n{blocked}"),
             format!("{long} | {blocked}; {long}"),
         ] {
-            assert_eq!(verdict(&line), Category::Blocked, "{blocked:?}");
+            assert_eq!(category_of(&line), Category::Blocked, "{blocked:?}");
         }
     }
 }
 
 #[test]
 fn deep_and_long_lines_are_bounded_and_never_reads() {
-    for piece in PIECES {
-        for length in [100, 9_000, LONGEST] {
+    for piece in HOSTILE_FRAGMENTS {
+        for length in [100, 9_000, MAX_LINE_BYTES] {
             let line = piece.repeat(length / piece.len());
             let explanation = explain(&line);
             assert!(
-                explanation.steps <= MOST_STEPS,
+                explanation.steps <= MAX_STEPS,
                 "{piece:?}: {}",
                 explanation.steps
             );
@@ -338,8 +339,8 @@ fn nesting_and_parts_beyond_the_limits_are_never_reads() {
             ")".repeat(depth)
         )
     };
-    assert!(verdict(&nested(40)) > Category::Read);
+    assert!(category_of(&nested(40)) > Category::Read);
     let parts = |count: usize| vec!["ls"; count].join("; ");
-    assert_eq!(verdict(&parts(50)), Category::Read);
-    assert!(verdict(&parts(51)) > Category::Read);
+    assert_eq!(category_of(&parts(50)), Category::Read);
+    assert!(category_of(&parts(51)) > Category::Read);
 }

@@ -5,23 +5,23 @@
     reason = "a test stops at what it does not expect"
 )]
 
-use pvp_policy::{Origin, Place, Policy};
+use pvp_policy::{Policy, RuleOrigin, Workspace};
 use pvp_protocol::{Action, Category, Command, ExecutionLimits, QuorumRule};
 
 fn category(policy: &Policy, line: &str) -> Category {
-    let action = Action::plain(Command::Shell {
+    let action = Action::new(Command::Shell {
         line: line.to_owned(),
     });
-    policy.assess(&action, &Place::default()).category
+    policy.assess(&action, &Workspace::default()).category
 }
 
-fn refusal(text: &str) -> String {
+fn load_error(text: &str) -> String {
     Policy::with_user_file(text, "policy.toml")
         .unwrap_err()
         .to_string()
 }
 
-const ADDED: &str = r#"
+const USER_RULES: &str = r#"
 [[rule]]
 id = "team.deploy"
 command = "deploy"
@@ -58,7 +58,7 @@ output_bytes = 1000
 
 #[test]
 fn a_user_adds_and_raises_and_allows_reads() {
-    let policy = Policy::with_user_file(ADDED, "policy.toml").unwrap();
+    let policy = Policy::with_user_file(USER_RULES, "policy.toml").unwrap();
     let built_in = Policy::built_in();
     assert_eq!(category(&policy, "deploy --prod"), Category::Destructive);
     assert_eq!(category(&policy, "deploy --staging"), Category::Write);
@@ -86,7 +86,7 @@ fn a_user_adds_and_raises_and_allows_reads() {
     assert_eq!(policy.limits().get(&Category::Read), Some(&limits));
     assert_eq!(
         policy.rule("team.deploy").map(|rule| rule.origin),
-        Some(Origin::User)
+        Some(RuleOrigin::User)
     );
 }
 
@@ -107,15 +107,15 @@ fn destructive_and_blocked_are_never_lowered() {
         )
     };
     assert_eq!(
-        refusal(&read("rm", "rm -rf x")),
+        load_error(&read("rm", "rm -rf x")),
         "policy.toml:2: rule `team.x`: `rm -rf x` should match and does not"
     );
     assert_eq!(
-        refusal(&read("bash", "bash -r x")),
+        load_error(&read("bash", "bash -r x")),
         "policy.toml:2: `bash` can run anything, so it cannot be a read"
     );
     assert_eq!(
-        refusal("[[change]]\nrule = \"blocked.rm-root\"\ncategory = \"write\"\n"),
+        load_error("[[change]]\nrule = \"blocked.rm-root\"\ncategory = \"write\"\n"),
         "policy.toml:2: `blocked.rm-root` is blocked; rules are only raised"
     );
     // What the flag list does not let through stays what it was.
@@ -177,7 +177,7 @@ fn a_bad_file_is_refused_with_its_line_and_reason() {
             "policy.toml:2: ",
         ),
     ] {
-        let error = refusal(text);
+        let error = load_error(text);
         assert!(
             error.starts_with(expected),
             "{error:?} does not start with {expected:?}"

@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::payload::ShellExec;
 use crate::{Digest, JsonObject, ParticipantId};
 
-words! {
+wire_enums! {
     /// How a command is run.
     #[derive(Default)]
-    pub enum Mode {
+    pub enum RunMode {
         /// With the limits of its category.
         #[default]
         Normal,
@@ -51,7 +51,7 @@ impl Command {
             Command::Argv { command, args } => {
                 let words: Vec<_> = std::iter::once(command)
                     .chain(args)
-                    .map(|word| quoted(word))
+                    .map(|word| shell_quoted(word))
                     .collect();
                 words.join(" ")
             }
@@ -62,7 +62,7 @@ impl Command {
     }
 }
 
-fn quoted(word: &str) -> String {
+fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -71,7 +71,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-objects! {
+wire_structs! {
     /// Everything that decides what happens when a proposal is granted.
     pub struct Action {
         pub command: Command,
@@ -82,7 +82,7 @@ objects! {
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub env: BTreeMap<String, String>,
         #[serde(default)]
-        pub mode: Mode,
+        pub mode: RunMode,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub timeout_seconds: Option<u32>,
         /// Who may type, in `pty` mode.
@@ -95,9 +95,9 @@ objects! {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ActionError {
     #[error("shell arguments need `full_command`, or `command` and `args`")]
-    NoCommand,
+    MissingCommand,
     #[error("`arguments.{field}` must be {expected}")]
-    BadField {
+    InvalidField {
         field: &'static str,
         expected: &'static str,
     },
@@ -105,50 +105,51 @@ pub enum ActionError {
 
 impl Action {
     /// Reads `tool.propose` arguments. If `full_command` is there, it alone is what runs.
-    pub fn read(tool_name: &str, arguments: &JsonObject) -> Result<Self, ActionError> {
+    pub fn from_arguments(tool_name: &str, arguments: &JsonObject) -> Result<Self, ActionError> {
         if tool_name != "shell" {
             let command = Command::Tool {
                 name: tool_name.to_owned(),
                 arguments: arguments.clone(),
             };
-            return Ok(Self::plain(command));
+            return Ok(Self::new(command));
         }
-        let command = match text(arguments, "full_command")? {
+        let command = match optional_string(arguments, "full_command")? {
             Some(line) => Command::Shell { line },
             None => Command::Argv {
-                command: text(arguments, "command")?.ok_or(ActionError::NoCommand)?,
-                args: field(arguments, "args", "a list of strings")?.unwrap_or_default(),
+                command: optional_string(arguments, "command")?
+                    .ok_or(ActionError::MissingCommand)?,
+                args: optional_field(arguments, "args", "a list of strings")?.unwrap_or_default(),
             },
         };
         let mode = "`normal`, `slow`, `background` or `pty`";
         Ok(Self {
             command,
-            cwd: text(arguments, "cwd")?,
-            env: field(arguments, "env", "an object of strings")?.unwrap_or_default(),
-            mode: field(arguments, "mode", mode)?.unwrap_or_default(),
-            timeout_seconds: field(arguments, "timeout", "a whole number of seconds")?,
-            driver: field(arguments, "driver", "a participant id")?,
+            cwd: optional_string(arguments, "cwd")?,
+            env: optional_field(arguments, "env", "an object of strings")?.unwrap_or_default(),
+            mode: optional_field(arguments, "mode", mode)?.unwrap_or_default(),
+            timeout_seconds: optional_field(arguments, "timeout", "a whole number of seconds")?,
+            driver: optional_field(arguments, "driver", "a participant id")?,
         })
     }
 
     /// A command and nothing else.
-    pub fn plain(command: Command) -> Self {
+    pub fn new(command: Command) -> Self {
         Self {
             command,
             cwd: None,
             env: BTreeMap::new(),
-            mode: Mode::Normal,
+            mode: RunMode::Normal,
             timeout_seconds: None,
             driver: None,
         }
     }
 
     /// What a person's own command asks for.
-    pub fn own(exec: &ShellExec) -> Self {
+    pub fn from_shell_exec(exec: &ShellExec) -> Self {
         Self {
             cwd: exec.cwd.clone(),
             timeout_seconds: exec.timeout_seconds,
-            ..Self::plain(Command::LoginShell {
+            ..Self::new(Command::LoginShell {
                 line: exec.command.clone(),
             })
         }
@@ -161,7 +162,7 @@ impl Action {
     }
 }
 
-fn field<T: serde::de::DeserializeOwned>(
+fn optional_field<T: serde::de::DeserializeOwned>(
     arguments: &JsonObject,
     name: &'static str,
     expected: &'static str,
@@ -170,15 +171,18 @@ fn field<T: serde::de::DeserializeOwned>(
         None | Some(Value::Null) => Ok(None),
         Some(value) => T::deserialize(value)
             .map(Some)
-            .map_err(|_| ActionError::BadField {
+            .map_err(|_| ActionError::InvalidField {
                 field: name,
                 expected,
             }),
     }
 }
 
-fn text(arguments: &JsonObject, name: &'static str) -> Result<Option<String>, ActionError> {
-    field(arguments, name, "a string")
+fn optional_string(
+    arguments: &JsonObject,
+    name: &'static str,
+) -> Result<Option<String>, ActionError> {
+    optional_field(arguments, name, "a string")
 }
 
 #[cfg(test)]
@@ -194,7 +198,7 @@ mod tests {
     fn full_command_alone_is_what_runs() {
         let arguments =
             object(json!({"command": "ls", "args": ["-la"], "full_command": "rm -rf x"}));
-        let action = Action::read("shell", &arguments).unwrap();
+        let action = Action::from_arguments("shell", &arguments).unwrap();
         assert_eq!(
             action.command,
             Command::Shell {
@@ -206,60 +210,63 @@ mod tests {
     #[test]
     fn without_it_the_words_run_without_a_shell() {
         let arguments = object(json!({"command": "echo", "args": ["a b", "$(x)", ""]}));
-        let action = Action::read("shell", &arguments).unwrap();
+        let action = Action::from_arguments("shell", &arguments).unwrap();
         assert_eq!(action.command.summary(), "echo 'a b' '$(x)' ''");
     }
 
     #[test]
     fn arguments_that_say_nothing_clear_are_refused() {
         for (arguments, error) in [
-            (json!({}), ActionError::NoCommand),
+            (json!({}), ActionError::MissingCommand),
             (
                 json!({"full_command": 7}),
-                ActionError::BadField {
+                ActionError::InvalidField {
                     field: "full_command",
                     expected: "a string",
                 },
             ),
             (
                 json!({"command": "ls", "args": "-la"}),
-                ActionError::BadField {
+                ActionError::InvalidField {
                     field: "args",
                     expected: "a list of strings",
                 },
             ),
             (
                 json!({"command": "ls", "env": {"A": 1}}),
-                ActionError::BadField {
+                ActionError::InvalidField {
                     field: "env",
                     expected: "an object of strings",
                 },
             ),
             (
                 json!({"command": "ls", "timeout": -1}),
-                ActionError::BadField {
+                ActionError::InvalidField {
                     field: "timeout",
                     expected: "a whole number of seconds",
                 },
             ),
         ] {
-            assert_eq!(Action::read("shell", &object(arguments)), Err(error));
+            assert_eq!(
+                Action::from_arguments("shell", &object(arguments)),
+                Err(error)
+            );
         }
     }
 
     #[test]
     fn anything_that_changes_what_happens_changes_the_digest() {
-        let base = Action::plain(Command::Shell {
+        let base = Action::new(Command::Shell {
             line: "ls".to_owned(),
         });
         let mut others = vec![
-            Action::plain(Command::Shell {
+            Action::new(Command::Shell {
                 line: "ls ".to_owned(),
             }),
-            Action::plain(Command::LoginShell {
+            Action::new(Command::LoginShell {
                 line: "ls".to_owned(),
             }),
-            Action::plain(Command::Argv {
+            Action::new(Command::Argv {
                 command: "ls".to_owned(),
                 args: vec![],
             }),
@@ -272,7 +279,7 @@ mod tests {
                 ..base.clone()
             },
             Action {
-                mode: Mode::Slow,
+                mode: RunMode::Slow,
                 ..base.clone()
             },
             Action {

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::payload::{
-    Approval, ClearedBy, GateResolve, OpenGate, Outcome, Person, Running, SessionAck,
+    Approval, ClearedBy, GateResolve, OpenGate, Participant, RunOutcome, RunningCommand, SessionAck,
 };
 use crate::{
     Capability, Category, Digest, JsonObject, MessageId, ParticipantId, ParticipantKind, Risk,
     Role, SessionConfig, SessionId, Timestamp,
 };
 
-words! {
+wire_enums! {
     /// How a gate stands.
     pub enum GateStatus {
         Open,
@@ -32,15 +32,15 @@ words! {
     }
 
     /// Yes or no.
-    pub enum Choice {
+    pub enum VoteChoice {
         Approve,
         Reject,
     }
 }
 
-objects! {
+wire_structs! {
     /// Who a token says you are, and the most you may be.
-    pub struct Me {
+    pub struct WhoAmI {
         pub participant: ParticipantId,
         pub name: String,
         pub kind: ParticipantKind,
@@ -54,7 +54,7 @@ objects! {
 
     /// Whom to invite.
     #[serde(deny_unknown_fields)]
-    pub struct Invite {
+    pub struct InviteRequest {
         pub name: String,
         /// The most they may be.
         pub roles: BTreeSet<Role>,
@@ -85,7 +85,7 @@ objects! {
     /// A session to be made.
     #[derive(Default)]
     #[serde(deny_unknown_fields)]
-    pub struct NewSession {
+    pub struct CreateSessionRequest {
         /// Its id; a fresh one if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub session: Option<SessionId>,
@@ -96,13 +96,13 @@ objects! {
     }
 
     /// A session that was made.
-    pub struct SessionMade {
+    pub struct CreatedSession {
         pub session: SessionId,
         pub seq: u64,
     }
 
     /// A session in a list.
-    pub struct SessionListed {
+    pub struct SessionListItem {
         pub session: SessionId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
@@ -116,21 +116,21 @@ objects! {
 
     /// Sessions, newest first.
     pub struct SessionList {
-        pub sessions: Vec<SessionListed>,
+        pub sessions: Vec<SessionListItem>,
         /// There are older ones; ask again with `before` as the last session's id.
         pub more: bool,
     }
 
     /// A session as it is.
-    pub struct SessionState {
+    pub struct SessionDetails {
         pub session: SessionId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
         pub config: SessionConfig,
         pub head: u64,
-        pub people: Vec<Person>,
-        pub gates: Vec<GateListed>,
-        pub running: Vec<Running>,
+        pub people: Vec<Participant>,
+        pub gates: Vec<GateListItem>,
+        pub running: Vec<RunningCommand>,
         /// Why nothing starts at the moment, if it does not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub paused: Option<String>,
@@ -149,7 +149,7 @@ objects! {
     }
 
     /// An open gate, and how the vote stands.
-    pub struct GateListed {
+    pub struct GateListItem {
         pub session: SessionId,
         #[serde(flatten)]
         pub open: OpenGate,
@@ -164,26 +164,26 @@ objects! {
 
     /// Open gates of every session that the one who asks may see, oldest session first.
     pub struct GateList {
-        pub gates: Vec<GateListed>,
+        pub gates: Vec<GateListItem>,
         /// Ask again with this as `after` and a `wait` to hear of the next change.
         pub version: u64,
     }
 
     /// One gate, open or closed.
-    pub struct GateState {
+    pub struct GateDetails {
         pub session: SessionId,
         pub tool_proposal: MessageId,
         pub status: GateStatus,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub open: Option<GateListed>,
+        pub open: Option<GateListItem>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub resolution: Option<GateResolve>,
     }
 
     /// A vote.
     #[serde(deny_unknown_fields)]
-    pub struct Ballot {
-        pub vote: Choice,
+    pub struct VoteRequest {
+        pub vote: VoteChoice,
         /// Said with an approval.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
@@ -200,7 +200,7 @@ objects! {
 
     /// An edit of a command that waits.
     #[serde(deny_unknown_fields)]
-    pub struct Edit {
+    pub struct EditRequest {
         /// The whole new arguments, as in `tool.propose`.
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         pub arguments: JsonObject,
@@ -213,9 +213,9 @@ objects! {
     }
 
     /// A vote or an edit that counted, and what the gate is after it.
-    pub struct GateAnswer {
+    pub struct GateUpdateResponse {
         pub ack: SessionAck,
-        pub gate: GateState,
+        pub gate: GateDetails,
     }
 
     /// One command of the past, or one that waits or runs.
@@ -258,7 +258,7 @@ objects! {
         pub error: Option<String>,
         pub duration_ms: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub outcome: Option<Outcome>,
+        pub outcome: Option<RunOutcome>,
     }
 
     /// Commands of a session, newest first.
@@ -290,18 +290,18 @@ macro_rules! api_types {
 
 #[cfg(feature = "generate")]
 api_types!(
-    Me,
-    Invite,
+    WhoAmI,
+    InviteRequest,
     Invitation,
-    NewSession,
-    SessionMade,
+    CreateSessionRequest,
+    CreatedSession,
     SessionList,
-    SessionState,
+    SessionDetails,
     MessagePage,
     GateList,
-    GateState,
-    Ballot,
-    Edit,
-    GateAnswer,
+    GateDetails,
+    VoteRequest,
+    EditRequest,
+    GateUpdateResponse,
     CommandPage
 );

@@ -1,8 +1,8 @@
 //! A session's configuration: the published fields, and ours beside them.
 
-use crate::{Extra, Limits, Profile, QuorumRule, ToolCategory};
+use crate::{ExtraFields, Limits, QuorumRule, SandboxProfile, ToolCategory};
 
-words! {
+wire_enums! {
     /// The order messages are told in; a total order is always given.
     pub enum OrderingMode {
         Causal,
@@ -40,7 +40,7 @@ words! {
     }
 }
 
-objects! {
+wire_structs! {
     /// Quorum for a category, where it differs from the default.
     #[derive(Default)]
     pub struct QuorumByCategory {
@@ -52,16 +52,16 @@ objects! {
 }
 
 /// Makes the configuration and the set of changes to it from one list of fields.
-macro_rules! configuration {
+macro_rules! session_config {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr;)*) => {
-        objects! {
+        wire_structs! {
             /// How a session behaves.
             #[serde(default)]
             pub struct SessionConfig {
                 $($(#[$doc])* pub $field: $type,)*
                 #[serde(flatten)]
                 #[cfg_attr(feature = "generate", ts(skip))]
-                pub extra: Extra,
+                pub extra: ExtraFields,
             }
 
             /// The fields of a configuration that change.
@@ -73,19 +73,19 @@ macro_rules! configuration {
                 )*
                 #[serde(flatten)]
                 #[cfg_attr(feature = "generate", ts(skip))]
-                pub extra: Extra,
+                pub extra: ExtraFields,
             }
         }
 
         impl Default for SessionConfig {
             fn default() -> Self {
-                Self { $($field: $default,)* extra: Extra::new() }
+                Self { $($field: $default,)* extra: ExtraFields::new() }
             }
         }
 
         impl SessionConfig {
             /// This configuration with the changes made.
-            pub fn with(mut self, changes: &ConfigChanges) -> Self {
+            pub fn with_changes(mut self, changes: &ConfigChanges) -> Self {
                 $(if let Some(value) = &changes.$field {
                     self.$field = value.clone();
                 })*
@@ -96,7 +96,7 @@ macro_rules! configuration {
     };
 }
 
-configuration! {
+session_config! {
     /// Tool categories that always ask, whatever the verdict.
     require_approval_for: Vec<ToolCategory> = Vec::new();
     default_gate_quorum: QuorumRule = QuorumRule::Any { count: 1 };
@@ -117,57 +117,57 @@ configuration! {
     /// Run reads at once even where the executor cannot sandbox them.
     trust_reads: bool = false;
     /// The sandbox of approved commands: `none` or `workspace`.
-    profile: Profile = Profile::None;
+    profile: SandboxProfile = SandboxProfile::None;
 }
 
 /// Longest time anything may wait, a year; keeps arithmetic on deadlines far from overflow.
-const MAX_SECONDS: u32 = 31_536_000;
+const MAX_TIMEOUT_SECONDS: u32 = 31_536_000;
 
 impl SessionConfig {
     /// Says which field is wrong and what it may be.
-    pub fn check(&self, limits: &Limits) -> Result<(), String> {
-        let within = |name: &str, value: u32, least: u32, most: u32| {
+    pub fn validate(&self, limits: &Limits) -> Result<(), String> {
+        let check_range = |name: &str, value: u32, least: u32, most: u32| {
             if (least..=most).contains(&value) {
                 Ok(())
             } else {
                 Err(format!("`{name}` is {value}; use {least} to {most}"))
             }
         };
-        let rule = |name: &str, rule: &QuorumRule| {
-            rule.check()
+        let check_quorum = |name: &str, rule: &QuorumRule| {
+            rule.validate()
                 .map_err(|problem| format!("`{name}`: {problem}"))
         };
-        within(
+        check_range(
             "max_participants",
             self.max_participants,
             1,
             limits.participants,
         )?;
-        within(
+        check_range(
             "heartbeat_interval_seconds",
             self.heartbeat_interval_seconds,
             1,
             3600,
         )?;
-        within(
+        check_range(
             "idle_timeout_seconds",
             self.idle_timeout_seconds,
             1,
-            MAX_SECONDS,
+            MAX_TIMEOUT_SECONDS,
         )?;
-        within(
+        check_range(
             "away_timeout_seconds",
             self.away_timeout_seconds,
             1,
-            MAX_SECONDS,
+            MAX_TIMEOUT_SECONDS,
         )?;
-        within(
+        check_range(
             "gate_timeout_seconds",
             self.gate_timeout_seconds,
             0,
-            MAX_SECONDS,
+            MAX_TIMEOUT_SECONDS,
         )?;
-        rule("default_gate_quorum", &self.default_gate_quorum)?;
+        check_quorum("default_gate_quorum", &self.default_gate_quorum)?;
         for (name, quorum) in [
             ("quorum_by_category.write", &self.quorum_by_category.write),
             (
@@ -177,11 +177,11 @@ impl SessionConfig {
         ] {
             quorum
                 .as_ref()
-                .map_or(Ok(()), |quorum| rule(name, quorum))?;
+                .map_or(Ok(()), |quorum| check_quorum(name, quorum))?;
         }
         match self.profile {
-            Profile::None | Profile::Workspace => Ok(()),
-            Profile::Read | Profile::ReadNet => {
+            SandboxProfile::None | SandboxProfile::Workspace => Ok(()),
+            SandboxProfile::Read | SandboxProfile::ReadNet => {
                 Err("`profile` for approved commands is `none` or `workspace`".to_owned())
             }
         }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(config.max_participants, 3);
         assert_eq!(config.gate_timeout_seconds, 300);
         assert_eq!(config.extra["from_the_future"], json!(true));
-        assert_eq!(config.check(&Limits::default()), Ok(()));
+        assert_eq!(config.validate(&Limits::default()), Ok(()));
     }
 
     #[test]
@@ -213,8 +213,8 @@ mod tests {
         let bad = |changes: serde_json::Value| {
             let changes: ConfigChanges = serde_json::from_value(changes).unwrap();
             SessionConfig::default()
-                .with(&changes)
-                .check(&Limits::default())
+                .with_changes(&changes)
+                .validate(&Limits::default())
                 .unwrap_err()
         };
         assert_eq!(

@@ -60,6 +60,6 @@ impl fmt::Debug for Digest {
     }
 }
 
-texts! {
+string_types! {
     Digest { "type": "string", "pattern": "^[0-9a-fA-F]{64}$" }
 }

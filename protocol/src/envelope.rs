@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     ClientMessage, ForkId, Limits, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
-    Timestamp, VERSION, Vocabulary, depth,
+    Timestamp, VERSION, WireMessage, json_depth,
 };
 
 /// Who a message is from.
@@ -78,14 +78,14 @@ pub struct Envelope<M = ServerMessage> {
 
 /// Why a text is not a message, and which message it was if that much could be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ReadError {
+pub struct MessageParseError {
     pub refusal: Refusal,
     pub related_to: Option<MessageId>,
 }
 
 /// An envelope as it stands on the wire, its payload not yet read.
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct RawEnvelope<'a> {
     v: u64,
     id: MessageId,
     #[serde(default)]
@@ -109,8 +109,8 @@ struct Wire<'a> {
 /// Most earlier messages that one message may name as its causes.
 const MAX_CAUSAL_REFS: usize = 64;
 
-impl Wire<'_> {
-    fn heading(self) -> Heading {
+impl RawEnvelope<'_> {
+    fn into_heading(self) -> Heading {
         Heading {
             id: self.id,
             session: self.session,
@@ -123,66 +123,75 @@ impl Wire<'_> {
 }
 
 /// Reads what a client said. Size is the transport's business; depth and form are checked here.
-pub fn read_client(text: &str, limits: &Limits) -> Result<(Heading, ClientMessage), ReadError> {
-    let wire = read_wire(text, limits)?;
-    let kind = wire.kind.clone();
-    let message = match ClientMessage::read(&kind, wire.payload.get()) {
+pub fn parse_client_message(
+    text: &str,
+    limits: &Limits,
+) -> Result<(Heading, ClientMessage), MessageParseError> {
+    let raw = parse_raw_envelope(text, limits)?;
+    let kind = raw.kind.clone();
+    let message = match ClientMessage::parse_payload(&kind, raw.payload.get()) {
         Some(Ok(message)) => message,
         Some(Err(error)) => {
             let problem = format!("`{kind}`: {error}");
-            return Err(ReadError {
+            return Err(MessageParseError {
                 refusal: Refusal::Malformed(problem),
-                related_to: Some(wire.id),
+                related_to: Some(raw.id),
             });
         }
         None => {
             let kind = kind.chars().take(64).collect();
-            return Err(ReadError {
-                refusal: Refusal::NotForClients(kind),
-                related_to: Some(wire.id),
+            return Err(MessageParseError {
+                refusal: Refusal::NotAClientMessage(kind),
+                related_to: Some(raw.id),
             });
         }
     };
-    if wire
+    if raw
         .causal_refs
         .as_ref()
         .is_some_and(|refs| refs.len() > MAX_CAUSAL_REFS)
     {
         let problem = format!("`causal_refs` has more than {MAX_CAUSAL_REFS} ids");
-        return Err(ReadError {
+        return Err(MessageParseError {
             refusal: Refusal::Malformed(problem),
-            related_to: Some(wire.id),
+            related_to: Some(raw.id),
         });
     }
-    Ok((wire.heading(), message))
+    Ok((raw.into_heading(), message))
 }
 
 /// Reads what a server said; `None` if it is of a type that this version does not know.
-pub fn read_server(text: &str, limits: &Limits) -> Result<Option<Envelope>, ReadError> {
-    let wire = read_wire(text, limits)?;
-    let Some(message) = ServerMessage::read(&wire.kind, wire.payload.get()) else {
+pub fn parse_server_message(
+    text: &str,
+    limits: &Limits,
+) -> Result<Option<Envelope>, MessageParseError> {
+    let raw = parse_raw_envelope(text, limits)?;
+    let Some(message) = ServerMessage::parse_payload(&raw.kind, raw.payload.get()) else {
         return Ok(None);
     };
-    let related_to = Some(wire.id.clone());
-    let message = message.map_err(|error| ReadError {
-        refusal: Refusal::Malformed(format!("`{}`: {error}", wire.kind)),
+    let related_to = Some(raw.id.clone());
+    let message = message.map_err(|error| MessageParseError {
+        refusal: Refusal::Malformed(format!("`{}`: {error}", raw.kind)),
         related_to,
     })?;
-    let (at, seq) = (wire.ts.unwrap_or_default(), wire.seq);
+    let (at, seq) = (raw.ts.unwrap_or_default(), raw.seq);
     Ok(Some(Envelope {
-        heading: wire.heading(),
+        heading: raw.into_heading(),
         at,
         seq,
         message,
     }))
 }
 
-fn read_wire<'a>(text: &'a str, limits: &Limits) -> Result<Wire<'a>, ReadError> {
-    let malformed = |problem: String| ReadError {
+fn parse_raw_envelope<'a>(
+    text: &'a str,
+    limits: &Limits,
+) -> Result<RawEnvelope<'a>, MessageParseError> {
+    let malformed = |problem: String| MessageParseError {
         refusal: Refusal::Malformed(problem),
         related_to: None,
     };
-    if depth::nesting(text, limits.json_depth) > limits.json_depth {
+    if json_depth::nesting_depth(text, limits.json_depth) > limits.json_depth {
         return Err(malformed(format!(
             "JSON is nested deeper than {} levels",
             limits.json_depth
@@ -191,38 +200,38 @@ fn read_wire<'a>(text: &'a str, limits: &Limits) -> Result<Wire<'a>, ReadError> 
     if !text.trim_start().starts_with('{') {
         return Err(malformed("a message is one JSON object".to_owned()));
     }
-    let wire: Wire<'a> = serde_json::from_str(text).map_err(|error| ReadError {
-        refusal: Refusal::Malformed(format!("not a PVP message: {}", tidy(&error))),
-        related_to: salvage_id(text),
+    let raw: RawEnvelope<'a> = serde_json::from_str(text).map_err(|error| MessageParseError {
+        refusal: Refusal::Malformed(format!("not a PVP message: {}", parse_error_text(&error))),
+        related_to: parse_id_only(text),
     })?;
-    if wire.v != u64::from(VERSION) {
-        return Err(ReadError {
-            refusal: Refusal::Malformed(format!("`v` is {}; this server speaks version 1", wire.v)),
-            related_to: Some(wire.id),
+    if raw.v != u64::from(VERSION) {
+        return Err(MessageParseError {
+            refusal: Refusal::Malformed(format!("`v` is {}; this server speaks version 1", raw.v)),
+            related_to: Some(raw.id),
         });
     }
-    Ok(wire)
+    Ok(raw)
 }
 
 /// The id of a message whose envelope could not be read, so that its sender knows which it was.
-fn salvage_id(text: &str) -> Option<MessageId> {
+fn parse_id_only(text: &str) -> Option<MessageId> {
     #[derive(Deserialize)]
-    struct OnlyId {
+    struct IdOnlyEnvelope {
         id: MessageId,
     }
-    serde_json::from_str::<OnlyId>(text)
+    serde_json::from_str::<IdOnlyEnvelope>(text)
         .ok()
         .map(|only| only.id)
 }
 
 /// A parser's complaint without its position, which means nothing to someone who sent one line.
-pub(crate) fn tidy(error: &serde_json::Error) -> String {
+pub(crate) fn parse_error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-impl<M: Vocabulary> Serialize for Envelope<M> {
+impl<M: WireMessage> Serialize for Envelope<M> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(None)?;
@@ -249,7 +258,7 @@ impl<M: Vocabulary> Serialize for Envelope<M> {
     }
 }
 
-impl<M: Vocabulary> Envelope<M> {
+impl<M: WireMessage> Envelope<M> {
     /// The text that is stored, hashed and told: one serialisation for all three.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an envelope is plain data")
@@ -261,14 +270,14 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        read_client(text, &Limits::default())
+        parse_client_message(text, &Limits::default())
             .unwrap_err()
             .refusal
             .to_string()
     }
 
     #[test]
-    fn what_is_not_a_message_is_refused_with_a_sentence() {
+    fn a_text_that_is_not_a_message_is_refused_with_a_reason() {
         for (text, part) in [
             ("null", "one JSON object"),
             ("[]", "one JSON object"),
@@ -307,12 +316,12 @@ mod tests {
     #[test]
     fn the_id_of_a_bad_message_is_found_where_it_can_be() {
         let bad = r#"{"v":1,"id":"m7","session":"s"}"#;
-        let error = read_client(bad, &Limits::default()).unwrap_err();
+        let error = parse_client_message(bad, &Limits::default()).unwrap_err();
         assert_eq!(error.related_to, Some(MessageId::parse("m7").unwrap()));
     }
 
     #[test]
-    fn a_wrong_value_is_named_with_its_place() {
+    fn a_wrong_value_is_named_with_its_path() {
         let text = r#"{"v":1,"id":"a","session":"s","sender":"x","type":"session.join",
             "payload":{"participant":{"id":"x","name":7,"type":"human","roles":[],"transport":"websocket"},"supported_versions":[1]}}"#;
         assert_eq!(

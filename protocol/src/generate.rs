@@ -14,17 +14,17 @@ pub fn json_schema() -> Value {
     let server = ServerMessage::schemas(&mut generator);
     crate::api::schemas(&mut generator);
     let mut definitions = generator.take_definitions(true);
-    let mut vocabulary = |who: &str, kinds: Vec<(&'static str, schemars::Schema)>| {
+    let mut define_messages = |side: &str, kinds: Vec<(&'static str, schemars::Schema)>| {
         let mut names = Vec::new();
         for (kind, payload) in kinds {
-            let name = format!("{who}:{kind}");
+            let name = format!("{side}:{kind}");
             definitions.insert(name.clone(), envelope(kind, payload.to_value()));
             names.push(json!({ "$ref": format!("#/$defs/{name}") }));
         }
-        definitions.insert(who.to_owned(), json!({ "oneOf": names }));
+        definitions.insert(side.to_owned(), json!({ "oneOf": names }));
     };
-    vocabulary("client", client);
-    vocabulary("server", server);
+    define_messages("client", client);
+    define_messages("server", server);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "PVP v1",
@@ -59,7 +59,7 @@ fn envelope(kind: &str, payload: Value) -> Value {
 /// Collects the declaration of every type that a vocabulary uses, by name.
 struct Declarations {
     config: ts_rs::Config,
-    found: BTreeMap<String, String>,
+    by_name: BTreeMap<String, String>,
 }
 
 impl ts_rs::TypeVisitor for Declarations {
@@ -70,8 +70,8 @@ impl ts_rs::TypeVisitor for Declarations {
             return;
         }
         let name = T::ident(&self.config);
-        if !self.found.contains_key(&name) {
-            self.found.insert(name, T::decl(&self.config));
+        if !self.by_name.contains_key(&name) {
+            self.by_name.insert(name, T::decl(&self.config));
             T::visit_dependencies(self);
             T::visit_generics(self);
         }
@@ -83,10 +83,10 @@ pub fn typescript() -> String {
     let config = ts_rs::Config::default().with_large_int("number");
     let mut declarations = Declarations {
         config,
-        found: BTreeMap::new(),
+        by_name: BTreeMap::new(),
     };
-    ClientMessage::visit(&mut declarations);
-    ServerMessage::visit(&mut declarations);
+    ClientMessage::visit_types(&mut declarations);
+    ServerMessage::visit_types(&mut declarations);
     crate::api::visit(&mut declarations);
     let mut text = String::from(
         "// Generated from the `protocol` crate by `make generate`. Do not edit.\n\n\
@@ -94,7 +94,7 @@ pub fn typescript() -> String {
          session: string;\n  sender: string;\n  type: Type;\n  payload: Payload;\n  ref?: string;\n  \
          seq?: number;\n  causal_refs?: string[];\n  fork?: string;\n}\n",
     );
-    for declaration in declarations.found.values() {
+    for declaration in declarations.by_name.values() {
         // A payload without fields of its own may hold anything.
         let declaration = declaration.replace("{  }", "Record<string, unknown>");
         text.push_str("\nexport ");
@@ -104,8 +104,14 @@ pub fn typescript() -> String {
     }
     let config = &declarations.config;
     for (name, kinds) in [
-        ("ClientMessage", ClientMessage::typescript_names(config)),
-        ("ServerMessage", ServerMessage::typescript_names(config)),
+        (
+            "ClientMessage",
+            ClientMessage::typescript_payload_names(config),
+        ),
+        (
+            "ServerMessage",
+            ServerMessage::typescript_payload_names(config),
+        ),
     ] {
         write!(text, "\nexport type {name} =").expect("writing to a string");
         for (kind, payload) in kinds {

@@ -24,7 +24,7 @@ pub enum IdError {
     BadCharacter(char, usize),
 }
 
-fn check(text: &str) -> Result<(), IdError> {
+fn validate(text: &str) -> Result<(), IdError> {
     let Some(first) = text.chars().next() else {
         return Err(IdError::Empty);
     };
@@ -41,7 +41,7 @@ fn check(text: &str) -> Result<(), IdError> {
     }
 }
 
-macro_rules! identifiers {
+macro_rules! id_types {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -52,7 +52,7 @@ macro_rules! identifiers {
         impl $name {
             /// The only way in: 1 to 128 characters of `[A-Za-z0-9_.:-]`, the first alphanumeric.
             pub fn parse(text: &str) -> Result<Self, IdError> {
-                check(text)?;
+                validate(text)?;
                 Ok(Self(text.into()))
             }
 
@@ -97,7 +97,7 @@ macro_rules! identifiers {
     )*};
 }
 
-identifiers! {
+id_types! {
     /// One session: one ordered log.
     SessionId
     /// One person or agent, on however many devices.
@@ -110,7 +110,7 @@ identifiers! {
 
 impl MessageId {
     /// A UUIDv7 of this moment; the entropy comes from the caller.
-    pub fn fresh(at: crate::Timestamp, entropy: [u8; 10]) -> Self {
+    pub fn new_v7(at: crate::Timestamp, entropy: [u8; 10]) -> Self {
         let uuid = uuid::Builder::from_unix_timestamp_millis(at.as_millis(), &entropy).into_uuid();
         Self(uuid.hyphenated().to_string().into())
     }

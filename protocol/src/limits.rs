@@ -1,6 +1,6 @@
 //! How much of everything: finite by default, configurable by the server's owner.
 
-objects! {
+wire_structs! {
     /// What a session and its participants may use; told in the welcome.
     pub struct Limits {
         /// Bytes of one message.

@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-use crate::envelope::tidy;
+use crate::envelope::parse_error_text;
 use crate::payload::*;
 
 /// Either vocabulary: messages that know the word for their type.
-pub trait Vocabulary: Serialize {
+pub trait WireMessage: Serialize {
     /// The word in the envelope's `type`.
     fn kind(&self) -> &'static str;
 }
 
 /// One vocabulary: an enum with a variant for each type of message.
-macro_rules! vocabulary {
+macro_rules! message_enum {
     ($(#[$doc:meta])* $name:ident { $($variant:ident($payload:ty) = $kind:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
@@ -25,15 +25,15 @@ macro_rules! vocabulary {
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
             /// Reads a payload; `None` if the type is not in this vocabulary.
-            pub fn read(kind: &str, payload: &str) -> Option<Result<Self, String>> {
+            pub fn parse_payload(kind: &str, payload: &str) -> Option<Result<Self, String>> {
                 match kind {
-                    $($kind => Some(object(payload).map($name::$variant)),)*
+                    $($kind => Some(parse_object(payload).map($name::$variant)),)*
                     _ => None,
                 }
             }
         }
 
-        impl Vocabulary for $name {
+        impl WireMessage for $name {
             fn kind(&self) -> &'static str {
                 match self { $($name::$variant(_) => $kind,)* }
             }
@@ -60,12 +60,12 @@ macro_rules! vocabulary {
             }
 
             /// Each type of message with the TypeScript name of its payload.
-            pub fn typescript_names(config: &ts_rs::Config) -> Vec<(&'static str, String)> {
+            pub fn typescript_payload_names(config: &ts_rs::Config) -> Vec<(&'static str, String)> {
                 vec![$(($kind, <$payload as ts_rs::TS>::name(config))),*]
             }
 
             /// Visits every payload type, for generating TypeScript.
-            pub fn visit(visitor: &mut impl ts_rs::TypeVisitor) {
+            pub fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
                 $(visitor.visit::<$payload>();)*
             }
         }
@@ -73,7 +73,7 @@ macro_rules! vocabulary {
 }
 
 /// A payload is a JSON object; serde's derived types would also take a list of values.
-fn object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, String> {
+fn parse_object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, String> {
     if !payload.trim_start().starts_with('{') {
         return Err("`payload` must be an object".to_owned());
     }
@@ -82,14 +82,14 @@ fn object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, String> {
         let mut reader = serde_json::Deserializer::from_str(payload);
         match serde_path_to_error::deserialize::<_, T>(&mut reader) {
             Err(error) if error.path().iter().len() > 0 => {
-                format!("`{}`: {}", error.path(), tidy(error.inner()))
+                format!("`{}`: {}", error.path(), parse_error_text(error.inner()))
             }
-            Err(_) | Ok(_) => tidy(&error),
+            Err(_) | Ok(_) => parse_error_text(&error),
         }
     })
 }
 
-vocabulary! {
+message_enum! {
     /// What a client may say. There is no word here for `tool.execute`.
     ClientMessage {
         SessionCreate(SessionCreate) = "session.create",
@@ -140,7 +140,7 @@ vocabulary! {
     }
 }
 
-vocabulary! {
+message_enum! {
     /// What the server says: what it relays, and what only it may say.
     ServerMessage {
         SessionCreate(SessionCreate) = "session.create",
@@ -217,7 +217,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn all_41_published_types_can_be_said_by_someone() {
+    fn all_41_published_types_are_in_a_message_enum() {
         let all: BTreeSet<_> = ClientMessage::KINDS
             .iter()
             .chain(ServerMessage::KINDS)
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_no_word_for_what_only_the_server_may_say() {
+    fn clients_cannot_parse_server_only_messages() {
         for kind in [
             "tool.execute",
             "gate.request",
@@ -236,7 +236,7 @@ mod tests {
             "session.welcome",
             "session.ack",
         ] {
-            assert!(ClientMessage::read(kind, "{}").is_none(), "{kind}");
+            assert!(ClientMessage::parse_payload(kind, "{}").is_none(), "{kind}");
         }
     }
 }

@@ -3,7 +3,7 @@
 mod agent;
 mod context;
 mod gate;
-mod people;
+mod participants;
 mod server;
 mod session;
 mod tool;
@@ -11,7 +11,7 @@ mod tool;
 pub use agent::*;
 pub use context::*;
 pub use gate::*;
-pub use people::*;
+pub use participants::*;
 pub use server::*;
 pub use session::*;
 pub use tool::*;

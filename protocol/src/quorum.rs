@@ -23,7 +23,7 @@ pub enum QuorumRule {
 
 impl QuorumRule {
     /// A rule that nobody could fail to meet is no rule: says what is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), String> {
         match self {
             QuorumRule::Any { count: 0 } | QuorumRule::Role { count: 0, .. } => {
                 Err("a quorum `count` of 0 would approve by itself; use 1 or more".to_owned())
@@ -99,13 +99,13 @@ pub fn tally(
         passed: received > 0 && received >= required as usize,
         awaited: BTreeSet::new(),
     };
-    let each_of = |people: BTreeSet<ParticipantId>| {
-        let awaited: BTreeSet<_> = people.difference(&counted).cloned().collect();
-        let required = people.len().max(1);
-        let received = if people.is_empty() {
+    let each_of = |required_voters: BTreeSet<ParticipantId>| {
+        let awaited: BTreeSet<_> = required_voters.difference(&counted).cloned().collect();
+        let required = required_voters.len().max(1);
+        let received = if required_voters.is_empty() {
             counted.len()
         } else {
-            people.len() - awaited.len()
+            required_voters.len() - awaited.len()
         };
         Tally {
             awaited,

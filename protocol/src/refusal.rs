@@ -27,24 +27,24 @@ pub enum Refusal {
     #[error("{0}")]
     Malformed(String),
     #[error("`{0}` is not something a client may say")]
-    NotForClients(String),
+    NotAClientMessage(String),
     #[error("the id `{0}` was used for another message; give every message its own id")]
     IdReused(MessageId),
     #[error("{0}")]
-    BadConfig(String),
+    InvalidConfig(String),
 
     #[error("join the session first: send `session.join`")]
     NotJoined,
     #[error("you are `{actual}` here; `{field}` may not say `{claimed}`")]
-    NotYou {
+    IdentityMismatch {
         field: &'static str,
         claimed: String,
         actual: ParticipantId,
     },
-    #[error("you need the capability `{}`; ask an admin for a role that has it", capability_word(.0))]
-    Lacks(Capability),
-    #[error("your token does not allow {}", role_words(.0))]
-    RolesBeyondToken(Vec<Role>),
+    #[error("you need the capability `{}`; ask an admin for a role that has it", capability_name(.0))]
+    MissingCapability(Capability),
+    #[error("your token does not allow {}", role_names(.0))]
+    RolesNotInToken(Vec<Role>),
     #[error("{0}")]
     Unauthorized(String),
     #[error("agents do not vote; a person has to decide")]
@@ -80,36 +80,36 @@ pub enum Refusal {
     #[error("blocked by rule `{rule}`: {reason}")]
     Blocked { rule: String, reason: String },
     #[error("proposal `{0}` was made before and is {1}; propose again with a fresh id")]
-    ProposedBefore(MessageId, String),
+    AlreadyProposed(MessageId, String),
 
     #[error("`{0}` is not running")]
     NotRunning(MessageId),
     #[error("`{0}` is finished; its record is closed")]
     AlreadyFinished(MessageId),
     #[error("the output budget of {0} bytes is spent")]
-    OutputBudgetSpent(u64),
+    OutputBudgetExceeded(u64),
 
     #[error("too many {what}: at most {limit}")]
     TooMany { what: &'static str, limit: u64 },
     #[error("context would be {would_be} bytes; this session holds at most {limit}")]
     ContextTooLarge { would_be: usize, limit: usize },
     #[error("slower: at most {per_second} messages a second")]
-    TooFast { per_second: u32 },
+    RateLimited { per_second: u32 },
 
     #[error("{0}")]
     InvalidState(String),
     #[error("it could not be written down, so it did not happen ({0}); try again")]
-    Unwritable(String),
+    WriteFailed(String),
     #[error("it cannot be read at the moment ({0})")]
-    Unreadable(String),
+    ReadFailed(String),
 }
 
-fn role_words(roles: &[Role]) -> String {
+fn role_names(roles: &[Role]) -> String {
     let words: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
     words.join(" and ")
 }
 
-fn capability_word(capability: &Capability) -> String {
+fn capability_name(capability: &Capability) -> String {
     serde_json::to_value(capability)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))
@@ -121,13 +121,13 @@ impl Refusal {
     pub fn code(&self) -> ErrorCode {
         match self {
             Refusal::Malformed(_)
-            | Refusal::NotForClients(_)
+            | Refusal::NotAClientMessage(_)
             | Refusal::IdReused(_)
-            | Refusal::BadConfig(_) => ErrorCode::InvalidMessage,
+            | Refusal::InvalidConfig(_) => ErrorCode::InvalidMessage,
             Refusal::NotJoined
-            | Refusal::NotYou { .. }
-            | Refusal::Lacks(_)
-            | Refusal::RolesBeyondToken(_)
+            | Refusal::IdentityMismatch { .. }
+            | Refusal::MissingCapability(_)
+            | Refusal::RolesNotInToken(_)
             | Refusal::Unauthorized(_)
             | Refusal::AgentsDoNotVote
             | Refusal::OwnProposal
@@ -137,7 +137,7 @@ impl Refusal {
             Refusal::NoSuchParticipant(_) => ErrorCode::ParticipantNotFound,
             Refusal::Blocked { .. } => ErrorCode::GateFailed,
             Refusal::ContextTooLarge { .. } => ErrorCode::ContextTooLarge,
-            Refusal::TooFast { .. } | Refusal::TooMany { .. } => ErrorCode::RateLimited,
+            Refusal::RateLimited { .. } | Refusal::TooMany { .. } => ErrorCode::RateLimited,
             Refusal::SessionExists(_)
             | Refusal::SessionEnded(_)
             | Refusal::SessionPaused(_)
@@ -146,22 +146,22 @@ impl Refusal {
             | Refusal::NoSuchProposal(_)
             | Refusal::GateClosed(_)
             | Refusal::CommandChanged
-            | Refusal::ProposedBefore(..)
+            | Refusal::AlreadyProposed(..)
             | Refusal::NotRunning(_)
             | Refusal::AlreadyFinished(_)
-            | Refusal::OutputBudgetSpent(_)
+            | Refusal::OutputBudgetExceeded(_)
             | Refusal::InvalidState(_) => ErrorCode::InvalidState,
-            Refusal::Unwritable(_) | Refusal::Unreadable(_) => ErrorCode::InternalError,
+            Refusal::WriteFailed(_) | Refusal::ReadFailed(_) => ErrorCode::InternalError,
         }
     }
 
     /// Whether the same message may succeed if it is sent again later, unchanged.
-    pub fn recoverable(&self) -> bool {
+    pub fn is_recoverable(&self) -> bool {
         matches!(
             self,
-            Refusal::Unwritable(_)
-                | Refusal::Unreadable(_)
-                | Refusal::TooFast { .. }
+            Refusal::WriteFailed(_)
+                | Refusal::ReadFailed(_)
+                | Refusal::RateLimited { .. }
                 | Refusal::TooMany { .. }
                 | Refusal::SessionPaused(_)
                 | Refusal::SessionFull { .. }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-words! {
+wire_enums! {
     /// What a participant is in this session; one may hold several.
     pub enum Role {
         Driver,

@@ -92,7 +92,7 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-texts! {
+string_types! {
     Timestamp { "type": "string", "format": "date-time" }
 }
 

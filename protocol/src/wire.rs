@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Fields this version does not know, kept so that a relayed message loses nothing.
-pub type Extra = BTreeMap<String, Value>;
+pub type ExtraFields = BTreeMap<String, Value>;
 
 /// A JSON object whose keys are the business of whoever wrote it.
 pub type JsonObject = serde_json::Map<String, Value>;
 
 /// Objects: structs that are read from and written to JSON, with schema and TypeScript.
-macro_rules! objects {
+macro_rules! wire_structs {
     ($($item:item)*) => {$(
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
@@ -21,7 +21,7 @@ macro_rules! objects {
 }
 
 /// Words: enums whose variants are plain snake_case strings on the wire.
-macro_rules! words {
+macro_rules! wire_enums {
     ($($item:item)*) => {$(
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
@@ -33,7 +33,7 @@ macro_rules! words {
 }
 
 /// Texts: types that are one string on the wire, read by their own `parse`.
-macro_rules! texts {
+macro_rules! string_types {
     ($($name:ident { $($schema:tt)* })*) => {$(
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

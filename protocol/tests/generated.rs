@@ -11,7 +11,7 @@ mod examples;
 #[path = "generated/schema.rs"]
 mod schema;
 
-use examples::{Who, all, with_a_wrong_value, without_a_key};
+use examples::{MessageSide, load_examples, with_key_removed, with_value_replaced};
 use schema::Schema;
 
 #[test]
@@ -42,8 +42,8 @@ fn the_generated_files_are_up_to_date() {
 #[test]
 fn every_example_is_valid() {
     let schema = Schema::new(generate::json_schema());
-    for example in all() {
-        let found = schema.check(example.who.word(), &example.envelope);
+    for example in load_examples() {
+        let found = schema.validate_message(example.side.name(), &example.envelope);
         assert_eq!(found, Ok(()), "{}", example.file());
     }
 }
@@ -51,22 +51,22 @@ fn every_example_is_valid() {
 #[test]
 fn the_schema_accepts_what_the_reader_accepts_and_nothing_else() {
     let schema = Schema::new(generate::json_schema());
-    for example in all() {
+    for example in load_examples() {
         let payload = &example.envelope["payload"];
-        for spoiled in without_a_key(payload)
+        for mutated in with_key_removed(payload)
             .into_iter()
-            .chain(with_a_wrong_value(payload))
+            .chain(with_value_replaced(payload))
         {
-            let envelope = example.with_payload(spoiled.payload);
-            let read = example.who.reread(&envelope).map(drop);
-            let checked = schema.check(example.who.word(), &envelope);
+            let envelope = example.with_payload(mutated.payload);
+            let read = example.side.round_trip(&envelope).map(drop);
+            let checked = schema.validate_message(example.side.name(), &envelope);
             assert_eq!(
                 read.is_ok(),
                 checked.is_ok(),
                 "{}: {} ({}): reader {read:?}, schema {checked:?}",
                 example.file(),
-                spoiled.how,
-                spoiled.field,
+                mutated.mutation,
+                mutated.field,
             );
         }
     }
@@ -75,16 +75,16 @@ fn the_schema_accepts_what_the_reader_accepts_and_nothing_else() {
 #[test]
 fn the_examples_show_every_field() {
     let schema = Schema::new(generate::json_schema());
-    for who in [Who::Client, Who::Server] {
-        for kind in who.kinds() {
-            let shown: BTreeSet<String> = all()
+    for side in [MessageSide::Client, MessageSide::Server] {
+        for kind in side.kinds() {
+            let shown: BTreeSet<String> = load_examples()
                 .iter()
                 .filter(|example| example.kind() == *kind)
                 .filter_map(|example| example.envelope["payload"].as_object())
                 .flat_map(|payload| payload.keys().cloned())
                 .collect();
             let missing: Vec<_> = schema
-                .payload(who.word(), kind)
+                .payload_fields(side.name(), kind)
                 .fields
                 .into_iter()
                 .filter(|field| !shown.contains(field))
@@ -190,11 +190,11 @@ fn published_payloads_have_their_fields_and_clients_need_no_others() {
             .filter(|field| (kind, *field) != ("session.create", "config"))
             .map(str::to_owned)
             .collect();
-        for who in [Who::Client, Who::Server] {
-            if !who.kinds().contains(&kind) {
+        for side in [MessageSide::Client, MessageSide::Server] {
+            if !side.kinds().contains(&kind) {
                 continue;
             }
-            let payload = schema.payload(who.word(), kind);
+            let payload = schema.payload_fields(side.name(), kind);
             for field in fields.split_whitespace() {
                 let field = field.trim_end_matches('?');
                 assert!(payload.fields.contains(field), "{kind} lacks `{field}`");
@@ -238,13 +238,13 @@ fn typescript_names_only_types_that_it_declares() {
 #[test]
 fn every_reference_in_the_schema_leads_somewhere() {
     let document = generate::json_schema();
-    let mut places = vec![&document];
-    while let Some(place) = places.pop() {
-        if let Some(Value::String(target)) = place.get("$ref") {
+    let mut nodes = vec![&document];
+    while let Some(location) = nodes.pop() {
+        if let Some(Value::String(target)) = location.get("$ref") {
             let target = target.strip_prefix('#').expect("a local reference");
             assert!(document.pointer(target).is_some(), "{target}");
         }
-        places.extend(place.as_array().into_iter().flatten());
-        places.extend(place.as_object().into_iter().flat_map(|o| o.values()));
+        nodes.extend(location.as_array().into_iter().flatten());
+        nodes.extend(location.as_object().into_iter().flat_map(|o| o.values()));
     }
 }

@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 #[path = "golden/examples.rs"]
 mod examples;
 
-use examples::{Example, Who, all, with_a_wrong_value, without_a_key};
+use examples::{Example, MessageSide, load_examples, with_key_removed, with_value_replaced};
 
 #[test]
 fn every_type_has_its_example_and_no_example_is_orphaned() {
-    for who in [Who::Client, Who::Server] {
-        let plain: BTreeSet<_> = all()
+    for side in [MessageSide::Client, MessageSide::Server] {
+        let plain: BTreeSet<_> = load_examples()
             .into_iter()
-            .filter(|example| example.who == who && example.name == example.kind())
+            .filter(|example| example.side == side && example.name == example.kind())
             .map(|example| example.name)
             .collect();
-        let kinds: BTreeSet<_> = who.kinds().iter().map(|&kind| kind.to_owned()).collect();
-        assert_eq!(plain, kinds, "{who:?}");
+        let kinds: BTreeSet<_> = side.kinds().iter().map(|&kind| kind.to_owned()).collect();
+        assert_eq!(plain, kinds, "{side:?}");
     }
-    for example in all() {
+    for example in load_examples() {
         let variant = example.name.strip_prefix(example.kind());
         assert!(
             variant.is_some_and(|variant| variant.is_empty() || variant.starts_with('.')),
@@ -34,10 +34,10 @@ fn every_type_has_its_example_and_no_example_is_orphaned() {
 
 #[test]
 fn an_example_is_written_as_it_was_read() {
-    for example in all() {
+    for example in load_examples() {
         assert_eq!(
-            example.who.reread(&example.envelope).as_ref(),
-            Ok(&written(&example)),
+            example.side.round_trip(&example.envelope).as_ref(),
+            Ok(&expected_round_trip(&example)),
             "{}",
             example.file()
         );
@@ -45,7 +45,7 @@ fn an_example_is_written_as_it_was_read() {
 }
 
 /// What an example should be written as: a configuration has all its fields then.
-fn written(example: &Example) -> Value {
+fn expected_round_trip(example: &Example) -> Value {
     let mut envelope = example.envelope.clone();
     if example.kind() == "session.create" {
         let mut config = json!(SessionConfig::default());
@@ -58,16 +58,16 @@ fn written(example: &Example) -> Value {
 }
 
 #[test]
-fn a_place_in_the_order_that_a_client_claims_is_dropped() {
-    for example in all() {
-        if example.who != Who::Client {
+fn a_seq_claimed_by_a_client_is_dropped() {
+    for example in load_examples() {
+        if example.side != MessageSide::Client {
             continue;
         }
         let mut claimed = example.envelope.clone();
         claimed["seq"] = json!(7);
         assert_eq!(
-            Who::Client.reread(&claimed).as_ref(),
-            Ok(&written(&example)),
+            MessageSide::Client.round_trip(&claimed).as_ref(),
+            Ok(&expected_round_trip(&example)),
             "{}",
             example.file()
         );
@@ -76,13 +76,13 @@ fn a_place_in_the_order_that_a_client_claims_is_dropped() {
 
 #[test]
 fn a_field_from_the_future_survives_in_every_payload_that_a_client_may_send() {
-    for example in all() {
+    for example in load_examples() {
         if !ClientMessage::KINDS.contains(&example.kind()) {
             continue;
         }
         let newer = with_unknown_field(&example);
         assert_eq!(
-            example.who.reread(&newer).as_ref(),
+            example.side.round_trip(&newer).as_ref(),
             Ok(&newer),
             "{}",
             example.file()
@@ -92,13 +92,13 @@ fn a_field_from_the_future_survives_in_every_payload_that_a_client_may_send() {
 
 #[test]
 fn a_field_from_the_future_is_no_reason_to_refuse_what_only_the_server_says() {
-    for example in all() {
+    for example in load_examples() {
         if ClientMessage::KINDS.contains(&example.kind()) {
             continue;
         }
         let written = example
-            .who
-            .reread(&with_unknown_field(&example))
+            .side
+            .round_trip(&with_unknown_field(&example))
             .unwrap_or_else(|error| panic!("{}: {error:?}", example.file()));
         let mut payload = written["payload"].clone();
         payload
@@ -110,19 +110,19 @@ fn a_field_from_the_future_is_no_reason_to_refuse_what_only_the_server_says() {
 }
 
 fn with_unknown_field(example: &Example) -> Value {
-    let mut envelope = written(example);
+    let mut envelope = expected_round_trip(example);
     envelope["payload"]["from_the_future"] = json!({ "deep": [1, null, "x"] });
     envelope
 }
 
 #[test]
 fn an_unknown_field_in_the_envelope_is_ignored() {
-    for example in all() {
+    for example in load_examples() {
         let mut newer = example.envelope.clone();
         newer["from_the_future"] = json!([{ "payload": {} }]);
         assert_eq!(
-            example.who.reread(&newer).as_ref(),
-            Ok(&written(&example)),
+            example.side.round_trip(&newer).as_ref(),
+            Ok(&expected_round_trip(&example)),
             "{}",
             example.file()
         );
@@ -131,7 +131,7 @@ fn an_unknown_field_in_the_envelope_is_ignored() {
 
 #[test]
 fn optional_fields_of_the_envelope_may_be_null() {
-    for example in all() {
+    for example in load_examples() {
         let mut nulls = example.envelope.clone();
         for field in ["ref", "seq", "causal_refs", "fork"] {
             if nulls.get(field).is_none() {
@@ -139,8 +139,8 @@ fn optional_fields_of_the_envelope_may_be_null() {
             }
         }
         assert_eq!(
-            example.who.reread(&nulls).as_ref(),
-            Ok(&written(&example)),
+            example.side.round_trip(&nulls).as_ref(),
+            Ok(&expected_round_trip(&example)),
             "{}",
             example.file()
         );
@@ -149,27 +149,34 @@ fn optional_fields_of_the_envelope_may_be_null() {
 
 #[test]
 fn a_missing_field_is_either_optional_or_named_in_the_refusal() {
-    for example in all() {
-        for spoiled in without_a_key(&example.envelope["payload"]) {
-            let Err(error) = example.who.reread(&example.with_payload(spoiled.payload)) else {
+    for example in load_examples() {
+        for mutated in with_key_removed(&example.envelope["payload"]) {
+            let Err(error) = example
+                .side
+                .round_trip(&example.with_payload(mutated.payload))
+            else {
                 continue;
             };
-            let place = format!("{}: {}: {error:?}", example.file(), spoiled.how);
-            assert_eq!(error.refusal.code(), ErrorCode::InvalidMessage, "{place}");
+            let location = format!("{}: {}: {error:?}", example.file(), mutated.mutation);
+            assert_eq!(
+                error.refusal.code(),
+                ErrorCode::InvalidMessage,
+                "{location}"
+            );
             assert_eq!(
                 error.related_to.as_ref().map(|id| id.as_str()),
                 example.envelope["id"].as_str(),
-                "{place}"
+                "{location}"
             );
-            let named = format!("missing field `{}`", spoiled.field);
-            assert!(error.refusal.to_string().contains(&named), "{place}");
+            let named = format!("missing field `{}`", mutated.field);
+            assert!(error.refusal.to_string().contains(&named), "{location}");
         }
     }
 }
 
 #[test]
 fn a_minimal_example_has_nothing_that_could_be_left_out() {
-    for example in all() {
+    for example in load_examples() {
         if !example.name.ends_with(".minimal") {
             continue;
         }
@@ -180,7 +187,7 @@ fn a_minimal_example_has_nothing_that_could_be_left_out() {
         {
             let mut shorter = example.envelope["payload"].clone();
             shorter.as_object_mut().expect("an object").remove(field);
-            let read = example.who.reread(&example.with_payload(shorter));
+            let read = example.side.round_trip(&example.with_payload(shorter));
             assert!(
                 read.is_err(),
                 "{}: `{field}` could be left out",
@@ -192,11 +199,11 @@ fn a_minimal_example_has_nothing_that_could_be_left_out() {
 
 #[test]
 fn a_missing_field_of_the_envelope_is_named_too() {
-    for example in all() {
+    for example in load_examples() {
         for field in ["v", "id", "session", "sender", "type", "payload"] {
             let mut envelope = example.envelope.clone();
             envelope.as_object_mut().expect("an object").remove(field);
-            let error = example.who.reread(&envelope).expect_err(field);
+            let error = example.side.round_trip(&envelope).expect_err(field);
             assert_eq!(error.refusal.code(), ErrorCode::InvalidMessage);
             let named = format!("missing field `{field}`");
             assert!(error.refusal.to_string().contains(&named), "{error:?}");
@@ -206,17 +213,24 @@ fn a_missing_field_of_the_envelope_is_named_too() {
 
 #[test]
 fn a_wrong_value_is_refused_or_read_as_something_that_can_be_written() {
-    for example in all() {
-        for spoiled in with_a_wrong_value(&example.envelope["payload"]) {
-            let place = format!("{}: {}", example.file(), spoiled.how);
-            match example.who.reread(&example.with_payload(spoiled.payload)) {
+    for example in load_examples() {
+        for mutated in with_value_replaced(&example.envelope["payload"]) {
+            let location = format!("{}: {}", example.file(), mutated.mutation);
+            match example
+                .side
+                .round_trip(&example.with_payload(mutated.payload))
+            {
                 Ok(written) => assert_eq!(
-                    example.who.reread(&written).as_ref(),
+                    example.side.round_trip(&written).as_ref(),
                     Ok(&written),
-                    "{place}"
+                    "{location}"
                 ),
                 Err(error) => {
-                    assert_eq!(error.refusal.code(), ErrorCode::InvalidMessage, "{place}");
+                    assert_eq!(
+                        error.refusal.code(),
+                        ErrorCode::InvalidMessage,
+                        "{location}"
+                    );
                 }
             }
         }
@@ -225,12 +239,15 @@ fn a_wrong_value_is_refused_or_read_as_something_that_can_be_written() {
 
 #[test]
 fn the_digests_in_the_examples_are_those_of_their_commands() {
-    for example in all().iter().filter(|example| example.who == Who::Server) {
+    for example in load_examples()
+        .iter()
+        .filter(|example| example.side == MessageSide::Server)
+    {
         let payload = &example.envelope["payload"];
         match example.kind() {
             "tool.propose" | "gate.amend" => {
                 let arguments = payload["arguments"].as_object().expect("an object");
-                let action = Action::read("shell", arguments).expect("a command");
+                let action = Action::from_arguments("shell", arguments).expect("a command");
                 assert_eq!(payload["assessment"]["digest"], json!(action.digest()));
             }
             "tool.execute" => {
@@ -247,7 +264,7 @@ fn the_digests_in_the_examples_are_those_of_their_commands() {
 fn the_order_of_keys_does_not_change_a_digest() {
     let digest = |arguments: &str| {
         let arguments: JsonObject = serde_json::from_str(arguments).expect("an object");
-        let action = Action::read("browser", &arguments).expect("an action");
+        let action = Action::from_arguments("browser", &arguments).expect("an action");
         action.digest()
     };
     assert_eq!(
@@ -257,12 +274,15 @@ fn the_order_of_keys_does_not_change_a_digest() {
 }
 
 #[test]
-fn what_the_server_relays_reads_the_same_in_both_vocabularies() {
-    for example in all().iter().filter(|example| example.who == Who::Client) {
+fn relayed_messages_parse_the_same_as_client_and_server_messages() {
+    for example in load_examples()
+        .iter()
+        .filter(|example| example.side == MessageSide::Client)
+    {
         if ServerMessage::KINDS.contains(&example.kind()) {
             assert_eq!(
-                Who::Server.reread(&example.envelope),
-                Who::Client.reread(&example.envelope),
+                MessageSide::Server.round_trip(&example.envelope),
+                MessageSide::Client.round_trip(&example.envelope),
                 "{}",
                 example.file()
             );

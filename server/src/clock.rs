@@ -22,7 +22,7 @@ pub fn random<const N: usize>() -> [u8; N] {
 
 /// A fresh message id.
 pub fn fresh_id() -> MessageId {
-    MessageId::fresh(now(), random())
+    MessageId::new_v7(now(), random())
 }
 
 /// An input with the time and a seed.

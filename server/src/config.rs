@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pvp_protocol::{ExecutionLimits, Limits};
-use pvp_session::Settings;
+use pvp_session::SessionSettings;
 use toml::{Spanned, Value};
 
 /// A setting that was not understood: where it stands, what it says, and what it may be.
@@ -280,14 +280,14 @@ impl Config {
     }
 
     /// What the session core needs of it.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> SessionSettings {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let run = |seconds: u64, output_bytes: u64| ExecutionLimits {
             timeout_ms: seconds * 1000,
             output_bytes,
         };
-        Settings {
+        SessionSettings {
             limits: Limits {
                 message_bytes: size(self.message_bytes),
                 json_depth: size(self.json_depth),
@@ -299,17 +299,17 @@ impl Config {
                 context_bytes: size(self.context_bytes),
                 proposals: count(self.proposals),
             },
-            open: self.open,
+            open_mode: self.open,
             working_directory: self.working_directory.clone(),
-            read: run(self.read_timeout_seconds, self.read_output_bytes),
-            write: run(self.write_timeout_seconds, self.write_output_bytes),
-            destructive: run(
+            read_limits: run(self.read_timeout_seconds, self.read_output_bytes),
+            write_limits: run(self.write_timeout_seconds, self.write_output_bytes),
+            destructive_limits: run(
                 self.destructive_timeout_seconds,
                 self.destructive_output_bytes,
             ),
             slow_timeout_ms: self.slow_timeout_seconds * 1000,
             background_output_bytes: self.background_output_bytes,
-            grant_life_seconds: self.grant_life_seconds,
+            grant_lifetime_seconds: self.grant_life_seconds,
         }
     }
 }
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_documented_limits() {
-        assert_eq!(Config::default().settings(), Settings::default());
+        assert_eq!(Config::default().settings(), SessionSettings::default());
         assert!(
             Config::reference()
                 .iter()

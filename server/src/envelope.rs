@@ -2,7 +2,7 @@
 
 use pvp_protocol::payload::{ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck};
 use pvp_protocol::{
-    Envelope, Extra, Heading, MessageId, Refusal, Sender, ServerMessage, SessionId,
+    Envelope, ExtraFields, Heading, MessageId, Refusal, Sender, ServerMessage, SessionId,
 };
 
 use crate::clock;
@@ -50,10 +50,10 @@ pub(crate) fn error(
     let report = ErrorReport {
         code: refusal.code(),
         message: refusal.to_string(),
-        recoverable: refusal.recoverable(),
+        recoverable: refusal.is_recoverable(),
         details: None,
         related_to: related_to.clone(),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     unkept(session, related_to, report)
 }

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use pvp_policy::Policy;
 use pvp_protocol::payload::{Announce, SessionCreate};
 use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
-use pvp_session::{Answer, Identity, Said, Session, Settings};
+use pvp_session::{Answer, Identity, Session, SessionSettings, Submitted};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::clock;
@@ -35,7 +35,7 @@ const WAKE_AT_ONCE: usize = 64;
 pub(crate) struct House {
     pub(crate) store: Store,
     pub(crate) config: Config,
-    pub(crate) settings: Settings,
+    pub(crate) settings: SessionSettings,
     policy: RwLock<Arc<Policy>>,
     sessions: DashMap<SessionId, Handle>,
     stored_sessions: AtomicU64,
@@ -227,7 +227,7 @@ impl House {
             let mut gone = handle.gone;
             let _ = gone.wait_for(|gone| *gone).await;
         }
-        order.refuse(Refusal::Unwritable(
+        order.refuse(Refusal::WriteFailed(
             "the server is shutting down".to_owned(),
         ));
     }
@@ -301,7 +301,7 @@ impl House {
         self: &Arc<Self>,
         session: &SessionId,
         by: ParticipantId,
-        said: Said,
+        said: Submitted,
         outbox: Arc<Outbox>,
     ) {
         let reply = ReplyTo::Outbox(outbox, said.id.clone());
@@ -317,7 +317,7 @@ impl House {
         self: &Arc<Self>,
         session: &SessionId,
         by: ParticipantId,
-        said: Said,
+        said: Submitted,
     ) -> Result<Answer, Refusal> {
         let (sender, answer) = oneshot::channel();
         let wish = Box::new(Wish::Say { by, said });
@@ -442,9 +442,9 @@ impl House {
 
 /// What is said of a session whose log is damaged or cannot be read.
 pub(crate) fn unreadable() -> Refusal {
-    Refusal::Unreadable("`pvp audit verify` says why".to_owned())
+    Refusal::ReadFailed("`pvp audit verify` says why".to_owned())
 }
 
 fn lost() -> Refusal {
-    Refusal::Unwritable("the session was put away in the middle; try again".to_owned())
+    Refusal::WriteFailed("the session was put away in the middle; try again".to_owned())
 }

@@ -24,7 +24,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use pvp_protocol::payload::ErrorReport;
-use pvp_protocol::{ErrorCode, Extra, MessageId, Refusal, SCHEMA};
+use pvp_protocol::{ErrorCode, ExtraFields, MessageId, Refusal, SCHEMA};
 use serde_json::json;
 
 use crate::connection::{self, check_token};
@@ -100,10 +100,10 @@ impl IntoResponse for Refused {
         let report = ErrorReport {
             code: self.refusal.code(),
             message: self.refusal.to_string(),
-            recoverable: self.refusal.recoverable(),
+            recoverable: self.refusal.is_recoverable(),
             details: None,
             related_to: self.related_to,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         let mut response = (self.status, Json(report)).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
@@ -205,8 +205,8 @@ async fn ready(State(house): State<Arc<House>>) -> Response {
     let store = house.store.clone();
     match tokio::task::spawn_blocking(move || store.next_deadline()).await {
         Ok(Ok(_)) => Json(json!({ "status": "ready" })).into_response(),
-        Ok(Err(error)) => Refused::from(Refusal::Unreadable(error.to_string())).into_response(),
-        Err(panic) => Refused::from(Refusal::Unreadable(panic.to_string())).into_response(),
+        Ok(Err(error)) => Refused::from(Refusal::ReadFailed(error.to_string())).into_response(),
+        Err(panic) => Refused::from(Refusal::ReadFailed(panic.to_string())).into_response(),
     }
 }
 

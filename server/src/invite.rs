@@ -1,6 +1,6 @@
 //! Invitations: a token and the link that carries it.
 
-use pvp_protocol::api::{Invitation, Invite};
+use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{Refusal, Timestamp};
 
 use crate::store::TokenTable;
@@ -12,7 +12,7 @@ const MOST_SECONDS: u64 = 315_360_000;
 /// Makes a token and its link.
 pub fn make(
     table: &TokenTable,
-    invite: Invite,
+    invite: InviteRequest,
     base_url: &str,
     now: Timestamp,
 ) -> Result<Invitation, Refusal> {
@@ -53,7 +53,7 @@ pub fn make(
         session: invite.session,
     };
     let token = token::issue(table, &bearer, expires)
-        .map_err(|error| Refusal::Unwritable(error.to_string()))?;
+        .map_err(|error| Refusal::WriteFailed(error.to_string()))?;
     let link = match &bearer.session {
         Some(session) => format!("{base_url}/?token={token}&session={session}"),
         None => format!("{base_url}/?token={token}"),

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pvp_protocol::payload::{OutputLine, OutputPage, OutputRead, Stream, ToolOutput};
-use pvp_protocol::{Limits, Refusal, ServerMessage, SessionId, read_server};
-use pvp_session::OutputSpan;
+use pvp_protocol::payload::{OutputLine, OutputPage, OutputRead, OutputStream, ToolOutput};
+use pvp_protocol::{Limits, Refusal, ServerMessage, SessionId, parse_server_message};
+use pvp_session::OutputRange;
 
 use crate::house::House;
 use crate::store::{ReadBound, Store};
@@ -31,7 +31,7 @@ pub(crate) async fn page(
     let wanted = Wanted::from(&read)?;
     let reference = read.reference.clone();
     let span = house
-        .ask(session, move |session| session.output_span(&reference))
+        .ask(session, move |session| session.output_range(&reference))
         .await;
     let span = span
         .flatten()
@@ -46,16 +46,16 @@ pub(crate) async fn page(
     });
     reading
         .await
-        .unwrap_or_else(|panic| Err(Refusal::Unreadable(panic.to_string())))
+        .unwrap_or_else(|panic| Err(Refusal::ReadFailed(panic.to_string())))
 }
 
 fn scan(
     store: &Store,
     session: &SessionId,
-    span: OutputSpan,
+    span: OutputRange,
     picker: &mut Picker,
 ) -> Result<(), Refusal> {
-    let unreadable = Refusal::Unreadable;
+    let unreadable = Refusal::ReadFailed;
     let mut from = span.first_seq;
     loop {
         let records = store
@@ -70,7 +70,7 @@ fn scan(
             if !text.contains("\"tool.output\"") {
                 continue;
             }
-            if let Ok(Some(envelope)) = read_server(text, &Limits::default())
+            if let Ok(Some(envelope)) = parse_server_message(text, &Limits::default())
                 && let ServerMessage::ToolOutput(output) = envelope.message
             {
                 picker.take(output);
@@ -165,7 +165,7 @@ impl Picker {
         self.partial[slot] = text;
     }
 
-    fn line(&mut self, stream: Stream, mut text: &str) {
+    fn line(&mut self, stream: OutputStream, mut text: &str) {
         let number = self.total_lines;
         self.total_lines += 1;
         if self
@@ -213,7 +213,10 @@ impl Picker {
     }
 
     fn page(mut self, finished: bool) -> OutputPage {
-        for (slot, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
+        for (slot, stream) in [OutputStream::Stdout, OutputStream::Stderr]
+            .into_iter()
+            .enumerate()
+        {
             let rest = std::mem::take(&mut self.partial[slot]);
             if !rest.is_empty() {
                 self.line(stream, &rest);
@@ -233,7 +236,7 @@ impl Picker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvp_protocol::{Extra, MessageId};
+    use pvp_protocol::{ExtraFields, MessageId};
 
     fn ask(change: impl FnOnce(&mut OutputRead)) -> Result<Vec<String>, Refusal> {
         let reference = MessageId::parse("p1").unwrap();
@@ -245,18 +248,18 @@ mod tests {
             head: None,
             tail: None,
             grep: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         change(&mut read);
         let mut picker = Picker::new(Wanted::from(&read)?, read);
         for (stream, text) in [
-            (Stream::Stdout, "one\ntw"),
-            (Stream::Stderr, "oops\n"),
-            (Stream::Stdout, "o\nthree\n"),
-            (Stream::Stdout, "four"),
+            (OutputStream::Stdout, "one\ntw"),
+            (OutputStream::Stderr, "oops\n"),
+            (OutputStream::Stdout, "o\nthree\n"),
+            (OutputStream::Stdout, "four"),
         ] {
             let tool_proposal = reference.clone();
-            let (text, extra) = (text.to_owned(), Extra::new());
+            let (text, extra) = (text.to_owned(), ExtraFields::new());
             picker.take(ToolOutput {
                 tool_proposal,
                 stream,

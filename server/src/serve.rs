@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
-use pvp_protocol::api::{Invitation, Invite};
+use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -75,7 +75,7 @@ impl Server {
         if self.house.store.tokens().count()? > 0 {
             return Ok(None);
         }
-        let invitation = self.invite(Invite {
+        let invitation = self.invite(InviteRequest {
             name: "admin".to_owned(),
             roles: [Role::Admin].into(),
             kind: ParticipantKind::Human,
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// Makes a token and its link. Blocks on the disk for a moment.
-    pub fn invite(&self, invite: Invite) -> anyhow::Result<Invitation> {
+    pub fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
         let base = self.house.base_url();
         invite::make(self.house.store.tokens(), invite, &base, clock::now())
             .map_err(|refusal| anyhow::anyhow!("{refusal}"))
@@ -153,7 +153,7 @@ fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
             Policy::with_user_file(&text, &path.display().to_string())?
         }
     };
-    policy.prepare();
+    policy.compile_patterns();
     Ok(policy)
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pvp_protocol::{ClientMessage, ParticipantId, Refusal, SessionId, Timestamp};
-use pvp_session::{Answer, Input, Said, Session, Terms};
+use pvp_session::{Answer, DecisionContext, Input, Session, Submitted};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -186,7 +186,7 @@ impl Task {
     }
 
     fn patience(&self) -> Duration {
-        if self.session.exists() {
+        if self.session.is_created() {
             IDLE
         } else {
             Duration::ZERO
@@ -201,7 +201,7 @@ impl Task {
             };
             self.hear(report).await;
         }
-        if self.session.exists() && matches!(self.health, Health::Fit) {
+        if self.session.is_created() && matches!(self.health, Health::Fit) {
             let report = self.report.clone();
             self.house
                 .store
@@ -240,7 +240,7 @@ impl Task {
 
     fn take_order(&mut self, order: Order, batch: &mut Batch) {
         if let Health::Unreadable(why) = &self.health {
-            order.refuse(Refusal::Unwritable(why.clone()));
+            order.refuse(Refusal::WriteFailed(why.clone()));
             return;
         }
         match order {
@@ -268,7 +268,7 @@ impl Task {
                 id,
                 found,
             } => {
-                if let (false, Some(create)) = (self.session.exists(), found) {
+                if let (false, Some(create)) = (self.session.is_created(), found) {
                     let by = identity.participant.clone();
                     let create = Input::Create {
                         by,
@@ -295,7 +295,13 @@ impl Task {
             }
             Wish::Say { by, said } => {
                 let (said, value) = self.without_secrets(said);
-                let answer = self.decide(Input::Say { by, said }, batch);
+                let answer = self.decide(
+                    Input::Submit {
+                        by,
+                        submitted: said,
+                    },
+                    batch,
+                );
                 if let (Answer::Accepted(Some(seq)), Some(value)) = (&answer, value) {
                     batch.values.insert(*seq, value);
                 }
@@ -306,7 +312,7 @@ impl Task {
 
     /// Makes the session, if the server has room for one more.
     fn create(&mut self, create: Input, batch: &mut Batch) -> Answer {
-        if self.session.exists() {
+        if self.session.is_created() {
             return self.decide(create, batch);
         }
         if let Err(refusal) = self.house.room_for_a_session() {
@@ -324,7 +330,7 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "no other message carries values or output"
     )]
-    fn without_secrets(&self, mut said: Said) -> (Said, Option<String>) {
+    fn without_secrets(&self, mut said: Submitted) -> (Submitted, Option<String>) {
         let mut value = None;
         match &mut said.message {
             ClientMessage::SecretShare(share) => value = share.value.take(),
@@ -338,7 +344,7 @@ impl Task {
     /// Decides on the session as it is; what follows waits in the batch to be written.
     fn decide(&mut self, input: Input, batch: &mut Batch) -> Answer {
         let policy = self.house.policy();
-        let terms = Terms {
+        let terms = DecisionContext {
             policy: &policy,
             settings: &self.house.settings,
         };
@@ -347,7 +353,7 @@ impl Task {
             let body = Bytes::from(entry.body());
             batch.entries.push((entry, body));
         }
-        if let Some(whisper) = outcome.whisper {
+        if let Some(whisper) = outcome.ephemeral {
             self.feed.whisper(&whisper.envelope.to_json());
         }
         outcome.answer

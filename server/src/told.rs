@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use pvp_protocol::ServerMessage;
-use pvp_session::{Entry, EntryError, Private};
+use pvp_session::{Entry, EntryError, GrantNonce};
 
 use crate::feed::Told;
 use crate::store::Record;
@@ -24,9 +24,9 @@ pub(crate) fn from_entry(entry: &Entry, body: Bytes, vault: &Vault) -> Told {
 
 /// A stored record; its body is read only if someone gets another copy of it than the rest.
 pub(crate) fn from_record(record: &Record, vault: &Vault) -> Result<Told, EntryError> {
-    let (audience, private, _) = Entry::read_meta(&record.meta)?;
+    let (audience, private, _) = Entry::decode_meta(&record.meta)?;
     if private.is_some() {
-        let entry = Entry::read(&record.meta, &record.body)?;
+        let entry = Entry::decode(&record.meta, &record.body)?;
         return Ok(from_entry(&entry, record.body.clone(), vault));
     }
     Ok(Told {
@@ -38,7 +38,7 @@ pub(crate) fn from_record(record: &Record, vault: &Vault) -> Result<Told, EntryE
 }
 
 /// The copy that may be acted on: with the nonce and the values of shared secrets.
-fn executor_copy(entry: &Entry, private: &Private, vault: &Vault) -> Bytes {
+fn executor_copy(entry: &Entry, private: &GrantNonce, vault: &Vault) -> Bytes {
     let mut envelope = entry.envelope.clone();
     if let ServerMessage::ToolExecute(execute) = &mut envelope.message {
         execute.grant.nonce = Some(private.nonce.clone());

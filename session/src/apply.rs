@@ -4,14 +4,14 @@ mod agents;
 mod context;
 mod deadlines;
 mod interrupts;
-mod people;
+mod participants;
 mod proposals;
 mod rules;
 mod runs;
 mod shell;
 mod votes;
 
-pub(crate) use people::WORKING_DIRECTORY;
+pub(crate) use participants::WORKING_DIRECTORY_KEY;
 
 use pvp_policy::Policy;
 use pvp_protocol::{
@@ -20,67 +20,67 @@ use pvp_protocol::{
 };
 
 use crate::authority;
-use crate::entry::{Audience, Entry, Private};
-use crate::input::{Fresh, Input, Said, Stamped};
-use crate::seen::Sighting;
+use crate::entry::{Audience, Entry, GrantNonce};
+use crate::input::{IdGenerator, Input, Stamped, Submitted};
+use crate::recent_messages::MessageIdStatus;
 use crate::state::Session;
 
 /// What the server's owner has set, the same for every session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct SessionSettings {
     pub limits: Limits,
     /// Trusted loopback use: reads run without a sandbox, and whole outputs come in results.
-    pub open: bool,
+    pub open_mode: bool,
     /// Told to newcomers as `session:working_directory` until an executor says otherwise.
     pub working_directory: Option<String>,
-    pub read: ExecutionLimits,
-    pub write: ExecutionLimits,
-    pub destructive: ExecutionLimits,
+    pub read_limits: ExecutionLimits,
+    pub write_limits: ExecutionLimits,
+    pub destructive_limits: ExecutionLimits,
     /// Time limit of `mode: slow`.
     pub slow_timeout_ms: u64,
     /// Output of background and interactive runs that is recorded.
     pub background_output_bytes: u64,
     /// How long a grant may wait for its executor to begin.
-    pub grant_life_seconds: u64,
+    pub grant_lifetime_seconds: u64,
 }
 
 const MIB: u64 = 1024 * 1024;
 
-impl Default for Settings {
+impl Default for SessionSettings {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            open: false,
+            open_mode: false,
             working_directory: None,
-            read: ExecutionLimits {
+            read_limits: ExecutionLimits {
                 timeout_ms: 30_000,
                 output_bytes: 10 * MIB,
             },
-            write: ExecutionLimits {
+            write_limits: ExecutionLimits {
                 timeout_ms: 60_000,
                 output_bytes: 5 * MIB,
             },
-            destructive: ExecutionLimits {
+            destructive_limits: ExecutionLimits {
                 timeout_ms: 120_000,
                 output_bytes: MIB,
             },
             slow_timeout_ms: 15 * 60_000,
             background_output_bytes: 64 * MIB,
-            grant_life_seconds: 60,
+            grant_lifetime_seconds: 60,
         }
     }
 }
 
 /// What a decision may look up: the rules for commands, and the owner's settings.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
+pub struct DecisionContext<'a> {
     pub policy: &'a Policy,
-    pub settings: &'a Settings,
+    pub settings: &'a SessionSettings,
 }
 
 /// Something told at once and never kept.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Whisper {
+pub struct Ephemeral {
     pub envelope: Envelope,
     pub audience: Audience,
 }
@@ -98,9 +98,9 @@ pub enum Answer {
 
 /// What follows from an input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct Decision {
     pub entries: Vec<Entry>,
-    pub whisper: Option<Whisper>,
+    pub ephemeral: Option<Ephemeral>,
     pub answer: Answer,
 }
 
@@ -109,31 +109,35 @@ impl Session {
     ///
     /// The entries must be written before anyone hears of them. If they cannot be, throw this
     /// session away and fold it again from what was written.
-    pub fn apply(&mut self, terms: Terms<'_>, stamped: Stamped<Input>) -> Outcome {
+    pub fn apply(
+        &mut self,
+        decision_context: DecisionContext<'_>,
+        stamped: Stamped<Input>,
+    ) -> Decision {
         let at = stamped.at.max(self.clock);
-        let fresh = Fresh::new(at, stamped.seed);
-        let mut decision = Decision {
+        let id_generator = IdGenerator::new(at, stamped.seed);
+        let mut builder = DecisionBuilder {
             session: self,
-            terms,
+            decision_context,
             at,
-            fresh,
-            heard: None,
+            id_generator,
+            current_message: None,
             entries: Vec::new(),
-            whisper: None,
+            ephemeral: None,
         };
-        let answer = match decision.decide(stamped.input) {
+        let answer = match builder.decide(stamped.input) {
             Ok(answer) => answer,
             Err(refusal) => {
                 debug_assert!(
-                    decision.entries.is_empty(),
+                    builder.entries.is_empty(),
                     "refused after something was decided"
                 );
                 Answer::Refused(refusal)
             }
         };
-        Outcome {
-            entries: decision.entries,
-            whisper: decision.whisper,
+        Decision {
+            entries: builder.entries,
+            ephemeral: builder.ephemeral,
             answer,
         }
     }
@@ -141,34 +145,34 @@ impl Session {
 
 /// A decision in the making. Whatever is said changes the session at once, so that what follows
 /// from it is decided on the session as it then is.
-pub(crate) struct Decision<'a> {
+pub(crate) struct DecisionBuilder<'a> {
     pub(crate) session: &'a mut Session,
-    pub(crate) terms: Terms<'a>,
+    pub(crate) decision_context: DecisionContext<'a>,
     pub(crate) at: Timestamp,
-    pub(crate) fresh: Fresh,
+    pub(crate) id_generator: IdGenerator,
     /// The message that is being decided on, with its fingerprint.
-    heard: Option<(MessageId, Digest)>,
+    current_message: Option<(MessageId, Digest)>,
     entries: Vec<Entry>,
-    whisper: Option<Whisper>,
+    ephemeral: Option<Ephemeral>,
 }
 
-pub(crate) type Decided = Result<Answer, Refusal>;
+pub(crate) type AnswerResult = Result<Answer, Refusal>;
 
-impl Decision<'_> {
-    fn decide(&mut self, input: Input) -> Decided {
+impl DecisionBuilder<'_> {
+    fn decide(&mut self, input: Input) -> AnswerResult {
         match input {
-            Input::Create { by, id, create } => self.create(&by, id, create),
+            Input::Create { by, id, create } => self.session_create(&by, id, create),
             Input::Join {
                 identity,
                 announce,
                 id,
-            } => self.join(&identity, announce, id),
-            Input::Say { by, said } => self.say(&by, said),
+            } => self.session_join(&identity, announce, id),
+            Input::Submit { by, submitted } => self.submit(&by, submitted),
             Input::Attendance {
                 participant,
                 attendance,
                 last_active,
-            } => Ok(self.attendance(&participant, attendance, last_active)),
+            } => Ok(self.record_attendance(&participant, attendance, last_active)),
             Input::Tick => {
                 self.tick();
                 Ok(Answer::Accepted(None))
@@ -176,83 +180,91 @@ impl Decision<'_> {
         }
     }
 
-    fn say(&mut self, by: &ParticipantId, said: Said) -> Decided {
-        let Some(member) = self.session.people.get(by).filter(|member| !member.left) else {
+    fn submit(&mut self, by: &ParticipantId, submitted: Submitted) -> AnswerResult {
+        let Some(member) = self
+            .session
+            .participants
+            .get(by)
+            .filter(|member| !member.left)
+        else {
             return Err(Refusal::NotJoined);
         };
-        authority::check(by, member, &said.message)?;
-        let digest = said.digest(by);
-        self.heard = Some((said.id.clone(), digest));
-        match self.session.seen.look(&said.id, &digest) {
-            Sighting::Same(seq) => return Ok(self.repeated(&said.id, seq)),
-            Sighting::Other => return Err(Refusal::IdReused(said.id)),
-            Sighting::New => {}
+        authority::authorize(by, member, &submitted.message)?;
+        let digest = submitted.digest(by);
+        self.current_message = Some((submitted.id.clone(), digest));
+        match self.session.recent_messages.status(&submitted.id, &digest) {
+            MessageIdStatus::Duplicate(seq) => return Ok(self.answer_duplicate(&submitted.id, seq)),
+            MessageIdStatus::Conflict => return Err(Refusal::IdReused(submitted.id)),
+            MessageIdStatus::New => {}
         }
         // Proposals and gates outlive the memory of recent messages.
-        if self.session.gates.contains_key(&said.id)
-            || self.session.proposals.contains_key(&said.id)
+        if self.session.proposal_by_gate.contains_key(&submitted.id)
+            || self.session.proposals.contains_key(&submitted.id)
         {
-            return Err(Refusal::IdReused(said.id));
+            return Err(Refusal::IdReused(submitted.id));
         }
-        if let Some(closed) = self.session.closed.get(&said.id) {
-            return Err(Refusal::ProposedBefore(said.id, closed.ending.to_string()));
+        if let Some(closed) = self.session.closed_proposals.get(&submitted.id) {
+            return Err(Refusal::AlreadyProposed(
+                submitted.id,
+                closed.ending.to_string(),
+            ));
         }
-        if self.session.has_ended() && !speaks_of_a_run(&said.message) {
+        if self.session.has_ended() && !is_run_report(&submitted.message) {
             return Err(Refusal::SessionEnded(self.session.id.clone()));
         }
-        if said.fork.is_some() {
-            return Err(forks());
+        if submitted.fork.is_some() {
+            return Err(forks_unavailable());
         }
-        self.dispatch(by, said)
+        self.dispatch(by, submitted)
     }
 
-    fn dispatch(&mut self, by: &ParticipantId, said: Said) -> Decided {
+    fn dispatch(&mut self, by: &ParticipantId, submitted: Submitted) -> AnswerResult {
         use ClientMessage as M;
-        match said.message.clone() {
+        match submitted.message.clone() {
             M::SessionCreate(_) => Err(Refusal::SessionExists(self.session.id.clone())),
             M::SessionJoin(_) => Err(Refusal::InvalidState(
                 "you have joined this session already".to_owned(),
             )),
-            M::SessionLeave(leave) => Ok(self.leave(by, &said, leave)),
-            M::SessionEnd(end) => Ok(self.end(by, &said, end)),
-            M::SessionConfigUpdate(update) => self.config_update(by, &said, update),
-            M::Announce(announce) => self.announce_again(by, &said, announce),
-            M::RoleChange(change) => self.role_change(by, &said, change),
-            M::PresenceUpdate(presence) => Ok(self.whisper(by, said, presence)),
-            M::PromptDraft(draft) => Ok(self.whisper(by, said, draft)),
-            M::ContextAdd(add) => self.context_add(by, &said, add),
-            M::ContextUpdate(update) => self.context_update(by, &said, update),
-            M::ContextRemove(remove) => self.context_remove(by, &said, remove),
-            M::SecretShare(share) => self.secret_share(by, &said, share),
-            M::SecretRevoke(revoke) => self.secret_revoke(by, &said, revoke),
-            M::PromptSubmit(prompt) => self.prompt_submit(by, &said, prompt),
-            M::PromptAmend(amend) => self.prompt_amend(by, &said, amend),
-            M::ThinkingStart(start) => self.thinking_start(by, &said, start),
-            M::ThinkingChunk(chunk) => self.thinking_goes_on(by, &said, chunk),
-            M::ThinkingEnd(end) => self.thinking_goes_on(by, &said, end),
-            M::ResponseStart(start) => self.response_start(by, &said, start),
-            M::ResponseChunk(chunk) => self.response_goes_on(by, &said, chunk),
-            M::ResponseEnd(end) => self.response_goes_on(by, &said, end),
-            M::ToolPropose(proposal) => self.propose(by, &said, proposal),
-            M::ToolApprove(vote) => self.approve(by, &said, votes::Ballot::from(vote)),
-            M::GateApprove(vote) => self.approve(by, &said, votes::Ballot::from(vote)),
-            M::ToolReject(vote) => self.reject(by, &said, votes::Ballot::from(vote)),
-            M::GateReject(vote) => self.reject(by, &said, votes::Ballot::from(vote)),
-            M::GateAmend(amend) => self.amend(by, &said, amend),
-            M::ToolOutput(output) => self.output(by, &said, output),
-            M::ToolResult(result) => self.result(by, &said, result),
-            M::ToolCancel(cancel) => self.cancel(by, &said, cancel),
-            M::ToolInput(input) => self.input(by, &said, input),
-            M::ShellExec(exec) => self.shell_exec(by, &said, exec),
-            M::PolicyAllow(allow) => self.policy_allow(by, &said, allow),
-            M::PolicyRevoke(revoke) => self.policy_revoke(by, &said, revoke),
-            M::InterruptRaise(interrupt) => self.interrupt(by, &said, interrupt),
+            M::SessionLeave(leave) => Ok(self.session_leave(by, &submitted, leave)),
+            M::SessionEnd(end) => Ok(self.session_end(by, &submitted, end)),
+            M::SessionConfigUpdate(update) => self.session_config_update(by, &submitted, update),
+            M::Announce(announce) => self.announce(by, &submitted, announce),
+            M::RoleChange(change) => self.role_change(by, &submitted, change),
+            M::PresenceUpdate(presence) => Ok(self.broadcast_ephemeral(by, submitted, presence)),
+            M::PromptDraft(draft) => Ok(self.broadcast_ephemeral(by, submitted, draft)),
+            M::ContextAdd(add) => self.context_add(by, &submitted, add),
+            M::ContextUpdate(update) => self.context_update(by, &submitted, update),
+            M::ContextRemove(remove) => self.context_remove(by, &submitted, remove),
+            M::SecretShare(share) => self.secret_share(by, &submitted, share),
+            M::SecretRevoke(revoke) => self.secret_revoke(by, &submitted, revoke),
+            M::PromptSubmit(prompt) => self.prompt_submit(by, &submitted, prompt),
+            M::PromptAmend(amend) => self.prompt_amend(by, &submitted, amend),
+            M::ThinkingStart(start) => self.thinking_start(by, &submitted, start),
+            M::ThinkingChunk(chunk) => self.thinking_continue(by, &submitted, chunk),
+            M::ThinkingEnd(end) => self.thinking_continue(by, &submitted, end),
+            M::ResponseStart(start) => self.response_start(by, &submitted, start),
+            M::ResponseChunk(chunk) => self.response_continue(by, &submitted, chunk),
+            M::ResponseEnd(end) => self.response_continue(by, &submitted, end),
+            M::ToolPropose(proposal) => self.tool_propose(by, &submitted, proposal),
+            M::ToolApprove(vote) => self.approve(by, &submitted, votes::Ballot::from(vote)),
+            M::GateApprove(vote) => self.approve(by, &submitted, votes::Ballot::from(vote)),
+            M::ToolReject(vote) => self.reject(by, &submitted, votes::Ballot::from(vote)),
+            M::GateReject(vote) => self.reject(by, &submitted, votes::Ballot::from(vote)),
+            M::GateAmend(amend) => self.gate_amend(by, &submitted, amend),
+            M::ToolOutput(output) => self.tool_output(by, &submitted, output),
+            M::ToolResult(result) => self.tool_result(by, &submitted, result),
+            M::ToolCancel(cancel) => self.tool_cancel(by, &submitted, cancel),
+            M::ToolInput(input) => self.tool_input(by, &submitted, input),
+            M::ShellExec(exec) => self.shell_exec(by, &submitted, exec),
+            M::PolicyAllow(allow) => self.policy_allow(by, &submitted, allow),
+            M::PolicyRevoke(revoke) => self.policy_revoke(by, &submitted, revoke),
+            M::InterruptRaise(interrupt) => self.interrupt_raise(by, &submitted, interrupt),
             M::InterruptAcknowledge(acknowledgement) => {
-                self.acknowledge(by, &said, acknowledgement)
+                self.interrupt_acknowledge(by, &submitted, acknowledgement)
             }
-            M::Error(report) => Ok(self.relay(by, &said, report)),
+            M::Error(report) => Ok(self.relay(by, &submitted, report)),
             M::ForkCreate(_) | M::ForkSwitch(_) | M::MergePropose(_) | M::MergeExecute(_) => {
-                Err(forks())
+                Err(forks_unavailable())
             }
             // The edge answers these itself; here they change nothing.
             M::HeartbeatPing(_) | M::HeartbeatPong(_) | M::OutputRead(_) => {
@@ -262,11 +274,14 @@ impl Decision<'_> {
     }
 
     /// A repeated message is acknowledged, unless what it asked for was refused on the record.
-    fn repeated(&self, id: &MessageId, seq: u64) -> Answer {
-        match self.session.closed.get(id) {
-            Some(closed) if closed.ending == crate::proposal::Ending::Blocked => Answer::Refused(
-                Refusal::ProposedBefore(id.clone(), closed.ending.to_string()),
-            ),
+    fn answer_duplicate(&self, id: &MessageId, seq: u64) -> Answer {
+        match self.session.closed_proposals.get(id) {
+            Some(closed) if closed.ending == crate::proposal::ProposalEnding::Blocked => {
+                Answer::Refused(Refusal::AlreadyProposed(
+                    id.clone(),
+                    closed.ending.to_string(),
+                ))
+            }
             Some(_) | None => Answer::Duplicate(seq),
         }
     }
@@ -275,53 +290,57 @@ impl Decision<'_> {
     fn relay(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         message: impl Into<ServerMessage>,
     ) -> Answer {
-        self.relay_to(by, said, message, Audience::everyone())
+        self.relay_to(by, submitted, message, Audience::everyone())
     }
 
     /// Relays what someone said, to those who may see it.
     fn relay_to(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         message: impl Into<ServerMessage>,
         audience: Audience,
     ) -> Answer {
-        let origin = match &self.heard {
-            Some((id, digest)) if *id == said.id => *digest,
-            Some(_) | None => said.digest(by),
+        let origin = match &self.current_message {
+            Some((id, digest)) if *id == submitted.id => *digest,
+            Some(_) | None => submitted.digest(by),
         };
-        let heading = self.heading(by, said);
+        let heading = self.heading(by, submitted);
         let seq = self.append(heading, message.into(), audience, None, Some(origin));
         Answer::Accepted(Some(seq))
     }
 
-    fn heading(&self, by: &ParticipantId, said: &Said) -> Heading {
+    fn heading(&self, by: &ParticipantId, submitted: &Submitted) -> Heading {
         Heading {
-            id: said.id.clone(),
+            id: submitted.id.clone(),
             session: self.session.id.clone(),
             sender: Sender::Participant(by.clone()),
-            reference: said.reference.clone(),
-            causal_refs: said.causal_refs.clone(),
-            fork: said.fork.clone(),
+            reference: submitted.reference.clone(),
+            causal_refs: submitted.causal_refs.clone(),
+            fork: submitted.fork.clone(),
         }
     }
 
     /// The server says something to everyone.
-    fn tell(&mut self, message: impl Into<ServerMessage>, about: Option<MessageId>) -> MessageId {
-        self.tell_to(message, about, Audience::everyone(), None)
+    fn append_system(
+        &mut self,
+        message: impl Into<ServerMessage>,
+        about: Option<MessageId>,
+    ) -> MessageId {
+        self.append_system_to(message, about, Audience::everyone(), None)
     }
 
-    fn tell_to(
+    fn append_system_to(
         &mut self,
         message: impl Into<ServerMessage>,
         about: Option<MessageId>,
         audience: Audience,
-        private: Option<Private>,
+        private: Option<GrantNonce>,
     ) -> MessageId {
-        let id = self.fresh.id();
+        let id = self.id_generator.next_id();
         let heading = Heading {
             id: id.clone(),
             session: self.session.id.clone(),
@@ -335,20 +354,20 @@ impl Decision<'_> {
     }
 
     /// Told at once, never kept.
-    fn whisper(
+    fn broadcast_ephemeral(
         &mut self,
         by: &ParticipantId,
-        said: Said,
+        submitted: Submitted,
         message: impl Into<ServerMessage>,
     ) -> Answer {
-        let heading = self.heading(by, &said);
+        let heading = self.heading(by, &submitted);
         let envelope = Envelope {
             heading,
             at: self.at,
             seq: None,
             message: message.into(),
         };
-        self.whisper = Some(Whisper {
+        self.ephemeral = Some(Ephemeral {
             envelope,
             audience: Audience::everyone(),
         });
@@ -360,7 +379,7 @@ impl Decision<'_> {
         heading: Heading,
         message: ServerMessage,
         audience: Audience,
-        private: Option<Private>,
+        private: Option<GrantNonce>,
         origin: Option<Digest>,
     ) -> u64 {
         let seq = self.session.head + 1;
@@ -374,29 +393,29 @@ impl Decision<'_> {
             envelope,
             audience,
             private,
-            origin,
+            submitted_digest: origin,
         };
-        self.session.evolve(&entry);
+        self.session.fold_entry(&entry);
         self.entries.push(entry);
         seq
     }
 
     /// New work waits while the session is paused.
-    fn not_paused(&self) -> Result<(), Refusal> {
+    fn check_not_paused(&self) -> Result<(), Refusal> {
         self.session
-            .paused()
+            .paused_until_back()
             .map_or(Ok(()), |who| Err(Refusal::SessionPaused(who)))
     }
 }
 
 /// What was running when a session ended may still be accounted for.
-fn speaks_of_a_run(message: &ClientMessage) -> bool {
+fn is_run_report(message: &ClientMessage) -> bool {
     matches!(
         message,
         ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_)
     )
 }
 
-fn forks() -> Refusal {
+fn forks_unavailable() -> Refusal {
     Refusal::InvalidState("forks and merges are not available on this server".to_owned())
 }

@@ -6,19 +6,19 @@ use pvp_protocol::{Capability, ClientMessage, ErrorCode, ParticipantId, Refusal}
 use crate::member::Member;
 
 /// What a message needs of its sender.
-enum Need {
+enum Requirement {
     /// To be in the session.
-    Presence,
+    Joined,
     Capability(Capability),
     /// To be an agent.
     Agent,
     /// To be a person with this capability.
     Person(Capability),
     /// Something that only the state can tell: the executor, the driver, the proposer.
-    ByState,
+    DependsOnState,
 }
 
-fn need(message: &ClientMessage) -> Need {
+fn requirement(message: &ClientMessage) -> Requirement {
     use ClientMessage as M;
     match message {
         M::SessionLeave(_)
@@ -28,16 +28,16 @@ fn need(message: &ClientMessage) -> Need {
         | M::HeartbeatPong(_)
         | M::OutputRead(_)
         | M::SessionCreate(_)
-        | M::SessionJoin(_) => Need::Presence,
-        M::SessionEnd(_) => Need::Capability(Capability::EndSession),
+        | M::SessionJoin(_) => Requirement::Joined,
+        M::SessionEnd(_) => Requirement::Capability(Capability::EndSession),
         M::SessionConfigUpdate(_) | M::RoleChange(_) => {
-            Need::Capability(Capability::ManageParticipants)
+            Requirement::Capability(Capability::ManageParticipants)
         }
         M::ContextAdd(_) | M::ContextUpdate(_) | M::ContextRemove(_) | M::SecretShare(_) => {
-            Need::Capability(Capability::AddContext)
+            Requirement::Capability(Capability::AddContext)
         }
         M::PromptDraft(_) | M::PromptSubmit(_) | M::PromptAmend(_) => {
-            Need::Capability(Capability::Prompt)
+            Requirement::Capability(Capability::Prompt)
         }
         M::ThinkingStart(_)
         | M::ThinkingChunk(_)
@@ -47,53 +47,53 @@ fn need(message: &ClientMessage) -> Need {
         | M::ResponseEnd(_)
         | M::ToolPropose(_)
         | M::InterruptAcknowledge(_)
-        | M::Error(_) => Need::Agent,
+        | M::Error(_) => Requirement::Agent,
         M::ToolApprove(_)
         | M::ToolReject(_)
         | M::GateApprove(_)
         | M::GateReject(_)
         | M::GateAmend(_)
         | M::PolicyAllow(_)
-        | M::PolicyRevoke(_) => Need::Person(Capability::Approve),
-        M::InterruptRaise(_) => Need::Capability(Capability::Interrupt),
+        | M::PolicyRevoke(_) => Requirement::Person(Capability::Approve),
+        M::InterruptRaise(_) => Requirement::Capability(Capability::Interrupt),
         M::ForkCreate(_) | M::ForkSwitch(_) | M::MergePropose(_) | M::MergeExecute(_) => {
-            Need::Capability(Capability::Fork)
+            Requirement::Capability(Capability::Fork)
         }
-        M::ShellExec(_) => Need::Person(Capability::Exec),
+        M::ShellExec(_) => Requirement::Person(Capability::Exec),
         M::ToolOutput(_)
         | M::ToolResult(_)
         | M::ToolCancel(_)
         | M::ToolInput(_)
-        | M::SecretRevoke(_) => Need::ByState,
+        | M::SecretRevoke(_) => Requirement::DependsOnState,
     }
 }
 
 /// Whether this member may say this at all. What depends on the state is checked where it is known.
-pub(crate) fn check(
+pub(crate) fn authorize(
     by: &ParticipantId,
     member: &Member,
     message: &ClientMessage,
 ) -> Result<(), Refusal> {
-    match need(message) {
-        Need::Presence | Need::ByState => {}
-        Need::Capability(capability) => holds(member, capability)?,
-        Need::Agent if member.is_human() => {
+    match requirement(message) {
+        Requirement::Joined | Requirement::DependsOnState => {}
+        Requirement::Capability(capability) => require_capability(member, capability)?,
+        Requirement::Agent if member.is_human() => {
             return Err(Refusal::Unauthorized(
                 "only an agent may say this".to_owned(),
             ));
         }
-        Need::Agent => {}
-        Need::Person(Capability::Approve) if !member.is_human() => {
+        Requirement::Agent => {}
+        Requirement::Person(Capability::Approve) if !member.is_human() => {
             return Err(Refusal::AgentsDoNotVote);
         }
-        Need::Person(_) if !member.is_human() => {
+        Requirement::Person(_) if !member.is_human() => {
             return Err(Refusal::Unauthorized(
                 "only a person may say this".to_owned(),
             ));
         }
-        Need::Person(capability) => holds(member, capability)?,
+        Requirement::Person(capability) => require_capability(member, capability)?,
     }
-    speaks_for_itself(by, message)?;
+    check_sender_fields(by, message)?;
     match message {
         ClientMessage::Error(report) if report.code != ErrorCode::AgentError => Err(
             Refusal::Malformed("a client's `error` has the code AGENT_ERROR".to_owned()),
@@ -103,16 +103,16 @@ pub(crate) fn check(
 }
 
 /// Whether this member has the capability.
-pub(crate) fn holds(member: &Member, capability: Capability) -> Result<(), Refusal> {
-    if member.may(capability) {
+pub(crate) fn require_capability(member: &Member, capability: Capability) -> Result<(), Refusal> {
+    if member.has_capability(capability) {
         Ok(())
     } else {
-        Err(Refusal::Lacks(capability))
+        Err(Refusal::MissingCapability(capability))
     }
 }
 
 /// A field that names the one who acts must name the sender.
-fn speaks_for_itself(by: &ParticipantId, message: &ClientMessage) -> Result<(), Refusal> {
+fn check_sender_fields(by: &ParticipantId, message: &ClientMessage) -> Result<(), Refusal> {
     use ClientMessage as M;
     let (field, claimed) = match message {
         M::ToolApprove(vote) => ("approver", &vote.approver),
@@ -131,7 +131,7 @@ fn speaks_for_itself(by: &ParticipantId, message: &ClientMessage) -> Result<(), 
     if claimed == by {
         return Ok(());
     }
-    Err(Refusal::NotYou {
+    Err(Refusal::IdentityMismatch {
         field,
         claimed: claimed.to_string(),
         actual: by.clone(),

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use pvp_protocol::{Digest, Envelope, ForkId, Limits, MessageId, ParticipantId, read_server};
+use pvp_protocol::{
+    Digest, Envelope, ForkId, Limits, MessageId, ParticipantId, parse_server_message,
+};
 use serde::{Deserialize, Serialize};
 
 /// Who may see an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Who {
+pub enum Viewers {
     Everyone,
     /// Those who may approve when they look, and these.
     Approvers {
@@ -20,7 +22,7 @@ pub enum Who {
 /// Who may see an entry, and on which line of history it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audience {
-    pub who: Who,
+    pub who: Viewers,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<ForkId>,
 }
@@ -29,7 +31,7 @@ impl Audience {
     /// Everyone, on the main line.
     pub fn everyone() -> Self {
         Self {
-            who: Who::Everyone,
+            who: Viewers::Everyone,
             fork: None,
         }
     }
@@ -37,7 +39,7 @@ impl Audience {
     /// These and nobody else.
     pub fn only(people: impl IntoIterator<Item = ParticipantId>) -> Self {
         Self {
-            who: Who::Only(people.into_iter().collect()),
+            who: Viewers::Only(people.into_iter().collect()),
             fork: None,
         }
     }
@@ -45,30 +47,30 @@ impl Audience {
     /// Whether a viewer may see the entry.
     pub fn includes(&self, viewer: &ParticipantId, may_approve: bool) -> bool {
         match &self.who {
-            Who::Everyone => true,
-            Who::Approvers { and } => may_approve || and.contains(viewer),
-            Who::Only(people) => people.contains(viewer),
+            Viewers::Everyone => true,
+            Viewers::Approvers { and } => may_approve || and.contains(viewer),
+            Viewers::Only(people) => people.contains(viewer),
         }
     }
 
     /// Bytes it takes to remember who may see something.
-    pub(crate) fn cost(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         match &self.who {
-            Who::Everyone => 0,
-            Who::Approvers { and: people } | Who::Only(people) => {
+            Viewers::Everyone => 0,
+            Viewers::Approvers { and: people } | Viewers::Only(people) => {
                 people.iter().map(|id| id.as_str().len()).sum()
             }
         }
     }
 
     fn is_everyone(&self) -> bool {
-        self.who == Who::Everyone && self.fork.is_none()
+        self.who == Viewers::Everyone && self.fork.is_none()
     }
 }
 
 /// What only the executor's copy of `tool.execute` carries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Private {
+pub struct GrantNonce {
     pub to: ParticipantId,
     pub nonce: String,
 }
@@ -78,9 +80,9 @@ pub struct Private {
 pub struct Entry {
     pub envelope: Envelope,
     pub audience: Audience,
-    pub private: Option<Private>,
+    pub private: Option<GrantNonce>,
     /// Fingerprint of the client's message that this entry relays.
-    pub origin: Option<Digest>,
+    pub submitted_digest: Option<Digest>,
 }
 
 /// A stored entry that cannot be read.
@@ -98,11 +100,11 @@ pub enum EntryError {
 
 /// What is stored beside the told envelope.
 #[derive(Default, Serialize, Deserialize)]
-struct Meta {
+struct EntryMeta {
     #[serde(skip_serializing_if = "Option::is_none")]
     audience: Option<Audience>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    private: Option<Private>,
+    private: Option<GrantNonce>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<Digest>,
 }
@@ -125,10 +127,10 @@ impl Entry {
 
     /// What is stored beside it; empty when there is nothing to say.
     pub fn meta(&self) -> Vec<u8> {
-        let meta = Meta {
+        let meta = EntryMeta {
             audience: (!self.audience.is_everyone()).then(|| self.audience.clone()),
             private: self.private.clone(),
-            origin: self.origin,
+            origin: self.submitted_digest,
         };
         if meta.audience.is_none() && meta.private.is_none() && meta.origin.is_none() {
             return Vec::new();
@@ -137,8 +139,8 @@ impl Entry {
     }
 
     /// Reads a stored entry.
-    pub fn read(meta: &[u8], body: &[u8]) -> Result<Self, EntryError> {
-        let (audience, private, origin) = Self::read_meta(meta)?;
+    pub fn decode(meta: &[u8], body: &[u8]) -> Result<Self, EntryError> {
+        let (audience, private, origin) = Self::decode_meta(meta)?;
         let text =
             std::str::from_utf8(body).map_err(|error| EntryError::Body(error.to_string()))?;
         // What was stored was within the limits of its day, which may have been wider.
@@ -146,7 +148,7 @@ impl Entry {
             json_depth: usize::MAX - 1,
             ..Limits::default()
         };
-        let envelope = read_server(text, &limits)
+        let envelope = parse_server_message(text, &limits)
             .map_err(|error| EntryError::Body(error.refusal.to_string()))?
             .ok_or_else(|| EntryError::Body("unknown type".to_owned()))?;
         if envelope.seq.is_none() {
@@ -156,19 +158,19 @@ impl Entry {
             envelope,
             audience,
             private,
-            origin,
+            submitted_digest: origin,
         })
     }
 
     /// Reads only what says who may see an entry, without looking into its body.
     #[allow(clippy::type_complexity)]
-    pub fn read_meta(
+    pub fn decode_meta(
         meta: &[u8],
-    ) -> Result<(Audience, Option<Private>, Option<Digest>), EntryError> {
+    ) -> Result<(Audience, Option<GrantNonce>, Option<Digest>), EntryError> {
         if meta.is_empty() {
             return Ok((Audience::everyone(), None, None));
         }
-        let meta: Meta =
+        let meta: EntryMeta =
             serde_json::from_slice(meta).map_err(|error| EntryError::Meta(error.to_string()))?;
         Ok((
             meta.audience.unwrap_or_else(Audience::everyone),

@@ -27,7 +27,7 @@ pub struct Gate {
 }
 
 /// The rule that admins decide by once a deadline has passed: as many of them as were asked for.
-pub(crate) fn escalated(rule: &QuorumRule) -> QuorumRule {
+pub(crate) fn escalated_rule(rule: &QuorumRule) -> QuorumRule {
     let admins = |count: u32| QuorumRule::Role {
         role: Role::Admin,
         count: count.max(1),
@@ -60,11 +60,15 @@ impl Gate {
     }
 
     /// A passed vote becomes a clearance; an open one does not.
-    pub(crate) fn clear(&self, proposal: &Proposal, approvers: &Approvers) -> Option<Clearance> {
+    pub(crate) fn clear_by_quorum(
+        &self,
+        proposal: &Proposal,
+        approvers: &Approvers,
+    ) -> Option<Clearance> {
         self.tally(approvers).passed.then(|| Clearance {
             proposal: proposal.id.clone(),
             digest: proposal.assessment.digest,
-            by: ClearedBy::Quorum,
+            cleared_by: ClearedBy::Quorum,
             approvals: self
                 .approvals
                 .values()
@@ -80,7 +84,7 @@ impl Gate {
         (proposal.assessment.category <= Category::Write).then(|| Clearance {
             proposal: proposal.id.clone(),
             digest: proposal.assessment.digest,
-            by: ClearedBy::Clock,
+            cleared_by: ClearedBy::Clock,
             approvals: self.approvals.values().cloned().collect(),
             rule: None,
         })
@@ -97,35 +101,35 @@ impl Gate {
 pub struct Clearance {
     pub(crate) proposal: MessageId,
     pub(crate) digest: Digest,
-    pub(crate) by: ClearedBy,
+    pub(crate) cleared_by: ClearedBy,
     pub(crate) approvals: Vec<Approval>,
     pub(crate) rule: Option<MessageId>,
 }
 
 impl Clearance {
     /// A read needs nobody's vote.
-    pub(crate) fn read(proposal: &Proposal) -> Option<Self> {
+    pub(crate) fn for_read(proposal: &Proposal) -> Option<Self> {
         (proposal.assessment.category == Category::Read)
-            .then(|| Self::unvoted(proposal, ClearedBy::Read, None))
+            .then(|| Self::without_vote(proposal, ClearedBy::Read, None))
     }
 
     /// A session rule covers a write, and nothing above it.
-    pub(crate) fn allow_rule(proposal: &Proposal, rule: MessageId) -> Option<Self> {
+    pub(crate) fn for_allow_rule(proposal: &Proposal, rule: MessageId) -> Option<Self> {
         (proposal.assessment.category <= Category::Write)
-            .then(|| Self::unvoted(proposal, ClearedBy::AllowRule, Some(rule)))
+            .then(|| Self::without_vote(proposal, ClearedBy::AllowRule, Some(rule)))
     }
 
     /// A person's own command, where the session lets it run directly.
-    pub(crate) fn direct(proposal: &Proposal) -> Option<Self> {
+    pub(crate) fn for_direct(proposal: &Proposal) -> Option<Self> {
         (proposal.assessment.category < Category::Blocked)
-            .then(|| Self::unvoted(proposal, ClearedBy::Direct, None))
+            .then(|| Self::without_vote(proposal, ClearedBy::Direct, None))
     }
 
-    fn unvoted(proposal: &Proposal, by: ClearedBy, rule: Option<MessageId>) -> Self {
+    fn without_vote(proposal: &Proposal, cleared_by: ClearedBy, rule: Option<MessageId>) -> Self {
         Self {
             proposal: proposal.id.clone(),
             digest: proposal.assessment.digest,
-            by,
+            cleared_by,
             approvals: Vec::new(),
             rule,
         }

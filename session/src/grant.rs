@@ -1,9 +1,11 @@
 //! Grants: permission to run one command, once.
 
 use pvp_protocol::payload::{GrantTerms, ToolExecute};
-use pvp_protocol::{ExecutionLimits, Extra, MessageId, Mode, ParticipantId, Profile, Timestamp};
+use pvp_protocol::{
+    ExecutionLimits, ExtraFields, MessageId, ParticipantId, RunMode, SandboxProfile, Timestamp,
+};
 
-use crate::entry::Private;
+use crate::entry::GrantNonce;
 use crate::gate::Clearance;
 use crate::proposal::Proposal;
 
@@ -37,13 +39,17 @@ pub(crate) struct GrantDetails {
     pub(crate) id: MessageId,
     pub(crate) nonce: String,
     pub(crate) limits: ExecutionLimits,
-    pub(crate) profile: Profile,
+    pub(crate) profile: SandboxProfile,
     pub(crate) expires_at: Timestamp,
 }
 
 impl Grant {
     /// Spends a clearance on the proposal it was given for.
-    pub(crate) fn spend(clearance: Clearance, proposal: &Proposal, details: GrantDetails) -> Self {
+    pub(crate) fn from_clearance(
+        clearance: Clearance,
+        proposal: &Proposal,
+        details: GrantDetails,
+    ) -> Self {
         assert_eq!(
             clearance.proposal, proposal.id,
             "a clearance is for one proposal"
@@ -58,12 +64,12 @@ impl Grant {
             .map(|approval| approval.participant.clone())
             .collect();
         let driver = match proposal.action.mode {
-            Mode::Pty => proposal
+            RunMode::Pty => proposal
                 .action
                 .driver
                 .clone()
                 .or_else(|| approved_by.first().cloned()),
-            Mode::Normal | Mode::Slow | Mode::Background => None,
+            RunMode::Normal | RunMode::Slow | RunMode::Background => None,
         };
         let terms = GrantTerms {
             id: details.id,
@@ -73,7 +79,7 @@ impl Grant {
             limits: details.limits,
             profile: details.profile,
             expires_at: details.expires_at,
-            cleared_by: clearance.by,
+            cleared_by: clearance.cleared_by,
             approvals: clearance.approvals,
             rule: clearance.rule,
             driver,
@@ -89,8 +95,8 @@ impl Grant {
     }
 
     /// What everybody is told, and what only the executor is.
-    pub(crate) fn into_entry(self) -> (ToolExecute, Private) {
-        let private = Private {
+    pub(crate) fn into_parts(self) -> (ToolExecute, GrantNonce) {
+        let private = GrantNonce {
             to: self.terms.executor.clone(),
             nonce: self.nonce,
         };
@@ -98,7 +104,7 @@ impl Grant {
             tool_proposal: self.proposal,
             approved_by: self.approved_by,
             grant: self.terms,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         (execute, private)
     }

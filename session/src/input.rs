@@ -31,7 +31,7 @@ pub struct Identity {
 
 /// A message as a joined participant said it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct Submitted {
     pub id: MessageId,
     pub reference: Option<MessageId>,
     pub causal_refs: Vec<MessageId>,
@@ -39,7 +39,7 @@ pub struct Said {
     pub message: ClientMessage,
 }
 
-impl Said {
+impl Submitted {
     /// A message that refers to nothing else.
     pub fn new(id: MessageId, message: impl Into<ClientMessage>) -> Self {
         let message = message.into();
@@ -54,7 +54,7 @@ impl Said {
 
     /// The fingerprint that tells a repeated message from another one under the same id.
     pub(crate) fn digest(&self, by: &ParticipantId) -> Digest {
-        use pvp_protocol::Vocabulary;
+        use pvp_protocol::WireMessage;
         let payload = if let ClientMessage::SecretShare(share) = &self.message {
             // The fingerprint is stored, and a short secret could be guessed from it.
             serde_json::to_vec(&SecretShare {
@@ -77,7 +77,7 @@ impl Said {
 
 /// Whether someone who counts for decisions is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attendance {
+pub enum AttendanceChange {
     /// Not heard of for the session's `away_timeout_seconds`.
     TimedOut,
     /// Heard of again.
@@ -100,11 +100,14 @@ pub enum Input {
         id: MessageId,
     },
     /// Someone who has joined says something.
-    Say { by: ParticipantId, said: Said },
+    Submit {
+        by: ParticipantId,
+        submitted: Submitted,
+    },
     /// Someone went quiet, or came back.
     Attendance {
         participant: ParticipantId,
-        attendance: Attendance,
+        attendance: AttendanceChange,
         last_active: Timestamp,
     },
     /// Time has passed; whatever is due happens.
@@ -113,32 +116,36 @@ pub enum Input {
 
 /// Ids and nonces derived from one stamp.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct IdGenerator {
     at: Timestamp,
     seed: [u8; 32],
-    used: u64,
+    counter: u64,
 }
 
-impl Fresh {
+impl IdGenerator {
     pub(crate) fn new(at: Timestamp, seed: [u8; 32]) -> Self {
-        Self { at, seed, used: 0 }
+        Self {
+            at,
+            seed,
+            counter: 0,
+        }
     }
 
-    fn next(&mut self, purpose: &[u8]) -> Digest {
-        self.used += 1;
-        Digest::of(&[purpose, &self.seed, &self.used.to_le_bytes()])
+    fn derive(&mut self, purpose: &[u8]) -> Digest {
+        self.counter += 1;
+        Digest::of(&[purpose, &self.seed, &self.counter.to_le_bytes()])
     }
 
-    pub(crate) fn id(&mut self) -> MessageId {
-        let digest = self.next(b"id");
+    pub(crate) fn next_id(&mut self) -> MessageId {
+        let digest = self.derive(b"id");
         let entropy = digest.as_bytes()[..10]
             .try_into()
             .expect("a digest has 32 bytes");
-        MessageId::fresh(self.at, entropy)
+        MessageId::new_v7(self.at, entropy)
     }
 
     /// 256 bits that nobody but the executor learns.
-    pub(crate) fn nonce(&mut self) -> String {
-        self.next(b"nonce").to_string()
+    pub(crate) fn next_nonce(&mut self) -> String {
+        self.derive(b"nonce").to_string()
     }
 }

@@ -13,15 +13,18 @@ mod grant;
 mod input;
 mod member;
 mod proposal;
-mod seen;
+mod recent_messages;
 mod state;
-mod view;
+mod welcome;
 
-pub use apply::{Answer, Outcome, Settings, Terms, Whisper};
-pub use entry::{Audience, Entry, EntryError, Private, Who};
+pub use apply::{Answer, Decision, DecisionContext, Ephemeral, SessionSettings};
+pub use entry::{Audience, Entry, EntryError, GrantNonce, Viewers};
 pub use gate::{Clearance, Gate};
 pub use grant::Grant;
-pub use input::{Attendance, Identity, Input, Said, Stamped};
+pub use input::{AttendanceChange, Identity, Input, Stamped, Submitted};
 pub use member::Member;
-pub use proposal::{Closed, Ending, Execution, OutputSpan, Past, Proposal, Stage, Trail};
+pub use proposal::{
+    ClosedProposal, Execution, OutputRange, Proposal, ProposalEnding, ProposalRecord, ProposalSeqs,
+    ProposalStage,
+};
 pub use state::Session;

@@ -11,7 +11,7 @@ pub struct Member {
     /// As last announced, with the roles that hold.
     pub announce: Announce,
     /// Capabilities beyond the roles.
-    pub explicit: BTreeSet<Capability>,
+    pub extra_capabilities: BTreeSet<Capability>,
     /// An admin has set the roles, so what is claimed at the next join does not matter.
     pub roles_set_by_admin: bool,
     pub left: bool,
@@ -22,17 +22,21 @@ pub struct Member {
 impl Member {
     /// Everything this member may do.
     pub fn capabilities(&self) -> BTreeSet<Capability> {
-        capabilities_of(self.announce.kind, &self.announce.roles, &self.explicit)
+        capabilities_of(
+            self.announce.kind,
+            &self.announce.roles,
+            &self.extra_capabilities,
+        )
     }
 
     /// Whether this member may do one thing.
-    pub fn may(&self, capability: Capability) -> bool {
+    pub fn has_capability(&self, capability: Capability) -> bool {
         !self.left && self.capabilities().contains(&capability)
     }
 
     /// Whether this member could vote on somebody else's proposal.
     pub fn may_vote(&self) -> bool {
-        self.is_human() && self.may(Capability::Approve)
+        self.is_human() && self.has_capability(Capability::Approve)
     }
 
     /// Whether this is a person.
@@ -46,12 +50,12 @@ impl Member {
     }
 
     /// Whether this member holds a role.
-    pub fn holds(&self, role: Role) -> bool {
+    pub fn has_role(&self, role: Role) -> bool {
         self.announce.roles.contains(&role)
     }
 
     /// Whether the session should wait for this member when it pauses for those who are away.
-    pub fn matters(&self) -> bool {
+    pub fn pauses_session_when_away(&self) -> bool {
         !self.left && (!self.is_human() || !self.capabilities().is_empty())
     }
 }

@@ -1,8 +1,8 @@
 //! One proposal from its first word to its last: judged, gated, running, closed.
 
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use pvp_protocol::{
-    Action, Assessment, ExecutionLimits, MessageId, Mode, ParticipantId, Timestamp,
+    Action, Assessment, ExecutionLimits, MessageId, ParticipantId, RunMode, Timestamp,
 };
 
 use crate::gate::Gate;
@@ -18,15 +18,15 @@ pub struct Proposal {
     pub action: Action,
     pub assessment: Assessment,
     pub description: String,
-    pub stage: Stage,
-    pub trail: Trail,
+    pub stage: ProposalStage,
+    pub seqs: ProposalSeqs,
 }
 
 /// Where in the log the steps of a proposal are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trail {
+pub struct ProposalSeqs {
     /// It was proposed.
-    pub first: u64,
+    pub proposed: u64,
     /// It was edited last.
     pub amended: Option<u64>,
     /// Its gate was resolved.
@@ -37,9 +37,9 @@ pub struct Trail {
 
 /// How far a proposal has come.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Stage {
+pub enum ProposalStage {
     /// Judged; what follows is in the same batch of entries.
-    Judged,
+    Assessed,
     /// Waiting for votes.
     Gated(Gate),
     /// The gate has passed; the grant is in the same batch of entries.
@@ -59,32 +59,32 @@ pub struct Execution {
     pub deadline: Option<Timestamp>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
-    pub stdout: StreamState,
-    pub stderr: StreamState,
+    pub stdout: OutputStreamState,
+    pub stderr: OutputStreamState,
     pub cancelled: bool,
-    pub mode: Mode,
+    pub mode: RunMode,
 }
 
 /// How much of a stream has been recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamState {
+pub struct OutputStreamState {
     pub bytes: u64,
     pub complete: bool,
 }
 
 impl Execution {
     /// The state of one stream.
-    pub fn stream(&self, stream: Stream) -> StreamState {
+    pub fn stream(&self, stream: OutputStream) -> OutputStreamState {
         match stream {
-            Stream::Stdout => self.stdout,
-            Stream::Stderr => self.stderr,
+            OutputStream::Stdout => self.stdout,
+            OutputStream::Stderr => self.stderr,
         }
     }
 
-    pub(crate) fn stream_mut(&mut self, stream: Stream) -> &mut StreamState {
+    pub(crate) fn stream_mut(&mut self, stream: OutputStream) -> &mut OutputStreamState {
         match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         }
     }
 
@@ -96,15 +96,15 @@ impl Execution {
 
 /// What is kept of a proposal for as long as the session lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Closed {
-    pub ending: Ending,
-    pub trail: Trail,
+pub struct ClosedProposal {
+    pub ending: ProposalEnding,
+    pub seqs: ProposalSeqs,
     pub last_seq: u64,
 }
 
 /// How a proposal ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProposalEnding {
     Blocked,
     Rejected,
     TimedOut,
@@ -113,21 +113,21 @@ pub enum Ending {
     Finished,
 }
 
-impl std::fmt::Display for Ending {
+impl std::fmt::Display for ProposalEnding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Ending::Blocked => "blocked",
-            Ending::Rejected => "rejected",
-            Ending::TimedOut => "timed out",
-            Ending::Cancelled => "cancelled",
-            Ending::Finished => "finished",
+            ProposalEnding::Blocked => "blocked",
+            ProposalEnding::Rejected => "rejected",
+            ProposalEnding::TimedOut => "timed out",
+            ProposalEnding::Cancelled => "cancelled",
+            ProposalEnding::Finished => "finished",
         })
     }
 }
 
 /// Which entries hold the output of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutputSpan {
+pub struct OutputRange {
     pub first_seq: u64,
     /// `None` while it runs.
     pub last_seq: Option<u64>,
@@ -135,9 +135,9 @@ pub struct OutputSpan {
 
 /// A proposal in the history of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Past {
+pub struct ProposalRecord {
     pub id: MessageId,
-    pub trail: Trail,
+    pub seqs: ProposalSeqs,
     /// How and at which seq it ended; `None` while it is waiting or running.
-    pub end: Option<(Ending, u64)>,
+    pub closed: Option<(ProposalEnding, u64)>,
 }

@@ -11,8 +11,10 @@ use pvp_protocol::{
 use crate::entry::Audience;
 use crate::gate::Gate;
 use crate::member::Member;
-use crate::proposal::{Closed, Execution, OutputSpan, Past, Proposal, Stage, Trail};
-use crate::seen::Seen;
+use crate::proposal::{
+    ClosedProposal, Execution, OutputRange, Proposal, ProposalRecord, ProposalSeqs, ProposalStage,
+};
+use crate::recent_messages::RecentMessages;
 
 /// One session: everything that its log says, folded.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,21 +25,21 @@ pub struct Session {
     pub(crate) name: Option<String>,
     pub(crate) config: SessionConfig,
     pub(crate) ended: Option<SessionEnd>,
-    pub(crate) people: BTreeMap<ParticipantId, Member>,
+    pub(crate) participants: BTreeMap<ParticipantId, Member>,
     pub(crate) context: BTreeMap<String, ContextItem>,
     pub(crate) secrets: BTreeMap<String, SharedSecret>,
     /// Thinking and responses that have begun and not ended, by the id of their start.
-    pub(crate) streams: BTreeMap<MessageId, OpenStream>,
+    pub(crate) agent_streams: BTreeMap<MessageId, AgentStream>,
     /// Recent prompts, for amending.
     pub(crate) prompts: BTreeMap<u64, MessageId>,
     /// Proposals that are waiting or running.
     pub(crate) proposals: BTreeMap<MessageId, Proposal>,
     /// The proposal that each gate, open or closed, was for.
-    pub(crate) gates: BTreeMap<MessageId, MessageId>,
-    pub(crate) closed: BTreeMap<MessageId, Closed>,
-    pub(crate) rules: BTreeMap<MessageId, AllowRule>,
+    pub(crate) proposal_by_gate: BTreeMap<MessageId, MessageId>,
+    pub(crate) closed_proposals: BTreeMap<MessageId, ClosedProposal>,
+    pub(crate) allow_rules: BTreeMap<MessageId, AllowRule>,
     pub(crate) interrupts: BTreeMap<MessageId, OpenInterrupt>,
-    pub(crate) seen: Seen,
+    pub(crate) recent_messages: RecentMessages,
 }
 
 /// One piece of shared context.
@@ -47,21 +49,21 @@ pub(crate) struct ContextItem {
     pub(crate) audience: Audience,
     pub(crate) bytes: usize,
     /// Told to newcomers, for the server's own keys.
-    pub(crate) shown: Option<ContextAdd>,
+    pub(crate) sent_on_join: Option<ContextAdd>,
 }
 
 impl ContextItem {
     /// What a piece takes of the session's budget: its key, its content, and who may see it.
-    pub(crate) fn cost(add: &ContextAdd, audience: &Audience) -> usize {
-        add.key.len() + add.content.as_ref().map_or(0, Content::size) + audience.cost()
+    pub(crate) fn stored_bytes(add: &ContextAdd, audience: &Audience) -> usize {
+        add.key.len() + add.content.as_ref().map_or(0, Content::size) + audience.stored_bytes()
     }
 
     /// What it takes after an update: new content replaces what is held, a diff adds to it.
-    pub(crate) fn cost_after(&self, update: &ContextUpdate) -> usize {
-        let frame = update.key.len() + self.audience.cost();
+    pub(crate) fn stored_bytes_after(&self, update: &ContextUpdate) -> usize {
+        let fixed = update.key.len() + self.audience.stored_bytes();
         match (&update.new_content, &update.new_content_ref, &update.diff) {
-            (Some(content), ..) => frame + content.size(),
-            (None, Some(_), _) => frame,
+            (Some(content), ..) => fixed + content.size(),
+            (None, Some(_), _) => fixed,
             (None, None, Some(diff)) => self.bytes + diff.len(),
             (None, None, None) => self.bytes,
         }
@@ -78,18 +80,18 @@ pub(crate) struct SharedSecret {
 
 /// What an agent streams besides output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StreamKind {
+pub(crate) enum AgentStreamKind {
     Thinking,
     Response,
 }
 
 /// A stream that has begun and not ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct OpenStream {
-    pub(crate) kind: StreamKind,
+pub(crate) struct AgentStream {
+    pub(crate) kind: AgentStreamKind,
     pub(crate) agent: ParticipantId,
     pub(crate) audience: Audience,
-    pub(crate) begun_seq: u64,
+    pub(crate) started_seq: u64,
 }
 
 /// A prefix that runs without asking.
@@ -120,17 +122,17 @@ impl Session {
             name: None,
             config: SessionConfig::default(),
             ended: None,
-            people: BTreeMap::new(),
+            participants: BTreeMap::new(),
             context: BTreeMap::new(),
             secrets: BTreeMap::new(),
-            streams: BTreeMap::new(),
+            agent_streams: BTreeMap::new(),
             prompts: BTreeMap::new(),
             proposals: BTreeMap::new(),
-            gates: BTreeMap::new(),
-            closed: BTreeMap::new(),
-            rules: BTreeMap::new(),
+            proposal_by_gate: BTreeMap::new(),
+            closed_proposals: BTreeMap::new(),
+            allow_rules: BTreeMap::new(),
             interrupts: BTreeMap::new(),
-            seen: Seen::default(),
+            recent_messages: RecentMessages::default(),
         }
     }
 
@@ -150,7 +152,7 @@ impl Session {
     }
 
     /// Whether the session has been created.
-    pub fn exists(&self) -> bool {
+    pub fn is_created(&self) -> bool {
         self.head > 0
     }
 
@@ -166,12 +168,12 @@ impl Session {
 
     /// Someone who has joined, whether or not they have left since.
     pub fn member(&self, id: &ParticipantId) -> Option<&Member> {
-        self.people.get(id)
+        self.participants.get(id)
     }
 
     /// Everyone who has joined and not left.
     pub fn members(&self) -> impl Iterator<Item = (&ParticipantId, &Member)> {
-        self.people.iter().filter(|(_, member)| !member.left)
+        self.participants.iter().filter(|(_, member)| !member.left)
     }
 
     /// Proposals that are waiting or running.
@@ -185,8 +187,8 @@ impl Session {
     }
 
     /// What is left of a proposal that is over.
-    pub fn closed(&self, id: &MessageId) -> Option<&Closed> {
-        self.closed.get(id)
+    pub fn closed_proposal(&self, id: &MessageId) -> Option<&ClosedProposal> {
+        self.closed_proposals.get(id)
     }
 
     /// Open gates with the proposals they guard, oldest first.
@@ -195,8 +197,10 @@ impl Session {
             .proposals
             .values()
             .filter_map(|proposal| match &proposal.stage {
-                Stage::Gated(gate) => Some((proposal, gate)),
-                Stage::Judged | Stage::Cleared { .. } | Stage::Running(_) => None,
+                ProposalStage::Gated(gate) => Some((proposal, gate)),
+                ProposalStage::Assessed
+                | ProposalStage::Cleared { .. }
+                | ProposalStage::Running(_) => None,
             })
             .collect();
         gates.sort_by_key(|(_, gate)| gate.opened_seq);
@@ -208,54 +212,65 @@ impl Session {
         self.proposals
             .values()
             .filter_map(|proposal| match &proposal.stage {
-                Stage::Running(execution) => Some((proposal, execution)),
-                Stage::Judged | Stage::Cleared { .. } | Stage::Gated(_) => None,
+                ProposalStage::Running(execution) => Some((proposal, execution)),
+                ProposalStage::Assessed
+                | ProposalStage::Cleared { .. }
+                | ProposalStage::Gated(_) => None,
             })
     }
 
     /// The proposal that a gate id or a proposal id names, whether or not its gate is open.
-    pub fn proposal_of(&self, gate: &MessageId) -> Option<&MessageId> {
-        let named = self.gates.get(gate).unwrap_or(gate);
+    pub fn proposal_id_of(&self, gate: &MessageId) -> Option<&MessageId> {
+        let named = self.proposal_by_gate.get(gate).unwrap_or(gate);
         let open = self.proposals.get_key_value(named).map(|(id, _)| id);
-        open.or_else(|| self.closed.get_key_value(named).map(|(id, _)| id))
+        open.or_else(|| self.closed_proposals.get_key_value(named).map(|(id, _)| id))
     }
 
     /// Where the steps of a proposal are in the log.
-    pub fn trail(&self, proposal: &MessageId) -> Option<Trail> {
-        let open = self.proposals.get(proposal).map(|open| open.trail);
-        open.or_else(|| self.closed.get(proposal).map(|closed| closed.trail))
+    pub fn proposal_seqs(&self, proposal: &MessageId) -> Option<ProposalSeqs> {
+        let open = self.proposals.get(proposal).map(|open| open.seqs);
+        open.or_else(|| {
+            self.closed_proposals
+                .get(proposal)
+                .map(|closed| closed.seqs)
+        })
     }
 
     /// The last `most` proposals that were made before `before`, newest first.
-    pub fn proposals_before(&self, before: u64, most: usize) -> Vec<Past> {
-        let open = self.proposals.values().map(|proposal| Past {
+    pub fn proposals_before(&self, before: u64, most: usize) -> Vec<ProposalRecord> {
+        let open = self.proposals.values().map(|proposal| ProposalRecord {
             id: proposal.id.clone(),
-            trail: proposal.trail,
-            end: None,
+            seqs: proposal.seqs,
+            closed: None,
         });
-        let closed = self.closed.iter().map(|(id, closed)| Past {
-            id: id.clone(),
-            trail: closed.trail,
-            end: Some((closed.ending, closed.last_seq)),
-        });
-        let earlier = |past: &Past| past.trail.first < before;
+        let closed = self
+            .closed_proposals
+            .iter()
+            .map(|(id, closed)| ProposalRecord {
+                id: id.clone(),
+                seqs: closed.seqs,
+                closed: Some((closed.ending, closed.last_seq)),
+            });
+        let earlier = |past: &ProposalRecord| past.seqs.proposed < before;
         let mut all: Vec<_> = open.chain(closed).filter(earlier).collect();
-        all.sort_unstable_by_key(|past| std::cmp::Reverse(past.trail.first));
+        all.sort_unstable_by_key(|past| std::cmp::Reverse(past.seqs.proposed));
         all.truncate(most);
         all
     }
 
     /// Where the output of a command is recorded.
-    pub fn output_span(&self, proposal: &MessageId) -> Option<OutputSpan> {
-        let open = self.proposals.get(proposal).map(|proposal| OutputSpan {
-            first_seq: proposal.trail.first,
+    pub fn output_range(&self, proposal: &MessageId) -> Option<OutputRange> {
+        let open = self.proposals.get(proposal).map(|proposal| OutputRange {
+            first_seq: proposal.seqs.proposed,
             last_seq: None,
         });
         open.or_else(|| {
-            self.closed.get(proposal).map(|closed| OutputSpan {
-                first_seq: closed.trail.first,
-                last_seq: Some(closed.last_seq),
-            })
+            self.closed_proposals
+                .get(proposal)
+                .map(|closed| OutputRange {
+                    first_seq: closed.seqs.proposed,
+                    last_seq: Some(closed.last_seq),
+                })
         })
     }
 
@@ -264,9 +279,9 @@ impl Session {
         let skip_absent = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let four_eyes = self.config.four_eyes;
         let mut approvers = Approvers::default();
-        for (id, member) in &self.people {
+        for (id, member) in &self.participants {
             let barred = id == proposer || (four_eyes && gate.amended_by.as_ref() == Some(id));
-            let wrong_level = gate.escalated && !member.holds(Role::Admin);
+            let wrong_level = gate.escalated && !member.has_role(Role::Admin);
             if barred || wrong_level || !member.may_vote() {
                 continue;
             }
@@ -282,14 +297,14 @@ impl Session {
     }
 
     /// Why nothing starts at the moment, if it does not.
-    pub fn paused(&self) -> Option<String> {
+    pub fn paused_until_back(&self) -> Option<String> {
         if self.config.on_participant_timeout != ParticipantTimeoutAction::PauseSession {
             return None;
         }
         let away: Vec<_> = self
-            .people
+            .participants
             .iter()
-            .filter(|(_, member)| member.timed_out && member.matters())
+            .filter(|(_, member)| member.timed_out && member.pauses_session_when_away())
             .map(|(id, _)| id.as_str())
             .collect();
         (!away.is_empty()).then(|| away.join(" and "))

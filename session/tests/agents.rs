@@ -1,9 +1,9 @@
 //! Prompts, thinking, answers and interrupts.
 
-mod kit;
-use kit::*;
-use pvp_session::Said;
+mod support;
+use pvp_session::Submitted;
 use serde_json::{Value, json};
+use support::*;
 
 fn prompt(agent: &str) -> Value {
     json!({"content": "do it", "target_agent": agent, "contributors": [], "context_keys": []})
@@ -27,59 +27,59 @@ fn done(interrupt: &str, action: &str) -> Value {
 
 #[test]
 fn a_prompt_goes_to_an_agent_that_is_there() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.says_as("q1", "dan", "prompt.submit", prompt("bot")),
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.sends_with_id("q1", "dan", "prompt.submit", prompt("bot")),
         &["8 dan prompt.submit to bot do it", "= accepted 8"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "ann",
             "prompt.amend",
             json!({"original_prompt": "q1", "amendment": "more", "reason": "r"}),
         ),
         &["9 ann prompt.amend q1 more", "= accepted 9"],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "prompt.amend",
             json!({"original_prompt": "q9", "amendment": "more", "reason": "r"}),
         ),
         "InvalidState: there is no recent prompt `q9`",
     );
-    says_no(
-        room.refused("dan", "prompt.submit", prompt("ann")),
+    assert_refusal(
+        fixture.refused("dan", "prompt.submit", prompt("ann")),
         "ParticipantNotFound: there is no participant `ann` in this session",
     );
-    says_no(
-        room.refused("dan", "prompt.submit", prompt("zoe")),
+    assert_refusal(
+        fixture.refused("dan", "prompt.submit", prompt("zoe")),
         "ParticipantNotFound: there is no participant `zoe` in this session",
     );
-    says_no(
-        room.refused("bob", "prompt.submit", prompt("bot")),
+    assert_refusal(
+        fixture.refused("bob", "prompt.submit", prompt("bot")),
         "Unauthorized: you need the capability `prompt`; ask an admin for a role that has it",
     );
-    room.leaves("bot");
-    says_no(
-        room.refused("dan", "prompt.submit", prompt("bot")),
+    fixture.leaves("bot");
+    assert_refusal(
+        fixture.refused("dan", "prompt.submit", prompt("bot")),
         "ParticipantNotFound: there is no participant `bot` in this session",
     );
 }
 
 #[test]
 fn thinking_is_seen_by_whom_it_says_from_start_to_end() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     for (start, visible_to) in [
         ("t1", json!("all")),
         ("t2", json!("approvers_only")),
         ("t3", json!(["dan", "eve"])),
     ] {
-        let mut lines = room.says_as(start, "bot", "thinking.start", thinking(visible_to));
-        lines.extend(room.says("bot", "thinking.chunk", json!({"text": "hm"})));
-        lines.extend(room.says("bot", "thinking.end", json!({"summary": "so"})));
+        let mut lines = fixture.sends_with_id(start, "bot", "thinking.start", thinking(visible_to));
+        lines.extend(fixture.sends("bot", "thinking.chunk", json!({"text": "hm"})));
+        lines.extend(fixture.sends("bot", "thinking.end", json!({"summary": "so"})));
         match start {
-            "t1" => told(
+            "t1" => assert_lines(
                 lines,
                 &[
                     "8 bot thinking.start all",
@@ -90,7 +90,7 @@ fn thinking_is_seen_by_whom_it_says_from_start_to_end() {
                     "= accepted 10",
                 ],
             ),
-            "t2" => told(
+            "t2" => assert_lines(
                 lines,
                 &[
                     "11 bot thinking.start approvers_only | approvers and [bot]",
@@ -101,7 +101,7 @@ fn thinking_is_seen_by_whom_it_says_from_start_to_end() {
                     "= accepted 13",
                 ],
             ),
-            _ => told(
+            _ => assert_lines(
                 lines,
                 &[
                     "14 bot thinking.start [dan,eve] | only [bot,dan,eve]",
@@ -114,59 +114,59 @@ fn thinking_is_seen_by_whom_it_says_from_start_to_end() {
             ),
         }
     }
-    says_no(
-        room.refused("bot", "thinking.chunk", json!({"text": "hm"})),
+    assert_refusal(
+        fixture.refused("bot", "thinking.chunk", json!({"text": "hm"})),
         "InvalidState: nothing of yours is open here; send its start first",
     );
 }
 
 #[test]
 fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
-    let mut room = Room::team(json!({}));
-    room.says_as("t2", "bot", "thinking.start", thinking(json!(["dan"])));
-    room.says_as("t1", "bot", "thinking.start", thinking(json!("all")));
-    told(
-        room.says("bot", "thinking.chunk", json!({"text": "latest"})),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends_with_id("t2", "bot", "thinking.start", thinking(json!(["dan"])));
+    fixture.sends_with_id("t1", "bot", "thinking.start", thinking(json!("all")));
+    assert_lines(
+        fixture.sends("bot", "thinking.chunk", json!({"text": "latest"})),
         &["10 bot thinking.chunk latest", "= accepted 10"],
     );
-    let mut named = Said::new(
-        id("c1"),
-        message("thinking.chunk", &json!({"text": "named"})),
+    let mut named = Submitted::new(
+        message_id("c1"),
+        client_message("thinking.chunk", &json!({"text": "named"})),
     );
-    named.reference = Some(id("t2"));
-    let outcome = room.say("bot", named.clone());
-    let lines = room.lines(&outcome);
-    told(
+    named.reference = Some(message_id("t2"));
+    let outcome = fixture.submit("bot", named.clone());
+    let lines = fixture.lines(&outcome);
+    assert_lines(
         lines,
         &[
             "11 bot thinking.chunk named | only [bot,dan]",
             "= accepted 11",
         ],
     );
-    named.id = id("c2");
-    named.reference = Some(id("t9"));
-    let outcome = room.say("bot", named);
-    let lines = room.lines(&outcome);
-    told(
+    named.id = message_id("c2");
+    named.reference = Some(message_id("t9"));
+    let outcome = fixture.submit("bot", named);
+    let lines = fixture.lines(&outcome);
+    assert_lines(
         lines,
         &["= refused InvalidState: nothing of yours is open here; send its start first"],
     );
-    room.joins(executor("bee", json!({})));
-    says_no(
-        room.refused("bee", "thinking.chunk", json!({"text": "mine?"})),
+    fixture.joins(executor_announcement("bee", json!({})));
+    assert_refusal(
+        fixture.refused("bee", "thinking.chunk", json!({"text": "mine?"})),
         "InvalidState: nothing of yours is open here; send its start first",
     );
-    says_no(
-        room.refused("bot", "response.chunk", json!({"text": "x"})),
+    assert_refusal(
+        fixture.refused("bot", "response.chunk", json!({"text": "x"})),
         "InvalidState: nothing of yours is open here; send its start first",
     );
 }
 
 #[test]
 fn answers_are_for_everyone() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.says_as(
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.sends_with_id(
             "a1",
             "bot",
             "response.start",
@@ -174,36 +174,36 @@ fn answers_are_for_everyone() {
         ),
         &["8 bot response.start to q1", "= accepted 8"],
     );
-    told(
-        room.says("bot", "response.chunk", json!({"text": "hello"})),
+    assert_lines(
+        fixture.sends("bot", "response.chunk", json!({"text": "hello"})),
         &["9 bot response.chunk hello", "= accepted 9"],
     );
-    told(
-        room.says("bot", "response.end", json!({"finish_reason": "complete"})),
+    assert_lines(
+        fixture.sends("bot", "response.end", json!({"finish_reason": "complete"})),
         &["10 bot response.end complete", "= accepted 10"],
     );
-    says_no(
-        room.refused("bot", "response.end", json!({"finish_reason": "complete"})),
+    assert_refusal(
+        fixture.refused("bot", "response.end", json!({"finish_reason": "complete"})),
         "InvalidState: nothing of yours is open here; send its start first",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "response.start",
             json!({"agent": "dan", "prompt_ref": "q1"}),
         ),
         "Unauthorized: only an agent may say this",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "response.start",
             json!({"agent": "bee", "prompt_ref": "q1"}),
         ),
         "Unauthorized: you are `bot` here; `agent` may not say `bee`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "thinking.start",
             json!({"agent": "bee", "prompt_ref": "q1", "visible_to": "all"}),
@@ -211,101 +211,102 @@ fn answers_are_for_everyone() {
         "Unauthorized: you are `bot` here; `agent` may not say `bee`",
     );
     let crowd: Vec<_> = (0..201).map(|number| format!("p{number}")).collect();
-    says_no(
-        room.refused("bot", "thinking.start", thinking(json!(crowd))),
+    assert_refusal(
+        fixture.refused("bot", "thinking.start", thinking(json!(crowd))),
         "InvalidMessage: `visible_to` names at most 200 people",
     );
 }
 
 #[test]
 fn an_agent_has_only_so_many_streams_and_leaving_ends_them() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     for _ in 0..16 {
-        room.says("bot", "thinking.start", thinking(json!("all")));
-        room.says(
+        fixture.sends("bot", "thinking.start", thinking(json!("all")));
+        fixture.sends(
             "bot",
             "response.start",
             json!({"agent": "bot", "prompt_ref": "q1"}),
         );
     }
-    says_no(
-        room.refused("bot", "thinking.start", thinking(json!("all"))),
+    assert_refusal(
+        fixture.refused("bot", "thinking.start", thinking(json!("all"))),
         "RateLimited: too many open streams: at most 32",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "response.start",
             json!({"agent": "bot", "prompt_ref": "q1"}),
         ),
         "RateLimited: too many open streams: at most 32",
     );
-    room.leaves("bot");
-    room.joins(executor("bot", json!({})));
-    says_no(
-        room.refused("bot", "thinking.chunk", json!({"text": "x"})),
+    fixture.leaves("bot");
+    fixture.joins(executor_announcement("bot", json!({})));
+    assert_refusal(
+        fixture.refused("bot", "thinking.chunk", json!({"text": "x"})),
         "InvalidState: nothing of yours is open here; send its start first",
     );
 }
 
 #[test]
 fn an_agent_reports_its_own_errors_and_no_others() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let report =
         |code: &str| json!({"code": code, "message": "out of tokens", "recoverable": true});
-    told(
-        room.says("bot", "error", report("AGENT_ERROR")),
+    assert_lines(
+        fixture.sends("bot", "error", report("AGENT_ERROR")),
         &["8 bot error AgentError out of tokens", "= accepted 8"],
     );
-    says_no(
-        room.refused("bot", "error", report("UNAUTHORIZED")),
+    assert_refusal(
+        fixture.refused("bot", "error", report("UNAUTHORIZED")),
         "InvalidMessage: a client's `error` has the code AGENT_ERROR",
     );
-    says_no(
-        room.refused("dan", "error", report("AGENT_ERROR")),
+    assert_refusal(
+        fixture.refused("dan", "error", report("AGENT_ERROR")),
         "Unauthorized: only an agent may say this",
     );
 }
 
 #[test]
 fn a_pause_stops_nothing_and_may_be_ignored() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    told(
-        room.says_as("i1", "dan", "interrupt.raise", raise("pause", None)),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    assert_lines(
+        fixture.sends_with_id("i1", "dan", "interrupt.raise", raise("pause", None)),
         &["10 dan interrupt.raise pause all", "= accepted 10"],
     );
-    told(
-        room.says("bot", "interrupt.acknowledge", done("i1", "ignored")),
+    assert_lines(
+        fixture.sends("bot", "interrupt.acknowledge", done("i1", "ignored")),
         &["11 bot interrupt.acknowledge i1 ignored", "= accepted 11"],
     );
-    says_no(
-        room.refused("bot", "interrupt.acknowledge", done("i1", "paused")),
+    assert_refusal(
+        fixture.refused("bot", "interrupt.acknowledge", done("i1", "paused")),
         "InvalidState: no interrupt `i1` waits for you",
     );
-    assert_eq!(room.session.open_gates().len(), 1);
+    assert_eq!(fixture.session.open_gates().len(), 1);
 }
 
 #[test]
 fn a_stop_withdraws_what_waits_and_stops_what_runs() {
     for urgency in ["stop", "emergency"] {
-        let mut room = Room::team(json!({}));
-        room.joins(executor("bee", json!({"shell_exec": true})));
-        room.proposes("p1", "make");
-        room.proposes("p2", "ls");
-        room.says_as("p3", "bee", "tool.propose", shell("bee", "make"));
-        room.says_as(
+        let mut fixture = SessionFixture::team(json!({}));
+        fixture.joins(executor_announcement("bee", json!({"shell_exec": true})));
+        fixture.proposes("p1", "make");
+        fixture.proposes("p2", "ls");
+        fixture.sends_with_id("p3", "bee", "tool.propose", shell_proposal("bee", "make"));
+        fixture.sends_with_id(
             "s1",
             "ann",
             "shell.exec",
             json!({"command": "rm -rf x", "executor": "bot"}),
         );
-        let lines = room.says_as("i1", "dan", "interrupt.raise", raise(urgency, Some("bot")));
+        let lines =
+            fixture.sends_with_id("i1", "dan", "interrupt.raise", raise(urgency, Some("bot")));
         let lines: Vec<_> = lines
             .iter()
             .map(|line| line.replace(urgency, "URGENCY"))
             .collect();
-        told(
+        assert_lines(
             lines,
             &[
                 "17 dan interrupt.raise URGENCY bot",
@@ -315,16 +316,17 @@ fn a_stop_withdraws_what_waits_and_stops_what_runs() {
                 "= accepted 17",
             ],
         );
-        says_no(
-            room.refused("bot", "interrupt.acknowledge", done("i1", "ignored")),
+        assert_refusal(
+            fixture.refused("bot", "interrupt.acknowledge", done("i1", "ignored")),
             "InvalidState: stop and emergency may not be ignored",
         );
         assert!(
-            room.says("bot", "interrupt.acknowledge", done("i1", "stopped"))
+            fixture
+                .sends("bot", "interrupt.acknowledge", done("i1", "stopped"))
                 .len()
                 == 2
         );
-        let lines = room.says_as("i2", "cat", "interrupt.raise", raise(urgency, None));
+        let lines = fixture.sends_with_id("i2", "cat", "interrupt.raise", raise(urgency, None));
         assert!(
             lines
                 .iter()
@@ -336,41 +338,41 @@ fn a_stop_withdraws_what_waits_and_stops_what_runs() {
 
 #[test]
 fn interrupts_are_raised_and_acknowledged_by_those_who_may() {
-    let mut room = Room::team(json!({}));
-    says_no(
-        room.refused("eve", "interrupt.raise", raise("stop", None)),
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused("eve", "interrupt.raise", raise("stop", None)),
         "Unauthorized: you need the capability `interrupt`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("dan", "interrupt.raise", raise("stop", Some("ann"))),
+    assert_refusal(
+        fixture.refused("dan", "interrupt.raise", raise("stop", Some("ann"))),
         "ParticipantNotFound: there is no participant `ann` in this session",
     );
-    says_no(
-        room.refused("dan", "interrupt.raise", raise("stop", Some("zoe"))),
+    assert_refusal(
+        fixture.refused("dan", "interrupt.raise", raise("stop", Some("zoe"))),
         "ParticipantNotFound: there is no participant `zoe` in this session",
     );
-    room.joins(executor("bee", json!({})));
-    room.says_as("i1", "dan", "interrupt.raise", raise("pause", Some("bee")));
-    says_no(
-        room.refused("bot", "interrupt.acknowledge", done("i1", "paused")),
+    fixture.joins(executor_announcement("bee", json!({})));
+    fixture.sends_with_id("i1", "dan", "interrupt.raise", raise("pause", Some("bee")));
+    assert_refusal(
+        fixture.refused("bot", "interrupt.acknowledge", done("i1", "paused")),
         "InvalidState: no interrupt `i1` waits for you",
     );
-    says_no(
-        room.refused("bee", "interrupt.acknowledge", done("i1", "paused")),
+    assert_refusal(
+        fixture.refused("bee", "interrupt.acknowledge", done("i1", "paused")),
         "Unauthorized: you are `bee` here; `by` may not say `bot`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "interrupt.acknowledge",
             json!({"interrupt": "i1", "by": "dan", "action_taken": "paused"}),
         ),
         "Unauthorized: only an agent may say this",
     );
-    room.leaves("bee");
-    room.joins(executor("bee", json!({})));
-    says_no(
-        room.refused(
+    fixture.leaves("bee");
+    fixture.joins(executor_announcement("bee", json!({})));
+    assert_refusal(
+        fixture.refused(
             "bee",
             "interrupt.acknowledge",
             json!({"interrupt": "i1", "by": "bee", "action_taken": "paused"}),
@@ -380,37 +382,38 @@ fn interrupts_are_raised_and_acknowledged_by_those_who_may() {
 }
 
 #[test]
-fn an_interrupt_that_nobody_hears_is_not_waited_for() {
-    let mut room = Room::team(json!({}));
-    room.leaves("bot");
-    told(
-        room.says_as("i1", "dan", "interrupt.raise", raise("stop", None)),
+fn an_interrupt_without_a_target_agent_awaits_no_acknowledgement() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.leaves("bot");
+    assert_lines(
+        fixture.sends_with_id("i1", "dan", "interrupt.raise", raise("stop", None)),
         &["9 dan interrupt.raise stop all", "= accepted 9"],
     );
-    room.joins(executor("bot", json!({})));
-    says_no(
-        room.refused("bot", "interrupt.acknowledge", done("i1", "stopped")),
+    fixture.joins(executor_announcement("bot", json!({})));
+    assert_refusal(
+        fixture.refused("bot", "interrupt.acknowledge", done("i1", "stopped")),
         "InvalidState: no interrupt `i1` waits for you",
     );
 }
 
 #[test]
 fn of_too_many_interrupts_the_oldest_is_forgotten() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     for number in (0..257).rev() {
-        room.says_as(
+        fixture.sends_with_id(
             &format!("i{number:03}"),
             "dan",
             "interrupt.raise",
             raise("pause", None),
         );
     }
-    says_no(
-        room.refused("bot", "interrupt.acknowledge", done("i256", "paused")),
+    assert_refusal(
+        fixture.refused("bot", "interrupt.acknowledge", done("i256", "paused")),
         "InvalidState: no interrupt `i256` waits for you",
     );
     assert_eq!(
-        room.says("bot", "interrupt.acknowledge", done("i000", "paused"))
+        fixture
+            .sends("bot", "interrupt.acknowledge", done("i000", "paused"))
             .len(),
         2
     );

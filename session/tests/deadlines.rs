@@ -1,61 +1,62 @@
 //! What happens by itself when its time has come.
 
-mod kit;
-use kit::*;
+mod support;
 use serde_json::json;
+use support::*;
 
 #[test]
 fn a_gate_that_nobody_decides_is_rejected_at_its_deadline() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    assert_eq!(room.session.next_deadline(), Some(at(300)));
-    told(room.ticks(299), &["= accepted"]);
-    told(
-        room.ticks(1),
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    assert_eq!(fixture.session.next_deadline(), Some(at(300)));
+    assert_lines(fixture.advances_and_ticks(299), &["= accepted"]);
+    assert_lines(
+        fixture.advances_and_ticks(1),
         &[
             "11 system gate.timeout gate(p1) rejected 1 of 2",
             "12 system gate.resolve p1 timed_out by deadline reason=nobody decided before the deadline approvals=[bob]",
             "= accepted",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "cat",
             "gate.approve",
             json!({"gate": "p1", "approver": "cat"}),
         ),
         "InvalidState: the gate is closed: the proposal is timed out",
     );
-    assert_eq!(room.session.next_deadline(), None);
+    assert_eq!(fixture.session.next_deadline(), None);
 }
 
 #[test]
-fn a_yes_after_the_deadline_is_too_late_even_before_the_clock_is_looked_at() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    room.approves("ann", "p1");
-    room.approves("bob", "p1");
-    room.later(300);
-    says_no(
-        room.refused(
+fn an_approval_after_the_deadline_is_refused_even_before_a_tick() {
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("ann", "p1");
+    fixture.approves("bob", "p1");
+    fixture.advance(300);
+    assert_refusal(
+        fixture.refused(
             "cat",
             "gate.approve",
             json!({"gate": "p1", "approver": "cat"}),
         ),
         "InvalidState: the gate is closed: its deadline has passed",
     );
-    let amend = json!({"gate": "p1", "arguments": {"full_command": "make -n"}, "digest": room.digest("p1")});
-    says_no(
-        room.refused("cat", "gate.amend", amend),
+    let amend = json!({"gate": "p1", "arguments": {"full_command": "make -n"}, "digest": fixture.digest("p1")});
+    assert_refusal(
+        fixture.refused("cat", "gate.amend", amend),
         "InvalidState: the gate is closed: its deadline has passed",
     );
-    told(
-        room.leaves("cat"),
+    assert_lines(
+        fixture.leaves("cat"),
         &["12 cat session.leave", "= accepted 12"],
     );
-    told(
-        room.rejects("bob", "p1"),
+    assert_lines(
+        fixture.rejects("bob", "p1"),
         &[
             "13 bob gate.reject p1 no",
             "14 system gate.resolve p1 rejected by rejection by=bob reason=no approvals=[ann]",
@@ -66,57 +67,57 @@ fn a_yes_after_the_deadline_is_too_late_even_before_the_clock_is_looked_at() {
 
 #[test]
 fn without_a_deadline_a_gate_waits() {
-    let mut room =
-        Room::team(json!({"gate_timeout_seconds": 0, "on_gate_timeout": "auto_approve"}));
-    room.proposes("p1", "make");
-    told(room.ticks(100_000_000), &["= accepted"]);
-    assert_eq!(room.session.open_gates().len(), 1);
+    let mut fixture =
+        SessionFixture::team(json!({"gate_timeout_seconds": 0, "on_gate_timeout": "auto_approve"}));
+    fixture.proposes("p1", "make");
+    assert_lines(fixture.advances_and_ticks(100_000_000), &["= accepted"]);
+    assert_eq!(fixture.session.open_gates().len(), 1);
 }
 
 #[test]
 fn an_escalated_gate_keeps_its_number_asks_admins_only_and_is_then_rejected() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "any", "count": 2}}),
     );
-    room.joins(announcement("abe", "human", &["admin"]));
-    room.proposes("p1", "make");
-    room.proposes("p2", "make");
-    room.approves("bob", "p1");
-    told(
-        room.ticks(300),
+    fixture.joins(announcement("abe", "human", &["admin"]));
+    fixture.proposes("p1", "make");
+    fixture.proposes("p2", "make");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.advances_and_ticks(300),
         &[
             "14 system gate.timeout gate(p1) escalated 1 of 2 quorum=role:admin:2 voters=[abe,ann] deadline=+600",
             "15 system gate.timeout gate(p2) escalated 0 of 2 quorum=role:admin:2 voters=[abe,ann] deadline=+600",
             "= accepted",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "cat",
             "gate.approve",
             json!({"gate": "p1", "approver": "cat"}),
         ),
         "Unauthorized: the deadline has passed and the gate went to the admins",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "cat",
             "gate.reject",
             json!({"gate": "p1", "rejector": "cat", "reason": "r"}),
         ),
         "Unauthorized: the deadline has passed and the gate went to the admins",
     );
-    let amend = json!({"gate": "p1", "arguments": {"full_command": "make -n"}, "digest": room.digest("p1")});
-    says_no(
-        room.refused("cat", "gate.amend", amend),
+    let amend = json!({"gate": "p1", "arguments": {"full_command": "make -n"}, "digest": fixture.digest("p1")});
+    assert_refusal(
+        fixture.refused("cat", "gate.amend", amend),
         "Unauthorized: the deadline has passed and the gate went to the admins",
     );
-    told(
-        room.approves("ann", "p1"),
+    assert_lines(
+        fixture.approves("ann", "p1"),
         &["16 ann gate.approve p1", "= accepted 16"],
     );
-    told(
-        room.approves("abe", "p1"),
+    assert_lines(
+        fixture.approves("abe", "p1"),
         &[
             "17 abe gate.approve p1",
             "18 system gate.resolve p1 approved by quorum approvals=[abe,ann]",
@@ -124,8 +125,8 @@ fn an_escalated_gate_keeps_its_number_asks_admins_only_and_is_then_rejected() {
             "= accepted 17",
         ],
     );
-    told(
-        room.ticks(300),
+    assert_lines(
+        fixture.advances_and_ticks(300),
         &[
             "20 system gate.timeout gate(p2) rejected 0 of 2",
             "21 system gate.resolve p2 timed_out by deadline reason=nobody decided before the deadline",
@@ -137,16 +138,16 @@ fn an_escalated_gate_keeps_its_number_asks_admins_only_and_is_then_rejected() {
 
 #[test]
 fn what_admins_had_approved_before_counts_after_escalation() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "role", "role": "navigator", "count": 1}}),
     );
-    room.proposes("p1", "make");
-    told(
-        room.approves("ann", "p1"),
+    fixture.proposes("p1", "make");
+    assert_lines(
+        fixture.approves("ann", "p1"),
         &["10 ann gate.approve p1", "= accepted 10"],
     );
-    told(
-        room.ticks(300),
+    assert_lines(
+        fixture.advances_and_ticks(300),
         &[
             "11 system gate.timeout gate(p1) escalated 0 of 1 quorum=role:admin:1 voters=[ann] deadline=+600",
             "12 system gate.resolve p1 approved by quorum approvals=[ann]",
@@ -174,36 +175,38 @@ fn each_rule_escalates_to_as_many_admins_as_were_asked_for() {
         (json!({"type": "all"}), "all voters=[ann]"),
         (json!({"type": "majority"}), "majority voters=[ann]"),
     ] {
-        let mut room =
-            Room::team(json!({"on_gate_timeout": "escalate", "default_gate_quorum": rule}));
-        room.proposes("p1", "make");
-        let lines = room.ticks(300);
+        let mut fixture = SessionFixture::team(
+            json!({"on_gate_timeout": "escalate", "default_gate_quorum": rule}),
+        );
+        fixture.proposes("p1", "make");
+        let lines = fixture.advances_and_ticks(300);
         assert_eq!(
             lines[0].split_once("quorum=").map(|(_, rest)| rest),
             Some(format!("{expected} deadline=+600").as_str())
         );
         if expected.starts_with("all") || expected.starts_with("majority") {
-            assert!(room.approves("ann", "p1").len() > 2);
+            assert!(fixture.approves("ann", "p1").len() > 2);
         }
     }
 }
 
 #[test]
 fn with_no_admin_an_escalated_gate_waits_for_one() {
-    let mut room =
-        Room::team(json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    room.leaves("ann");
-    told(
-        room.ticks(300),
+    let mut fixture = SessionFixture::team(
+        json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "all"}}),
+    );
+    fixture.proposes("p1", "make");
+    fixture.leaves("ann");
+    assert_lines(
+        fixture.advances_and_ticks(300),
         &[
             "11 system gate.timeout gate(p1) escalated 0 of 2 quorum=all voters=[] deadline=+600",
             "= accepted",
         ],
     );
-    room.joins(announcement("ann", "human", &["admin"]));
-    told(
-        room.approves("ann", "p1"),
+    fixture.joins(announcement("ann", "human", &["admin"]));
+    assert_lines(
+        fixture.approves("ann", "p1"),
         &[
             "13 ann gate.approve p1",
             "14 system gate.resolve p1 approved by quorum approvals=[ann]",
@@ -215,20 +218,20 @@ fn with_no_admin_an_escalated_gate_waits_for_one() {
 
 #[test]
 fn an_admins_edit_of_an_escalated_gate_asks_everyone_again() {
-    let mut room = Room::team(json!({"on_gate_timeout": "escalate"}));
-    room.proposes("p1", "make");
-    room.ticks(300);
-    let amend = json!({"gate": "p1", "arguments": {"full_command": "make -n"}, "digest": room.digest("p1")});
-    told(
-        room.says("ann", "gate.amend", amend),
+    let mut fixture = SessionFixture::team(json!({"on_gate_timeout": "escalate"}));
+    fixture.proposes("p1", "make");
+    fixture.advances_and_ticks(300);
+    let amend = json!({"gate": "p1", "arguments": {"full_command": "make -n"}, "digest": fixture.digest("p1")});
+    assert_lines(
+        fixture.sends("ann", "gate.amend", amend),
         &[
             "11 ann gate.amend gate(p1) `make -n` write quorum=any:1 voters=[ann,bob,cat] deadline=+600",
             "= accepted 11",
         ],
     );
-    let yes = json!({"gate": "p1", "approver": "cat", "digest": room.digest("p1")});
-    told(
-        room.says("cat", "gate.approve", yes),
+    let yes = json!({"gate": "p1", "approver": "cat", "digest": fixture.digest("p1")});
+    assert_lines(
+        fixture.sends("cat", "gate.approve", yes),
         &[
             "12 cat gate.approve p1",
             "13 system gate.resolve p1 approved by quorum approvals=[cat]",
@@ -239,18 +242,18 @@ fn an_admins_edit_of_an_escalated_gate_asks_everyone_again() {
 }
 
 #[test]
-fn the_clock_approves_writes_where_it_is_told_to_and_nothing_else() {
-    let mut room = Room::team(
+fn auto_approve_applies_to_writes_only() {
+    let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "auto_approve", "default_gate_quorum": {"type": "any", "count": 2}, "require_approval_for": ["file_read"]}),
     );
-    room.proposes("p1", "make");
-    room.proposes("p2", "rm -rf build");
-    let mut read = shell("bot", "ls");
+    fixture.proposes("p1", "make");
+    fixture.proposes("p2", "rm -rf build");
+    let mut read = shell_proposal("bot", "ls");
     read["category"] = json!("file_read");
-    room.says_as("p3", "bot", "tool.propose", read);
-    room.approves("bob", "p1");
-    told(
-        room.ticks(300),
+    fixture.sends_with_id("p3", "bot", "tool.propose", read);
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.advances_and_ticks(300),
         &[
             "15 system gate.timeout gate(p1) auto_approved 1 of 2",
             "16 system gate.resolve p1 approved by clock approvals=[bob]",
@@ -267,13 +270,13 @@ fn the_clock_approves_writes_where_it_is_told_to_and_nothing_else() {
 
 #[test]
 fn the_clock_approves_nothing_while_the_session_is_paused() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "auto_approve", "on_participant_timeout": "pause_session"}),
     );
-    room.proposes("p1", "make");
-    room.goes_quiet("cat");
-    told(
-        room.ticks(300),
+    fixture.proposes("p1", "make");
+    fixture.times_out("cat");
+    assert_lines(
+        fixture.advances_and_ticks(300),
         &[
             "11 system gate.timeout gate(p1) rejected 0 of 1",
             "12 system gate.resolve p1 timed_out by deadline reason=nobody decided before the deadline",
@@ -284,21 +287,21 @@ fn the_clock_approves_nothing_while_the_session_is_paused() {
 
 #[test]
 fn several_things_are_due_at_once() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "role", "role": "navigator", "count": 1}, "gate_timeout_seconds": 150}),
     );
-    room.proposes("p1", "make");
-    room.approves("ann", "p1");
-    room.proposes("p2", "make");
-    room.approves("ann", "p2");
-    room.proposes("p3", "ls");
-    room.says(
+    fixture.proposes("p1", "make");
+    fixture.approves("ann", "p1");
+    fixture.proposes("p2", "make");
+    fixture.approves("ann", "p2");
+    fixture.proposes("p3", "ls");
+    fixture.sends(
         "dan",
         "secret.share",
         json!({"key": "A", "scope": ["bot"], "value_ref": "v", "expires_at": at(100).to_string()}),
     );
-    told(
-        room.ticks(150),
+    assert_lines(
+        fixture.advances_and_ticks(150),
         &[
             "17 system gate.timeout gate(p1) escalated 0 of 1 quorum=role:admin:1 voters=[ann] deadline=+300",
             "18 system gate.resolve p1 approved by quorum approvals=[ann]",
@@ -315,12 +318,12 @@ fn several_things_are_due_at_once() {
 
 #[test]
 fn time_does_not_run_backwards() {
-    let mut room = Room::team(json!({}));
-    room.later(100);
-    room.proposes("p1", "make");
-    room.now = at(0);
-    told(
-        room.approves("bob", "p1"),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.advance(100);
+    fixture.proposes("p1", "make");
+    fixture.now = at(0);
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "10 bob gate.approve p1",
             "11 system gate.resolve p1 approved by quorum approvals=[bob]",

@@ -1,13 +1,13 @@
 //! Proposals and the gates they wait at.
 
-mod kit;
-use kit::*;
+mod support;
 use pvp_protocol::{ClientMessage, Limits};
-use pvp_session::{Ending, Entry, Input, Said, Session, Settings};
+use pvp_session::{Entry, Input, ProposalEnding, Session, SessionSettings, Submitted};
 use serde_json::{Value, json};
+use support::*;
 
 fn with(line: &str, changes: Value) -> Value {
-    let mut propose = shell("bot", line);
+    let mut propose = shell_proposal("bot", line);
     for (key, value) in changes.as_object().expect("an object") {
         propose[key] = value.clone();
     }
@@ -19,10 +19,10 @@ fn arguments(arguments: Value) -> Value {
 }
 
 #[test]
-fn a_read_runs_at_once_where_the_executor_holds_it_to_reading() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.proposes("p1", "ls -la"),
+fn a_read_runs_at_once_where_the_executor_can_sandbox_it() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.proposes("p1", "ls -la"),
         &[
             "8 bot tool.propose `ls -la` read",
             "9 system tool.execute p1 `ls -la` on bot cleared_by=read approved_by=[] profile=read 30000ms 10485760B until +60 | nonce for bot",
@@ -32,35 +32,38 @@ fn a_read_runs_at_once_where_the_executor_holds_it_to_reading() {
 }
 
 #[test]
-fn a_read_is_asked_for_where_nobody_can_hold_it() {
-    let mut room = Room::team(json!({}));
-    room.joins(executor("bee", json!({"profiles": ["workspace"]})));
-    room.joins(announcement("old", "agent", &[]));
-    told(
-        room.says_as("p1", "bee", "tool.propose", shell("bee", "ls")),
+fn a_read_needs_approval_where_the_executor_cannot_sandbox_it() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.joins(executor_announcement(
+        "bee",
+        json!({"profiles": ["workspace"]}),
+    ));
+    fixture.joins(announcement("old", "agent", &[]));
+    assert_lines(
+        fixture.sends_with_id("p1", "bee", "tool.propose", shell_proposal("bee", "ls")),
         &[
             "10 bee tool.propose `ls` read (the executor cannot hold a read to reading)",
             "11 system gate.request action_ref=p1 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 10",
         ],
     );
-    told(
-        room.says_as("p2", "old", "tool.propose", shell("old", "ls")),
+    assert_lines(
+        fixture.sends_with_id("p2", "old", "tool.propose", shell_proposal("old", "ls")),
         &[
             "12 old tool.propose `ls` read (the executor cannot hold a read to reading)",
             "13 system gate.request action_ref=p2 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 12",
         ],
     );
-    told(
-        room.configures(json!({"trust_reads": true})),
+    assert_lines(
+        fixture.configures(json!({"trust_reads": true})),
         &[
             "14 ann session.config_update {\"trust_reads\":true}",
             "= accepted 14",
         ],
     );
-    told(
-        room.says_as("p3", "bee", "tool.propose", shell("bee", "ls")),
+    assert_lines(
+        fixture.sends_with_id("p3", "bee", "tool.propose", shell_proposal("bee", "ls")),
         &[
             "15 bee tool.propose `ls` read",
             "16 system tool.execute p3 `ls` on bee cleared_by=read approved_by=[] profile=none 30000ms 10485760B until +60 | nonce for bee",
@@ -71,32 +74,32 @@ fn a_read_is_asked_for_where_nobody_can_hold_it() {
 
 #[test]
 fn with_open_settings_reads_run_unconfined() {
-    let mut room = Room::team_under(
-        Settings {
-            open: true,
-            ..Settings::default()
+    let mut fixture = SessionFixture::team_with_settings(
+        SessionSettings {
+            open_mode: true,
+            ..SessionSettings::default()
         },
         json!({}),
     );
-    room.joins(announcement("old", "agent", &[]));
-    told(
-        room.says_as("p1", "old", "tool.propose", shell("old", "ls")),
+    fixture.joins(announcement("old", "agent", &[]));
+    assert_lines(
+        fixture.sends_with_id("p1", "old", "tool.propose", shell_proposal("old", "ls")),
         &[
             "9 old tool.propose `ls` read",
             "10 system tool.execute p1 `ls` on old cleared_by=read approved_by=[] profile=none 30000ms 10485760B until +60 | nonce for old",
             "= accepted 9",
         ],
     );
-    told(
-        room.proposes("p2", "ls"),
+    assert_lines(
+        fixture.proposes("p2", "ls"),
         &[
             "11 bot tool.propose `ls` read",
             "12 system tool.execute p2 `ls` on bot cleared_by=read approved_by=[] profile=read 30000ms 10485760B until +60 | nonce for bot",
             "= accepted 11",
         ],
     );
-    told(
-        room.proposes("p3", "make"),
+    assert_lines(
+        fixture.proposes("p3", "make"),
         &[
             "13 bot tool.propose `make` write",
             "14 system gate.request action_ref=p3 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
@@ -107,10 +110,11 @@ fn with_open_settings_reads_run_unconfined() {
 
 #[test]
 fn a_claim_raises_a_verdict_and_never_lowers_it() {
-    let mut room =
-        Room::team(json!({"quorum_by_category": {"destructive": {"type": "any", "count": 2}}}));
-    told(
-        room.says_as(
+    let mut fixture = SessionFixture::team(
+        json!({"quorum_by_category": {"destructive": {"type": "any", "count": 2}}}),
+    );
+    assert_lines(
+        fixture.sends_with_id(
             "p1",
             "bot",
             "tool.propose",
@@ -122,8 +126,8 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
             "= accepted 8",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p2",
             "bot",
             "tool.propose",
@@ -135,8 +139,8 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
             "= accepted 10",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p3",
             "bot",
             "tool.propose",
@@ -148,8 +152,8 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
             "= accepted 12",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p4",
             "bot",
             "tool.propose",
@@ -161,8 +165,8 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
             "= accepted 14",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p5",
             "bot",
             "tool.propose",
@@ -175,8 +179,8 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
         ],
     );
     let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p6",
             "bot",
             "tool.propose",
@@ -192,17 +196,17 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
 
 #[test]
 fn a_session_may_ask_for_every_tool_of_a_kind() {
-    let mut room = Room::team(json!({"require_approval_for": ["shell_execute"]}));
-    told(
-        room.proposes("p1", "ls"),
+    let mut fixture = SessionFixture::team(json!({"require_approval_for": ["shell_execute"]}));
+    assert_lines(
+        fixture.proposes("p1", "ls"),
         &[
             "8 bot tool.propose `ls` read (this session asks for every tool of this kind)",
             "9 system gate.request action_ref=p1 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p2",
             "bot",
             "tool.propose",
@@ -214,18 +218,18 @@ fn a_session_may_ask_for_every_tool_of_a_kind() {
             "= accepted 10",
         ],
     );
-    room.configures(json!({"require_approval_for": ["all"]}));
-    told(
-        room.proposes("p3", "ls"),
+    fixture.configures(json!({"require_approval_for": ["all"]}));
+    assert_lines(
+        fixture.proposes("p3", "ls"),
         &[
             "13 bot tool.propose `ls` read (this session asks for every tool of this kind)",
             "14 system gate.request action_ref=p3 read quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 13",
         ],
     );
-    room.configures(json!({"require_approval_for": ["file_read"]}));
-    told(
-        room.says_as(
+    fixture.configures(json!({"require_approval_for": ["file_read"]}));
+    assert_lines(
+        fixture.sends_with_id(
             "p4",
             "bot",
             "tool.propose",
@@ -237,8 +241,8 @@ fn a_session_may_ask_for_every_tool_of_a_kind() {
             "= accepted 16",
         ],
     );
-    told(
-        room.proposes("p5", "ls"),
+    assert_lines(
+        fixture.proposes("p5", "ls"),
         &[
             "18 bot tool.propose `ls` read",
             "19 system tool.execute p5 `ls` on bot cleared_by=read approved_by=[] profile=read 30000ms 10485760B until +60 | nonce for bot",
@@ -249,39 +253,42 @@ fn a_session_may_ask_for_every_tool_of_a_kind() {
 
 #[test]
 fn a_blocked_command_is_recorded_and_refused_and_asks_nobody() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.proposes("p1", "rm -rf /"),
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.proposes("p1", "rm -rf /"),
         &[
             "8 bot tool.propose `rm -rf /` blocked",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
     assert_eq!(
-        room.session.closed(&id("p1")).map(|closed| closed.ending),
-        Some(Ending::Blocked)
+        fixture
+            .session
+            .closed_proposal(&message_id("p1"))
+            .map(|closed| closed.ending),
+        Some(ProposalEnding::Blocked)
     );
-    let again = room.proposes("p1", "rm -rf /");
-    told(
+    let again = fixture.proposes("p1", "rm -rf /");
+    assert_lines(
         again,
         &[
             "= refused InvalidState: proposal `p1` was made before and is blocked; propose again with a fresh id",
         ],
     );
-    says_no(
-        room.refused_as("p1", "bot", "tool.propose", shell("bot", "ls")),
+    assert_refusal(
+        fixture.refused_with_id("p1", "bot", "tool.propose", shell_proposal("bot", "ls")),
         "InvalidMessage: the id `p1` was used for another message; give every message its own id",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "gate.approve",
             json!({"gate": "p1", "approver": "bob"}),
         ),
         "InvalidState: the gate is closed: the proposal is blocked",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "tool.output",
             json!({"tool_proposal": "p1", "stream": "stdout", "text": "", "complete": true}),
@@ -292,35 +299,45 @@ fn a_blocked_command_is_recorded_and_refused_and_asks_nobody() {
 
 #[test]
 fn a_proposal_is_made_once() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    told(room.proposes("p1", "make"), &["= duplicate 8"]);
-    says_no(
-        room.refused_as("p1", "bot", "tool.propose", shell("bot", "make test")),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    assert_lines(fixture.proposes("p1", "make"), &["= duplicate 8"]);
+    assert_refusal(
+        fixture.refused_with_id(
+            "p1",
+            "bot",
+            "tool.propose",
+            shell_proposal("bot", "make test"),
+        ),
         "InvalidMessage: the id `p1` was used for another message; give every message its own id",
     );
-    room.rejects("bob", "p1");
-    told(room.proposes("p1", "make"), &["= duplicate 8"]);
-    says_no(
-        room.refused_as("p1", "bot", "tool.propose", shell("bot", "make test")),
+    fixture.rejects("bob", "p1");
+    assert_lines(fixture.proposes("p1", "make"), &["= duplicate 8"]);
+    assert_refusal(
+        fixture.refused_with_id(
+            "p1",
+            "bot",
+            "tool.propose",
+            shell_proposal("bot", "make test"),
+        ),
         "InvalidMessage: the id `p1` was used for another message; give every message its own id",
     );
 }
 
 #[test]
 fn a_tool_other_than_the_shell_always_asks() {
-    let mut room = Room::team(json!({"trust_reads": true}));
+    let mut fixture = SessionFixture::team(json!({"trust_reads": true}));
     let fetch = json!({"tool_name": "fetch", "arguments": {"url": "http://x"}, "agent": "bot", "risk_level": "safe", "description": "d", "requires_approval": false, "category": "network_request"});
-    told(
-        room.says_as("p1", "bot", "tool.propose", fetch),
+    assert_lines(
+        fixture.sends_with_id("p1", "bot", "tool.propose", fetch),
         &[
             "8 bot tool.propose `fetch {\"url\":\"http://x\"}` write",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
     );
-    told(
-        room.approves("bob", "p1"),
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "10 bob gate.approve p1",
             "11 system gate.resolve p1 approved by quorum approvals=[bob]",
@@ -332,7 +349,7 @@ fn a_tool_other_than_the_shell_always_asks() {
 
 #[test]
 fn what_no_executor_should_be_asked_is_refused() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let many: serde_json::Map<_, _> = (0..101).map(|n| (format!("A{n}"), json!("x"))).collect();
     for (bad, answer) in [
         (
@@ -400,21 +417,24 @@ fn what_no_executor_should_be_asked_is_refused() {
             "ParticipantNotFound: there is no participant `zoe` in this session",
         ),
     ] {
-        says_no(room.refused("bot", "tool.propose", arguments(bad)), answer);
+        assert_refusal(
+            fixture.refused("bot", "tool.propose", arguments(bad)),
+            answer,
+        );
     }
-    says_no(
-        room.refused("dan", "tool.propose", shell("dan", "ls")),
+    assert_refusal(
+        fixture.refused("dan", "tool.propose", shell_proposal("dan", "ls")),
         "Unauthorized: only an agent may say this",
     );
-    says_no(
-        room.refused("bot", "tool.propose", shell("bee", "ls")),
+    assert_refusal(
+        fixture.refused("bot", "tool.propose", shell_proposal("bee", "ls")),
         "Unauthorized: you are `bot` here; `agent` may not say `bee`",
     );
 }
 
 #[test]
 fn modes_and_explicit_limits_are_granted_as_asked() {
-    let mut room = Room::team(json!({"profile": "workspace"}));
+    let mut fixture = SessionFixture::team(json!({"profile": "workspace"}));
     for (name, ask) in [
         ("p1", json!({"full_command": "make", "mode": "slow"})),
         (
@@ -430,13 +450,13 @@ fn modes_and_explicit_limits_are_granted_as_asked() {
             json!({"full_command": "top", "mode": "pty", "driver": "dan"}),
         ),
     ] {
-        room.says_as(name, "bot", "tool.propose", arguments(ask));
+        fixture.sends_with_id(name, "bot", "tool.propose", arguments(ask));
     }
     let mut grants = Vec::new();
     for name in ["p1", "p2", "p3", "p4", "p5", "p6", "p7"] {
-        grants.push(room.approves("bob", name).swap_remove(2));
+        grants.push(fixture.approves("bob", name).swap_remove(2));
     }
-    told(
+    assert_lines(
         grants,
         &[
             "24 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[bob] profile=workspace 900000ms 5242880B until +60 | nonce for bot",
@@ -452,57 +472,60 @@ fn modes_and_explicit_limits_are_granted_as_asked() {
 
 #[test]
 fn there_are_only_so_many_proposals_and_gates_at_a_time() {
-    let settings = Settings {
+    let settings = SessionSettings {
         limits: Limits {
             open_proposals: 2,
             open_gates: 3,
             proposals: 6,
             ..Limits::default()
         },
-        ..Settings::default()
+        ..SessionSettings::default()
     };
-    let mut room = Room::team_under(settings, json!({}));
-    room.joins(executor("bee", json!({})));
-    room.proposes("p1", "make");
-    room.proposes("p2", "make");
-    says_no(
-        room.refused("bot", "tool.propose", shell("bot", "ls")),
+    let mut fixture = SessionFixture::team_with_settings(settings, json!({}));
+    fixture.joins(executor_announcement("bee", json!({})));
+    fixture.proposes("p1", "make");
+    fixture.proposes("p2", "make");
+    assert_refusal(
+        fixture.refused("bot", "tool.propose", shell_proposal("bot", "ls")),
         "RateLimited: too many open proposals; wait for some to be decided: at most 2",
     );
-    room.says_as("p3", "bee", "tool.propose", shell("bee", "make"));
-    says_no(
-        room.refused("bee", "tool.propose", shell("bee", "ls")),
+    fixture.sends_with_id("p3", "bee", "tool.propose", shell_proposal("bee", "make"));
+    assert_refusal(
+        fixture.refused("bee", "tool.propose", shell_proposal("bee", "ls")),
         "RateLimited: too many open gates; wait for some to be decided: at most 3",
     );
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": "ls"})),
         "RateLimited: too many open gates; wait for some to be decided: at most 3",
     );
-    room.rejects("bob", "p1");
-    room.rejects("bob", "p2");
-    room.proposes("p4", "ls");
-    room.proposes("p5", "rm -rf /");
-    room.rejects("bob", "p3");
-    room.proposes("p6", "make");
-    says_no(
-        room.refused("bee", "tool.propose", shell("bee", "ls")),
+    fixture.rejects("bob", "p1");
+    fixture.rejects("bob", "p2");
+    fixture.proposes("p4", "ls");
+    fixture.proposes("p5", "rm -rf /");
+    fixture.rejects("bob", "p3");
+    fixture.proposes("p6", "make");
+    assert_refusal(
+        fixture.refused("bee", "tool.propose", shell_proposal("bee", "ls")),
         "RateLimited: too many proposals in one session; start another session: at most 6",
     );
 }
 
 #[test]
 fn nobody_to_approve_is_not_an_error() {
-    let mut room = Room::empty(Settings::default(), json!({"gate_timeout_seconds": 0}));
-    room.joins(executor("bot", json!({})));
-    told(
-        room.proposes("p1", "make"),
+    let mut fixture = SessionFixture::created(
+        SessionSettings::default(),
+        json!({"gate_timeout_seconds": 0}),
+    );
+    fixture.joins(executor_announcement("bot", json!({})));
+    assert_lines(
+        fixture.proposes("p1", "make"),
         &[
             "3 bot tool.propose `make` write",
             "4 system gate.request action_ref=p1 write quorum=any:1 voters=[] deadline=never then reject",
             "= accepted 3",
         ],
     );
-    let gates = room.session.open_gates();
+    let gates = fixture.session.open_gates();
     assert!(
         gates[0]
             .1
@@ -510,9 +533,9 @@ fn nobody_to_approve_is_not_an_error() {
             .message
             .contains("nobody here can approve yet; it waits for one approval")
     );
-    room.joins(announcement("bob", "human", &["approver"]));
-    told(
-        room.approves("bob", "p1"),
+    fixture.joins(announcement("bob", "human", &["approver"]));
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "6 bob gate.approve p1",
             "7 system gate.resolve p1 approved by quorum approvals=[bob]",
@@ -524,29 +547,29 @@ fn nobody_to_approve_is_not_an_error() {
 
 #[test]
 fn the_quorum_goes_by_category_and_else_by_default() {
-    let mut room = Room::team(json!({
+    let mut fixture = SessionFixture::team(json!({
         "default_gate_quorum": {"type": "majority"},
         "quorum_by_category": {"write": {"type": "role", "role": "navigator", "count": 1}, "destructive": {"type": "specific", "participants": ["ann", "bob"]}},
         "require_approval_for": ["file_read"]
     }));
-    told(
-        room.proposes("p1", "make"),
+    assert_lines(
+        fixture.proposes("p1", "make"),
         &[
             "8 bot tool.propose `make` write",
             "9 system gate.request action_ref=p1 write quorum=role:navigator:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
     );
-    told(
-        room.proposes("p2", "rm -rf build"),
+    assert_lines(
+        fixture.proposes("p2", "rm -rf build"),
         &[
             "10 bot tool.propose `rm -rf build` destructive",
             "11 system gate.request action_ref=p2 destructive quorum=specific:[ann,bob] voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 10",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p3",
             "bot",
             "tool.propose",
@@ -561,69 +584,74 @@ fn the_quorum_goes_by_category_and_else_by_default() {
 }
 
 #[test]
-fn what_is_shown_to_newcomers_is_what_stands() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    room.proposes("p2", "ls");
+fn the_welcome_describes_the_current_state() {
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    fixture.proposes("p2", "ls");
     let limits = Limits::default();
     let active = |_: &pvp_protocol::ParticipantId| pvp_protocol::payload::PresenceStatus::Active;
-    let welcome = room
+    let welcome = fixture
         .session
-        .welcome(&person("eve"), &limits, active, "test".to_owned())
+        .welcome(&participant_id("eve"), &limits, active, "test".to_owned())
         .unwrap();
     assert_eq!(welcome.people.len(), 6);
     assert_eq!(
         (welcome.head, welcome.gates.len(), welcome.running.len()),
-        (room.session.head(), 1, 1)
+        (fixture.session.head(), 1, 1)
     );
-    assert_eq!(welcome.gates[0].approvals[0].participant, person("bob"));
+    assert_eq!(
+        welcome.gates[0].approvals[0].participant,
+        participant_id("bob")
+    );
     assert_eq!(welcome.running[0].command, "ls");
     assert_eq!(
-        room.session
-            .welcome(&person("zoe"), &limits, active, "test".to_owned()),
+        fixture
+            .session
+            .welcome(&participant_id("zoe"), &limits, active, "test".to_owned()),
         None
     );
-    assert_eq!(room.session.announcements().count(), 6);
+    assert_eq!(fixture.session.announcements().count(), 6);
 }
 
 #[test]
-fn forks_are_refused_with_a_sentence() {
-    let mut room = Room::team(json!({}));
+fn forks_are_refused_with_a_reason() {
+    let mut fixture = SessionFixture::team(json!({}));
     let answer = "InvalidState: forks and merges are not available on this server";
     let fork = json!({"name": "f", "from_point": "m1", "reason": "r", "participants": [], "copy_context": false});
-    says_no(room.refused("ann", "fork.create", fork.clone()), answer);
-    says_no(
-        room.refused("ann", "fork.switch", json!({"target_fork": "f"})),
+    assert_refusal(fixture.refused("ann", "fork.create", fork.clone()), answer);
+    assert_refusal(
+        fixture.refused("ann", "fork.switch", json!({"target_fork": "f"})),
         answer,
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "merge.propose",
             json!({"source_fork": "f", "target_fork": "g", "strategy": "append", "summary": "s"}),
         ),
         answer,
     );
-    says_no(
-        room.refused("ann", "merge.execute", json!({"merge_proposal": "m"})),
+    assert_refusal(
+        fixture.refused("ann", "merge.execute", json!({"merge_proposal": "m"})),
         answer,
     );
-    says_no(
-        room.refused("bob", "fork.create", fork),
+    assert_refusal(
+        fixture.refused("bob", "fork.create", fork),
         "Unauthorized: you need the capability `fork`; ask an admin for a role that has it",
     );
-    let mut said = pvp_session::Said::new(
-        id("m"),
-        message(
+    let mut said = pvp_session::Submitted::new(
+        message_id("m"),
+        client_message(
             "prompt.submit",
             &json!({"content": "c", "target_agent": "bot", "contributors": [], "context_keys": []}),
         ),
     );
     said.fork = Some(pvp_protocol::ForkId::parse("f").unwrap());
-    let outcome = room.say("dan", said);
-    let lines = room.lines(&outcome);
-    told(
+    let outcome = fixture.submit("dan", said);
+    let lines = fixture.lines(&outcome);
+    assert_lines(
         lines,
         &["= refused InvalidState: forks and merges are not available on this server"],
     );
@@ -631,21 +659,21 @@ fn forks_are_refused_with_a_sentence() {
 
 #[test]
 fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let arguments = r#"{"tool_name":"fetch","arguments":{"x":2.4103642642937917e-101},"agent":"bot",
         "risk_level":"safe","description":"d","requires_approval":false,"category":"all"}"#;
-    let message = ClientMessage::read("tool.propose", arguments)
+    let message = ClientMessage::parse_payload("tool.propose", arguments)
         .unwrap()
         .unwrap();
-    let outcome = room.apply_unchecked(Input::Say {
-        by: person("bot"),
-        said: Said::new(id("p1"), message),
+    let outcome = fixture.apply_unchecked(Input::Submit {
+        by: participant_id("bot"),
+        submitted: Submitted::new(message_id("p1"), message),
     });
-    let mut restarted = Session::new(room.session.id().clone());
-    for entry in room.log.iter().chain(&outcome.entries) {
-        let stored = Entry::read(&entry.meta(), &entry.body()).unwrap();
+    let mut restarted = Session::new(fixture.session.id().clone());
+    for entry in fixture.log.iter().chain(&outcome.entries) {
+        let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
         restarted.replay(&stored).unwrap();
     }
-    let digest = |session: &Session| session.proposal(&id("p1")).unwrap().action.digest();
-    assert_eq!(digest(&restarted), digest(&room.session));
+    let digest = |session: &Session| session.proposal(&message_id("p1")).unwrap().action.digest();
+    assert_eq!(digest(&restarted), digest(&fixture.session));
 }

@@ -1,11 +1,11 @@
 //! Coming, going, roles and settings.
 
-mod kit;
-use kit::*;
+mod support;
 use pvp_protocol::payload::Announce;
 use pvp_protocol::{Capability, Limits, Refusal, Role};
-use pvp_session::{Answer, Identity, Input, Said, Settings};
+use pvp_session::{Answer, Identity, Input, SessionSettings, Submitted};
 use serde_json::{Value, json};
+use support::*;
 
 fn announce(value: Value) -> Announce {
     serde_json::from_value(value).expect("an announcement")
@@ -17,13 +17,13 @@ fn role_change(who: &str, old: &[&str], new: &[&str]) -> Value {
 
 #[test]
 fn a_session_begins_with_its_configuration_and_where_commands_run() {
-    let mut room = Room::nowhere(Settings {
+    let mut fixture = SessionFixture::uncreated(SessionSettings {
         working_directory: Some("/work".to_owned()),
-        ..Settings::default()
+        ..SessionSettings::default()
     });
-    let created = room.create("ann", json!({"name": "blue owl"}));
-    let lines = room.lines(&created);
-    told(
+    let created = fixture.create("ann", json!({"name": "blue owl"}));
+    let lines = fixture.lines(&created);
+    assert_lines(
         lines,
         &[
             "1 ann session.create blue owl",
@@ -31,23 +31,26 @@ fn a_session_begins_with_its_configuration_and_where_commands_run() {
             "= accepted 1",
         ],
     );
-    let again = room.create("ann", json!({"name": "blue owl"}));
-    let lines = room.lines(&again);
-    told(
+    let again = fixture.create("ann", json!({"name": "blue owl"}));
+    let lines = fixture.lines(&again);
+    assert_lines(
         lines,
         &[
             "= refused InvalidState: session `room` exists already; join it, or create one with another id",
         ],
     );
     assert_eq!(
-        room.session.working_directory().map(|add| add.key.as_str()),
+        fixture
+            .session
+            .working_directory_context()
+            .map(|add| add.key.as_str()),
         Some("session:working_directory")
     );
 }
 
 #[test]
 fn a_session_does_not_begin_with_nonsense() {
-    let mut room = Room::nowhere(Settings::default());
+    let mut fixture = SessionFixture::uncreated(SessionSettings::default());
     for create in [
         json!({"name": " "}),
         json!({"name": "a\u{7}b"}),
@@ -58,40 +61,40 @@ fn a_session_does_not_begin_with_nonsense() {
         json!({"config": {"default_gate_quorum": {"type": "any", "count": 0}}}),
         json!({"config": {"notes": "n".repeat(70_000)}}),
     ] {
-        let outcome = room.create("ann", create.clone());
-        let lines = room.lines(&outcome);
+        let outcome = fixture.create("ann", create.clone());
+        let lines = fixture.lines(&outcome);
         assert_eq!(lines.len(), 1, "{create}");
         assert!(
             lines[0].starts_with("= refused InvalidMessage"),
             "{create}: {lines:?}"
         );
     }
-    assert!(!room.session.exists());
+    assert!(!fixture.session.is_created());
 }
 
 #[test]
 fn nobody_joins_what_does_not_exist() {
-    let mut room = Room::nowhere(Settings::default());
-    told(
-        room.joins(announcement("bob", "human", &[])),
+    let mut fixture = SessionFixture::uncreated(SessionSettings::default());
+    assert_lines(
+        fixture.joins(announcement("bob", "human", &[])),
         &["= refused SessionNotFound: there is no session `room`"],
     );
 }
 
 #[test]
-fn joining_again_from_another_device_says_nothing_new() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.joins(announcement("bob", "human", &["approver"])),
+fn joining_again_from_another_device_adds_no_entry() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.joins(announcement("bob", "human", &["approver"])),
         &["= accepted"],
     );
 }
 
 #[test]
-fn joining_again_with_something_else_to_say_is_told() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.joins(executor(
+fn joining_again_with_a_different_announcement_adds_an_entry() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.joins(executor_announcement(
             "bot",
             json!({"profiles": [], "working_directory": "/src"}),
         )),
@@ -101,8 +104,8 @@ fn joining_again_with_something_else_to_say_is_told() {
             "= accepted 8",
         ],
     );
-    told(
-        room.joins(executor(
+    assert_lines(
+        fixture.joins(executor_announcement(
             "bot",
             json!({"profiles": [], "working_directory": "/src"}),
         )),
@@ -112,48 +115,51 @@ fn joining_again_with_something_else_to_say_is_told() {
 
 #[test]
 fn only_an_agent_says_where_commands_run() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let mut fred = announcement("fred", "human", &["observer"]);
     fred["executor"] = json!({"working_directory": "/evil"});
-    told(
-        room.joins(fred),
+    assert_lines(
+        fixture.joins(fred),
         &[
             "8 fred participant.announce human [observer]",
             "= accepted 8",
         ],
     );
-    assert_eq!(room.session.working_directory(), None);
+    assert_eq!(fixture.session.working_directory_context(), None);
 }
 
 #[test]
 fn who_left_may_come_back_and_counts_as_new() {
-    let mut room = Room::team(json!({"max_participants": 6}));
-    told(
-        room.joins(announcement("fred", "human", &["observer"])),
+    let mut fixture = SessionFixture::team(json!({"max_participants": 6}));
+    assert_lines(
+        fixture.joins(announcement("fred", "human", &["observer"])),
         &["= refused InvalidState: session `room` is full (6 participants)"],
     );
-    told(room.leaves("eve"), &["8 eve session.leave", "= accepted 8"]);
-    says_no(
-        room.refused("eve", "session.leave", json!({})),
+    assert_lines(
+        fixture.leaves("eve"),
+        &["8 eve session.leave", "= accepted 8"],
+    );
+    assert_refusal(
+        fixture.refused("eve", "session.leave", json!({})),
         "Unauthorized: join the session first: send `session.join`",
     );
-    told(
-        room.joins(announcement("fred", "human", &["observer"])),
+    assert_lines(
+        fixture.joins(announcement("fred", "human", &["observer"])),
         &[
             "9 fred participant.announce human [observer]",
             "= accepted 9",
         ],
     );
-    told(
-        room.joins(announcement("eve", "human", &["observer"])),
+    assert_lines(
+        fixture.joins(announcement("eve", "human", &["observer"])),
         &["= refused InvalidState: session `room` is full (6 participants)"],
     );
-    told(
-        room.leaves("fred"),
+    assert_lines(
+        fixture.leaves("fred"),
         &["10 fred session.leave", "= accepted 10"],
     );
-    told(
-        room.joins(announcement("eve", "human", &["observer"])),
+    assert_lines(
+        fixture.joins(announcement("eve", "human", &["observer"])),
         &[
             "11 eve participant.announce human [observer]",
             "= accepted 11",
@@ -163,25 +169,25 @@ fn who_left_may_come_back_and_counts_as_new() {
 
 #[test]
 fn the_server_may_allow_fewer_people_than_the_session() {
-    let settings = Settings {
+    let settings = SessionSettings {
         limits: Limits {
             participants: 6,
             ..Limits::default()
         },
-        ..Settings::default()
+        ..SessionSettings::default()
     };
-    let mut room = Room::team_under(settings, json!({"max_participants": 6}));
-    told(
-        room.joins(announcement("fred", "human", &[])),
+    let mut fixture = SessionFixture::team_with_settings(settings, json!({"max_participants": 6}));
+    assert_lines(
+        fixture.joins(announcement("fred", "human", &[])),
         &["= refused InvalidState: session `room` is full (6 participants)"],
     );
 }
 
 #[test]
 fn a_token_is_the_most_one_may_be() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let identity = Identity {
-        participant: person("fred"),
+        participant: participant_id("fred"),
         name: Some("Fred of Accounts".to_owned()),
         kind: pvp_protocol::ParticipantKind::Human,
         roles: [Role::Approver, Role::Observer].into(),
@@ -209,13 +215,15 @@ fn a_token_is_the_most_one_may_be() {
             "= refused InvalidMessage: an announcement has at most 16384 bytes, not 20104",
         ),
     ] {
-        says_no(
-            room.joins_as(identity.clone(), announce(claim)).join("\n"),
+        assert_refusal(
+            fixture
+                .joins_as(identity.clone(), announce(claim))
+                .join("\n"),
             answer,
         );
     }
-    told(
-        room.joins_as(
+    assert_lines(
+        fixture.joins_as(
             identity,
             announce(announcement("fred", "human", &["observer", "observer"])),
         ),
@@ -224,46 +232,46 @@ fn a_token_is_the_most_one_may_be() {
             "= accepted 8",
         ],
     );
-    let fred = room.session.member(&person("fred")).unwrap();
+    let fred = fixture.session.member(&participant_id("fred")).unwrap();
     assert_eq!(fred.announce.name, "Fred of Accounts");
     assert_eq!(fred.capabilities(), [Capability::Prompt].into());
 }
 
 #[test]
 fn nobody_is_called_system_and_nobody_changes_their_kind() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.joins(announcement("system", "human", &[])),
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.joins(announcement("system", "human", &[])),
         &["= refused Unauthorized: nobody but the server is `system`"],
     );
-    told(
-        room.joins(announcement("bot", "human", &["admin"])),
+    assert_lines(
+        fixture.joins(announcement("bot", "human", &["admin"])),
         &["= refused Unauthorized: `bot` is someone else here"],
     );
-    told(room.joins(json!({"id": "fred", "name": "a\nb", "type": "human", "roles": [], "transport": "http"})), &["= refused InvalidMessage: a name has no control characters"]);
+    assert_lines(fixture.joins(json!({"id": "fred", "name": "a\nb", "type": "human", "roles": [], "transport": "http"})), &["= refused InvalidMessage: a name has no control characters"]);
 }
 
 #[test]
 fn announcing_again_changes_no_right_and_no_name() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let mut claim = announcement("eve", "human", &["admin"]);
     claim["name"] = json!("ann");
     claim["capabilities"] = json!(["approve"]);
     claim["metadata"] = json!({"colour": "blue"});
-    told(
-        room.says("eve", "participant.announce", claim),
+    assert_lines(
+        fixture.sends("eve", "participant.announce", claim),
         &[
             "8 eve participant.announce human [observer]",
             "= accepted 8",
         ],
     );
-    let eve = room.session.member(&person("eve")).unwrap();
+    let eve = fixture.session.member(&participant_id("eve")).unwrap();
     assert_eq!(
         (eve.announce.name.as_str(), eve.capabilities().len()),
         ("eve", 0)
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "eve",
             "participant.announce",
             announcement("bob", "human", &[]),
@@ -272,17 +280,17 @@ fn announcing_again_changes_no_right_and_no_name() {
     );
     let mut huge = announcement("eve", "human", &[]);
     huge["metadata"] = json!({"x": "y".repeat(20_000)});
-    says_no(
-        room.refused("eve", "participant.announce", huge),
+    assert_refusal(
+        fixture.refused("eve", "participant.announce", huge),
         "InvalidMessage: an announcement has at most 16384 bytes, not 20095",
     );
 }
 
 #[test]
 fn an_admin_gives_and_takes_roles_and_a_new_join_does_not_undo_it() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.says(
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.sends(
             "ann",
             "participant.role_change",
             role_change("eve", &["observer"], &["approver", "approver"]),
@@ -292,8 +300,8 @@ fn an_admin_gives_and_takes_roles_and_a_new_join_does_not_undo_it() {
             "= accepted 8",
         ],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "ann",
             "participant.role_change",
             role_change("bob", &["approver"], &[]),
@@ -303,62 +311,67 @@ fn an_admin_gives_and_takes_roles_and_a_new_join_does_not_undo_it() {
             "= accepted 9",
         ],
     );
-    told(
-        room.joins(announcement("bob", "human", &["approver"])),
+    assert_lines(
+        fixture.joins(announcement("bob", "human", &["approver"])),
         &["= accepted"],
     );
-    told(
-        room.leaves("bob"),
+    assert_lines(
+        fixture.leaves("bob"),
         &["10 bob session.leave", "= accepted 10"],
     );
-    told(
-        room.joins(announcement("bob", "human", &["approver"])),
+    assert_lines(
+        fixture.joins(announcement("bob", "human", &["approver"])),
         &["11 bob participant.announce human []", "= accepted 11"],
     );
-    room.proposes("p1", "make");
+    fixture.proposes("p1", "make");
     assert!(
-        room.refused(
-            "bob",
-            "gate.approve",
-            json!({"gate": "p1", "approver": "bob"})
-        )
-        .starts_with("Unauthorized")
+        fixture
+            .refused(
+                "bob",
+                "gate.approve",
+                json!({"gate": "p1", "approver": "bob"})
+            )
+            .starts_with("Unauthorized")
     );
     let with = json!({"participant": "eve", "old_roles": ["approver"], "new_roles": [], "changed_by": "ann", "capabilities": ["prompt"]});
-    told(
-        room.says("ann", "participant.role_change", with),
+    assert_lines(
+        fixture.sends("ann", "participant.role_change", with),
         &[
             "14 ann participant.role_change eve [approver] -> []",
             "= accepted 14",
         ],
     );
     assert_eq!(
-        room.session.member(&person("eve")).unwrap().capabilities(),
+        fixture
+            .session
+            .member(&participant_id("eve"))
+            .unwrap()
+            .capabilities(),
         [Capability::Prompt].into()
     );
 }
 
 #[test]
 fn a_role_change_knows_what_it_changes() {
-    let mut room = Room::team(json!({}));
-    says_no(
-        room.refused(
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused(
             "ann",
             "participant.role_change",
             role_change("eve", &["driver"], &["admin"]),
         ),
         "InvalidState: `old_roles` is not what `eve` holds: observer",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "participant.role_change",
             role_change("zoe", &[], &["admin"]),
         ),
         "ParticipantNotFound: there is no participant `zoe` in this session",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "participant.role_change",
             role_change("eve", &["observer"], &["admin"]),
@@ -367,13 +380,13 @@ fn a_role_change_knows_what_it_changes() {
     );
     let mut forged = role_change("eve", &["observer"], &["admin"]);
     forged["changed_by"] = json!("bob");
-    says_no(
-        room.refused("ann", "participant.role_change", forged),
+    assert_refusal(
+        fixture.refused("ann", "participant.role_change", forged),
         "Unauthorized: you are `ann` here; `changed_by` may not say `bob`",
     );
-    room.leaves("eve");
-    says_no(
-        room.refused(
+    fixture.leaves("eve");
+    assert_refusal(
+        fixture.refused(
             "ann",
             "participant.role_change",
             role_change("eve", &["observer"], &["admin"]),
@@ -384,31 +397,31 @@ fn a_role_change_knows_what_it_changes() {
 
 #[test]
 fn an_agent_never_gets_a_vote_whatever_role_it_is_given() {
-    let mut room = Room::team(json!({}));
-    room.says(
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends(
         "ann",
         "participant.role_change",
         role_change("bot", &[], &["admin", "approver"]),
     );
-    room.joins(executor("bee", json!({"profiles": []})));
-    told(
-        room.says_as("p1", "bee", "tool.propose", shell("bee", "make")),
+    fixture.joins(executor_announcement("bee", json!({"profiles": []})));
+    assert_lines(
+        fixture.sends_with_id("p1", "bee", "tool.propose", shell_proposal("bee", "make")),
         &[
             "10 bee tool.propose `make` write",
             "11 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 10",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "gate.approve",
             json!({"gate": "p1", "approver": "bot"}),
         ),
         "Unauthorized: agents do not vote; a person has to decide",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "gate.reject",
             json!({"gate": "p1", "rejector": "bot", "reason": "no"}),
@@ -419,11 +432,12 @@ fn an_agent_never_gets_a_vote_whatever_role_it_is_given() {
 
 #[test]
 fn who_loses_the_right_is_out_of_every_open_vote_even_if_it_comes_back() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    told(
-        room.says(
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.sends(
             "ann",
             "participant.role_change",
             role_change("bob", &["approver"], &["observer"]),
@@ -433,12 +447,12 @@ fn who_loses_the_right_is_out_of_every_open_vote_even_if_it_comes_back() {
             "= accepted 11",
         ],
     );
-    told(
-        room.approves("cat", "p1"),
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &["12 cat gate.approve p1", "= accepted 12"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "ann",
             "participant.role_change",
             role_change("bob", &["observer"], &["approver"]),
@@ -448,8 +462,8 @@ fn who_loses_the_right_is_out_of_every_open_vote_even_if_it_comes_back() {
             "= accepted 13",
         ],
     );
-    told(
-        room.approves("bob", "p1"),
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "14 bob gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
@@ -461,17 +475,18 @@ fn who_loses_the_right_is_out_of_every_open_vote_even_if_it_comes_back() {
 
 #[test]
 fn joining_again_with_fewer_roles_loses_the_vote_too() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    room.joins(announcement("bob", "human", &["observer"]));
-    room.joins(announcement("bob", "human", &["approver"]));
-    told(
-        room.approves("cat", "p1"),
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    fixture.joins(announcement("bob", "human", &["observer"]));
+    fixture.joins(announcement("bob", "human", &["approver"]));
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &["13 cat gate.approve p1", "= accepted 13"],
     );
-    told(
-        room.approves("bob", "p1"),
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "14 bob gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
@@ -483,9 +498,9 @@ fn joining_again_with_fewer_roles_loses_the_vote_too() {
 
 #[test]
 fn a_configuration_changes_as_a_whole_or_not_at_all() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.configures(
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.configures(
             json!({"gate_timeout_seconds": 0, "default_gate_quorum": {"type": "majority"}}),
         ),
         &[
@@ -493,8 +508,8 @@ fn a_configuration_changes_as_a_whole_or_not_at_all() {
             "= accepted 8",
         ],
     );
-    told(
-        room.proposes("p1", "make"),
+    assert_lines(
+        fixture.proposes("p1", "make"),
         &[
             "9 bot tool.propose `make` write",
             "10 system gate.request action_ref=p1 write quorum=majority voters=[ann,bob,cat] deadline=never then reject",
@@ -535,8 +550,8 @@ fn a_configuration_changes_as_a_whole_or_not_at_all() {
             "InvalidMessage: a configuration has at most 65536 bytes, not 70417",
         ),
     ] {
-        says_no(
-            room.refused(
+        assert_refusal(
+            fixture.refused(
                 "ann",
                 "session.config_update",
                 json!({"changes": changes, "reason": "r"}),
@@ -544,31 +559,32 @@ fn a_configuration_changes_as_a_whole_or_not_at_all() {
             answer,
         );
     }
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "session.config_update",
             json!({"changes": {}, "reason": "r"}),
         ),
         "Unauthorized: you need the capability `manage_participants`; ask an admin for a role that has it",
     );
-    assert!(!room.session.config().four_eyes);
+    assert!(!fixture.session.config().four_eyes);
 }
 
 #[test]
 fn an_open_gate_keeps_the_quorum_it_was_opened_with() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    told(
-        room.configures(json!({"default_gate_quorum": {"type": "any", "count": 1}})),
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.configures(json!({"default_gate_quorum": {"type": "any", "count": 1}})),
         &[
             "11 ann session.config_update {\"default_gate_quorum\":{\"type\":\"any\",\"count\":1}}",
             "= accepted 11",
         ],
     );
-    told(
-        room.approves("cat", "p1"),
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &[
             "12 cat gate.approve p1",
             "13 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
@@ -579,81 +595,81 @@ fn an_open_gate_keeps_the_quorum_it_was_opened_with() {
 }
 
 #[test]
-fn presence_and_drafts_are_whispered_and_never_kept() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.says(
+fn presence_and_drafts_are_ephemeral_and_never_stored() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.sends(
             "dan",
             "prompt.draft",
             json!({"content": "wh", "contributors": []}),
         ),
         &["~ dan prompt.draft wh", "= accepted"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "dan",
             "presence.update",
             json!({"participant": "dan", "status": "idle", "last_active": "2026-01-01T00:00:00Z"}),
         ),
         &["~ dan presence.update dan idle", "= accepted"],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "presence.update",
             json!({"participant": "bob", "status": "away", "last_active": "2026-01-01T00:00:00Z"}),
         ),
         "Unauthorized: you are `dan` here; `participant` may not say `bob`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "eve",
             "prompt.draft",
             json!({"content": "wh", "contributors": []}),
         ),
         "Unauthorized: you need the capability `prompt`; ask an admin for a role that has it",
     );
-    told(
-        room.says("dan", "heartbeat.ping", json!({})),
+    assert_lines(
+        fixture.sends("dan", "heartbeat.ping", json!({})),
         &["= accepted"],
     );
-    told(
-        room.says("dan", "heartbeat.pong", json!({})),
+    assert_lines(
+        fixture.sends("dan", "heartbeat.pong", json!({})),
         &["= accepted"],
     );
-    told(
-        room.says("dan", "output.read", json!({"ref": "p1"})),
+    assert_lines(
+        fixture.sends("dan", "output.read", json!({"ref": "p1"})),
         &["= accepted"],
     );
 }
 
 #[test]
-fn going_quiet_is_recorded_once_and_only_of_those_who_are_there() {
-    let mut room = Room::team(json!({}));
-    told(room.is_back("bob"), &["= accepted"]);
-    told(
-        room.goes_quiet("bob"),
+fn a_timeout_is_recorded_once_and_only_for_members() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(fixture.comes_back("bob"), &["= accepted"]);
+    assert_lines(
+        fixture.times_out("bob"),
         &["8 system presence.update bob away", "= accepted 8"],
     );
-    told(room.goes_quiet("bob"), &["= accepted"]);
-    told(room.goes_quiet("nobody"), &["= accepted"]);
-    room.leaves("cat");
-    told(room.goes_quiet("cat"), &["= accepted"]);
-    told(
-        room.is_back("bob"),
+    assert_lines(fixture.times_out("bob"), &["= accepted"]);
+    assert_lines(fixture.times_out("nobody"), &["= accepted"]);
+    fixture.leaves("cat");
+    assert_lines(fixture.times_out("cat"), &["= accepted"]);
+    assert_lines(
+        fixture.comes_back("bob"),
         &["10 system presence.update bob active", "= accepted 10"],
     );
 }
 
 #[test]
-fn leaving_withdraws_what_waits_and_gives_up_what_runs() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    room.proposes("p2", "ls");
-    room.proposes("p3", "make test");
-    room.approves("bob", "p3");
-    told(
-        room.leaves("bot"),
+fn leaving_cancels_waiting_proposals_and_closes_runs_as_unknown() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    fixture.proposes("p2", "ls");
+    fixture.proposes("p3", "make test");
+    fixture.approves("bob", "p3");
+    assert_lines(
+        fixture.leaves("bot"),
         &[
             "17 bot session.leave",
             "18 system gate.resolve p1 cancelled by proposer_left",
@@ -666,24 +682,24 @@ fn leaving_withdraws_what_waits_and_gives_up_what_runs() {
 
 #[test]
 fn a_person_leaving_takes_their_own_waiting_command_along_but_not_a_running_one() {
-    let mut room = Room::team(json!({}));
-    room.says_as("s1", "dan", "shell.exec", json!({"command": "make"}));
-    room.says_as(
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends_with_id("s1", "dan", "shell.exec", json!({"command": "make"}));
+    fixture.sends_with_id(
         "s2",
         "dan",
         "shell.exec",
         json!({"command": "rm -rf build"}),
     );
-    told(
-        room.leaves("dan"),
+    assert_lines(
+        fixture.leaves("dan"),
         &[
             "12 dan session.leave",
             "13 system gate.resolve s2 cancelled by proposer_left",
             "= accepted 12",
         ],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.result",
             json!({"tool_proposal": "s1", "success": true, "duration_ms": 1}),
@@ -694,17 +710,17 @@ fn a_person_leaving_takes_their_own_waiting_command_along_but_not_a_running_one(
 
 #[test]
 fn the_end_withdraws_gates_stops_runs_and_lets_them_be_accounted_for() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    room.proposes("p2", "ls");
-    room.proposes("p3", "cat README.md");
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    fixture.proposes("p2", "ls");
+    fixture.proposes("p3", "cat README.md");
     let end = json!({"reason": "done", "final_state": "completed"});
-    says_no(
-        room.refused("bob", "session.end", end.clone()),
+    assert_refusal(
+        fixture.refused("bob", "session.end", end.clone()),
         "Unauthorized: you need the capability `end_session`; ask an admin for a role that has it",
     );
-    told(
-        room.says("ann", "session.end", end.clone()),
+    assert_lines(
+        fixture.sends("ann", "session.end", end.clone()),
         &[
             "14 ann session.end completed done",
             "15 system gate.resolve p1 cancelled by session_ended by=ann",
@@ -713,46 +729,46 @@ fn the_end_withdraws_gates_stops_runs_and_lets_them_be_accounted_for() {
             "= accepted 14",
         ],
     );
-    assert!(room.session.has_ended());
-    says_no(
-        room.refused("ann", "session.end", end),
+    assert!(fixture.session.has_ended());
+    assert_refusal(
+        fixture.refused("ann", "session.end", end),
         "InvalidState: session `room` has ended; nothing more can happen in it",
     );
-    says_no(
-        room.refused("bob", "session.leave", json!({})),
+    assert_refusal(
+        fixture.refused("bob", "session.leave", json!({})),
         "InvalidState: session `room` has ended; nothing more can happen in it",
     );
-    says_no(
-        room.refused_as("p9", "bot", "tool.propose", shell("bot", "ls")),
+    assert_refusal(
+        fixture.refused_with_id("p9", "bot", "tool.propose", shell_proposal("bot", "ls")),
         "InvalidState: session `room` has ended; nothing more can happen in it",
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             json!({"tool_proposal": "p2", "stream": "stdout", "text": "a", "complete": false}),
         ),
         &["18 bot tool.output p2 stdout@0 \"a\"", "= accepted 18"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.result",
             json!({"tool_proposal": "p2", "success": false, "duration_ms": 1}),
         ),
         &["19 bot tool.result p2 failed known", "= accepted 19"],
     );
-    told(
-        room.joins(announcement("bob", "human", &["approver"])),
+    assert_lines(
+        fixture.joins(announcement("bob", "human", &["approver"])),
         &["= accepted"],
     );
-    told(
-        room.joins(announcement("fred", "human", &[])),
+    assert_lines(
+        fixture.joins(announcement("fred", "human", &[])),
         &["= refused InvalidState: session `room` has ended; nothing more can happen in it"],
     );
-    told(room.goes_quiet("bob"), &["= accepted"]);
-    told(
-        room.ticks(1000),
+    assert_lines(fixture.times_out("bob"), &["= accepted"]);
+    assert_lines(
+        fixture.advances_and_ticks(1000),
         &[
             "20 system tool.result p3 failed unknown outcome unknown: no result came within its time limit",
             "= accepted",
@@ -762,22 +778,25 @@ fn the_end_withdraws_gates_stops_runs_and_lets_them_be_accounted_for() {
 
 #[test]
 fn a_session_remembers_finitely_many_people() {
-    let mut room = Room::empty(Settings::default(), json!({}));
+    let mut fixture = SessionFixture::created(SessionSettings::default(), json!({}));
     let mut comes = |name: &str| {
         let announce = announce(announcement(name, "human", &[]));
         let identity = identity(&announce);
-        let id = room.next_id();
-        let answer = room
+        let id = fixture.next_id();
+        let answer = fixture
             .apply_unchecked(Input::Join {
                 identity,
                 announce,
                 id,
             })
             .answer;
-        let leave = Said::new(room.next_id(), message("session.leave", &json!({})));
-        room.apply_unchecked(Input::Say {
-            by: person(name),
-            said: leave,
+        let leave = Submitted::new(
+            fixture.next_id(),
+            client_message("session.leave", &json!({})),
+        );
+        fixture.apply_unchecked(Input::Submit {
+            by: participant_id(name),
+            submitted: leave,
         });
         answer
     };

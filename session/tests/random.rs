@@ -1,23 +1,23 @@
 //! Random stories with crashes: every promise after every step.
 
-mod kit;
+mod support;
 
 use std::collections::BTreeMap;
 
-use kit::step::Step;
-use kit::world::{Telling, World};
-use kit::{announcement, at, executor, shell};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestError, TestRunner};
-use pvp_protocol::payload::Stream;
-use pvp_session::{Answer, Proposal, Settings, Stage};
+use pvp_protocol::payload::OutputStream;
+use pvp_session::{Answer, Proposal, ProposalStage, SessionSettings};
 use serde_json::{Value, json};
+use support::simulation::{FailurePrinting, SessionSimulation};
+use support::simulation_step::SimulationStep;
+use support::{announcement, at, executor_announcement, shell_proposal};
 
 /// One random move: which, and what it may choose with.
-type Move = (u8, u16, u16, u16);
+type RandomMove = (u8, u16, u16, u16);
 
-type Act = fn(&mut Play, [u16; 3]);
+type MoveAction = fn(&mut RandomDriver, [u16; 3]);
 
 const PEOPLE: [&str; 6] = ["ann", "bob", "cat", "dan", "eve", "fay"];
 const EVERYONE: [&str; 8] = ["ann", "bob", "cat", "dan", "eve", "fay", "bot", "bee"];
@@ -41,43 +41,43 @@ const COMMANDS: [&str; 8] = [
 ];
 
 /// What happens how often.
-const MOVES: [(u32, Act); 26] = [
-    (10, Play::propose),
-    (16, Play::approve),
-    (2, Play::reject),
-    (5, Play::amend),
-    (3, Play::cancel),
-    (8, Play::output),
-    (6, Play::result),
-    (2, Play::join),
-    (2, Play::leave),
-    (2, Play::change_roles),
-    (2, Play::configure),
-    (2, Play::goes_quiet),
-    (2, Play::is_back),
-    (4, Play::wait),
-    (6, Play::shell_exec),
-    (4, Play::repeat),
-    (2, Play::reuse_id),
-    (2, Play::allow),
-    (1, Play::revoke),
-    (2, Play::interrupt),
-    (2, Play::secret),
-    (2, Play::context),
-    (2, Play::think),
-    (1, Play::type_keys),
-    (12, Play::durable),
-    (2, Play::lost),
+const MOVES: [(u32, MoveAction); 26] = [
+    (10, RandomDriver::propose),
+    (16, RandomDriver::approve),
+    (2, RandomDriver::reject),
+    (5, RandomDriver::amend),
+    (3, RandomDriver::cancel),
+    (8, RandomDriver::output),
+    (6, RandomDriver::result),
+    (2, RandomDriver::join),
+    (2, RandomDriver::leave),
+    (2, RandomDriver::change_roles),
+    (2, RandomDriver::configure),
+    (2, RandomDriver::times_out),
+    (2, RandomDriver::comes_back),
+    (4, RandomDriver::wait),
+    (6, RandomDriver::shell_exec),
+    (4, RandomDriver::repeat),
+    (2, RandomDriver::reuse_id),
+    (2, RandomDriver::allow),
+    (1, RandomDriver::revoke),
+    (2, RandomDriver::interrupt),
+    (2, RandomDriver::secret),
+    (2, RandomDriver::context),
+    (2, RandomDriver::think),
+    (1, RandomDriver::type_keys),
+    (12, RandomDriver::durable),
+    (2, RandomDriver::crash),
 ];
 
 /// A world, and what the players remember of it.
-struct Play {
-    world: World,
+struct RandomDriver {
+    simulation: SessionSimulation,
     ids: u32,
     proposals: Vec<String>,
     rules: Vec<String>,
     interrupts: Vec<String>,
-    said: Vec<Step>,
+    sent: Vec<SimulationStep>,
 }
 
 fn pick<'a>(from: &[&'a str], choice: u16) -> &'a str {
@@ -113,66 +113,66 @@ fn configuration(a: u16, b: u16, c: u16) -> Value {
     })
 }
 
-impl Play {
-    fn begin((a, b, c): (u16, u16, u16), telling: Telling) -> Self {
+impl RandomDriver {
+    fn new((a, b, c): (u16, u16, u16), failure_printing: FailurePrinting) -> Self {
         let open = one_in(11, c);
-        let settings = Settings {
-            open,
-            ..Settings::default()
+        let settings = SessionSettings {
+            open_mode: open,
+            ..SessionSettings::default()
         };
-        let mut play = Self {
-            world: World::new(settings, telling),
+        let mut driver = Self {
+            simulation: SessionSimulation::new(settings, failure_printing),
             ids: 0,
             proposals: Vec::new(),
             rules: Vec::new(),
             interrupts: Vec::new(),
-            said: Vec::new(),
+            sent: Vec::new(),
         };
-        play.world.step(Step::Create {
+        driver.simulation.step(SimulationStep::Create {
             by: "ann".to_owned(),
             id: "create".to_owned(),
             open,
             config: serde_json::from_value(configuration(a, b, c)).expect("a configuration"),
         });
         for (who, role) in PEOPLE.iter().zip(ROLES).take(5) {
-            play.enter(announcement(who, "human", &[role]));
+            driver.join_as(announcement(who, "human", &[role]));
         }
-        play.enter(executor(
+        driver.join_as(executor_announcement(
             "bot",
             json!({"profiles": ["read"], "shell_exec": true}),
         ));
-        play.enter(executor("bee", json!({"profiles": []})));
-        play
+        driver.join_as(executor_announcement("bee", json!({"profiles": []})));
+        driver
     }
 
-    fn enter(&mut self, announce: Value) {
+    fn join_as(&mut self, announce: Value) {
         let announce = serde_json::from_value(announce).expect("an announcement");
-        let id = self.fresh("j");
-        self.world.step(Step::Join { id, announce });
+        let id = self.next_id("j");
+        self.simulation.step(SimulationStep::Join { id, announce });
     }
 
-    fn fresh(&mut self, letter: &str) -> String {
+    fn next_id(&mut self, letter: &str) -> String {
         self.ids += 1;
         format!("{letter}{}", self.ids)
     }
 
-    fn say(&mut self, by: &str, kind: &str, payload: Value) -> Option<Answer> {
-        let id = self.fresh("m");
-        self.say_as(by, &id, kind, payload)
+    fn send(&mut self, by: &str, kind: &str, payload: Value) -> Option<Answer> {
+        let id = self.next_id("m");
+        self.send_with_id(by, &id, kind, payload)
     }
 
-    fn say_as(&mut self, by: &str, id: &str, kind: &str, payload: Value) -> Option<Answer> {
-        let step = Step::say(by, id, kind, payload);
-        self.said.push(step.clone());
-        self.world.step(step)
+    fn send_with_id(&mut self, by: &str, id: &str, kind: &str, payload: Value) -> Option<Answer> {
+        let step = SimulationStep::say(by, id, kind, payload);
+        self.sent.push(step.clone());
+        self.simulation.step(step)
     }
 
-    fn take(&mut self, (which, a, b, c): Move) {
+    fn apply_move(&mut self, (which, a, b, c): RandomMove) {
         let all: u32 = MOVES.iter().map(|(weight, _)| weight).sum();
         let mut left = u32::from(which) * all / 256;
-        for (weight, play) in MOVES {
+        for (weight, driver) in MOVES {
             if left < weight {
-                return play(self, [a, b, c]);
+                return driver(self, [a, b, c]);
             }
             left -= weight;
         }
@@ -181,7 +181,7 @@ impl Play {
     /// A proposal, mostly one that is open.
     fn some_proposal(&self, choice: u16) -> String {
         let open: Vec<_> = self
-            .world
+            .simulation
             .live
             .proposals()
             .map(|p| p.id.to_string())
@@ -195,16 +195,18 @@ impl Play {
         among.get(index).cloned().unwrap_or_else(|| "p0".to_owned())
     }
 
-    fn open(&self, id: &str) -> Option<&Proposal> {
-        self.world.live.proposal(&kit::id(id))
+    fn open_proposal(&self, id: &str) -> Option<&Proposal> {
+        self.simulation.live.proposal(&support::message_id(id))
     }
 
     /// Mostly an open gate, by its own id or by its proposal's, with the digest of what it guards.
     fn some_gate(&self, choice: u16) -> (String, Value) {
-        let gates = self.world.live.open_gates();
+        let gates = self.simulation.live.open_gates();
         if gates.is_empty() || one_in(8, choice) {
             let proposal = self.some_proposal(choice);
-            let digest = self.open(&proposal).map(|p| json!(p.assessment.digest));
+            let digest = self
+                .open_proposal(&proposal)
+                .map(|p| json!(p.assessment.digest));
             return (proposal, digest.unwrap_or_else(|| json!("0".repeat(64))));
         }
         let (proposal, gate) = gates[usize::from(choice / 8) % gates.len()];
@@ -217,9 +219,9 @@ impl Play {
     }
 
     fn propose(&mut self, [a, b, c]: [u16; 3]) {
-        let id = self.fresh("p");
+        let id = self.next_id("p");
         let agent = pick(&["bot", "bot", "bee", "dan"], a);
-        let mut propose = shell(agent, pick(&COMMANDS, b));
+        let mut propose = shell_proposal(agent, pick(&COMMANDS, b));
         propose["risk_level"] = json!(pick(&["safe", "safe", "safe", "low", "high"], c));
         propose["requires_approval"] = json!(one_in(13, c));
         propose["category"] = json!(pick(&["shell_execute", "file_read"], c / 5));
@@ -231,12 +233,12 @@ impl Play {
             _ => {}
         }
         self.proposals.push(id.clone());
-        self.say_as(agent, &id, "tool.propose", propose);
+        self.send_with_id(agent, &id, "tool.propose", propose);
     }
 
     fn approve(&mut self, [a, b, c]: [u16; 3]) {
         let (gate, digest) = self.some_gate(b);
-        let proposer = self.open(&gate).map(|p| p.proposer.to_string());
+        let proposer = self.open_proposal(&gate).map(|p| p.proposer.to_string());
         let who = match &proposer {
             Some(proposer) if one_in(7, c) => proposer,
             Some(_) | None => pick(&EVERYONE, a),
@@ -249,10 +251,10 @@ impl Play {
         let claimed = if one_in(19, c) { "bob" } else { who };
         if one_in(4, c) {
             let vote = json!({"tool_proposal": gate, "approver": claimed, "digest": digest});
-            self.say(who, "tool.approve", vote);
+            self.send(who, "tool.approve", vote);
         } else {
             let vote = json!({"gate": gate, "approver": claimed, "digest": digest});
-            self.say(who, "gate.approve", vote);
+            self.send(who, "gate.approve", vote);
         }
     }
 
@@ -260,14 +262,14 @@ impl Play {
         let who = pick(&EVERYONE, a);
         let (gate, digest) = self.some_gate(b);
         let vote = json!({"gate": gate, "rejector": who, "reason": "no", "digest": digest});
-        self.say(who, "gate.reject", vote);
+        self.send(who, "gate.reject", vote);
     }
 
     fn amend(&mut self, [a, b, c]: [u16; 3]) {
         let (gate, digest) = self.some_gate(b);
         let line = pick(&["make -n", "ls", "rm -rf build", "rm -rf /", "make"], c);
         let edit = json!({"gate": gate, "arguments": {"full_command": line}, "digest": digest});
-        self.say(
+        self.send(
             pick(&["ann", "bob", "cat", "dan", "bot"], a),
             "gate.amend",
             edit,
@@ -277,12 +279,12 @@ impl Play {
     fn cancel(&mut self, [a, b, _]: [u16; 3]) {
         let (gate, _) = self.some_gate(b);
         let cancel = json!({"tool_proposal": gate});
-        self.say(pick(&EVERYONE, a), "tool.cancel", cancel);
+        self.send(pick(&EVERYONE, a), "tool.cancel", cancel);
     }
 
     /// Mostly the executor, sometimes someone else.
-    fn speaker(&self, proposal: &str, choice: u16) -> String {
-        let executor = self.open(proposal).map(|p| p.executor.to_string());
+    fn pick_sender(&self, proposal: &str, choice: u16) -> String {
+        let executor = self.open_proposal(proposal).map(|p| p.executor.to_string());
         match executor {
             Some(executor) if !one_in(4, choice) => executor,
             Some(_) | None => pick(&EVERYONE, choice / 4).to_owned(),
@@ -291,9 +293,9 @@ impl Play {
 
     fn output(&mut self, [a, b, c]: [u16; 3]) {
         let proposal = self.some_proposal(a);
-        let who = self.speaker(&proposal, b);
-        let so_far = match self.open(&proposal).map(|p| &p.stage) {
-            Some(Stage::Running(run)) => run.stream(Stream::Stdout).bytes,
+        let who = self.pick_sender(&proposal, b);
+        let so_far = match self.open_proposal(&proposal).map(|p| &p.stage) {
+            Some(ProposalStage::Running(run)) => run.stream(OutputStream::Stdout).bytes,
             _ => 0,
         };
         let offset = match c % 6 {
@@ -307,47 +309,50 @@ impl Play {
             "text": pick(&["", "a", "hé", "0123456789"], c / 3), "complete": one_in(10, c),
             "offset": offset,
         });
-        self.say(&who, "tool.output", output);
+        self.send(&who, "tool.output", output);
     }
 
     fn result(&mut self, [a, b, c]: [u16; 3]) {
         let proposal = self.some_proposal(a);
-        let who = self.speaker(&proposal, b);
+        let who = self.pick_sender(&proposal, b);
         let body = json!({"exitCode": c % 3, "stdout": "hé0123456789", "stderr": ""});
         let result = json!({
             "tool_proposal": proposal, "success": one_in(3, c), "duration_ms": c, "result": body,
         });
-        self.say(&who, "tool.result", result);
+        self.send(&who, "tool.result", result);
     }
 
     fn join(&mut self, [a, b, _]: [u16; 3]) {
         match a % 8 {
-            6 => self.enter(executor(
+            6 => self.join_as(executor_announcement(
                 "bot",
                 json!({"profiles": ["read"], "shell_exec": true}),
             )),
-            7 => self.enter(executor("bee", json!({"shell_exec": one_in(2, b)}))),
+            7 => self.join_as(executor_announcement(
+                "bee",
+                json!({"shell_exec": one_in(2, b)}),
+            )),
             _ => {
                 let who = PEOPLE[usize::from(a % 6)];
-                self.enter(announcement(who, "human", &[pick(&ROLES, b)]));
+                self.join_as(announcement(who, "human", &[pick(&ROLES, b)]));
             }
         }
     }
 
     fn leave(&mut self, [a, _, _]: [u16; 3]) {
-        self.say(pick(&EVERYONE, a), "session.leave", json!({}));
+        self.send(pick(&EVERYONE, a), "session.leave", json!({}));
     }
 
     fn change_roles(&mut self, [a, b, c]: [u16; 3]) {
         let who = pick(&EVERYONE, a);
-        let member = self.world.live.member(&kit::person(who));
+        let member = self.simulation.live.member(&support::participant_id(who));
         let old = member.map(|member| json!(member.announce.roles));
         let by = pick(&["ann", "ann", "ann", "bob"], c);
         let change = json!({
             "participant": who, "old_roles": old.unwrap_or_else(|| json!([])),
             "new_roles": [pick(&ROLES, b)], "changed_by": by,
         });
-        self.say(by, "participant.role_change", change);
+        self.send(by, "participant.role_change", change);
     }
 
     fn configure(&mut self, [a, b, c]: [u16; 3]) {
@@ -356,39 +361,39 @@ impl Play {
             changes["heartbeat_interval_seconds"] = json!(0);
         }
         let update = json!({"changes": changes, "reason": "r"});
-        self.say(
+        self.send(
             pick(&["ann", "ann", "dan"], c),
             "session.config_update",
             update,
         );
     }
 
-    fn goes_quiet(&mut self, [a, _, _]: [u16; 3]) {
+    fn times_out(&mut self, [a, _, _]: [u16; 3]) {
         let who = pick(&EVERYONE, a).to_owned();
-        self.world.step(Step::Quiet { who });
+        self.simulation.step(SimulationStep::Quiet { who });
     }
 
-    fn is_back(&mut self, [a, _, _]: [u16; 3]) {
+    fn comes_back(&mut self, [a, _, _]: [u16; 3]) {
         let who = pick(&EVERYONE, a).to_owned();
-        self.world.step(Step::Back { who });
+        self.simulation.step(SimulationStep::Back { who });
     }
 
     fn wait(&mut self, [a, b, _]: [u16; 3]) {
         let ms = [1, 1_000, 30_000, 60_000, 61_000, 200_000, 86_400_000][usize::from(a % 7)];
-        self.world.step(Step::Wait { ms });
+        self.simulation.step(SimulationStep::Wait { ms });
         if !one_in(4, b) {
-            self.world.step(Step::Tick);
+            self.simulation.step(SimulationStep::Tick);
         }
     }
 
     fn shell_exec(&mut self, [a, b, c]: [u16; 3]) {
-        let id = self.fresh("s");
+        let id = self.next_id("s");
         let mut exec = json!({"command": pick(&COMMANDS, b)});
         if one_in(2, c) {
             exec["executor"] = json!(pick(&["bot", "bee"], c / 2));
         }
         self.proposals.push(id.clone());
-        self.say_as(
+        self.send_with_id(
             pick(&["ann", "ann", "ann", "dan", "bob"], a),
             &id,
             "shell.exec",
@@ -398,29 +403,35 @@ impl Play {
 
     /// The same message again, late.
     fn repeat(&mut self, [a, _, _]: [u16; 3]) {
-        let index = usize::from(a) % self.said.len().max(1);
-        if let Some(step) = self.said.get(index).cloned() {
-            self.world.step(step);
+        let index = usize::from(a) % self.sent.len().max(1);
+        if let Some(step) = self.sent.get(index).cloned() {
+            self.simulation.step(step);
         }
     }
 
     /// Another message under an id that was used, if only by a message that was lost.
     fn reuse_id(&mut self, [a, b, _]: [u16; 3]) {
-        let index = usize::from(a) % self.said.len().max(1);
-        if let Some(Step::Say { id, .. }) = self.said.get(index).cloned() {
+        let index = usize::from(a) % self.sent.len().max(1);
+        if let Some(SimulationStep::Say { id, .. }) = self.sent.get(index).cloned() {
             if one_in(2, b) {
                 self.proposals.push(id.clone());
-                let step = Step::say("bot", &id, "tool.propose", shell("bot", "make again"));
-                self.world.step(step);
+                let step = SimulationStep::say(
+                    "bot",
+                    &id,
+                    "tool.propose",
+                    shell_proposal("bot", "make again"),
+                );
+                self.simulation.step(step);
             } else {
                 let vote = json!({"gate": self.some_proposal(b), "approver": "bob"});
-                self.world.step(Step::say("bob", &id, "gate.approve", vote));
+                self.simulation
+                    .step(SimulationStep::say("bob", &id, "gate.approve", vote));
             }
         }
     }
 
     fn allow(&mut self, [a, b, _]: [u16; 3]) {
-        let id = self.fresh("r");
+        let id = self.next_id("r");
         let prefix = match b % 3 {
             0 => json!(["make"]),
             1 => json!(["make", "test"]),
@@ -428,30 +439,30 @@ impl Play {
         };
         let allow = json!({"prefix": prefix, "expires_at": at(u64::from(b)).to_string()});
         self.rules.push(id.clone());
-        self.say_as(pick(&EVERYONE, a), &id, "policy.allow", allow);
+        self.send_with_id(pick(&EVERYONE, a), &id, "policy.allow", allow);
     }
 
     fn revoke(&mut self, [a, b, _]: [u16; 3]) {
         let index = usize::from(b) % self.rules.len().max(1);
         if let Some(rule) = self.rules.get(index).cloned() {
-            self.say(pick(&PEOPLE, a), "policy.revoke", json!({"rule": rule}));
+            self.send(pick(&PEOPLE, a), "policy.revoke", json!({"rule": rule}));
         }
     }
 
     fn interrupt(&mut self, [a, b, c]: [u16; 3]) {
         if one_in(2, a) {
-            let id = self.fresh("i");
+            let id = self.next_id("i");
             self.interrupts.push(id.clone());
             let urgency = pick(&["pause", "stop", "emergency"], b);
             let raise = json!({"urgency": urgency, "message": "m"});
-            self.say_as(pick(&PEOPLE, c), &id, "interrupt.raise", raise);
+            self.send_with_id(pick(&PEOPLE, c), &id, "interrupt.raise", raise);
         } else {
             let agent = pick(&["bot", "bee"], b);
             let index = usize::from(c) % self.interrupts.len().max(1);
             if let Some(interrupt) = self.interrupts.get(index).cloned() {
                 let action = pick(&["stopped", "ignored"], c);
                 let done = json!({"interrupt": interrupt, "by": agent, "action_taken": action});
-                self.say(agent, "interrupt.acknowledge", done);
+                self.send(agent, "interrupt.acknowledge", done);
             }
         }
     }
@@ -460,31 +471,31 @@ impl Play {
         let key = pick(&["A", "B"], b);
         if one_in(3, c) {
             let revoke = json!({"key": key, "reason": "r"});
-            self.say(pick(&EVERYONE, a), "secret.revoke", revoke);
+            self.send(pick(&EVERYONE, a), "secret.revoke", revoke);
         } else {
             let share = json!({
-                "key": key, "scope": ["bot"], "value_ref": "v", "value": kit::audit::SECRET,
+                "key": key, "scope": ["bot"], "value_ref": "v", "value": support::auditor::SECRET,
                 "expires_at": at(u64::from(c)).to_string(),
             });
-            self.say(pick(&EVERYONE, a), "secret.share", share);
+            self.send(pick(&EVERYONE, a), "secret.share", share);
         }
     }
 
     fn context(&mut self, [a, b, c]: [u16; 3]) {
         let (who, key) = (pick(&PEOPLE, a), pick(&["x", "y"], b));
         match c % 4 {
-            0 => self.say(
+            0 => self.send(
                 who,
                 "context.update",
                 json!({"key": key, "diff": "+", "reason": "r"}),
             ),
-            1 => self.say(who, "context.remove", json!({"key": key, "reason": "r"})),
-            2 => self.say(
+            1 => self.send(who, "context.remove", json!({"key": key, "reason": "r"})),
+            2 => self.send(
                 who,
                 "context.add",
                 json!({"key": key, "content_type": "text", "content": "c", "visible_to": ["cat"]}),
             ),
-            _ => self.say(
+            _ => self.send(
                 who,
                 "context.add",
                 json!({"key": key, "content_type": "text", "content": "c"}),
@@ -502,57 +513,61 @@ impl Play {
         match a / 2 % 3 {
             0 => {
                 let start = json!({"agent": agent, "prompt_ref": "q", "visible_to": visible_to});
-                self.say(agent, "thinking.start", start)
+                self.send(agent, "thinking.start", start)
             }
-            1 => self.say(agent, "thinking.chunk", json!({"text": "hm"})),
-            _ => self.say(agent, "thinking.end", json!({})),
+            1 => self.send(agent, "thinking.chunk", json!({"text": "hm"})),
+            _ => self.send(agent, "thinking.end", json!({})),
         };
     }
 
     fn type_keys(&mut self, [a, b, _]: [u16; 3]) {
         let keys = json!({"tool_proposal": self.some_proposal(a), "data": "q"});
-        self.say(pick(&EVERYONE, b), "tool.input", keys);
+        self.send(pick(&EVERYONE, b), "tool.input", keys);
     }
 
     fn durable(&mut self, [a, _, _]: [u16; 3]) {
         let batches = usize::from(a % 6) + 1;
-        self.world.step(Step::Durable { batches });
+        self.simulation.step(SimulationStep::Durable { batches });
     }
 
-    fn lost(&mut self, _: [u16; 3]) {
-        self.world.step(Step::Lost);
+    fn crash(&mut self, _: [u16; 3]) {
+        self.simulation.step(SimulationStep::Lost);
     }
 }
 
-fn play(setup: (u16, u16, u16), moves: &[Move], telling: Telling) -> World {
-    let mut play = Play::begin(setup, telling);
+fn run_moves(
+    setup: (u16, u16, u16),
+    moves: &[RandomMove],
+    failure_printing: FailurePrinting,
+) -> SessionSimulation {
+    let mut driver = RandomDriver::new(setup, failure_printing);
     for one in moves {
-        play.take(*one);
+        driver.apply_move(*one);
     }
-    play.world.finish();
-    play.world
+    driver.simulation.finish();
+    driver.simulation
 }
 
-fn stories() -> impl Strategy<Value = ((u16, u16, u16), Vec<Move>)> {
+fn random_runs() -> impl Strategy<Value = ((u16, u16, u16), Vec<RandomMove>)> {
     let setup = any::<(u16, u16, u16)>();
-    (setup, proptest::collection::vec(any::<Move>(), 1..64))
+    (setup, proptest::collection::vec(any::<RandomMove>(), 1..64))
 }
 
 #[test]
-fn every_promise_holds_in_every_random_story() {
+fn every_invariant_holds_in_every_random_run() {
     let config = Config {
         failure_persistence: None,
         ..Config::default()
     };
     let mut runner = TestRunner::new(config);
-    let outcome = runner.run(&stories(), |(setup, moves)| {
-        play(setup, &moves, Telling::Quiet);
+    let outcome = runner.run(&random_runs(), |(setup, moves)| {
+        run_moves(setup, &moves, FailurePrinting::Off);
         Ok(())
     });
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(reason, (setup, moves))) => {
-            play(setup, &moves, Telling::Loud);
+            run_moves(setup, &moves, FailurePrinting::On);
             panic!("it failed once and then no more: {reason}");
         }
         Err(TestError::Abort(reason)) => panic!("{reason}"),
@@ -561,13 +576,16 @@ fn every_promise_holds_in_every_random_story() {
 
 /// Random stories are worth something only if the interesting things happen in them.
 #[test]
-fn random_stories_reach_what_matters() {
+fn random_runs_reach_the_interesting_outcomes() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeMap::<String, usize>::new();
     for _ in 0..60 {
-        let ((a, b, c), moves) = stories().new_tree(&mut runner).expect("a story").current();
-        let world = play((a, b, c), &moves, Telling::Loud);
-        for word in world.words() {
+        let ((a, b, c), moves) = random_runs()
+            .new_tree(&mut runner)
+            .expect("a story")
+            .current();
+        let simulation = run_moves((a, b, c), &moves, FailurePrinting::On);
+        for word in simulation.entry_kinds() {
             *seen.entry(word).or_default() += 1;
         }
     }

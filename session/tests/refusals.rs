@@ -1,9 +1,9 @@
 //! Repeated ids, and what is refused to whom: no entry, no change.
 
-mod kit;
-use kit::*;
-use pvp_session::{Answer, Input, Said};
+mod support;
+use pvp_session::{Answer, Input, Submitted};
 use serde_json::{Value, json};
+use support::*;
 
 fn prompt(content: &str) -> Value {
     json!({"content": content, "target_agent": "bot", "contributors": [], "context_keys": []})
@@ -11,53 +11,57 @@ fn prompt(content: &str) -> Value {
 
 #[test]
 fn a_repeated_message_is_acknowledged_and_not_applied_again() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    room.says_as("x", "dan", "prompt.submit", prompt("one"));
-    told(
-        room.says_as("x", "dan", "prompt.submit", prompt("one")),
+    let mut fixture =
+        SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    fixture.sends_with_id("x", "dan", "prompt.submit", prompt("one"));
+    assert_lines(
+        fixture.sends_with_id("x", "dan", "prompt.submit", prompt("one")),
         &["= duplicate 8"],
     );
-    room.proposes("p1", "make");
+    fixture.proposes("p1", "make");
     let yes = json!({"gate": "p1", "approver": "bob"});
-    room.says_as("v", "bob", "gate.approve", yes.clone());
-    told(
-        room.says_as("v", "bob", "gate.approve", yes.clone()),
+    fixture.sends_with_id("v", "bob", "gate.approve", yes.clone());
+    assert_lines(
+        fixture.sends_with_id("v", "bob", "gate.approve", yes.clone()),
         &["= duplicate 11"],
     );
-    room.approves("cat", "p1");
-    told(
-        room.says_as("v", "bob", "gate.approve", yes),
+    fixture.approves("cat", "p1");
+    assert_lines(
+        fixture.sends_with_id("v", "bob", "gate.approve", yes),
         &["= duplicate 11"],
     );
     let done = json!({"tool_proposal": "p1", "success": true, "duration_ms": 1});
-    room.says_as("z", "bot", "tool.result", done.clone());
-    told(
-        room.says_as("z", "bot", "tool.result", done),
+    fixture.sends_with_id("z", "bot", "tool.result", done.clone());
+    assert_lines(
+        fixture.sends_with_id("z", "bot", "tool.result", done),
         &["= duplicate 15"],
     );
 }
 
 #[test]
 fn the_same_id_with_other_content_is_refused() {
-    let mut room = Room::team(json!({}));
-    room.says_as("x", "dan", "prompt.submit", prompt("one"));
-    says_no(
-        room.refused_as("x", "dan", "prompt.submit", prompt("two")),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends_with_id("x", "dan", "prompt.submit", prompt("one"));
+    assert_refusal(
+        fixture.refused_with_id("x", "dan", "prompt.submit", prompt("two")),
         "InvalidMessage: the id `x` was used for another message; give every message its own id",
     );
-    says_no(
-        room.refused_as("x", "ann", "prompt.submit", prompt("one")),
+    assert_refusal(
+        fixture.refused_with_id("x", "ann", "prompt.submit", prompt("one")),
         "InvalidMessage: the id `x` was used for another message; give every message its own id",
     );
-    says_no(
-        room.refused_as("x", "dan", "tool.cancel", json!({"tool_proposal": "p1"})),
+    assert_refusal(
+        fixture.refused_with_id("x", "dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         "InvalidMessage: the id `x` was used for another message; give every message its own id",
     );
-    let mut said = Said::new(id("x"), message("prompt.submit", &prompt("one")));
-    said.reference = Some(id("y"));
-    let outcome = room.say("dan", said);
-    let lines = room.lines(&outcome);
-    told(
+    let mut said = Submitted::new(
+        message_id("x"),
+        client_message("prompt.submit", &prompt("one")),
+    );
+    said.reference = Some(message_id("y"));
+    let outcome = fixture.submit("dan", said);
+    let lines = fixture.lines(&outcome);
+    assert_lines(
         lines,
         &[
             "= refused InvalidMessage: the id `x` was used for another message; give every message its own id",
@@ -67,104 +71,111 @@ fn the_same_id_with_other_content_is_refused() {
 
 #[test]
 fn the_servers_own_ids_are_nobody_elses() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    let gate = room.gate_id("p1");
-    says_no(
-        room.refused_as(&gate, "bot", "tool.propose", shell("bot", "ls"))
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    let gate = fixture.gate_id("p1");
+    assert_refusal(
+        fixture
+            .refused_with_id(&gate, "bot", "tool.propose", shell_proposal("bot", "ls"))
             .replace(&gate, "GATE"),
         "InvalidMessage: the id `GATE` was used for another message; give every message its own id",
     );
-    says_no(
-        room.refused_as("m1", "bot", "tool.propose", shell("bot", "ls")),
+    assert_refusal(
+        fixture.refused_with_id("m1", "bot", "tool.propose", shell_proposal("bot", "ls")),
         "InvalidMessage: the id `m1` was used for another message; give every message its own id",
     );
 }
 
 #[test]
 fn joining_under_an_id_that_was_used_takes_a_fresh_one() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let announce: pvp_protocol::payload::Announce =
         serde_json::from_value(announcement("fay", "human", &[])).unwrap();
-    let outcome = room.apply(Input::Join {
+    let outcome = fixture.apply(Input::Join {
         identity: identity(&announce),
         announce,
-        id: id("m1"),
+        id: message_id("m1"),
     });
     assert_eq!(outcome.answer, Answer::Accepted(Some(8)));
-    assert_ne!(outcome.entries[0].id(), &id("m1"));
+    assert_ne!(outcome.entries[0].id(), &message_id("m1"));
 }
 
 #[test]
 fn proposals_and_gates_are_remembered_longer_than_other_messages() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    room.proposes("p2", "ls");
-    room.proposes("p3", "ls");
-    let gate = room.gate_id("p1");
-    room.says(
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    fixture.proposes("p2", "ls");
+    fixture.proposes("p3", "ls");
+    let gate = fixture.gate_id("p1");
+    fixture.sends(
         "bot",
         "tool.result",
         json!({"tool_proposal": "p3", "success": true, "duration_ms": 1}),
     );
     for _ in 0..8200 {
-        let said = Said::new(room.next_id(), message("prompt.submit", &prompt("x")));
-        room.apply_unchecked(Input::Say {
-            by: person("dan"),
-            said,
+        let said = Submitted::new(
+            fixture.next_id(),
+            client_message("prompt.submit", &prompt("x")),
+        );
+        fixture.apply_unchecked(Input::Submit {
+            by: participant_id("dan"),
+            submitted: said,
         });
     }
     let mut again = |name: &str| {
-        let said = Said::new(id(name), message("tool.propose", &shell("bot", "ls")));
-        let outcome = room.apply_unchecked(Input::Say {
-            by: person("bot"),
-            said,
+        let said = Submitted::new(
+            message_id(name),
+            client_message("tool.propose", &shell_proposal("bot", "ls")),
+        );
+        let outcome = fixture.apply_unchecked(Input::Submit {
+            by: participant_id("bot"),
+            submitted: said,
         });
         assert_eq!(outcome.entries, []);
-        line::answer(&outcome.answer).replace(&gate, "GATE")
+        entry_format::format_answer(&outcome.answer).replace(&gate, "GATE")
     };
-    says_no(
+    assert_refusal(
         again("p1"),
         "= refused InvalidMessage: the id `p1` was used for another message; give every message its own id",
     );
-    says_no(
+    assert_refusal(
         again("p2"),
         "= refused InvalidMessage: the id `p2` was used for another message; give every message its own id",
     );
-    says_no(
+    assert_refusal(
         again("p3"),
         "= refused InvalidState: proposal `p3` was made before and is finished; propose again with a fresh id",
     );
-    says_no(
+    assert_refusal(
         again(&gate),
         "= refused InvalidMessage: the id `GATE` was used for another message; give every message its own id",
     );
 }
 
 #[test]
-fn who_has_not_joined_or_has_left_says_nothing() {
-    let mut room = Room::team(json!({}));
-    says_no(
-        room.refused("zoe", "prompt.submit", prompt("x")),
+fn messages_from_non_members_are_refused() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused("zoe", "prompt.submit", prompt("x")),
         "Unauthorized: join the session first: send `session.join`",
     );
-    room.leaves("dan");
-    says_no(
-        room.refused("dan", "prompt.submit", prompt("x")),
+    fixture.leaves("dan");
+    assert_refusal(
+        fixture.refused("dan", "prompt.submit", prompt("x")),
         "Unauthorized: join the session first: send `session.join`",
     );
-    told(room.ticks(0), &["= accepted"]);
+    assert_lines(fixture.advances_and_ticks(0), &["= accepted"]);
 }
 
 #[test]
-fn joining_and_creating_are_not_said_inside() {
-    let mut room = Room::team(json!({}));
-    says_no(
-        room.refused("dan", "session.create", json!({})),
+fn join_and_create_are_refused_inside_a_session() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused("dan", "session.create", json!({})),
         "InvalidState: session `room` exists already; join it, or create one with another id",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "session.join",
             json!({"participant": announcement("dan", "human", &[]), "supported_versions": [1]}),
@@ -176,7 +187,7 @@ fn joining_and_creating_are_not_said_inside() {
 /// Every type a client may say, by everyone, with payloads that fit nothing: an answer, no panic,
 /// and whatever is refused changes nothing (which the room checks).
 #[test]
-fn nothing_that_anyone_says_panics() {
+fn no_message_causes_a_panic() {
     let payloads = [
         ("session.create", json!({})),
         (
@@ -230,7 +241,7 @@ fn nothing_that_anyone_says_panics() {
         ),
         ("response.chunk", json!({"text": ""})),
         ("response.end", json!({"finish_reason": "error"})),
-        ("tool.propose", shell("bot", "\u{1}")),
+        ("tool.propose", shell_proposal("bot", "\u{1}")),
         (
             "tool.approve",
             json!({"tool_proposal": "none", "approver": "bob"}),
@@ -292,19 +303,19 @@ fn nothing_that_anyone_says_panics() {
     ];
     assert_eq!(payloads.len(), pvp_protocol::ClientMessage::KINDS.len());
     let mut rooms = [
-        Room::team(json!({})),
-        Room::team(json!({})),
-        Room::nowhere(pvp_session::Settings::default()),
+        SessionFixture::team(json!({})),
+        SessionFixture::team(json!({})),
+        SessionFixture::uncreated(pvp_session::SessionSettings::default()),
     ];
-    rooms[1].says(
+    rooms[1].sends(
         "ann",
         "session.end",
         json!({"reason": "", "final_state": "aborted"}),
     );
-    for room in &mut rooms {
+    for fixture in &mut rooms {
         for (kind, payload) in &payloads {
             for who in ["ann", "bob", "cat", "dan", "eve", "bot", "zoe"] {
-                room.says(who, kind, payload.clone());
+                fixture.sends(who, kind, payload.clone());
             }
         }
     }

@@ -1,41 +1,41 @@
 //! Session allow rules.
 
-mod kit;
-use kit::*;
+mod support;
 use serde_json::{Value, json};
+use support::*;
 
 fn allow(prefix: &[&str], seconds: u64) -> Value {
     json!({"prefix": prefix, "expires_at": at(seconds).to_string()})
 }
 
 fn argv(words: &[&str]) -> Value {
-    let mut propose = shell("bot", "");
+    let mut propose = shell_proposal("bot", "");
     propose["arguments"] = json!({"command": words[0], "args": words[1..]});
     propose
 }
 
-fn asks(room: &mut Room, name: &str, propose: Value) -> bool {
-    let lines = room.says_as(name, "bot", "tool.propose", propose);
+fn needs_approval(fixture: &mut SessionFixture, name: &str, propose: Value) -> bool {
+    let lines = fixture.sends_with_id(name, "bot", "tool.propose", propose);
     lines.iter().any(|line| line.contains("gate.request"))
 }
 
 #[test]
 fn a_prefix_runs_without_asking_until_it_expires() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.says_as("r1", "bob", "policy.allow", allow(&["npm", "test"], 60)),
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["npm", "test"], 60)),
         &["8 bob policy.allow npm test until +60", "= accepted 8"],
     );
-    told(
-        room.proposes("p1", "npm test --watch"),
+    assert_lines(
+        fixture.proposes("p1", "npm test --watch"),
         &[
             "9 bot tool.propose `npm test --watch` write",
             "10 system tool.execute p1 `npm test --watch` on bot cleared_by=allow_rule approved_by=[] profile=none 60000ms 5242880B until +60 rule=r1 | nonce for bot",
             "= accepted 9",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "p2",
             "bot",
             "tool.propose",
@@ -47,16 +47,24 @@ fn a_prefix_runs_without_asking_until_it_expires() {
             "= accepted 11",
         ],
     );
-    room.later(59);
-    assert!(!asks(&mut room, "p3", shell("bot", "npm test")));
-    room.later(1);
-    assert!(asks(&mut room, "p4", shell("bot", "npm test")));
+    fixture.advance(59);
+    assert!(!needs_approval(
+        &mut fixture,
+        "p3",
+        shell_proposal("bot", "npm test")
+    ));
+    fixture.advance(1);
+    assert!(needs_approval(
+        &mut fixture,
+        "p4",
+        shell_proposal("bot", "npm test")
+    ));
 }
 
 #[test]
 fn a_prefix_is_words_and_nothing_that_a_shell_acts_on() {
-    let mut room = Room::team(json!({}));
-    room.says("bob", "policy.allow", allow(&["npm", "test"], 60));
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends("bob", "policy.allow", allow(&["npm", "test"], 60));
     for (number, line) in [
         "npm tests",
         "npm",
@@ -74,96 +82,144 @@ fn a_prefix_is_words_and_nothing_that_a_shell_acts_on() {
     .enumerate()
     {
         assert!(
-            asks(&mut room, &format!("p{number}"), shell("bot", line)),
+            needs_approval(
+                &mut fixture,
+                &format!("p{number}"),
+                shell_proposal("bot", line)
+            ),
             "{line}"
         );
-        room.rejects("bob", &format!("p{number}"));
+        fixture.rejects("bob", &format!("p{number}"));
     }
 }
 
 #[test]
 fn a_rule_is_never_for_destruction_other_environments_or_terminals() {
-    let mut room = Room::team(json!({}));
-    room.says("bob", "policy.allow", allow(&["rm"], 60));
-    room.says("bob", "policy.allow", allow(&["make"], 60));
-    assert!(asks(&mut room, "p1", shell("bot", "rm -rf build")));
-    assert!(!asks(&mut room, "p2", shell("bot", "rm a.txt")));
-    let mut claimed = shell("bot", "make");
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends("bob", "policy.allow", allow(&["rm"], 60));
+    fixture.sends("bob", "policy.allow", allow(&["make"], 60));
+    assert!(needs_approval(
+        &mut fixture,
+        "p1",
+        shell_proposal("bot", "rm -rf build")
+    ));
+    assert!(!needs_approval(
+        &mut fixture,
+        "p2",
+        shell_proposal("bot", "rm a.txt")
+    ));
+    let mut claimed = shell_proposal("bot", "make");
     claimed["risk_level"] = json!("high");
-    assert!(asks(&mut room, "p3", claimed));
-    let mut environment = shell("bot", "make");
+    assert!(needs_approval(&mut fixture, "p3", claimed));
+    let mut environment = shell_proposal("bot", "make");
     environment["arguments"]["env"] = json!({"PATH": "/evil"});
-    assert!(asks(&mut room, "p4", environment));
-    let mut terminal = shell("bot", "make");
+    assert!(needs_approval(&mut fixture, "p4", environment));
+    let mut terminal = shell_proposal("bot", "make");
     terminal["arguments"]["mode"] = json!("pty");
-    assert!(asks(&mut room, "p5", terminal));
-    told(
-        room.proposes("p6", "rm -rf /"),
+    assert!(needs_approval(&mut fixture, "p5", terminal));
+    assert_lines(
+        fixture.proposes("p6", "rm -rf /"),
         &[
             "20 bot tool.propose `rm -rf /` blocked",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
-    room.configures(json!({"require_approval_for": ["shell_execute"]}));
-    assert!(asks(&mut room, "p7", shell("bot", "make")));
+    fixture.configures(json!({"require_approval_for": ["shell_execute"]}));
+    assert!(needs_approval(
+        &mut fixture,
+        "p7",
+        shell_proposal("bot", "make")
+    ));
 }
 
 #[test]
 fn a_rule_weighs_no_more_than_the_vote_of_who_made_it() {
-    let mut room = Room::team(json!({}));
-    room.says_as("r1", "bob", "policy.allow", allow(&["make"], 600));
-    assert!(!asks(&mut room, "p1", shell("bot", "make")));
-    room.configures(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
-    assert!(asks(&mut room, "p2", shell("bot", "make")));
-    says_no(
-        room.refused("cat", "policy.allow", allow(&["ls"], 60)),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["make"], 600));
+    assert!(!needs_approval(
+        &mut fixture,
+        "p1",
+        shell_proposal("bot", "make")
+    ));
+    fixture.configures(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
+    assert!(needs_approval(
+        &mut fixture,
+        "p2",
+        shell_proposal("bot", "make")
+    ));
+    assert_refusal(
+        fixture.refused("cat", "policy.allow", allow(&["ls"], 60)),
         "Unauthorized: writes need 2 approvals here, so one person cannot allow them",
     );
-    room.configures(
+    fixture.configures(
         json!({"quorum_by_category": {"write": {"type": "role", "role": "navigator", "count": 1}}}),
     );
-    assert!(asks(&mut room, "p3", shell("bot", "make")));
-    says_no(
-        room.refused("bob", "policy.allow", allow(&["ls"], 60)),
+    assert!(needs_approval(
+        &mut fixture,
+        "p3",
+        shell_proposal("bot", "make")
+    ));
+    assert_refusal(
+        fixture.refused("bob", "policy.allow", allow(&["ls"], 60)),
         "Unauthorized: writes need one approval by a navigator here, so one person cannot allow them",
     );
-    room.says("cat", "policy.allow", allow(&["make", "all"], 60));
-    assert!(!asks(&mut room, "p4", shell("bot", "make all")));
-    room.configures(json!({"quorum_by_category": {"write": {"type": "any", "count": 1}}}));
-    room.leaves("bob");
-    assert!(asks(&mut room, "p5", shell("bot", "make")));
-    room.joins(announcement("bob", "human", &["approver"]));
-    assert!(!asks(&mut room, "p6", shell("bot", "make")));
-    room.says("ann", "participant.role_change", json!({"participant": "bob", "old_roles": ["approver"], "new_roles": [], "changed_by": "ann"}));
-    assert!(asks(&mut room, "p7", shell("bot", "make")));
+    fixture.sends("cat", "policy.allow", allow(&["make", "all"], 60));
+    assert!(!needs_approval(
+        &mut fixture,
+        "p4",
+        shell_proposal("bot", "make all")
+    ));
+    fixture.configures(json!({"quorum_by_category": {"write": {"type": "any", "count": 1}}}));
+    fixture.leaves("bob");
+    assert!(needs_approval(
+        &mut fixture,
+        "p5",
+        shell_proposal("bot", "make")
+    ));
+    fixture.joins(announcement("bob", "human", &["approver"]));
+    assert!(!needs_approval(
+        &mut fixture,
+        "p6",
+        shell_proposal("bot", "make")
+    ));
+    fixture.sends("ann", "participant.role_change", json!({"participant": "bob", "old_roles": ["approver"], "new_roles": [], "changed_by": "ann"}));
+    assert!(needs_approval(
+        &mut fixture,
+        "p7",
+        shell_proposal("bot", "make")
+    ));
 }
 
 #[test]
 fn a_rule_is_taken_back_by_anyone_who_may_approve() {
-    let mut room = Room::team(json!({}));
-    room.says_as("r1", "bob", "policy.allow", allow(&["make"], 60));
-    says_no(
-        room.refused("dan", "policy.revoke", json!({"rule": "r1"})),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["make"], 60));
+    assert_refusal(
+        fixture.refused("dan", "policy.revoke", json!({"rule": "r1"})),
         "Unauthorized: you need the capability `approve`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("cat", "policy.revoke", json!({"rule": "r9"})),
+    assert_refusal(
+        fixture.refused("cat", "policy.revoke", json!({"rule": "r9"})),
         "InvalidState: there is no rule `r9`",
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "cat",
             "policy.revoke",
             json!({"rule": "r1", "reason": "no"}),
         ),
         &["9 cat policy.revoke r1", "= accepted 9"],
     );
-    assert!(asks(&mut room, "p1", shell("bot", "make")));
+    assert!(needs_approval(
+        &mut fixture,
+        "p1",
+        shell_proposal("bot", "make")
+    ));
 }
 
 #[test]
-fn what_a_rule_may_not_be() {
-    let mut room = Room::team(json!({}));
+fn an_invalid_rule_is_refused() {
+    let mut fixture = SessionFixture::team(json!({}));
     let long = "x".repeat(257);
     let many = ["x"; 33];
     for (prefix, answer) in [
@@ -200,8 +256,8 @@ fn what_a_rule_may_not_be() {
             "InvalidMessage: `prefix` has at most 32 words of 1 to 256 bytes",
         ),
     ] {
-        says_no(
-            room.refused("bob", "policy.allow", allow(prefix, 60)),
+        assert_refusal(
+            fixture.refused("bob", "policy.allow", allow(prefix, 60)),
             answer,
         );
     }
@@ -215,34 +271,35 @@ fn what_a_rule_may_not_be() {
             "InvalidMessage: `expires_at` must be in the future, a week ahead at most",
         ),
     ] {
-        says_no(
-            room.refused("bob", "policy.allow", allow(&["make"], seconds)),
+        assert_refusal(
+            fixture.refused("bob", "policy.allow", allow(&["make"], seconds)),
             answer,
         );
     }
-    says_no(
-        room.refused("dan", "policy.allow", allow(&["make"], 60)),
+    assert_refusal(
+        fixture.refused("dan", "policy.allow", allow(&["make"], 60)),
         "Unauthorized: you need the capability `approve`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("bot", "policy.allow", allow(&["make"], 60)),
+    assert_refusal(
+        fixture.refused("bot", "policy.allow", allow(&["make"], 60)),
         "Unauthorized: agents do not vote; a person has to decide",
     );
 }
 
 #[test]
 fn expired_rules_make_room_for_others() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     for _ in 0..200 {
-        room.says("bob", "policy.allow", allow(&["make"], 60));
+        fixture.sends("bob", "policy.allow", allow(&["make"], 60));
     }
-    says_no(
-        room.refused("bob", "policy.allow", allow(&["make"], 60)),
+    assert_refusal(
+        fixture.refused("bob", "policy.allow", allow(&["make"], 60)),
         "RateLimited: too many allow rules: at most 200",
     );
-    room.later(60);
+    fixture.advance(60);
     assert_eq!(
-        room.says("bob", "policy.allow", allow(&["make"], 120))
+        fixture
+            .sends("bob", "policy.allow", allow(&["make"], 120))
             .len(),
         2
     );

@@ -1,15 +1,15 @@
 //! Runs: output, results, cancelling, keys.
 
-mod kit;
-use kit::*;
+mod support;
 use pvp_protocol::ExecutionLimits;
-use pvp_session::{OutputSpan, Settings};
+use pvp_session::{OutputRange, SessionSettings};
 use serde_json::{Value, json};
+use support::*;
 
-fn running(settings: Settings) -> Room {
-    let mut room = Room::team_under(settings, json!({}));
-    room.proposes("p1", "ls");
-    room
+fn running(settings: SessionSettings) -> SessionFixture {
+    let mut fixture = SessionFixture::team_with_settings(settings, json!({}));
+    fixture.proposes("p1", "ls");
+    fixture
 }
 
 fn output(stream: &str, offset: Option<u64>, text: &str, complete: bool) -> Value {
@@ -25,30 +25,30 @@ fn result(stdout: &str, stderr: &str) -> Value {
     json!({"tool_proposal": "p1", "success": true, "duration_ms": 5, "result": {"exitCode": 0, "stdout": stdout, "stderr": stderr}})
 }
 
-fn open() -> Settings {
-    Settings {
-        open: true,
-        ..Settings::default()
+fn open() -> SessionSettings {
+    SessionSettings {
+        open_mode: true,
+        ..SessionSettings::default()
     }
 }
 
 #[test]
-fn output_is_told_in_order_and_a_result_closes_the_run() {
-    let mut room = running(Settings::default());
-    told(
-        room.says("bot", "tool.output", output("stdout", None, "one ", false)),
+fn output_is_recorded_in_order_and_a_result_closes_the_run() {
+    let mut fixture = running(SessionSettings::default());
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stdout", None, "one ", false)),
         &["10 bot tool.output p1 stdout@0 \"one \"", "= accepted 10"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             output("stdout", Some(4), "twö", false),
         ),
         &["11 bot tool.output p1 stdout@4 \"twö\"", "= accepted 11"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             output("stderr", Some(0), "oops", true),
@@ -58,8 +58,8 @@ fn output_is_told_in_order_and_a_result_closes_the_run() {
             "= accepted 12",
         ],
     );
-    told(
-        room.says("bot", "tool.output", output("stdout", Some(8), "", true)),
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stdout", Some(8), "", true)),
         &[
             "13 bot tool.output p1 stdout@8 \"\" complete",
             "= accepted 13",
@@ -67,103 +67,103 @@ fn output_is_told_in_order_and_a_result_closes_the_run() {
     );
     let mut claim = result("one twö", "oops");
     claim["outcome"] = json!("unknown");
-    told(
-        room.says("bot", "tool.result", claim),
+    assert_lines(
+        fixture.sends("bot", "tool.result", claim),
         &[
             "14 bot tool.result p1 ok known Some(0) \"one twö\" \"oops\"",
             "= accepted 14",
         ],
     );
-    assert_eq!(room.session.running().count(), 0);
+    assert_eq!(fixture.session.running().count(), 0);
     assert_eq!(
-        room.session.output_span(&id("p1")),
-        Some(OutputSpan {
+        fixture.session.output_range(&message_id("p1")),
+        Some(OutputRange {
             first_seq: 8,
             last_seq: Some(14)
         })
     );
-    assert_eq!(room.session.output_span(&id("p9")), None);
-    says_no(
-        room.refused("bot", "tool.output", output("stdout", None, "more", false)),
+    assert_eq!(fixture.session.output_range(&message_id("p9")), None);
+    assert_refusal(
+        fixture.refused("bot", "tool.output", output("stdout", None, "more", false)),
         "InvalidState: `p1` is finished; its record is closed",
     );
-    says_no(
-        room.refused("bot", "tool.result", result("", "")),
+    assert_refusal(
+        fixture.refused("bot", "tool.result", result("", "")),
         "InvalidState: `p1` is finished; its record is closed",
     );
-    says_no(
-        room.refused("bob", "tool.cancel", json!({"tool_proposal": "p1"})),
+    assert_refusal(
+        fixture.refused("bob", "tool.cancel", json!({"tool_proposal": "p1"})),
         "InvalidState: `p1` is finished; its record is closed",
     );
 }
 
 #[test]
 fn output_sent_again_is_acknowledged_and_gaps_and_overlaps_are_refused() {
-    let mut room = running(Settings::default());
-    room.says(
+    let mut fixture = running(SessionSettings::default());
+    fixture.sends(
         "bot",
         "tool.output",
         output("stdout", Some(0), "0123456789", false),
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             output("stdout", Some(0), "01234", false),
         ),
         &["= duplicate 10"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             output("stdout", Some(5), "56789", false),
         ),
         &["= duplicate 10"],
     );
-    told(
-        room.says("bot", "tool.output", output("stdout", None, "", false)),
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stdout", None, "", false)),
         &["= duplicate 10"],
     );
-    says_no(
-        room.refused("bot", "tool.output", output("stdout", Some(12), "x", false)),
+    assert_refusal(
+        fixture.refused("bot", "tool.output", output("stdout", Some(12), "x", false)),
         "InvalidState: output goes on at byte 10, not at 12",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "tool.output",
             output("stdout", Some(8), "89ab", false),
         ),
         "InvalidState: output goes on at byte 10, not at 8",
     );
-    says_no(
-        room.refused("bot", "tool.output", output("stdout", Some(8), "89", true)),
+    assert_refusal(
+        fixture.refused("bot", "tool.output", output("stdout", Some(8), "89", true)),
         "InvalidState: output goes on at byte 10, not at 8",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "tool.output",
             output("stdout", Some(u64::MAX), "x", false),
         ),
         "InvalidState: output goes on at byte 10, not at 18446744073709551615",
     );
-    room.says("bot", "tool.output", output("stdout", Some(10), "", true));
-    told(
-        room.says("bot", "tool.output", output("stdout", Some(10), "", true)),
+    fixture.sends("bot", "tool.output", output("stdout", Some(10), "", true));
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stdout", Some(10), "", true)),
         &["= duplicate 11"],
     );
-    told(
-        room.says("bot", "tool.output", output("stdout", Some(3), "3", false)),
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stdout", Some(3), "3", false)),
         &["= duplicate 11"],
     );
-    says_no(
-        room.refused("bot", "tool.output", output("stdout", Some(10), "x", false)),
+    assert_refusal(
+        fixture.refused("bot", "tool.output", output("stdout", Some(10), "x", false)),
         "InvalidState: this stream is complete",
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             output("stderr", None, "still open", false),
@@ -176,80 +176,81 @@ fn output_sent_again_is_acknowledged_and_gaps_and_overlaps_are_refused() {
 }
 
 #[test]
-fn only_the_grants_executor_speaks_of_a_run() {
-    let mut room = running(Settings::default());
-    room.joins(executor("bee", json!({})));
-    room.proposes("p2", "make");
+fn only_the_grants_executor_reports_on_a_run() {
+    let mut fixture = running(SessionSettings::default());
+    fixture.joins(executor_announcement("bee", json!({})));
+    fixture.proposes("p2", "make");
     for who in ["bee", "ann", "dan"] {
-        says_no(
-            room.refused(who, "tool.output", output("stdout", None, "x", false)),
+        assert_refusal(
+            fixture.refused(who, "tool.output", output("stdout", None, "x", false)),
             "Unauthorized: only `bot` runs this command and may speak of it",
         );
-        says_no(
-            room.refused(who, "tool.result", result("", "")),
+        assert_refusal(
+            fixture.refused(who, "tool.result", result("", "")),
             "Unauthorized: only `bot` runs this command and may speak of it",
         );
     }
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "tool.result",
             json!({"tool_proposal": "p2", "success": true, "duration_ms": 0}),
         ),
         "InvalidState: `p2` is not running",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bot",
             "tool.result",
             json!({"tool_proposal": "p9", "success": true, "duration_ms": 0}),
         ),
         "InvalidState: there is no proposal `p9`",
     );
-    let gate = room.gate_id("p2");
-    says_no(
-        room.refused(
-            "bot",
-            "tool.result",
-            json!({"tool_proposal": gate, "success": true, "duration_ms": 0}),
-        )
-        .replace(&gate, "gate"),
+    let gate = fixture.gate_id("p2");
+    assert_refusal(
+        fixture
+            .refused(
+                "bot",
+                "tool.result",
+                json!({"tool_proposal": gate, "success": true, "duration_ms": 0}),
+            )
+            .replace(&gate, "gate"),
         "InvalidState: there is no proposal `gate`",
     );
 }
 
 #[test]
 fn a_budget_is_for_both_streams_together() {
-    let settings = Settings {
-        read: ExecutionLimits {
+    let settings = SessionSettings {
+        read_limits: ExecutionLimits {
             timeout_ms: 1000,
             output_bytes: 10,
         },
-        ..Settings::default()
+        ..SessionSettings::default()
     };
-    let mut room = running(settings);
-    room.says(
+    let mut fixture = running(settings);
+    fixture.sends(
         "bot",
         "tool.output",
         output("stdout", None, "123456", false),
     );
-    told(
-        room.says("bot", "tool.output", output("stderr", None, "1234", false)),
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stderr", None, "1234", false)),
         &["11 bot tool.output p1 stderr@0 \"1234\"", "= accepted 11"],
     );
-    says_no(
-        room.refused("bot", "tool.output", output("stdout", None, "x", false)),
+    assert_refusal(
+        fixture.refused("bot", "tool.output", output("stdout", None, "x", false)),
         "InvalidState: the output budget of 10 bytes is spent",
     );
-    told(
-        room.says("bot", "tool.output", output("stdout", None, "", true)),
+    assert_lines(
+        fixture.sends("bot", "tool.output", output("stdout", None, "", true)),
         &[
             "12 bot tool.output p1 stdout@6 \"\" complete",
             "= accepted 12",
         ],
     );
-    told(
-        room.says("bot", "tool.result", result("123456", "1234")),
+    assert_lines(
+        fixture.sends("bot", "tool.result", result("123456", "1234")),
         &[
             "13 bot tool.result p1 ok known Some(0) \"123456\" \"1234\"",
             "= accepted 13",
@@ -259,16 +260,16 @@ fn a_budget_is_for_both_streams_together() {
 
 #[test]
 fn a_result_repeats_head_and_tail_only() {
-    let mut room = running(Settings::default());
+    let mut fixture = running(SessionSettings::default());
     let long = "é".repeat(40_000);
-    told(
-        room.says("bot", "tool.result", result(&long, "short")),
+    assert_lines(
+        fixture.sends("bot", "tool.result", result(&long, "short")),
         &[
             "10 bot tool.result p1 ok known Some(0) \"éééééééé… 65590 bytes\" \"short\"",
             "= accepted 10",
         ],
     );
-    let body = String::from_utf8(room.log.last().unwrap().body()).unwrap();
+    let body = String::from_utf8(fixture.log.last().unwrap().body()).unwrap();
     assert!(
         body.contains("[… 14464 bytes cut; read them by `output_ref` …]"),
         "{}",
@@ -279,10 +280,10 @@ fn a_result_repeats_head_and_tail_only() {
 
 #[test]
 fn with_open_settings_what_only_the_result_brings_becomes_output() {
-    let mut room = running(open());
-    room.says("bot", "tool.output", output("stdout", None, "0123", false));
-    told(
-        room.says("bot", "tool.result", result("0123456789", "err")),
+    let mut fixture = running(open());
+    fixture.sends("bot", "tool.output", output("stdout", None, "0123", false));
+    assert_lines(
+        fixture.sends("bot", "tool.result", result("0123456789", "err")),
         &[
             "11 bot tool.output p1 stdout@4 \"456789\" complete",
             "12 bot tool.output p1 stderr@0 \"err\" complete",
@@ -294,10 +295,10 @@ fn with_open_settings_what_only_the_result_brings_becomes_output() {
 
 #[test]
 fn with_open_settings_a_complete_stream_stays_complete() {
-    let mut room = running(open());
-    room.says("bot", "tool.output", output("stdout", None, "0123", true));
-    told(
-        room.says("bot", "tool.result", result("0123456789", "")),
+    let mut fixture = running(open());
+    fixture.sends("bot", "tool.output", output("stdout", None, "0123", true));
+    assert_lines(
+        fixture.sends("bot", "tool.result", result("0123456789", "")),
         &[
             "11 bot tool.result p1 ok known Some(0) \"0123456789\" \"\"",
             "= accepted 11",
@@ -307,10 +308,10 @@ fn with_open_settings_a_complete_stream_stays_complete() {
 
 #[test]
 fn with_open_settings_large_results_come_in_pieces() {
-    let mut room = running(open());
+    let mut fixture = running(open());
     let long = "x".repeat(300_000);
-    told(
-        room.says("bot", "tool.result", result(&long, "é")),
+    assert_lines(
+        fixture.sends("bot", "tool.result", result(&long, "é")),
         &[
             "10 bot tool.output p1 stdout@0 \"xxxxxxxx… 262144 bytes\"",
             "11 bot tool.output p1 stdout@262144 \"xxxxxxxx… 37856 bytes\" complete",
@@ -323,15 +324,18 @@ fn with_open_settings_large_results_come_in_pieces() {
 
 #[test]
 fn what_does_not_fit_into_an_open_result_is_cut_between_characters() {
-    let mut room = running(open());
+    let mut fixture = running(open());
     let almost = "x".repeat(24 * 1024 * 1024 - 1);
-    let outcome = room.apply_unchecked(pvp_session::Input::Say {
-        by: person("bot"),
-        said: pvp_session::Said::new(id("r1"), message("tool.result", &result(&almost, "é"))),
+    let outcome = fixture.apply_unchecked(pvp_session::Input::Submit {
+        by: participant_id("bot"),
+        submitted: pvp_session::Submitted::new(
+            message_id("r1"),
+            client_message("tool.result", &result(&almost, "é")),
+        ),
     });
-    let lines = room.lines(&outcome);
+    let lines = fixture.lines(&outcome);
     assert_eq!(lines.len(), 96 + 2);
-    told(
+    assert_lines(
         lines[95..].to_vec(),
         &[
             "105 bot tool.output p1 stdout@24903680 \"xxxxxxxx… 262143 bytes\" complete",
@@ -343,19 +347,19 @@ fn what_does_not_fit_into_an_open_result_is_cut_between_characters() {
 
 #[test]
 fn with_open_settings_a_result_that_disagrees_with_the_stream_adds_nothing() {
-    let mut room = running(open());
-    room.says("bot", "tool.output", output("stdout", None, "é", false));
-    told(
-        room.says("bot", "tool.result", result("e", "")),
+    let mut fixture = running(open());
+    fixture.sends("bot", "tool.output", output("stdout", None, "é", false));
+    assert_lines(
+        fixture.sends("bot", "tool.result", result("e", "")),
         &[
             "11 bot tool.result p1 ok known Some(0) \"e\" \"\"",
             "= accepted 11",
         ],
     );
-    let mut room = running(open());
-    room.says("bot", "tool.output", output("stdout", None, "e", false));
-    told(
-        room.says("bot", "tool.result", result("éa", "")),
+    let mut fixture = running(open());
+    fixture.sends("bot", "tool.output", output("stdout", None, "e", false));
+    assert_lines(
+        fixture.sends("bot", "tool.result", result("éa", "")),
         &[
             "11 bot tool.result p1 ok known Some(0) \"éa\" \"\"",
             "= accepted 11",
@@ -365,13 +369,13 @@ fn with_open_settings_a_result_that_disagrees_with_the_stream_adds_nothing() {
 
 #[test]
 fn a_run_is_told_to_stop_and_still_accounted_for() {
-    let mut room = running(Settings::default());
-    says_no(
-        room.refused("eve", "tool.cancel", json!({"tool_proposal": "p1"})),
+    let mut fixture = running(SessionSettings::default());
+    assert_refusal(
+        fixture.refused("eve", "tool.cancel", json!({"tool_proposal": "p1"})),
         "Unauthorized: you need the capability `interrupt`; ask an admin for a role that has it",
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "dan",
             "tool.cancel",
             json!({"tool_proposal": "p1", "reason": "too long"}),
@@ -379,12 +383,13 @@ fn a_run_is_told_to_stop_and_still_accounted_for() {
         &["10 dan tool.cancel p1 too long", "= accepted 10"],
     );
     assert!(
-        room.session
+        fixture
+            .session
             .running()
             .all(|(_, execution)| execution.cancelled)
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.output",
             output("stdout", None, "last words", false),
@@ -394,8 +399,8 @@ fn a_run_is_told_to_stop_and_still_accounted_for() {
             "= accepted 11",
         ],
     );
-    told(
-        room.says("bot", "tool.result", result("", "")),
+    assert_lines(
+        fixture.sends("bot", "tool.result", result("", "")),
         &[
             "12 bot tool.result p1 ok known Some(0) \"\" \"\"",
             "= accepted 12",
@@ -404,14 +409,14 @@ fn a_run_is_told_to_stop_and_still_accounted_for() {
 }
 
 #[test]
-fn an_executor_that_lost_a_run_says_that_nobody_knows_how_it_ended() {
-    let mut room = running(Settings::default());
+fn an_executor_that_lost_a_run_reports_its_outcome_as_unknown() {
+    let mut fixture = running(SessionSettings::default());
     let lost = json!({
         "tool_proposal": "p1", "success": false, "duration_ms": 0,
         "error": "the executor was restarted", "outcome": "unknown",
     });
-    told(
-        room.says("bot", "tool.result", lost),
+    assert_lines(
+        fixture.sends("bot", "tool.result", lost),
         &[
             "10 bot tool.result p1 failed unknown the executor was restarted",
             "= accepted 10",
@@ -420,61 +425,61 @@ fn an_executor_that_lost_a_run_says_that_nobody_knows_how_it_ended() {
 }
 
 #[test]
-fn a_run_whose_executor_is_away_is_given_up_when_cancelled() {
-    let mut room = running(Settings::default());
-    room.goes_quiet("bot");
-    room.later(7);
-    told(
-        room.says("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
+fn a_run_whose_executor_is_away_is_closed_as_unknown_when_cancelled() {
+    let mut fixture = running(SessionSettings::default());
+    fixture.times_out("bot");
+    fixture.advance(7);
+    assert_lines(
+        fixture.sends("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         &[
             "11 dan tool.cancel p1",
             "12 system tool.result p1 failed unknown outcome unknown: cancelled while its executor was away",
             "= accepted 11",
         ],
     );
-    says_no(
-        room.refused("bot", "tool.result", result("", "")),
+    assert_refusal(
+        fixture.refused("bot", "tool.result", result("", "")),
         "InvalidState: `p1` is finished; its record is closed",
     );
 }
 
 #[test]
-fn a_run_without_a_result_is_given_up_after_its_time() {
-    let mut room = running(Settings::default());
-    assert_eq!(room.session.next_deadline(), Some(at(150)));
-    told(room.ticks(149), &["= accepted"]);
-    told(
-        room.ticks(1),
+fn a_run_without_a_result_is_closed_as_unknown_after_its_deadline() {
+    let mut fixture = running(SessionSettings::default());
+    assert_eq!(fixture.session.next_deadline(), Some(at(150)));
+    assert_lines(fixture.advances_and_ticks(149), &["= accepted"]);
+    assert_lines(
+        fixture.advances_and_ticks(1),
         &[
             "10 system tool.result p1 failed unknown outcome unknown: no result came within its time limit",
             "= accepted",
         ],
     );
-    assert_eq!(room.session.next_deadline(), None);
+    assert_eq!(fixture.session.next_deadline(), None);
 }
 
 #[test]
 fn a_background_run_has_no_deadline() {
-    let mut room = Room::team(json!({}));
-    let mut serve = shell("bot", "");
+    let mut fixture = SessionFixture::team(json!({}));
+    let mut serve = shell_proposal("bot", "");
     serve["arguments"] = json!({"full_command": "make serve", "mode": "background"});
-    room.says_as("p1", "bot", "tool.propose", serve);
-    room.approves("bob", "p1");
-    assert_eq!(room.session.next_deadline(), None);
-    told(room.ticks(1_000_000), &["= accepted"]);
-    told(
-        room.says("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
+    fixture.sends_with_id("p1", "bot", "tool.propose", serve);
+    fixture.approves("bob", "p1");
+    assert_eq!(fixture.session.next_deadline(), None);
+    assert_lines(fixture.advances_and_ticks(1_000_000), &["= accepted"]);
+    assert_lines(
+        fixture.sends("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         &["13 dan tool.cancel p1", "= accepted 13"],
     );
 }
 
 #[test]
 fn keys_come_from_the_driver_alone() {
-    let mut room = Room::team(json!({}));
-    let mut top = shell("bot", "");
+    let mut fixture = SessionFixture::team(json!({}));
+    let mut top = shell_proposal("bot", "");
     top["arguments"] = json!({"full_command": "top", "mode": "pty", "driver": "dan"});
-    told(
-        room.says_as("p1", "bot", "tool.propose", top),
+    assert_lines(
+        fixture.sends_with_id("p1", "bot", "tool.propose", top),
         &[
             "8 bot tool.propose `top` write",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
@@ -482,12 +487,12 @@ fn keys_come_from_the_driver_alone() {
         ],
     );
     let keys = json!({"tool_proposal": "p1", "data": "q"});
-    says_no(
-        room.refused("dan", "tool.input", keys.clone()),
+    assert_refusal(
+        fixture.refused("dan", "tool.input", keys.clone()),
         "InvalidState: `p1` is not running",
     );
-    told(
-        room.approves("bob", "p1"),
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "10 bob gate.approve p1",
             "11 system gate.resolve p1 approved by quorum approvals=[bob]",
@@ -495,15 +500,15 @@ fn keys_come_from_the_driver_alone() {
             "= accepted 10",
         ],
     );
-    told(
-        room.says("dan", "tool.input", keys.clone()),
+    assert_lines(
+        fixture.sends("dan", "tool.input", keys.clone()),
         &[
             "13 dan tool.input {\"tool_proposal\":\"p1\",\"data\":\"q\"}",
             "= accepted 13",
         ],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "dan",
             "tool.input",
             json!({"tool_proposal": "p1", "resize": {"columns": 80, "rows": 24}}),
@@ -513,58 +518,58 @@ fn keys_come_from_the_driver_alone() {
             "= accepted 14",
         ],
     );
-    says_no(
-        room.refused("bob", "tool.input", keys.clone()),
+    assert_refusal(
+        fixture.refused("bob", "tool.input", keys.clone()),
         "Unauthorized: `dan` is at the keys",
     );
-    says_no(
-        room.refused("bot", "tool.input", keys.clone()),
+    assert_refusal(
+        fixture.refused("bot", "tool.input", keys.clone()),
         "Unauthorized: `dan` is at the keys",
     );
-    says_no(
-        room.refused("dan", "tool.input", json!({"tool_proposal": "p1"})),
+    assert_refusal(
+        fixture.refused("dan", "tool.input", json!({"tool_proposal": "p1"})),
         "InvalidMessage: `tool.input` needs `data` or `resize`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "tool.input",
             json!({"tool_proposal": "p1", "data": "x".repeat(65_537)}),
         ),
         "InvalidMessage: `data` is at most 65536 bytes",
     );
-    room.proposes("p2", "ls");
-    says_no(
-        room.refused(
+    fixture.proposes("p2", "ls");
+    assert_refusal(
+        fixture.refused(
             "dan",
             "tool.input",
             json!({"tool_proposal": "p2", "data": "q"}),
         ),
         "InvalidState: this command takes no input",
     );
-    room.says("bot", "tool.result", result("", ""));
-    says_no(
-        room.refused("dan", "tool.input", keys),
+    fixture.sends("bot", "tool.result", result("", ""));
+    assert_refusal(
+        fixture.refused("dan", "tool.input", keys),
         "InvalidState: `p1` is not running",
     );
 }
 
 #[test]
 fn an_interactive_command_is_always_gated_and_driven_by_who_approved_it() {
-    let mut room = Room::team(json!({"trust_reads": true}));
-    let mut list = shell("bot", "");
+    let mut fixture = SessionFixture::team(json!({"trust_reads": true}));
+    let mut list = shell_proposal("bot", "");
     list["arguments"] = json!({"full_command": "ls", "mode": "pty"});
-    told(
-        room.says_as("p1", "bot", "tool.propose", list),
+    assert_lines(
+        fixture.sends_with_id("p1", "bot", "tool.propose", list),
         &[
             "8 bot tool.propose `ls` write",
             "9 system gate.request action_ref=p1 write quorum=any:1 voters=[ann,bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
     );
-    room.approves("cat", "p1");
-    told(
-        room.says(
+    fixture.approves("cat", "p1");
+    assert_lines(
+        fixture.sends(
             "cat",
             "tool.input",
             json!({"tool_proposal": "p1", "data": "q"}),

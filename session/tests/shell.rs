@@ -1,22 +1,22 @@
 //! A person's own commands.
 
-mod kit;
-use kit::*;
+mod support;
 use serde_json::json;
+use support::*;
 
 #[test]
 fn directly_a_person_reads_and_writes_and_asks_for_more() {
-    let mut room = Room::team(json!({}));
-    told(
-        room.says_as("s1", "dan", "shell.exec", json!({"command": "ls"})),
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_lines(
+        fixture.sends_with_id("s1", "dan", "shell.exec", json!({"command": "ls"})),
         &[
             "8 dan shell.exec `ls` read on bot within 120s",
             "9 system tool.execute s1 `ls` on bot cleared_by=direct approved_by=[] profile=none 120000ms 10485760B until +60 | nonce for bot",
             "= accepted 8",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "s2",
             "ann",
             "shell.exec",
@@ -28,8 +28,8 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
             "= accepted 10",
         ],
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "s3",
             "ann",
             "shell.exec",
@@ -41,8 +41,8 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
             "= accepted 12",
         ],
     );
-    told(
-        room.approves("bob", "s3"),
+    assert_lines(
+        fixture.approves("bob", "s3"),
         &[
             "14 bob gate.approve s3",
             "15 system gate.resolve s3 approved by quorum approvals=[bob]",
@@ -50,15 +50,15 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
             "= accepted 14",
         ],
     );
-    told(
-        room.says_as("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+    assert_lines(
+        fixture.sends_with_id("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
         &[
             "17 dan shell.exec `rm -rf /` blocked on bot within 120s",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
-    told(
-        room.says_as("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+    assert_lines(
+        fixture.sends_with_id("s4", "dan", "shell.exec", json!({"command": "rm -rf /"})),
         &[
             "= refused InvalidState: proposal `s4` was made before and is blocked; propose again with a fresh id",
         ],
@@ -67,9 +67,9 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
 
 #[test]
 fn direct_all_asks_nobody_but_blocked_stays_blocked() {
-    let mut room = Room::team(json!({"shell_exec": "direct_all"}));
-    told(
-        room.says_as(
+    let mut fixture = SessionFixture::team(json!({"shell_exec": "direct_all"}));
+    assert_lines(
+        fixture.sends_with_id(
             "s1",
             "dan",
             "shell.exec",
@@ -81,8 +81,8 @@ fn direct_all_asks_nobody_but_blocked_stays_blocked() {
             "= accepted 8",
         ],
     );
-    told(
-        room.says_as("s2", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+    assert_lines(
+        fixture.sends_with_id("s2", "dan", "shell.exec", json!({"command": "rm -rf /"})),
         &[
             "10 dan shell.exec `rm -rf /` blocked on bot within 120s",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
@@ -92,61 +92,61 @@ fn direct_all_asks_nobody_but_blocked_stays_blocked() {
 
 #[test]
 fn gated_asks_for_everything_and_off_is_off() {
-    let mut room = Room::team(json!({"shell_exec": "gated"}));
-    told(
-        room.says_as("s1", "ann", "shell.exec", json!({"command": "ls"})),
+    let mut fixture = SessionFixture::team(json!({"shell_exec": "gated"}));
+    assert_lines(
+        fixture.sends_with_id("s1", "ann", "shell.exec", json!({"command": "ls"})),
         &[
             "8 ann shell.exec `ls` read on bot within 120s",
             "9 system gate.request action_ref=s1 read quorum=any:1 voters=[bob,cat] deadline=+300 then reject",
             "= accepted 8",
         ],
     );
-    room.configures(json!({"shell_exec": "off"}));
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+    fixture.configures(json!({"shell_exec": "off"}));
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": "ls"})),
         "InvalidState: `shell_exec` is off in this session",
     );
 }
 
 #[test]
 fn an_allow_rule_does_not_cover_a_login_shell() {
-    let mut room = Room::team(json!({"shell_exec": "gated"}));
-    room.says(
+    let mut fixture = SessionFixture::team(json!({"shell_exec": "gated"}));
+    fixture.sends(
         "bob",
         "policy.allow",
         json!({"prefix": ["make"], "expires_at": at(60).to_string()}),
     );
-    let lines = room.says_as("s1", "dan", "shell.exec", json!({"command": "make"}));
+    let lines = fixture.sends_with_id("s1", "dan", "shell.exec", json!({"command": "make"}));
     assert!(lines[1].contains("gate.request"), "{lines:?}");
 }
 
 #[test]
 fn it_runs_where_it_says_or_on_the_only_one_there() {
-    let mut room = Room::team(json!({}));
-    says_no(
-        room.refused(
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused(
             "dan",
             "shell.exec",
             json!({"command": "ls", "executor": "zoe"}),
         ),
         "InvalidState: `zoe` does not run people's commands; these do: bot",
     );
-    room.joins(executor("bee", json!({"shell_exec": true})));
-    room.joins(executor("cow", json!({})));
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+    fixture.joins(executor_announcement("bee", json!({"shell_exec": true})));
+    fixture.joins(executor_announcement("cow", json!({})));
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": "ls"})),
         "InvalidState: say which `executor` should run it: bee, bot",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "shell.exec",
             json!({"command": "ls", "executor": "cow"}),
         ),
         "InvalidState: `cow` does not run people's commands; these do: bee, bot",
     );
-    told(
-        room.says_as(
+    assert_lines(
+        fixture.sends_with_id(
             "s1",
             "dan",
             "shell.exec",
@@ -158,22 +158,22 @@ fn it_runs_where_it_says_or_on_the_only_one_there() {
             "= accepted 10",
         ],
     );
-    room.leaves("bot");
-    told(
-        room.says_as("s2", "dan", "shell.exec", json!({"command": "ls"})),
+    fixture.leaves("bot");
+    assert_lines(
+        fixture.sends_with_id("s2", "dan", "shell.exec", json!({"command": "ls"})),
         &[
             "13 dan shell.exec `ls` read on bee within 120s",
             "14 system tool.execute s2 `ls` on bee cleared_by=direct approved_by=[] profile=none 120000ms 10485760B until +60 | nonce for bee",
             "= accepted 13",
         ],
     );
-    room.leaves("bee");
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+    fixture.leaves("bee");
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": "ls"})),
         "InvalidState: nobody here runs people's commands",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "shell.exec",
             json!({"command": "ls", "executor": "bee"}),
@@ -183,44 +183,44 @@ fn it_runs_where_it_says_or_on_the_only_one_there() {
 }
 
 #[test]
-fn who_may_not_and_what_may_not() {
-    let mut room = Room::team(json!({}));
-    says_no(
-        room.refused("bob", "shell.exec", json!({"command": "ls"})),
+fn shell_exec_is_refused_to_the_wrong_people_and_for_bad_commands() {
+    let mut fixture = SessionFixture::team(json!({}));
+    assert_refusal(
+        fixture.refused("bob", "shell.exec", json!({"command": "ls"})),
         "Unauthorized: you need the capability `exec`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("bot", "shell.exec", json!({"command": "ls"})),
+    assert_refusal(
+        fixture.refused("bot", "shell.exec", json!({"command": "ls"})),
         "Unauthorized: only a person may say this",
     );
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": " "})),
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": " "})),
         "InvalidMessage: the command is empty",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "shell.exec",
             json!({"command": "ls", "timeout_seconds": 301}),
         ),
         "InvalidMessage: `timeout` is 1 to 300 seconds in this mode",
     );
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": "ls", "cwd": ""})),
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": "ls", "cwd": ""})),
         "InvalidMessage: `cwd` is a path of 1 to 4096 bytes",
     );
 }
 
 #[test]
 fn what_a_client_claims_of_its_origin_and_verdict_is_replaced() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
-    room.says(
+    fixture.sends(
         "dan",
         "shell.exec",
         json!({"command": "rm -rf build", "origin": "system", "assessment": verdict}),
     );
-    let body = String::from_utf8(room.log[7].body()).unwrap();
+    let body = String::from_utf8(fixture.log[7].body()).unwrap();
     assert!(
         body.contains(r#""origin":"ui_bang""#) && body.contains(r#""category":"destructive""#),
         "{body}"

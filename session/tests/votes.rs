@@ -1,31 +1,31 @@
 //! Votes, edits and withdrawals.
 
-mod kit;
-use kit::*;
+mod support;
 use serde_json::{Value, json};
+use support::*;
 
 fn any(count: u32) -> Value {
     json!({"default_gate_quorum": {"type": "any", "count": count}})
 }
 
-fn edit(room: &Room, line: &str) -> Value {
-    json!({"gate": "p1", "arguments": {"full_command": line}, "digest": room.digest("p1")})
+fn edit(fixture: &SessionFixture, line: &str) -> Value {
+    json!({"gate": "p1", "arguments": {"full_command": line}, "digest": fixture.digest("p1")})
 }
 
 #[test]
 fn two_of_three_grant_exactly_one_run() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
-    told(
-        room.approves("bob", "p1"),
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &["10 bob gate.approve p1", "= accepted 10"],
     );
-    told(
-        room.approves("bob", "p1"),
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &["11 bob gate.approve p1", "= accepted 11"],
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "cat",
             "tool.approve",
             json!({"tool_proposal": "p1", "approver": "cat", "comment": "fine"}),
@@ -37,23 +37,23 @@ fn two_of_three_grant_exactly_one_run() {
             "= accepted 12",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.approve",
             json!({"gate": "p1", "approver": "ann"}),
         ),
         "InvalidState: the gate is closed: the command was granted",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.reject",
             json!({"gate": "p1", "rejector": "ann", "reason": "late"}),
         ),
         "InvalidState: the gate is closed: the command was granted",
     );
-    let grants = room
+    let grants = fixture
         .log
         .iter()
         .filter(|entry| entry.private.is_some())
@@ -63,15 +63,15 @@ fn two_of_three_grant_exactly_one_run() {
 
 #[test]
 fn a_gate_may_be_named_by_its_own_id() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
-    let gate = room.gate_id("p1");
-    told(
-        room.approves("bob", &gate),
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    let gate = fixture.gate_id("p1");
+    assert_lines(
+        fixture.approves("bob", &gate),
         &["10 bob gate.approve gate(p1)", "= accepted 10"],
     );
-    told(
-        room.approves("cat", &gate),
+    assert_lines(
+        fixture.approves("cat", &gate),
         &[
             "11 cat gate.approve gate(p1)",
             "12 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
@@ -79,8 +79,8 @@ fn a_gate_may_be_named_by_its_own_id() {
             "= accepted 11",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.approve",
             json!({"gate": gate, "approver": "ann"}),
@@ -91,17 +91,17 @@ fn a_gate_may_be_named_by_its_own_id() {
 
 #[test]
 fn everyone_means_everyone_who_was_asked() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    room.joins(announcement("fay", "human", &["approver"]));
-    room.approves("ann", "p1");
-    told(
-        room.approves("fay", "p1"),
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
+    fixture.proposes("p1", "make");
+    fixture.joins(announcement("fay", "human", &["approver"]));
+    fixture.approves("ann", "p1");
+    assert_lines(
+        fixture.approves("fay", "p1"),
         &["12 fay gate.approve p1", "= accepted 12"],
     );
-    room.approves("bob", "p1");
-    told(
-        room.approves("cat", "p1"),
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &[
             "14 cat gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[ann,bob,cat,fay]",
@@ -113,16 +113,16 @@ fn everyone_means_everyone_who_was_asked() {
 
 #[test]
 fn a_role_quorum_counts_only_holders_of_the_role() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"default_gate_quorum": {"type": "role", "role": "navigator", "count": 1}}),
     );
-    room.proposes("p1", "make");
-    told(
-        room.approves("ann", "p1"),
+    fixture.proposes("p1", "make");
+    assert_lines(
+        fixture.approves("ann", "p1"),
         &["10 ann gate.approve p1", "= accepted 10"],
     );
-    told(
-        room.approves("cat", "p1"),
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &[
             "11 cat gate.approve p1",
             "12 system gate.resolve p1 approved by quorum approvals=[ann,cat]",
@@ -134,22 +134,22 @@ fn a_role_quorum_counts_only_holders_of_the_role() {
 
 #[test]
 fn a_specific_quorum_waits_for_each_of_them_even_if_one_has_left() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"default_gate_quorum": {"type": "specific", "participants": ["bob", "cat"]}}),
     );
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    told(
-        room.approves("ann", "p1"),
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.approves("ann", "p1"),
         &["11 ann gate.approve p1", "= accepted 11"],
     );
-    told(
-        room.leaves("cat"),
+    assert_lines(
+        fixture.leaves("cat"),
         &["12 cat session.leave", "= accepted 12"],
     );
-    room.joins(announcement("cat", "human", &["navigator"]));
-    told(
-        room.approves("cat", "p1"),
+    fixture.joins(announcement("cat", "human", &["navigator"]));
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &[
             "14 cat gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[ann,bob,cat]",
@@ -161,16 +161,16 @@ fn a_specific_quorum_waits_for_each_of_them_even_if_one_has_left() {
 
 #[test]
 fn a_majority_is_more_than_half_of_those_who_were_asked() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "majority"}}));
-    room.joins(announcement("fay", "human", &["approver"]));
-    room.proposes("p1", "make");
-    room.approves("ann", "p1");
-    told(
-        room.approves("bob", "p1"),
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "majority"}}));
+    fixture.joins(announcement("fay", "human", &["approver"]));
+    fixture.proposes("p1", "make");
+    fixture.approves("ann", "p1");
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &["12 bob gate.approve p1", "= accepted 12"],
     );
-    told(
-        room.approves("cat", "p1"),
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &[
             "13 cat gate.approve p1",
             "14 system gate.resolve p1 approved by quorum approvals=[ann,bob,cat]",
@@ -182,14 +182,14 @@ fn a_majority_is_more_than_half_of_those_who_were_asked() {
 
 #[test]
 fn newcomers_may_vote_but_do_not_raise_the_bar() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "majority"}}));
-    room.proposes("p1", "make");
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "majority"}}));
+    fixture.proposes("p1", "make");
     for name in ["fay", "gus", "hal"] {
-        room.joins(announcement(name, "human", &["approver"]));
+        fixture.joins(announcement(name, "human", &["approver"]));
     }
-    room.approves("fay", "p1");
-    told(
-        room.approves("gus", "p1"),
+    fixture.approves("fay", "p1");
+    assert_lines(
+        fixture.approves("gus", "p1"),
         &[
             "14 gus gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[fay,gus]",
@@ -200,13 +200,13 @@ fn newcomers_may_vote_but_do_not_raise_the_bar() {
 }
 
 #[test]
-fn a_gate_that_waited_only_for_who_left_passes_then() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    room.approves("ann", "p1");
-    room.approves("bob", "p1");
-    told(
-        room.leaves("cat"),
+fn a_gate_that_waited_only_for_a_member_who_left_passes() {
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("ann", "p1");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.leaves("cat"),
         &[
             "12 cat session.leave",
             "13 system gate.resolve p1 approved by quorum approvals=[ann,bob]",
@@ -218,20 +218,20 @@ fn a_gate_that_waited_only_for_who_left_passes_then() {
 
 #[test]
 fn an_approval_goes_with_the_one_who_gave_it() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    told(
-        room.leaves("bob"),
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.leaves("bob"),
         &["11 bob session.leave", "= accepted 11"],
     );
-    told(
-        room.approves("cat", "p1"),
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &["12 cat gate.approve p1", "= accepted 12"],
     );
-    room.joins(announcement("bob", "human", &["approver"]));
-    told(
-        room.approves("bob", "p1"),
+    fixture.joins(announcement("bob", "human", &["approver"]));
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &[
             "14 bob gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[bob,cat]",
@@ -243,41 +243,41 @@ fn an_approval_goes_with_the_one_who_gave_it() {
 
 #[test]
 fn the_last_who_could_approve_leaving_approves_nothing() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    room.leaves("ann");
-    room.leaves("bob");
-    told(
-        room.leaves("cat"),
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
+    fixture.proposes("p1", "make");
+    fixture.leaves("ann");
+    fixture.leaves("bob");
+    assert_lines(
+        fixture.leaves("cat"),
         &["12 cat session.leave", "= accepted 12"],
     );
 }
 
 #[test]
 fn one_rejection_closes_the_gate_whatever_was_approved() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
     let no = json!({"tool_proposal": "p1", "rejector": "bob", "reason": "wrong branch", "suggestion": "make -n"});
-    told(
-        room.says("bob", "tool.reject", no),
+    assert_lines(
+        fixture.sends("bob", "tool.reject", no),
         &[
             "11 bob tool.reject p1 wrong branch",
             "12 system gate.resolve p1 rejected by rejection by=bob reason=wrong branch suggestion=make -n",
             "= accepted 11",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "cat",
             "gate.approve",
             json!({"gate": "p1", "approver": "cat"}),
         ),
         "InvalidState: the gate is closed: the proposal is rejected",
     );
-    room.proposes("p2", "make");
-    told(
-        room.rejects("cat", "p2"),
+    fixture.proposes("p2", "make");
+    assert_lines(
+        fixture.rejects("cat", "p2"),
         &[
             "15 cat gate.reject p2 no",
             "16 system gate.resolve p2 rejected by rejection by=cat reason=no",
@@ -287,95 +287,95 @@ fn one_rejection_closes_the_gate_whatever_was_approved() {
 }
 
 #[test]
-fn nobody_votes_who_may_not() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    room.says_as(
+fn votes_from_those_who_may_not_vote_are_refused() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    fixture.sends_with_id(
         "s1",
         "ann",
         "shell.exec",
         json!({"command": "rm -rf build"}),
     );
     let yes = |gate: &str, approver: &str| json!({"gate": gate, "approver": approver});
-    says_no(
-        room.refused("dan", "gate.approve", yes("p1", "dan")),
+    assert_refusal(
+        fixture.refused("dan", "gate.approve", yes("p1", "dan")),
         "Unauthorized: you need the capability `approve`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("eve", "gate.approve", yes("p1", "eve")),
+    assert_refusal(
+        fixture.refused("eve", "gate.approve", yes("p1", "eve")),
         "Unauthorized: you need the capability `approve`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("bot", "gate.approve", yes("p1", "bot")),
+    assert_refusal(
+        fixture.refused("bot", "gate.approve", yes("p1", "bot")),
         "Unauthorized: agents do not vote; a person has to decide",
     );
-    says_no(
-        room.refused("bob", "gate.approve", yes("p1", "cat")),
+    assert_refusal(
+        fixture.refused("bob", "gate.approve", yes("p1", "cat")),
         "Unauthorized: you are `bob` here; `approver` may not say `cat`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "gate.reject",
             json!({"gate": "p1", "rejector": "cat", "reason": "r"}),
         ),
         "Unauthorized: you are `bob` here; `rejector` may not say `cat`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "tool.approve",
             json!({"tool_proposal": "p1", "approver": "cat"}),
         ),
         "Unauthorized: you are `bob` here; `approver` may not say `cat`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "tool.reject",
             json!({"tool_proposal": "p1", "rejector": "cat", "reason": "r"}),
         ),
         "Unauthorized: you are `bob` here; `rejector` may not say `cat`",
     );
-    says_no(
-        room.refused("ann", "gate.approve", yes("s1", "ann")),
+    assert_refusal(
+        fixture.refused("ann", "gate.approve", yes("s1", "ann")),
         "Unauthorized: a proposer does not vote on its own proposal",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.reject",
             json!({"gate": "s1", "rejector": "ann", "reason": "r"}),
         ),
         "Unauthorized: a proposer does not vote on its own proposal",
     );
-    says_no(
-        room.refused("zoe", "gate.approve", yes("p1", "zoe")),
+    assert_refusal(
+        fixture.refused("zoe", "gate.approve", yes("p1", "zoe")),
         "Unauthorized: join the session first: send `session.join`",
     );
-    says_no(
-        room.refused("bob", "gate.approve", yes("p9", "bob")),
+    assert_refusal(
+        fixture.refused("bob", "gate.approve", yes("p9", "bob")),
         "InvalidState: there is no gate and no proposal `p9`",
     );
-    room.proposes("p2", "ls");
-    says_no(
-        room.refused("bob", "gate.approve", yes("p2", "bob")),
+    fixture.proposes("p2", "ls");
+    assert_refusal(
+        fixture.refused("bob", "gate.approve", yes("p2", "bob")),
         "InvalidState: the gate is closed: the command was granted",
     );
 }
 
 #[test]
 fn a_vote_binds_the_digest_that_was_shown() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
     let vote = |digest: String| json!({"gate": "p1", "approver": "bob", "digest": digest});
-    says_no(
-        room.refused("bob", "gate.approve", vote("0".repeat(64))),
+    assert_refusal(
+        fixture.refused("bob", "gate.approve", vote("0".repeat(64))),
         "InvalidState: the command was edited since you saw it; look again and vote with its digest",
     );
-    let digest = room.digest("p1");
-    told(
-        room.says("bob", "gate.approve", vote(digest)),
+    let digest = fixture.digest("p1");
+    assert_lines(
+        fixture.sends("bob", "gate.approve", vote(digest)),
         &[
             "10 bob gate.approve p1",
             "11 system gate.resolve p1 approved by quorum approvals=[bob]",
@@ -387,58 +387,58 @@ fn a_vote_binds_the_digest_that_was_shown() {
 
 #[test]
 fn an_edit_voids_votes_and_later_votes_need_its_digest() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"default_gate_quorum": {"type": "any", "count": 2}, "quorum_by_category": {"destructive": {"type": "all"}}}),
     );
-    room.proposes("p1", "make");
-    let before = room.digest("p1");
-    room.approves("bob", "p1");
-    room.later(100);
-    let amend = edit(&room, "rm -rf build");
-    told(
-        room.says("cat", "gate.amend", amend.clone()),
+    fixture.proposes("p1", "make");
+    let before = fixture.digest("p1");
+    fixture.approves("bob", "p1");
+    fixture.advance(100);
+    let amend = edit(&fixture, "rm -rf build");
+    assert_lines(
+        fixture.sends("cat", "gate.amend", amend.clone()),
         &[
             "11 cat gate.amend gate(p1) `rm -rf build` destructive quorum=all voters=[ann,bob,cat] deadline=+400",
             "= accepted 11",
         ],
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.approve",
             json!({"gate": "p1", "approver": "ann"}),
         ),
         "InvalidState: the command was edited since you saw it; look again and vote with its digest",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.approve",
             json!({"gate": "p1", "approver": "ann", "digest": before}),
         ),
         "InvalidState: the command was edited since you saw it; look again and vote with its digest",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "ann",
             "gate.reject",
             json!({"gate": "p1", "rejector": "ann", "reason": "r"}),
         ),
         "InvalidState: the command was edited since you saw it; look again and vote with its digest",
     );
-    says_no(
-        room.refused("ann", "gate.amend", amend),
+    assert_refusal(
+        fixture.refused("ann", "gate.amend", amend),
         "InvalidState: the command was edited since you saw it; look again and vote with its digest",
     );
-    let shown = room.digest("p1");
+    let shown = fixture.digest("p1");
     for (who, last) in [("ann", false), ("bob", false), ("cat", true)] {
-        let lines = room.says(
+        let lines = fixture.sends(
             who,
             "gate.approve",
             json!({"gate": "p1", "approver": who, "digest": shown}),
         );
         if last {
-            told(
+            assert_lines(
                 lines,
                 &[
                     "14 cat gate.approve p1",
@@ -455,19 +455,20 @@ fn an_edit_voids_votes_and_later_votes_need_its_digest() {
 
 #[test]
 fn with_four_eyes_the_editor_does_not_count() {
-    let mut room = Room::team(json!({"four_eyes": true, "default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    let amend = edit(&room, "make -j2");
-    room.says("cat", "gate.amend", amend);
-    let digest = room.digest("p1");
+    let mut fixture =
+        SessionFixture::team(json!({"four_eyes": true, "default_gate_quorum": {"type": "all"}}));
+    fixture.proposes("p1", "make");
+    let amend = edit(&fixture, "make -j2");
+    fixture.sends("cat", "gate.amend", amend);
+    let digest = fixture.digest("p1");
     let yes = |who: &str| json!({"gate": "p1", "approver": who, "digest": digest});
-    says_no(
-        room.refused("cat", "gate.approve", yes("cat")),
+    assert_refusal(
+        fixture.refused("cat", "gate.approve", yes("cat")),
         "Unauthorized: with four eyes, who edited a command does not vote on it",
     );
-    room.says("ann", "gate.approve", yes("ann"));
-    told(
-        room.says("bob", "gate.approve", yes("bob")),
+    fixture.sends("ann", "gate.approve", yes("ann"));
+    assert_lines(
+        fixture.sends("bob", "gate.approve", yes("bob")),
         &[
             "12 bob gate.approve p1",
             "13 system gate.resolve p1 approved by quorum approvals=[ann,bob]",
@@ -479,20 +480,20 @@ fn with_four_eyes_the_editor_does_not_count() {
 
 #[test]
 fn four_eyes_switched_on_later_takes_the_editors_vote_away() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
-    let amend = edit(&room, "make -j2");
-    room.says("cat", "gate.amend", amend);
-    let digest = room.digest("p1");
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    let amend = edit(&fixture, "make -j2");
+    fixture.sends("cat", "gate.amend", amend);
+    let digest = fixture.digest("p1");
     let yes = |who: &str| json!({"gate": "p1", "approver": who, "digest": digest});
-    room.says("cat", "gate.approve", yes("cat"));
-    room.configures(json!({"four_eyes": true}));
-    told(
-        room.says("bob", "gate.approve", yes("bob")),
+    fixture.sends("cat", "gate.approve", yes("cat"));
+    fixture.configures(json!({"four_eyes": true}));
+    assert_lines(
+        fixture.sends("bob", "gate.approve", yes("bob")),
         &["13 bob gate.approve p1", "= accepted 13"],
     );
-    told(
-        room.says("ann", "gate.approve", yes("ann")),
+    assert_lines(
+        fixture.sends("ann", "gate.approve", yes("ann")),
         &[
             "14 ann gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[ann,bob]",
@@ -504,8 +505,8 @@ fn four_eyes_switched_on_later_takes_the_editors_vote_away() {
 
 #[test]
 fn an_edit_is_judged_like_any_command() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
     for (line, answer) in [
         (
             "rm -rf /",
@@ -514,51 +515,51 @@ fn an_edit_is_judged_like_any_command() {
         ("make", "InvalidState: the edit changes nothing"),
         (" ", "InvalidMessage: the command is empty"),
     ] {
-        let amend = edit(&room, line);
-        says_no(room.refused("bob", "gate.amend", amend), answer);
+        let amend = edit(&fixture, line);
+        assert_refusal(fixture.refused("bob", "gate.amend", amend), answer);
     }
-    let amend = json!({"gate": "p1", "arguments": {}, "digest": room.digest("p1")});
-    says_no(
-        room.refused("bob", "gate.amend", amend),
+    let amend = json!({"gate": "p1", "arguments": {}, "digest": fixture.digest("p1")});
+    assert_refusal(
+        fixture.refused("bob", "gate.amend", amend),
         "InvalidMessage: shell arguments need `full_command`, or `command` and `args`",
     );
-    let amend = edit(&room, "make -n");
-    says_no(
-        room.refused("dan", "gate.amend", amend.clone()),
+    let amend = edit(&fixture, "make -n");
+    assert_refusal(
+        fixture.refused("dan", "gate.amend", amend.clone()),
         "Unauthorized: you need the capability `approve`; ask an admin for a role that has it",
     );
-    says_no(
-        room.refused("bot", "gate.amend", amend.clone()),
+    assert_refusal(
+        fixture.refused("bot", "gate.amend", amend.clone()),
         "Unauthorized: agents do not vote; a person has to decide",
     );
     let mut elsewhere = amend.clone();
     elsewhere["gate"] = json!("p7");
-    says_no(
-        room.refused("bob", "gate.amend", elsewhere),
+    assert_refusal(
+        fixture.refused("bob", "gate.amend", elsewhere),
         "InvalidState: there is no gate and no proposal `p7`",
     );
-    room.approves("bob", "p1");
-    says_no(
-        room.refused("bob", "gate.amend", amend),
+    fixture.approves("bob", "p1");
+    assert_refusal(
+        fixture.refused("bob", "gate.amend", amend),
         "InvalidState: the gate is closed: the command was granted",
     );
 }
 
 #[test]
 fn an_edit_to_a_read_still_needs_its_votes() {
-    let mut room = Room::team(json!({}));
-    room.proposes("p1", "make");
-    let amend = edit(&room, "ls");
-    told(
-        room.says("bob", "gate.amend", amend),
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.proposes("p1", "make");
+    let amend = edit(&fixture, "ls");
+    assert_lines(
+        fixture.sends("bob", "gate.amend", amend),
         &[
             "10 bob gate.amend gate(p1) `ls` read quorum=any:1 voters=[ann,bob,cat] deadline=+300",
             "= accepted 10",
         ],
     );
-    let vote = json!({"gate": "p1", "approver": "bob", "digest": room.digest("p1")});
-    told(
-        room.says("bob", "gate.approve", vote),
+    let vote = json!({"gate": "p1", "approver": "bob", "digest": fixture.digest("p1")});
+    assert_lines(
+        fixture.sends("bob", "gate.approve", vote),
         &[
             "11 bob gate.approve p1",
             "12 system gate.resolve p1 approved by quorum approvals=[bob]",
@@ -570,27 +571,27 @@ fn an_edit_to_a_read_still_needs_its_votes() {
 
 #[test]
 fn a_persons_own_command_is_not_edited_by_others() {
-    let mut room = Room::team(json!({"shell_exec": "gated"}));
-    room.says_as("p1", "dan", "shell.exec", json!({"command": "make"}));
-    let amend = edit(&room, "make -n");
-    says_no(
-        room.refused("bob", "gate.amend", amend),
+    let mut fixture = SessionFixture::team(json!({"shell_exec": "gated"}));
+    fixture.sends_with_id("p1", "dan", "shell.exec", json!({"command": "make"}));
+    let amend = edit(&fixture, "make -n");
+    assert_refusal(
+        fixture.refused("bob", "gate.amend", amend),
         "InvalidState: a person's own command is not edited by others; reject it instead",
     );
 }
 
 #[test]
 fn a_waiting_proposal_is_withdrawn_by_its_proposer_or_one_who_may_interrupt() {
-    let mut room = Room::team(json!({}));
+    let mut fixture = SessionFixture::team(json!({}));
     for name in ["p1", "p2", "p3"] {
-        room.proposes(name, "make");
+        fixture.proposes(name, "make");
     }
-    says_no(
-        room.refused("eve", "tool.cancel", json!({"tool_proposal": "p1"})),
+    assert_refusal(
+        fixture.refused("eve", "tool.cancel", json!({"tool_proposal": "p1"})),
         "Unauthorized: you need the capability `interrupt`; ask an admin for a role that has it",
     );
-    told(
-        room.says(
+    assert_lines(
+        fixture.sends(
             "bot",
             "tool.cancel",
             json!({"tool_proposal": "p1", "reason": "never mind"}),
@@ -601,25 +602,25 @@ fn a_waiting_proposal_is_withdrawn_by_its_proposer_or_one_who_may_interrupt() {
             "= accepted 14",
         ],
     );
-    let gate = room.gate_id("p2");
-    told(
-        room.says("dan", "tool.cancel", json!({"tool_proposal": gate})),
+    let gate = fixture.gate_id("p2");
+    assert_lines(
+        fixture.sends("dan", "tool.cancel", json!({"tool_proposal": gate})),
         &[
             "16 dan tool.cancel p2",
             "17 system gate.resolve p2 cancelled by cancel by=dan",
             "= accepted 16",
         ],
     );
-    says_no(
-        room.refused("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
+    assert_refusal(
+        fixture.refused("dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         "InvalidState: `p1` is finished; its record is closed",
     );
-    says_no(
-        room.refused("dan", "tool.cancel", json!({"tool_proposal": "p9"})),
+    assert_refusal(
+        fixture.refused("dan", "tool.cancel", json!({"tool_proposal": "p9"})),
         "InvalidState: there is no proposal `p9`",
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "bob",
             "gate.approve",
             json!({"gate": "p1", "approver": "bob"}),
@@ -630,12 +631,12 @@ fn a_waiting_proposal_is_withdrawn_by_its_proposer_or_one_who_may_interrupt() {
 
 #[test]
 fn with_skip_gates_count_without_those_who_are_away() {
-    let mut room = Room::team(json!({"default_gate_quorum": {"type": "all"}}));
-    room.proposes("p1", "make");
-    room.approves("ann", "p1");
-    room.approves("bob", "p1");
-    told(
-        room.goes_quiet("cat"),
+    let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
+    fixture.proposes("p1", "make");
+    fixture.approves("ann", "p1");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.times_out("cat"),
         &[
             "12 system presence.update cat away",
             "13 system gate.resolve p1 approved by quorum approvals=[ann,bob]",
@@ -643,15 +644,15 @@ fn with_skip_gates_count_without_those_who_are_away() {
             "= accepted 14",
         ],
     );
-    room.proposes("p2", "make");
-    room.approves("ann", "p2");
-    room.is_back("cat");
-    told(
-        room.approves("bob", "p2"),
+    fixture.proposes("p2", "make");
+    fixture.approves("ann", "p2");
+    fixture.comes_back("cat");
+    assert_lines(
+        fixture.approves("bob", "p2"),
         &["19 bob gate.approve p2", "= accepted 19"],
     );
-    told(
-        room.approves("cat", "p2"),
+    assert_lines(
+        fixture.approves("cat", "p2"),
         &[
             "20 cat gate.approve p2",
             "21 system gate.resolve p2 approved by quorum approvals=[ann,bob,cat]",
@@ -663,22 +664,22 @@ fn with_skip_gates_count_without_those_who_are_away() {
 
 #[test]
 fn with_wait_gates_wait_for_those_who_are_away() {
-    let mut room = Room::team(
+    let mut fixture = SessionFixture::team(
         json!({"default_gate_quorum": {"type": "all"}, "on_participant_timeout": "wait"}),
     );
-    room.proposes("p1", "make");
-    room.approves("ann", "p1");
-    room.approves("bob", "p1");
-    told(
-        room.goes_quiet("cat"),
+    fixture.proposes("p1", "make");
+    fixture.approves("ann", "p1");
+    fixture.approves("bob", "p1");
+    assert_lines(
+        fixture.times_out("cat"),
         &["12 system presence.update cat away", "= accepted 12"],
     );
-    told(
-        room.is_back("cat"),
+    assert_lines(
+        fixture.comes_back("cat"),
         &["13 system presence.update cat active", "= accepted 13"],
     );
-    told(
-        room.approves("cat", "p1"),
+    assert_lines(
+        fixture.approves("cat", "p1"),
         &[
             "14 cat gate.approve p1",
             "15 system gate.resolve p1 approved by quorum approvals=[ann,bob,cat]",
@@ -690,47 +691,47 @@ fn with_wait_gates_wait_for_those_who_are_away() {
 
 #[test]
 fn with_pause_session_nothing_starts_until_they_are_back() {
-    let mut room = Room::team(json!({"on_participant_timeout": "pause_session"}));
-    room.proposes("p1", "make");
-    room.goes_quiet("eve");
-    assert_eq!(room.session.paused(), None);
-    room.goes_quiet("cat");
-    room.goes_quiet("bot");
+    let mut fixture = SessionFixture::team(json!({"on_participant_timeout": "pause_session"}));
+    fixture.proposes("p1", "make");
+    fixture.times_out("eve");
+    assert_eq!(fixture.session.paused_until_back(), None);
+    fixture.times_out("cat");
+    fixture.times_out("bot");
     let paused = "InvalidState: the session is paused until bot and cat is back";
-    says_no(
-        room.refused("bot", "tool.propose", shell("bot", "ls")),
+    assert_refusal(
+        fixture.refused("bot", "tool.propose", shell_proposal("bot", "ls")),
         paused,
     );
-    says_no(
-        room.refused("dan", "shell.exec", json!({"command": "ls"})),
+    assert_refusal(
+        fixture.refused("dan", "shell.exec", json!({"command": "ls"})),
         paused,
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "prompt.submit",
             json!({"content": "c", "target_agent": "bot", "contributors": [], "context_keys": []}),
         ),
         paused,
     );
-    says_no(
-        room.refused(
+    assert_refusal(
+        fixture.refused(
             "dan",
             "prompt.amend",
             json!({"original_prompt": "m", "amendment": "a", "reason": "r"}),
         ),
         paused,
     );
-    told(
-        room.approves("bob", "p1"),
+    assert_lines(
+        fixture.approves("bob", "p1"),
         &["13 bob gate.approve p1", "= accepted 13"],
     );
-    told(
-        room.is_back("bot"),
+    assert_lines(
+        fixture.comes_back("bot"),
         &["14 system presence.update bot active", "= accepted 14"],
     );
-    told(
-        room.is_back("cat"),
+    assert_lines(
+        fixture.comes_back("cat"),
         &[
             "15 system presence.update cat active",
             "16 system gate.resolve p1 approved by quorum approvals=[bob]",
@@ -743,13 +744,13 @@ fn with_pause_session_nothing_starts_until_they_are_back() {
 #[test]
 fn a_pause_ends_when_the_one_it_waits_for_leaves_or_the_rule_changes() {
     for way in ["leave", "configure"] {
-        let mut room = Room::team(json!({"on_participant_timeout": "pause_session"}));
-        room.proposes("p1", "make");
-        room.goes_quiet("cat");
-        room.approves("bob", "p1");
+        let mut fixture = SessionFixture::team(json!({"on_participant_timeout": "pause_session"}));
+        fixture.proposes("p1", "make");
+        fixture.times_out("cat");
+        fixture.approves("bob", "p1");
         let lines = match way {
-            "leave" => room.leaves("cat"),
-            _ => room.configures(json!({"on_participant_timeout": "wait"})),
+            "leave" => fixture.leaves("cat"),
+            _ => fixture.configures(json!({"on_participant_timeout": "wait"})),
         };
         assert!(
             lines.iter().any(|line| line.contains("tool.execute p1")),
@@ -760,41 +761,44 @@ fn a_pause_ends_when_the_one_it_waits_for_leaves_or_the_rule_changes() {
 
 #[test]
 fn a_comment_is_a_comment() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
     let with =
         |bytes: usize| json!({"gate": "p1", "approver": "bob", "comment": "x".repeat(bytes)});
-    says_no(
-        room.refused("bob", "gate.approve", with(4097)),
+    assert_refusal(
+        fixture.refused("bob", "gate.approve", with(4097)),
         "InvalidMessage: `comment` is at most 4096 bytes",
     );
-    told(
-        room.says("bob", "gate.approve", with(4096)),
+    assert_lines(
+        fixture.sends("bob", "gate.approve", with(4096)),
         &["10 bob gate.approve p1", "= accepted 10"],
     );
 }
 
 #[test]
 fn a_proposer_is_never_among_those_who_decide() {
-    let mut room = Room::team(json!({"shell_exec": "gated"}));
-    room.says_as("s1", "ann", "shell.exec", json!({"command": "make"}));
-    let gates = room.session.open_gates();
+    let mut fixture = SessionFixture::team(json!({"shell_exec": "gated"}));
+    fixture.sends_with_id("s1", "ann", "shell.exec", json!({"command": "make"}));
+    let gates = fixture.session.open_gates();
     let (proposal, gate) = gates[0];
-    let approvers = room.session.approvers(gate, &proposal.proposer);
-    assert_eq!(approvers.eligible, [person("bob"), person("cat")].into());
+    let approvers = fixture.session.approvers(gate, &proposal.proposer);
+    assert_eq!(
+        approvers.eligible,
+        [participant_id("bob"), participant_id("cat")].into()
+    );
     assert_eq!(approvers.electorate, approvers.eligible);
 }
 
 #[test]
 fn a_vote_on_the_first_version_does_not_count_for_the_second() {
-    let mut room = Room::team(any(2));
-    room.proposes("p1", "make");
-    room.approves("bob", "p1");
-    let amend = edit(&room, "make -n");
-    room.says("cat", "gate.amend", amend);
-    let vote = json!({"gate": "p1", "approver": "ann", "digest": room.digest("p1")});
-    told(
-        room.says("ann", "gate.approve", vote),
+    let mut fixture = SessionFixture::team(any(2));
+    fixture.proposes("p1", "make");
+    fixture.approves("bob", "p1");
+    let amend = edit(&fixture, "make -n");
+    fixture.sends("cat", "gate.amend", amend);
+    let vote = json!({"gate": "p1", "approver": "ann", "digest": fixture.digest("p1")});
+    assert_lines(
+        fixture.sends("ann", "gate.approve", vote),
         &["12 ann gate.approve p1", "= accepted 12"],
     );
 }

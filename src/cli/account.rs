@@ -1,7 +1,7 @@
 //! One entry as a line that a person can read.
 
 use pvp_protocol::payload::{
-    ClearedBy, FinishReason, GateOutcome, GateResolve, ResponseEnd, Stream,
+    ClearedBy, FinishReason, GateOutcome, GateResolve, OutputStream, ResponseEnd,
 };
 use pvp_protocol::{Envelope, MessageId, ServerMessage};
 
@@ -111,8 +111,8 @@ fn what(message: &ServerMessage) -> String {
         }
         M::ToolOutput(output) => {
             let stream = match output.stream {
-                Stream::Stdout => "out",
-                Stream::Stderr => "err",
+                OutputStream::Stdout => "out",
+                OutputStream::Stderr => "err",
             };
             let end = if output.complete { " (end)" } else { "" };
             format!(
@@ -129,7 +129,7 @@ fn what(message: &ServerMessage) -> String {
             format!("{} ended: {code} {error}", short(&result.tool_proposal))
         }
         other => {
-            use pvp_protocol::Vocabulary;
+            use pvp_protocol::WireMessage;
             let payload = serde_json::to_string(other).unwrap_or_default();
             format!("{} {payload}", other.kind())
         }

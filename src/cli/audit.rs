@@ -156,7 +156,7 @@ fn show(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode>
     let mut out = BufWriter::new(std::io::stdout());
     let mut line = |item: Item| -> std::io::Result<()> {
         match item {
-            Item::Record(record) => match Entry::read(&record.meta, &record.body) {
+            Item::Record(record) => match Entry::decode(&record.meta, &record.body) {
                 Ok(entry) => writeln!(out, "{}", account::of(&entry.envelope)),
                 Err(error) => writeln!(out, "{:>6}  unreadable: {error}", record.seq),
             },

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_policy::{Place, Policy};
+use pvp_policy::{Policy, Workspace};
 use pvp_protocol::{Action, Assessment, Category, Command};
 
 #[derive(Args)]
@@ -40,8 +40,8 @@ pub(crate) struct CheckArguments {
 /// Sorts one command, or many; the exit code says the category of one.
 pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     let policy = load(arguments.policy.as_ref())?;
-    let place = Place {
-        workspace: arguments.workspace.clone(),
+    let place = Workspace {
+        directory: arguments.workspace.clone(),
     };
     if arguments.stdin {
         return sort_lines(&policy, &place, arguments.cwd.as_deref());
@@ -74,15 +74,15 @@ pub(super) fn load(file: Option<&PathBuf>) -> anyhow::Result<Policy> {
     Ok(Policy::with_user_file(&text, &path.display().to_string())?)
 }
 
-fn assess(policy: &Policy, place: &Place, command: Command, cwd: Option<&str>) -> Assessment {
+fn assess(policy: &Policy, place: &Workspace, command: Command, cwd: Option<&str>) -> Assessment {
     let action = Action {
         cwd: cwd.map(str::to_owned),
-        ..Action::plain(command)
+        ..Action::new(command)
     };
     policy.assess(&action, place)
 }
 
-fn sort_lines(policy: &Policy, place: &Place, cwd: Option<&str>) -> anyhow::Result<ExitCode> {
+fn sort_lines(policy: &Policy, place: &Workspace, cwd: Option<&str>) -> anyhow::Result<ExitCode> {
     for (number, line) in std::io::stdin().lock().lines().enumerate() {
         let line = line.context("reading standard input")?;
         let Ok(command) = serde_json::from_str::<String>(&line) else {

@@ -11,8 +11,8 @@ use pvp_agent::attend::{Manner, attend};
 use pvp_agent::brain::{Brain, Scripted};
 use pvp_agent::executor::Settings;
 use pvp_client::{Api, Link};
-use pvp_protocol::api::Invite;
-use pvp_protocol::{ParticipantKind, Profile, Role, SessionConfig, SessionId};
+use pvp_protocol::api::InviteRequest;
+use pvp_protocol::{ParticipantKind, Role, SandboxProfile, SessionConfig, SessionId};
 use pvp_server::Server;
 
 use super::server::ServerArguments;
@@ -69,7 +69,7 @@ fn fresh_session() -> SessionId {
 }
 
 fn invite_agent(server: &Server, session: &SessionId) -> anyhow::Result<Link> {
-    let invitation = server.invite(Invite {
+    let invitation = server.invite(InviteRequest {
         name: "demo agent".to_owned(),
         roles: [Role::Driver].into(),
         kind: ParticipantKind::Agent,
@@ -142,7 +142,7 @@ Stop with Ctrl-C.
 ",
         base = me.base(),
         workspace = workspace.display(),
-        sandbox = match pvp_agent::confine::enforceable().contains(&Profile::Read) {
+        sandbox = match pvp_agent::confine::enforceable().contains(&SandboxProfile::Read) {
             true => ", reads in a sandbox that holds them to reading",
             false => "; this machine has no sandbox, so reads are asked for too",
         },

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::view::visible;
 use pvp_client::{Connection, Ending, Event, Options};
-use pvp_protocol::payload::{GateOutcome, ShellExec, Stream, ToolResult};
-use pvp_protocol::{Extra, MessageId, ParticipantId, ServerMessage};
+use pvp_protocol::payload::{GateOutcome, OutputStream, ShellExec, ToolResult};
+use pvp_protocol::{ExtraFields, MessageId, ParticipantId, ServerMessage};
 
 use super::links::LinkArguments;
 use super::{one_line, say_bytes};
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
         executor: arguments.executor,
         origin: None,
         assessment: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     super::runtime()?.block_on(async {
         let options = Options {
@@ -113,11 +113,13 @@ fn hear(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCo
 }
 
 /// A terminal is shown only text; a file or a pipe gets what was printed.
-fn show(stream: Stream, text: &str) -> anyhow::Result<()> {
+fn show(stream: OutputStream, text: &str) -> anyhow::Result<()> {
     match stream {
-        Stream::Stdout if std::io::stdout().is_terminal() => say_bytes(visible(text).as_bytes()),
-        Stream::Stdout => say_bytes(text.as_bytes()),
-        Stream::Stderr => {
+        OutputStream::Stdout if std::io::stdout().is_terminal() => {
+            say_bytes(visible(text).as_bytes())
+        }
+        OutputStream::Stdout => say_bytes(text.as_bytes()),
+        OutputStream::Stderr => {
             let mut err = std::io::stderr();
             let text = match err.is_terminal() {
                 true => visible(text),

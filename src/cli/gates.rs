@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{Api, ApiError, now};
-use pvp_protocol::api::{Ballot, Choice, Edit, GateAnswer, GateListed, GateState, GateStatus};
+use pvp_protocol::api::{
+    EditRequest, GateDetails, GateListItem, GateStatus, GateUpdateResponse, VoteChoice, VoteRequest,
+};
 use pvp_protocol::{Command, JsonObject, MessageId};
 use serde_json::json;
 
@@ -93,7 +95,7 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
         // Nothing waits in a session that is not there, which is not what was asked.
         api.session(session)?;
     }
-    let mine = |gate: &GateListed| {
+    let mine = |gate: &GateListItem| {
         session
             .as_ref()
             .is_none_or(|session| *session == gate.session)
@@ -119,11 +121,11 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
 fn watch(
     api: &Api,
     mut version: u64,
-    gates: Vec<GateListed>,
+    gates: Vec<GateListItem>,
     json: bool,
-    mine: impl Fn(&GateListed) -> bool,
+    mine: impl Fn(&GateListItem) -> bool,
 ) -> anyhow::Result<ExitCode> {
-    let by_id = |gates: Vec<GateListed>| -> BTreeMap<MessageId, GateListed> {
+    let by_id = |gates: Vec<GateListItem>| -> BTreeMap<MessageId, GateListItem> {
         gates
             .into_iter()
             .map(|gate| (gate.open.gate.clone(), gate))
@@ -164,7 +166,7 @@ fn patiently<T>(ask: impl Fn() -> Result<T, ApiError>) -> anyhow::Result<T> {
     }
 }
 
-fn opened(gate: &GateListed, changed: bool, json: bool) -> anyhow::Result<()> {
+fn opened(gate: &GateListItem, changed: bool, json: bool) -> anyhow::Result<()> {
     if json {
         let event = if changed { "changed" } else { "open" };
         return say(json!({ "event": event, "gate": gate }));
@@ -173,7 +175,7 @@ fn opened(gate: &GateListed, changed: bool, json: bool) -> anyhow::Result<()> {
     say(format!("{mark} {}", card::line(gate, now())))
 }
 
-fn closed(api: &Api, gate: &GateListed, json: bool) -> anyhow::Result<()> {
+fn closed(api: &Api, gate: &GateListItem, json: bool) -> anyhow::Result<()> {
     let state = patiently(|| api.gate(&gate.session, &gate.open.gate))?;
     if json {
         return say(json!({ "event": "closed", "gate": state }));
@@ -206,7 +208,7 @@ impl<'a> Handle<'a> {
         Ok(Self { id, digest })
     }
 
-    fn names(&self, gate: &GateListed) -> bool {
+    fn names(&self, gate: &GateListItem) -> bool {
         let (id, proposal) = (
             gate.open.gate.as_str(),
             gate.open.request.action_ref.as_str(),
@@ -215,7 +217,7 @@ impl<'a> Handle<'a> {
     }
 
     /// The one open gate that is meant, showing what the handle says.
-    fn find(&self, api: &Api, link: &LinkArguments) -> anyhow::Result<GateListed> {
+    fn find(&self, api: &Api, link: &LinkArguments) -> anyhow::Result<GateListItem> {
         let session = link.said_session(api.link());
         let mut gates = api.gates(None, WAIT)?.gates;
         gates.retain(|gate| {
@@ -243,7 +245,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    fn check(&self, gate: &GateListed) -> anyhow::Result<()> {
+    fn check(&self, gate: &GateListItem) -> anyhow::Result<()> {
         let digest = gate.open.assessment.digest.to_string();
         match self.digest {
             Some(shown) if !digest.starts_with(&shown.to_ascii_lowercase()) => bail!(
@@ -271,14 +273,14 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// A gate that is closed can be looked at by its whole id, in the session at hand.
-fn closed_gate(link: &LinkArguments, id: &str) -> Option<GateState> {
+fn closed_gate(link: &LinkArguments, id: &str) -> Option<GateDetails> {
     let (api, session) = link.place().ok()?;
     api.gate(&session, &MessageId::parse(id).ok()?).ok()
 }
 
 pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> {
-    let ballot = Ballot {
-        vote: Choice::Approve,
+    let ballot = VoteRequest {
+        vote: VoteChoice::Approve,
         comment: arguments.comment.clone(),
         reason: None,
         digest: None,
@@ -291,8 +293,8 @@ pub(crate) fn reject(arguments: &RejectArguments) -> anyhow::Result<ExitCode> {
     if arguments.reason.trim().is_empty() {
         bail!("say why not; the agent reads the reason");
     }
-    let ballot = Ballot {
-        vote: Choice::Reject,
+    let ballot = VoteRequest {
+        vote: VoteChoice::Reject,
         comment: None,
         reason: Some(arguments.reason.clone()),
         digest: None,
@@ -305,15 +307,15 @@ pub(crate) fn reject(arguments: &RejectArguments) -> anyhow::Result<ExitCode> {
 fn vote(
     link: &LinkArguments,
     gate: &str,
-    mut ballot: Ballot,
+    mut ballot: VoteRequest,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let api = link.api()?;
     let gate = Handle::parse(gate)?.find(&api, link)?;
     ballot.digest = Some(gate.open.assessment.digest);
     let word = match ballot.vote {
-        Choice::Approve => "approved",
-        Choice::Reject => "rejected",
+        VoteChoice::Approve => "approved",
+        VoteChoice::Reject => "rejected",
     };
     let answer = api.vote(&gate.session, &gate.open.gate, &ballot)?;
     report(&gate, word, &answer, json)
@@ -322,7 +324,7 @@ fn vote(
 pub(crate) fn amend(arguments: &AmendArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api()?;
     let gate = Handle::parse(&arguments.gate)?.find(&api, &arguments.link)?;
-    let edit = Edit {
+    let edit = EditRequest {
         arguments: edited(&gate, &arguments.command)?,
         digest: gate.open.assessment.digest,
         reason: arguments.reason.clone(),
@@ -333,7 +335,7 @@ pub(crate) fn amend(arguments: &AmendArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The arguments of the proposal with another command line; everything else stays.
-fn edited(gate: &GateListed, command: &str) -> anyhow::Result<JsonObject> {
+fn edited(gate: &GateListItem, command: &str) -> anyhow::Result<JsonObject> {
     let action = &gate.open.action;
     if let Command::Tool { name, .. } = &action.command {
         bail!("`{name}` is not a shell command; edit it with `pvp send --type gate.amend`");
@@ -356,9 +358,9 @@ fn edited(gate: &GateListed, command: &str) -> anyhow::Result<JsonObject> {
 }
 
 fn report(
-    gate: &GateListed,
+    gate: &GateListItem,
     word: &str,
-    answer: &GateAnswer,
+    answer: &GateUpdateResponse,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     if json {

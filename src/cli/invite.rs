@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_protocol::api::{Invitation, Invite};
+use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use pvp_server::clock;
 use pvp_server::invite::make;
@@ -52,7 +52,7 @@ pub(crate) struct InviteArguments {
 }
 
 pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
-    let invite = |session| Invite {
+    let invite = |session| InviteRequest {
         name: arguments.name.clone(),
         roles: arguments.roles.iter().copied().collect(),
         kind: arguments.kind,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{Api, Link};
-use pvp_protocol::api::Me;
+use pvp_protocol::api::WhoAmI;
 use serde_json::json;
 
 use super::links::{self, LinkArguments};
@@ -82,7 +82,7 @@ pub(crate) fn whoami(arguments: &WhoamiArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(me: &Me) -> String {
+fn describe(me: &WhoAmI) -> String {
     let roles: Vec<_> = me.roles.iter().map(|role| role.as_str()).collect();
     format!(
         "{} ({}; {})",

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use pvp_policy::{Origin, Place, Policy, RuleInfo, RuleKind};
+use pvp_policy::{Policy, RuleInfo, RuleKind, RuleOrigin, Workspace};
 use pvp_protocol::{Action, Command};
 use serde_json::json;
 
@@ -103,8 +103,8 @@ fn as_json(rule: &RuleInfo<'_>) -> serde_json::Value {
         RuleKind::Read => "read",
     };
     let origin = match rule.origin {
-        Origin::BuiltIn => "built-in",
-        Origin::User => "user",
+        RuleOrigin::BuiltIn => "built-in",
+        RuleOrigin::User => "user",
     };
     json!({
         "id": rule.id, "kind": kind, "origin": origin, "command": rule.command,
@@ -141,17 +141,22 @@ fn explain(
     workspace: Option<String>,
     json: bool,
 ) -> anyhow::Result<()> {
-    let action = Action::plain(Command::Shell { line });
-    let explanation = policy.explain(&action, &Place { workspace });
+    let action = Action::new(Command::Shell { line });
+    let explanation = policy.explain(
+        &action,
+        &Workspace {
+            directory: workspace,
+        },
+    );
     if json {
         return super::say(json!({
             "assessment": explanation.assessment,
-            "matched": explanation.matched,
+            "matched": explanation.matched_rules,
             "steps": explanation.steps,
         }));
     }
     super::check::describe(&explanation.assessment)?;
-    for id in &explanation.matched {
+    for id in &explanation.matched_rules {
         let reason = policy.rule(id).map_or("", |rule| rule.reason);
         super::say(format!("matched {id}  {reason}"))?;
     }

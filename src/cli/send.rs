@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{Api, fresh_id};
 use pvp_protocol::payload::PromptSubmit;
-use pvp_protocol::{Extra, JsonObject, MessageId, ParticipantId, ParticipantKind, SessionId};
+use pvp_protocol::{ExtraFields, JsonObject, MessageId, ParticipantId, ParticipantKind, SessionId};
 
 use super::links::LinkArguments;
 use super::say;
@@ -90,7 +90,7 @@ fn prompt(
         contributors: vec![me],
         context_keys: Vec::new(),
         config: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let prompt = serde_json::to_value(prompt).context("writing the prompt")?;
     serde_json::from_value(prompt).context("a prompt is an object")

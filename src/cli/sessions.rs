@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use pvp_protocol::api::{NewSession, SessionListed};
+use pvp_protocol::api::{CreateSessionRequest, SessionListItem};
 use pvp_protocol::{SessionConfig, SessionId};
 
 use super::links::LinkArguments;
@@ -66,7 +66,7 @@ pub(crate) fn list(arguments: &SessionsArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(session: &SessionListed) -> String {
+fn line(session: &SessionListItem) -> String {
     let state = match (session.ended, session.open_gates) {
         (true, _) => "ended".to_owned(),
         (false, 0) => "open".to_owned(),
@@ -89,7 +89,7 @@ pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
         None => SessionConfig::default(),
         Some(text) => serde_json::from_str(text).context("--config")?,
     };
-    let new = NewSession {
+    let new = CreateSessionRequest {
         session: arguments.id.clone(),
         name: arguments.name.clone(),
         config,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use pvp_client::Api;
 use pvp_protocol::api::MessagePage;
-use pvp_protocol::{Limits, SessionId, read_server};
+use pvp_protocol::{Limits, SessionId, parse_server_message};
 use serde_json::Value;
 
 use super::links::LinkArguments;
@@ -90,7 +90,7 @@ fn print(message: &Value, json: bool) -> anyhow::Result<()> {
         json_depth: 128,
         ..Limits::default()
     };
-    match read_server(&text, &limits) {
+    match parse_server_message(&text, &limits) {
         Ok(Some(envelope)) => say(account::of(&envelope)),
         // A newer server says things that this version has no word for.
         Ok(None) | Err(_) => say(format!("{:>6}  {}", message["seq"], message["type"])),

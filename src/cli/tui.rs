@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pvp_client::{Api, ConnectError, Link, Options};
-use pvp_protocol::api::NewSession;
+use pvp_protocol::api::CreateSessionRequest;
 use pvp_protocol::{ParticipantId, Role, SessionConfig};
 use pvp_tui::config::Config;
 use pvp_tui::{Clock, Palette, Start};
@@ -100,7 +100,7 @@ fn settings(named: Option<&std::path::Path>) -> anyhow::Result<Config> {
 /// The link into a session that is there afterwards.
 fn created(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link> {
     let session = arguments.said_session(&link);
-    let new = NewSession {
+    let new = CreateSessionRequest {
         session: session.clone(),
         name: None,
         config: SessionConfig::default(),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pvp_client::{Api, ApiError, Link};
-use pvp_protocol::api::{Invitation, Invite, NewSession};
+use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ErrorCode, ParticipantKind, Role, SessionConfig, SessionId};
 use pvp_server::Server;
 use serde_json::json;
@@ -80,7 +80,7 @@ pub(super) fn own_link(server: &Server, path: &Path) -> anyhow::Result<Link> {
     let name = std::env::var("USER")
         .ok()
         .filter(|name| !name.trim().is_empty());
-    let invitation = server.invite(Invite {
+    let invitation = server.invite(InviteRequest {
         name: name.unwrap_or_else(|| "admin".to_owned()),
         roles: [Role::Admin, Role::Driver].into(),
         kind: ParticipantKind::Human,
@@ -106,7 +106,7 @@ const INVITED_FOR: u64 = 86_400;
 impl Guests {
     fn invite(server: &Server, session: &SessionId) -> anyhow::Result<Self> {
         let invite = |name: &str, role: Role, kind: ParticipantKind| {
-            server.invite(Invite {
+            server.invite(InviteRequest {
                 name: name.to_owned(),
                 roles: [role].into(),
                 kind,
@@ -130,7 +130,7 @@ pub(super) fn make(
     name: Option<String>,
     config: SessionConfig,
 ) -> anyhow::Result<bool> {
-    let new = NewSession {
+    let new = CreateSessionRequest {
         session: Some(session.clone()),
         name,
         config,

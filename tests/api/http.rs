@@ -244,7 +244,7 @@ impl Document {
     fn check(&self, method: &str, path: &str, answer: &Answer) {
         let problem = |problem: String| -> ! { panic!("{method} {path}: {problem}: {answer:?}") };
         let fits = |definition: &str, value: &Value| {
-            if let Err(departure) = self.schema.check(definition, value) {
+            if let Err(departure) = self.schema.validate_message(definition, value) {
                 problem(format!("not as described: {departure}"));
             }
         };

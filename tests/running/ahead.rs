@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pvp_agent::reaper::Errand;
 use pvp_agent::run::Reapers;
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 
 use crate::place::{Place, Running, ample, is_alive, parent, program, until, write_program};
 
@@ -32,7 +32,7 @@ impl Noted {
 
     fn read(&self, line: &str) -> Errand {
         let mut errand = self.place.errand(line);
-        errand.confinement.profile = Profile::Read;
+        errand.confinement.profile = SandboxProfile::Read;
         errand
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pvp_agent::run::{self, Reapers, Run, RunError, Stopped};
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 
 use crate::place::{Place, Running, ample, reapers, text, write_program};
 
@@ -30,12 +30,12 @@ async fn a_program_or_a_place_that_is_not_there_is_named() {
     errand.program = "/no/such/program".to_owned();
     let (finish, pieces) = place.run(&errand, ample()).await;
     assert_eq!(finish.unwrap().code, Some(127));
-    let said = text(&pieces, Stream::Stderr);
+    let said = text(&pieces, OutputStream::Stderr);
     assert!(said.contains("cannot run /no/such/program"), "{said}");
     let mut errand = place.errand("true");
     errand.directory = PathBuf::from("/no/such/place");
     let (_, pieces) = place.run(&errand, ample()).await;
-    let said = text(&pieces, Stream::Stderr);
+    let said = text(&pieces, OutputStream::Stderr);
     assert!(said.contains("cannot work in /no/such/place"), "{said}");
 }
 

@@ -2,8 +2,8 @@
 
 use pvp_agent::reaper::{Mechanism, whole_command_bounds};
 use pvp_agent::run::{self, Run, RunError, Stopped};
-use pvp_protocol::Profile;
-use pvp_protocol::payload::Stream;
+use pvp_protocol::SandboxProfile;
+use pvp_protocol::payload::OutputStream;
 
 use crate::executor::Executor;
 use crate::place::{Place, Running, ample, parent, reapers, text, until};
@@ -119,7 +119,7 @@ async fn a_name_that_is_no_text_hides_nobody() {
     let mut errand = place.errand(line);
     errand.cgroup = false;
     let (finish, pieces) = place.run(&errand, ample()).await;
-    assert_eq!(text(&pieces, Stream::Stdout), "done\n");
+    assert_eq!(text(&pieces, OutputStream::Stdout), "done\n");
     assert_eq!(finish.unwrap().left_behind, 1);
     assert_eq!(place.alive(), Vec::<String>::new());
 }
@@ -174,11 +174,11 @@ async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
 async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
     let place = Place::new();
     for (profile, cgroup, above) in [
-        (Profile::None, false, 2),
-        (Profile::Workspace, false, 2),
-        (Profile::Read, false, 1),
-        (Profile::Read, true, 1),
-        (Profile::ReadNet, true, 1),
+        (SandboxProfile::None, false, 2),
+        (SandboxProfile::Workspace, false, 2),
+        (SandboxProfile::Read, false, 1),
+        (SandboxProfile::Read, true, 1),
+        (SandboxProfile::ReadNet, true, 1),
     ] {
         let mut errand = place.errand("echo ready; exec sleep 1000");
         errand.confinement.profile = profile;
@@ -201,7 +201,7 @@ async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
 async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
     let place = Place::new();
     let mut errand = place.errand("true");
-    errand.confinement.profile = Profile::Read;
+    errand.confinement.profile = SandboxProfile::Read;
     errand.confinement.share.whole.processes = Some(1000);
     let (finish, _) = place.run(&errand, ample()).await;
     assert_eq!(finish.unwrap().mechanism, Some(mechanism(true)));
@@ -211,7 +211,7 @@ async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
 async fn a_hydra_that_is_held_to_reading_ends_too() {
     let place = Place::new();
     let mut errand = place.errand(&format!("{HYDRA} sleep 0.05"));
-    errand.confinement.profile = Profile::Read;
+    errand.confinement.profile = SandboxProfile::Read;
     let (finish, _) = place.run(&errand, ample()).await;
     assert!(finish.unwrap().left_behind > 0, "it left something behind");
     assert_eq!(place.alive(), Vec::<String>::new());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pvp_agent::run::{Bounds, Overflow, Stopped};
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 
 use crate::executor::Executor;
 use crate::place::{Place, Running, ample, is_alive, text, until};
@@ -42,8 +42,8 @@ async fn output_may_be_truncated_while_the_command_goes_on() {
     assert_eq!((finish.code, finish.stopped), (Some(4), None));
     assert!(place.workspace.path().join("finished").exists());
     let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
-    assert_eq!(text(&pieces, Stream::Stdout), whole[..100_003]);
-    assert_eq!(text(&pieces, Stream::Stderr), "");
+    assert_eq!(text(&pieces, OutputStream::Stdout), whole[..100_003]);
+    assert_eq!(text(&pieces, OutputStream::Stderr), "");
     let (out, err) = (finish.stdout, finish.stderr);
     assert_eq!((out.bytes, out.cut), (100_003, true));
     assert_eq!(out.bytes + out.untold, whole.len() as u64);
@@ -113,7 +113,7 @@ async fn a_receiver_that_takes_nothing_holds_the_command_back() {
     // The pieces of a channel, a buffer, and a pipe.
     assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
     // None of it is lost.
-    let told = text(&running.rest().await, Stream::Stdout);
+    let told = text(&running.rest().await, OutputStream::Stdout);
     assert_eq!(told.len() as u64, printed);
     assert_eq!(running.finish().await.unwrap().stdout.bytes, printed);
 }
@@ -172,7 +172,7 @@ async fn a_character_that_comes_in_parts_arrives_whole() {
     // What is whole does not wait for what is not.
     assert_eq!(running.pieces.recv().await.unwrap().text, "a");
     std::fs::write(place.workspace.path().join("go"), "").unwrap();
-    let rest = text(&running.rest().await, Stream::Stdout);
+    let rest = text(&running.rest().await, OutputStream::Stdout);
     assert_eq!(rest, "\u{2615}b\u{fffd}");
 }
 
@@ -183,8 +183,8 @@ async fn both_streams_keep_their_own_offsets() {
     let (finish, pieces) = place.run(&place.errand(line), ample()).await;
     let finish = finish.unwrap();
     for (stream, word, end, bytes) in [
-        (Stream::Stdout, "out", " ☕", finish.stdout.bytes),
-        (Stream::Stderr, "error", "", finish.stderr.bytes),
+        (OutputStream::Stdout, "out", " ☕", finish.stdout.bytes),
+        (OutputStream::Stderr, "error", "", finish.stderr.bytes),
     ] {
         let mut told = String::new();
         for piece in pieces.iter().filter(|piece| piece.stream == stream) {

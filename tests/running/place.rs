@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
 use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Reapers, Run, RunError, Stopper};
-use pvp_protocol::Profile;
-use pvp_protocol::payload::Stream;
+use pvp_protocol::SandboxProfile;
+use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -41,7 +41,7 @@ impl Place {
                 ("TMPDIR".to_owned(), self.mark()),
             ],
             confinement: Confinement {
-                profile: Profile::None,
+                profile: SandboxProfile::None,
                 workspace: self.workspace.path().to_owned(),
                 temporary: self.temporary.path().to_owned(),
                 share: Share::default(),
@@ -103,7 +103,10 @@ impl Place {
     /// Runs a line that ends by itself; gives how it ended and what it printed.
     pub(crate) async fn line(&self, line: &str) -> (Finish, String, String) {
         let (finish, pieces) = self.run(&self.errand(line), ample()).await;
-        let (out, err) = (text(&pieces, Stream::Stdout), text(&pieces, Stream::Stderr));
+        let (out, err) = (
+            text(&pieces, OutputStream::Stdout),
+            text(&pieces, OutputStream::Stderr),
+        );
         (finish.unwrap(), out, err)
     }
 }
@@ -199,7 +202,7 @@ impl Running {
     }
 }
 
-pub(crate) fn text(pieces: &[Piece], stream: Stream) -> String {
+pub(crate) fn text(pieces: &[Piece], stream: OutputStream) -> String {
     let pieces = pieces.iter().filter(|piece| piece.stream == stream);
     pieces.map(|piece| piece.text.as_str()).collect()
 }

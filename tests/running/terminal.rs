@@ -2,7 +2,7 @@
 
 use pvp_agent::reaper::{Errand, Size};
 use pvp_agent::run::{Keyboard, PressError, Reapers, Stopped};
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 
 use crate::place::{Place, Running, ample, program, until, write_program};
 
@@ -105,7 +105,7 @@ async fn a_confined_command_keeps_its_own_terminal_and_no_other() {
         device.trim()
     );
     let mut errand = interactive(&place, &line);
-    errand.confinement.profile = Profile::Workspace;
+    errand.confinement.profile = SandboxProfile::Workspace;
     let mut running = Running::start(&errand, ample()).await;
     let said = running.says("end\r\n").await;
     assert!(said.starts_with("30 100\r\ntty\r\nname\r\n"), "{said}");

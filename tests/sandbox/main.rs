@@ -16,10 +16,10 @@ mod together;
 use damage::{Damage, Proof};
 use place::{Output, Place, Who};
 use pvp_agent::reaper::Errand;
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 
 /// What a command did that the test sees: from outside, or by its own admission.
-async fn effects(place: &Place, damage: &Damage, profile: Profile) -> Vec<String> {
+async fn effects(place: &Place, damage: &Damage, profile: SandboxProfile) -> Vec<String> {
     let errand = place.errand(&damage.script, profile);
     effects_of(place, &errand).await.0
 }
@@ -58,7 +58,7 @@ async fn a_read_damages_nothing(who: Who) {
     let all = damage::all();
     assert!(all.len() >= 100, "{} commands", all.len());
     let every: Vec<_> = all.iter().collect();
-    let failures = together::failures(who, &every, Profile::Read).await;
+    let failures = together::failures(who, &every, SandboxProfile::Read).await;
     let (many, count) = (failures.len(), all.len());
     place::say(&format!(
         "{who:?}: {count} damaging commands, {many} with effects"
@@ -82,7 +82,7 @@ async fn without_the_sandbox_the_damage_is_seen() {
         if !place::is_root() && matches!(damage.proof, Proof::AsRoot | Proof::AsNobody) {
             continue;
         }
-        let effects = effects(&Place::new(who), &damage, Profile::None).await;
+        let effects = effects(&Place::new(who), &damage, SandboxProfile::None).await;
         match (effects.is_empty(), damage.proof) {
             (false, _) => seen += 1,
             (true, Proof::Maybe) => {
@@ -102,7 +102,7 @@ async fn damage_among_other_commands_is_named() {
     let named = |name: &str| all.iter().find(|damage| damage.name == name).unwrap();
     let damaging = [named("appending in $OUT"), named("TCP")];
     for who in Who::all() {
-        let failures = together::failures(who, &damaging, Profile::None).await;
+        let failures = together::failures(who, &damaging, SandboxProfile::None).await;
         assert_eq!(failures.len(), 3, "{failures:#?}");
         assert!(failures[0].contains("was reached") && failures[0].contains("keep"));
         assert!(failures[1].starts_with("appending in $OUT: "));
@@ -112,7 +112,7 @@ async fn damage_among_other_commands_is_named() {
 
 /// Whether a command ends well and prints this.
 async fn works(place: &Place, (line, printed): reads::Read) -> Result<(), String> {
-    let (finish, output) = place.line(line, Profile::Read).await;
+    let (finish, output) = place.line(line, SandboxProfile::Read).await;
     place.sweep();
     match finish.code == Some(0) && output.out.contains(printed) {
         true => Ok(()),
@@ -144,7 +144,7 @@ async fn everyday_reads_work(who: Who) {
         }
         for (tool, read) in reads::WITH_A_TOOL {
             let find = format!("command -v {tool} && {tool} --version");
-            let (found, _) = place.line(&find, Profile::None).await;
+            let (found, _) = place.line(&find, SandboxProfile::None).await;
             match found.code {
                 Some(0) => note(works(&place, *read).await),
                 _ => place::say(&format!("{who:?}: skipped `{}`: no {tool} here", read.0)),

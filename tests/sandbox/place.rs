@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use pvp_agent::confine::{Confinement, Share};
 use pvp_agent::reaper::Errand;
 use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Reapers, Run, RunError};
-use pvp_protocol::Profile;
-use pvp_protocol::payload::Stream;
+use pvp_protocol::SandboxProfile;
+use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
 
 /// Only to end a test that would hang; no test passes because of it.
@@ -197,7 +197,7 @@ impl Place {
         environment.into_iter().map(owned).collect()
     }
 
-    pub fn errand(&self, line: &str, profile: Profile) -> Errand {
+    pub fn errand(&self, line: &str, profile: SandboxProfile) -> Errand {
         let words = ["--noprofile", "--norc", "-c", line];
         Errand {
             program: "/bin/bash".to_owned(),
@@ -236,8 +236,8 @@ impl Place {
             let mut output = Output::default();
             while let Some(piece) = receiver.recv().await {
                 match piece.stream {
-                    Stream::Stdout => output.out.push_str(&piece.text),
-                    Stream::Stderr => output.err.push_str(&piece.text),
+                    OutputStream::Stdout => output.out.push_str(&piece.text),
+                    OutputStream::Stderr => output.err.push_str(&piece.text),
                 }
             }
             output
@@ -252,7 +252,7 @@ impl Place {
         tokio::time::timeout(PATIENCE, both).await.expect("it ends")
     }
 
-    pub async fn line(&self, line: &str, profile: Profile) -> (Finish, Output) {
+    pub async fn line(&self, line: &str, profile: SandboxProfile) -> (Finish, Output) {
         let (finish, output) = self.run(&self.errand(line, profile)).await;
         (finish.unwrap(), output)
     }

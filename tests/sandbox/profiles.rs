@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pvp_agent::confine::Share;
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use crate::damage::{self, Kind, Proof};
@@ -19,7 +19,7 @@ async fn a_read_with_sockets_damages_nothing_else() {
     all.retain(|damage| damage.kind != Kind::Sockets);
     let all: Vec<_> = all.iter().collect();
     for who in Who::all() {
-        let failures = together::failures(who, &all, Profile::ReadNet).await;
+        let failures = together::failures(who, &all, SandboxProfile::ReadNet).await;
         assert!(failures.is_empty(), "as {who:?}: {}", failures.join("\n"));
     }
 }
@@ -32,7 +32,7 @@ async fn a_read_with_sockets_reaches_others() {
         let mut heard = Vec::new();
         for name in ["TCP", "UDP", "a UNIX socket"] {
             let damage = all.iter().find(|damage| damage.name == name).unwrap();
-            heard.extend(effects(&place, damage, Profile::ReadNet).await);
+            heard.extend(effects(&place, damage, SandboxProfile::ReadNet).await);
         }
         let reached = ["TCP", "UDP", "a UNIX socket"].map(|it| format!("{it} was reached"));
         assert_eq!(heard, reached, "as {who:?}");
@@ -43,7 +43,7 @@ async fn a_read_with_sockets_reaches_others() {
             "the kernel's ciphers",
         ] {
             let damage = all.iter().find(|damage| damage.name == name).unwrap();
-            let effects = effects(&place, damage, Profile::ReadNet).await;
+            let effects = effects(&place, damage, SandboxProfile::ReadNet).await;
             assert_eq!(effects, Vec::<String>::new(), "{name} as {who:?}");
         }
     }
@@ -57,7 +57,7 @@ async fn a_command_held_to_its_workspace_writes_nowhere_else() {
     let outside: Vec<_> = outside.collect();
     assert!(outside.len() >= 40, "{} commands", outside.len());
     for who in Who::all() {
-        let failures = together::failures(who, &outside, Profile::Workspace).await;
+        let failures = together::failures(who, &outside, SandboxProfile::Workspace).await;
         assert!(failures.is_empty(), "as {who:?}: {}", failures.join("\n"));
     }
 }
@@ -71,7 +71,7 @@ async fn a_command_held_to_its_workspace_works_there() {
         let mut worked = 0;
         for damage in &inside {
             // Each finds everything as it was planted.
-            let effects = effects(&Place::new(who), damage, Profile::Workspace).await;
+            let effects = effects(&Place::new(who), damage, SandboxProfile::Workspace).await;
             worked += usize::from(!effects.is_empty());
             if worked == 40 {
                 break;
@@ -88,7 +88,7 @@ async fn a_command_held_to_its_workspace_can_still_mark_other_files() {
     for who in Who::all() {
         for damage in damage::all() {
             if damage.kind == Kind::Marks && damage.proof == Proof::Sure {
-                let effects = effects(&Place::new(who), &damage, Profile::Workspace).await;
+                let effects = effects(&Place::new(who), &damage, SandboxProfile::Workspace).await;
                 assert!(!effects.is_empty(), "{} as {who:?} is held", damage.name);
             }
         }
@@ -116,7 +116,7 @@ async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
             let Some(damage) = all.find(|damage| damage.name == name) else {
                 continue;
             };
-            let effects = effects(&place, &damage, Profile::Workspace).await;
+            let effects = effects(&place, &damage, SandboxProfile::Workspace).await;
             assert_eq!(effects, Vec::<String>::new(), "{name} as {who:?}");
         }
     }
@@ -126,12 +126,16 @@ async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
 async fn a_command_has_its_three_files_and_no_rights() {
     for who in Who::all() {
         let place = Place::new(who);
-        for profile in [Profile::Read, Profile::ReadNet, Profile::Workspace] {
+        for profile in [
+            SandboxProfile::Read,
+            SandboxProfile::ReadNet,
+            SandboxProfile::Workspace,
+        ] {
             let line = "ls /proc/self/fd | tr '\\n' ' '; grep -E 'NoNewPrivs|Seccomp:|CapAmb|CapInh' /proc/self/status";
             let (_, output) = place.line(line, profile).await;
             let filtered = match profile {
-                Profile::None | Profile::Workspace => 0,
-                Profile::Read | Profile::ReadNet => 2,
+                SandboxProfile::None | SandboxProfile::Workspace => 0,
+                SandboxProfile::Read | SandboxProfile::ReadNet => 2,
             };
             // The fourth file is the directory that is listed.
             let expected = format!(
@@ -146,7 +150,11 @@ async fn a_command_has_its_three_files_and_no_rights() {
 #[tokio::test]
 async fn a_command_inherits_no_open_file() {
     for who in Who::all() {
-        for profile in [Profile::Read, Profile::Workspace, Profile::None] {
+        for profile in [
+            SandboxProfile::Read,
+            SandboxProfile::Workspace,
+            SandboxProfile::None,
+        ] {
             let place = Place::new(who);
             let left_open = place::script(
                 &place.at("left-open"),
@@ -187,7 +195,7 @@ async fn root_reads_what_others_own_in_its_workspace() {
         return place::say("skipped: this test does not run as root");
     }
     let place = Place::new(Who::Nobody);
-    let mut errand = place.errand("cat private", Profile::Read);
+    let mut errand = place.errand("cat private", SandboxProfile::Read);
     place::private(&place.at("work/private"), "mine\n");
     errand.environment.clear();
     let pvp = std::path::Path::new(env!("CARGO_BIN_EXE_pvp"));
@@ -200,7 +208,7 @@ async fn a_share_stops_what_exceeds_it() {
     for who in Who::all() {
         let place = Place::new(who);
         let run = async |line: &str, share: Share| {
-            let mut errand = place.errand(line, Profile::Read);
+            let mut errand = place.errand(line, SandboxProfile::Read);
             errand.confinement.share = share;
             let (finish, output) = place.run(&errand).await;
             (finish.unwrap(), output)
@@ -261,7 +269,10 @@ async fn a_command_that_crashes_leaves_nothing_behind() {
     let place = Place::new(Who::all()[0]);
     // One byte also keeps the kernel from starting a program that collects dumps.
     let (_, output) = place
-        .line("grep core /proc/self/limits | tr -s ' '", Profile::Read)
+        .line(
+            "grep core /proc/self/limits | tr -s ' '",
+            SandboxProfile::Read,
+        )
         .await;
     let ones = [
         "Max core file size 1 1 bytes \n",
@@ -301,7 +312,11 @@ fn a_machine_that_cannot_confine_runs_nothing() {
     }
 }
 
-const ALL: &[Profile] = &[Profile::Read, Profile::ReadNet, Profile::Workspace];
+const ALL: &[SandboxProfile] = &[
+    SandboxProfile::Read,
+    SandboxProfile::ReadNet,
+    SandboxProfile::Workspace,
+];
 
 /// Takes a system call away from this thread.
 fn without(call: i64) {

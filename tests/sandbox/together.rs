@@ -1,6 +1,6 @@
 //! Many damaging commands in one confined run, because most of what one costs is the way in.
 
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 
 use crate::damage::Damage;
 use crate::effects;
@@ -22,7 +22,7 @@ done
 "#;
 
 /// What commands do that they must not, each named.
-pub async fn failures(who: Who, damages: &[&Damage], profile: Profile) -> Vec<String> {
+pub async fn failures(who: Who, damages: &[&Damage], profile: SandboxProfile) -> Vec<String> {
     let mut failures = Vec::new();
     let mut place = Place::new(who);
     // Of several, the parent is the shell that runs them, and not the reaper.
@@ -51,7 +51,11 @@ pub async fn failures(who: Who, damages: &[&Damage], profile: Profile) -> Vec<St
 }
 
 /// Runs several; gives which have ended, and what all of them together did.
-async fn run(place: &Place, several: &[&Damage], profile: Profile) -> (Vec<usize>, Vec<String>) {
+async fn run(
+    place: &Place,
+    several: &[&Damage],
+    profile: SandboxProfile,
+) -> (Vec<usize>, Vec<String>) {
     let mut errand = place.errand(ONE_BY_ONE, profile);
     let scripts = several.iter().map(|damage| damage.script.clone());
     errand.arguments.push("together".to_owned());

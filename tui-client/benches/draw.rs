@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent};
-use pvp_protocol::{Limits, SessionConfig, Timestamp, read_server};
+use pvp_protocol::{Limits, SessionConfig, Timestamp, parse_server_message};
 use pvp_tui::Offscreen;
 use pvp_tui::config::Config;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ impl Bench {
         if let Some(seq) = seq {
             envelope["seq"] = seq.into();
         }
-        let read = read_server(&envelope.to_string(), &Limits::default());
+        let read = parse_server_message(&envelope.to_string(), &Limits::default());
         let envelope = read.map_err(|error| error.refusal).unwrap().unwrap();
         self.screen.told(self.now, Box::new(envelope));
     }

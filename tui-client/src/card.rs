@@ -1,7 +1,7 @@
 //! A gate card as rows: the command first, then everything else that a decision needs.
 
 use pvp_client::view::{Asked, Card, Form, Resolved, View};
-use pvp_protocol::{Mode, Timestamp};
+use pvp_protocol::{RunMode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -247,10 +247,10 @@ fn manner(asked: &Asked, view: &View) -> String {
         Form::Tool => "as a tool",
     };
     let mode = match asked.mode {
-        Mode::Normal => "",
-        Mode::Slow => ", may take long",
-        Mode::Background => ", in the background",
-        Mode::Pty => ", interactive",
+        RunMode::Normal => "",
+        RunMode::Slow => ", may take long",
+        RunMode::Background => ", in the background",
+        RunMode::Pty => ", interactive",
     };
     let driver = asked.driver.as_ref();
     let driver = driver.map(|id| format!(", keys from {}", one_line(view.name_of(id))));

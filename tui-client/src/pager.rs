@@ -263,7 +263,7 @@ pub(crate) fn shown(line: &OutputLine, number: u64, theme: &Theme) -> Line<'stat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvp_protocol::payload::Stream;
+    use pvp_protocol::payload::OutputStream;
 
     const WINDOW: Size = Size {
         width: 40,
@@ -273,7 +273,7 @@ mod tests {
     fn page(offset: u64, limit: u64, total: u64) -> OutputPage {
         let line = |number| OutputLine {
             number,
-            stream: Stream::Stdout,
+            stream: OutputStream::Stdout,
             text: format!("line {}", number + 1),
         };
         OutputPage {

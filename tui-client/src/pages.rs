@@ -2,7 +2,7 @@
 
 use pvp_client::view::{Card, Past, State, View};
 use pvp_protocol::api::Invitation;
-use pvp_protocol::payload::ExecutorAbility;
+use pvp_protocol::payload::ExecutorInfo;
 use ratatui::text::{Line, Span};
 
 use crate::app::{App, COMMANDS};
@@ -162,7 +162,7 @@ pub(crate) fn tools(app: &App) -> Page {
     sheet.page("Tools")
 }
 
-fn ability_lines(sheet: &mut Sheet<'_>, ability: &ExecutorAbility) {
+fn ability_lines(sheet: &mut Sheet<'_>, ability: &ExecutorInfo) {
     let profiles: Vec<_> = ability.profiles.iter().map(word).collect();
     let held = match profiles.as_slice() {
         [] => "no sandbox here, so reads are asked for".to_owned(),

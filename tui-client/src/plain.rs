@@ -8,7 +8,7 @@ use std::io::Write;
 use anyhow::Context;
 use pvp_client::view::{Card, Item, What};
 use pvp_client::{Api, Connection, Ending, Event, now};
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use pvp_protocol::{Digest, MessageId, ServerMessage};
 use ratatui::layout::Size;
 use ratatui::style::Style;
@@ -74,7 +74,7 @@ struct Reader {
     printed: BTreeMap<usize, (MessageId, Digest)>,
     next_number: usize,
     /// The rest of what a command printed since its last line ended.
-    unsaid: BTreeMap<(MessageId, Stream), String>,
+    unsaid: BTreeMap<(MessageId, OutputStream), String>,
     over: bool,
 }
 
@@ -308,7 +308,7 @@ impl Reader {
     fn printed_by(
         &mut self,
         proposal: &MessageId,
-        stream: Stream,
+        stream: OutputStream,
         text: &str,
     ) -> anyhow::Result<()> {
         let key = (proposal.clone(), stream);
@@ -327,7 +327,7 @@ impl Reader {
 
     /// Says the last of what a command printed, and how it ended.
     fn ended(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
-        for stream in [Stream::Stdout, Stream::Stderr] {
+        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
             if let Some(rest) = self.unsaid.remove(&(proposal.clone(), stream)) {
                 self.say(&format!("{}: {}", stream_word(stream), ansi_text(&rest)))?;
             }
@@ -344,10 +344,10 @@ impl Reader {
     }
 }
 
-fn stream_word(stream: Stream) -> &'static str {
+fn stream_word(stream: OutputStream) -> &'static str {
     match stream {
-        Stream::Stdout => "out",
-        Stream::Stderr => "err",
+        OutputStream::Stdout => "out",
+        OutputStream::Stderr => "err",
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a command printed, folded to its beginning and its end, each line marked with its stream.
 
 use pvp_client::view::{Output, Piece};
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
@@ -19,10 +19,10 @@ const SHOWN: usize = HEAD_LINES + TAIL_LINES;
 const LOOK: usize = 16 * 1024;
 
 /// The word before each line, for those who do not see colours.
-pub(crate) fn mark(stream: Stream) -> &'static str {
+pub(crate) fn mark(stream: OutputStream) -> &'static str {
     match stream {
-        Stream::Stdout => "out│ ",
-        Stream::Stderr => "err│ ",
+        OutputStream::Stdout => "out│ ",
+        OutputStream::Stderr => "err│ ",
     }
 }
 

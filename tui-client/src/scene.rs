@@ -1,7 +1,7 @@
 //! A screen without a terminal: told messages and keys go in, the picture comes out as text.
 
 use crossterm::event::{KeyEvent, KeyModifiers};
-use pvp_protocol::{Digest, Limits, SessionConfig, Timestamp, Vocabulary, read_server};
+use pvp_protocol::{Digest, Limits, SessionConfig, Timestamp, WireMessage, parse_server_message};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -99,7 +99,8 @@ impl Scene {
             message_bytes: usize::MAX,
             ..Limits::default()
         };
-        let envelope = read_server(&envelope.to_string(), &limits).map_err(|it| it.refusal);
+        let envelope =
+            parse_server_message(&envelope.to_string(), &limits).map_err(|it| it.refusal);
         let envelope = envelope.unwrap().expect("a known type");
         self.input(Input::Told(Box::new(envelope)));
     }

@@ -1,7 +1,7 @@
 //! How things look. Colour only repeats what a word or a mark says already.
 
 use pvp_protocol::Category;
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use ratatui::style::{Color, Modifier, Style};
 
 /// Which colours are used.
@@ -91,10 +91,10 @@ impl Theme {
         }
     }
 
-    pub(crate) fn stream(&self, stream: Stream) -> Style {
+    pub(crate) fn stream(&self, stream: OutputStream) -> Style {
         match stream {
-            Stream::Stdout => self.stdout,
-            Stream::Stderr => self.stderr,
+            OutputStream::Stdout => self.stdout,
+            OutputStream::Stderr => self.stderr,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use pvp_client::view::{Card, Finish, Item, Person, Proposal, Resolution, State, View, What};
 use pvp_protocol::payload::{
-    Approval, ClearedBy, GateOutcome, PresenceStatus, ResolvedHow, TimeoutResolution,
+    Approval, ClearedBy, GateOutcome, PresenceStatus, ResolutionCause, TimeoutResolution,
 };
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, Timestamp};
 use serde::Serialize;
@@ -87,11 +87,11 @@ pub(crate) fn resolution(resolution: &Resolution, view: &View) -> String {
         by => format!(" by {by}"),
     };
     let how = match resolution.how {
-        ResolvedHow::Quorum | ResolvedHow::Rejection | ResolvedHow::Cancel => "",
-        ResolvedHow::Deadline => " at the deadline",
-        ResolvedHow::Clock => " by the clock",
-        ResolvedHow::ProposerLeft => " because the agent left",
-        ResolvedHow::SessionEnded => " because the session ended",
+        ResolutionCause::Quorum | ResolutionCause::Rejection | ResolutionCause::Cancel => "",
+        ResolutionCause::Deadline => " at the deadline",
+        ResolutionCause::Clock => " by the clock",
+        ResolutionCause::ProposerLeft => " because the agent left",
+        ResolutionCause::SessionEnded => " because the session ended",
     };
     let outcome = outcome(resolution.outcome);
     let reason = resolution.reason.as_deref().map(one_line);

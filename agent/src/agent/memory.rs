@@ -85,7 +85,7 @@ impl Memory {
                 }
             }
             ServerMessage::ToolPropose(propose) if mine => {
-                if let Ok(action) = Action::read(&propose.tool_name, &propose.arguments)
+                if let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
                     && self.commands.len() < COMMANDS
                 {
                     let command = ends(&action.command.summary(), ONE);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use pvp_client::{Connection, Ending, Event, Events};
 use pvp_protocol::payload::{
-    ActionTaken, GateAmend, GateOutcome, InterruptAcknowledge, InterruptRaise, InterruptUrgency,
-    OutputPage, SessionWelcome, ToolPropose, ToolResult,
+    GateAmend, GateOutcome, InterruptAcknowledge, InterruptAction, InterruptRaise,
+    InterruptUrgency, OutputPage, SessionWelcome, ToolPropose, ToolResult,
 };
-use pvp_protocol::{Action, Envelope, Extra, MessageId, Mode, Sender, ServerMessage};
+use pvp_protocol::{Action, Envelope, ExtraFields, MessageId, RunMode, Sender, ServerMessage};
 use tokio::sync::{mpsc, oneshot};
 
 use super::lore::Lore;
@@ -34,7 +34,7 @@ pub(super) enum Ask {
         id: MessageId,
         propose: Box<ToolPropose>,
         command: String,
-        mode: Mode,
+        mode: RunMode,
         steps: mpsc::UnboundedSender<Step>,
         noted: oneshot::Sender<()>,
     },
@@ -155,7 +155,7 @@ impl Task {
                 noted,
             } => {
                 self.executor.orders().proposed(&id, &propose);
-                if mode == Mode::Background {
+                if mode == RunMode::Background {
                     self.add_job(id.clone(), command);
                 }
                 self.open.retain(|_, steps| !steps.is_closed());
@@ -373,7 +373,7 @@ impl Task {
 
     fn edited(&mut self, envelope: &Envelope, amend: &GateAmend) {
         let proposal = self.gates.get(&amend.gate).unwrap_or(&amend.gate).clone();
-        if let Ok(action) = Action::read("shell", &amend.arguments) {
+        if let Ok(action) = Action::from_arguments("shell", &amend.arguments) {
             let by = match &envelope.heading.sender {
                 Sender::System => None,
                 Sender::Participant(by) => Some(by.clone()),
@@ -415,15 +415,15 @@ impl Task {
 
     fn acknowledge(&self, id: &MessageId, interrupt: &InterruptRaise) {
         let action_taken = match interrupt.urgency {
-            InterruptUrgency::Pause => ActionTaken::Paused,
-            InterruptUrgency::Stop | InterruptUrgency::Emergency => ActionTaken::Stopped,
+            InterruptUrgency::Pause => InterruptAction::Paused,
+            InterruptUrgency::Stop | InterruptUrgency::Emergency => InterruptAction::Stopped,
         };
         let acknowledge = InterruptAcknowledge {
             interrupt: id.clone(),
             by: self.connection.participant().clone(),
             action_taken,
             ignore_reason: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         let connection = self.connection.clone();
         // Sending may wait for room, and this task must go on hearing meanwhile.

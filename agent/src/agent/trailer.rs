@@ -1,9 +1,9 @@
 //! Naming the agent as a co-author of its commits, in the command that people see.
 
-use pvp_protocol::{Command, PartVerdict};
+use pvp_protocol::{Command, PartAssessment};
 
 /// The line with `--trailer` added to every `git commit` in it; `None` if there is none to add.
-pub(super) fn added(command: &Command, parts: &[PartVerdict], author: &str) -> Option<String> {
+pub(super) fn added(command: &Command, parts: &[PartAssessment], author: &str) -> Option<String> {
     let Command::Shell { line } = command else {
         return None;
     };
@@ -64,15 +64,15 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvp_policy::{Place, Policy};
+    use pvp_policy::{Policy, Workspace};
     use pvp_protocol::Action;
 
     fn line(text: &str) -> Option<String> {
         let command = Command::Shell {
             line: text.to_owned(),
         };
-        let action = Action::plain(command.clone());
-        let verdict = Policy::built_in().assess(&action, &Place::default());
+        let action = Action::new(command.clone());
+        let verdict = Policy::built_in().assess(&action, &Workspace::default());
         added(&command, &verdict.parts, "Owl O'Hara <owl@example.org>")
     }
 

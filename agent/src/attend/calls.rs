@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use pvp_protocol::payload::OutputRead;
-use pvp_protocol::{Assessment, Mode};
+use pvp_protocol::{Assessment, RunMode};
 use tokio::sync::Notify;
 
 use super::ears::Halt;
@@ -193,7 +193,7 @@ impl<'a> Calls<'a> {
     }
 
     /// Follows a proposal until its fate is known; a background job's when it has begun.
-    async fn follow(&self, mut proposal: Proposal, mode: Mode, course: &mut Course) -> Fate {
+    async fn follow(&self, mut proposal: Proposal, mode: RunMode, course: &mut Course) -> Fate {
         while let Some(step) = proposal.next().await {
             match step {
                 Step::Judged(verdict) => course.verdict = Some(verdict),
@@ -220,7 +220,7 @@ impl<'a> Calls<'a> {
                         self.waiting.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
-                Step::Started { pid, file } if mode == Mode::Background => {
+                Step::Started { pid, file } if mode == RunMode::Background => {
                     return Fate::Started {
                         reference: proposal.id,
                         pid: Some(pid),

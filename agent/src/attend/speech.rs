@@ -5,9 +5,9 @@ use std::time::Duration;
 use pvp_client::{Connection, fresh_id};
 use pvp_protocol::payload::{
     FinishReason, ResponseChunk, ResponseEnd, ResponseStart, ThinkingChunk, ThinkingEnd,
-    ThinkingStart, UsageStats, Visibility, VisibilityWord,
+    ThinkingStart, UsageStats, Visibility, VisibilityGroup,
 };
-use pvp_protocol::{ClientMessage, Extra, MessageId};
+use pvp_protocol::{ClientMessage, ExtraFields, MessageId};
 use tokio::time::{Instant, sleep_until};
 
 use crate::brain::BrainEvent;
@@ -113,7 +113,7 @@ impl Speech {
         let mut rest = text.as_str();
         while !rest.is_empty() {
             let (piece, more) = rest.split_at(rest.floor_char_boundary(CHUNK));
-            let (text, extra) = (piece.to_owned(), Extra::new());
+            let (text, extra) = (piece.to_owned(), ExtraFields::new());
             match self.open.as_ref().map(|open| open.kind) {
                 Some(Kind::Thinking) => self.send(ThinkingChunk { text, extra }).await,
                 Some(Kind::Response) => self.send(ResponseChunk { text, extra }).await,
@@ -126,12 +126,12 @@ impl Speech {
     async fn begin(&mut self, kind: Kind) {
         let start = fresh_id();
         let (agent, prompt_ref) = (self.connection.participant().clone(), self.prompt.clone());
-        let extra = Extra::new();
+        let extra = ExtraFields::new();
         let message: ClientMessage = match kind {
             Kind::Thinking => ThinkingStart {
                 agent,
                 prompt_ref,
-                visible_to: Visibility::Group(VisibilityWord::All),
+                visible_to: Visibility::Group(VisibilityGroup::All),
                 extra,
             }
             .into(),
@@ -161,7 +161,7 @@ impl Speech {
                 let end = ThinkingEnd {
                     summary: None,
                     duration_ms: u64::try_from(duration).ok(),
-                    extra: Extra::new(),
+                    extra: ExtraFields::new(),
                 };
                 self.send_as(fresh_id(), about, end).await;
             }
@@ -213,6 +213,6 @@ fn ended(finish_reason: FinishReason, usage: Option<UsageStats>) -> ResponseEnd 
     ResponseEnd {
         finish_reason,
         usage,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! What the model reads of a command's output at first: how it ended, and the end of what it printed.
 
-use pvp_protocol::payload::{Stream, ToolResult};
+use pvp_protocol::payload::{OutputStream, ToolResult};
 
 /// A part of a digest with a line longer than this in it is cut to as much, half from each end.
 const HUGE: usize = 8 * 1024;
@@ -55,8 +55,8 @@ pub fn headline(result: &ToolResult) -> String {
     format!(
         "Exit code: {} | stdout: {} lines | stderr: {} lines",
         code.map_or("none".to_owned(), |code| code.to_string()),
-        printed(result, Stream::Stdout).lines,
-        printed(result, Stream::Stderr).lines,
+        printed(result, OutputStream::Stdout).lines,
+        printed(result, OutputStream::Stderr).lines,
     )
 }
 
@@ -67,8 +67,8 @@ pub fn digest(result: &ToolResult, caps: Caps) -> String {
         text.push('\n');
         text.push_str(&ends(&sentence, SENTENCE));
     }
-    let stderr = shown(&printed(result, Stream::Stderr), caps.stderr);
-    let stdout = shown(&printed(result, Stream::Stdout), caps.stdout);
+    let stderr = shown(&printed(result, OutputStream::Stderr), caps.stderr);
+    let stdout = shown(&printed(result, OutputStream::Stdout), caps.stdout);
     let half = BOTH / 2;
     let for_stderr = BOTH - stdout.text.len().min(half);
     let for_stdout = BOTH - stderr.text.len().min(half);
@@ -119,7 +119,7 @@ struct Printed<'a> {
     whole: bool,
 }
 
-fn printed(result: &ToolResult, stream: Stream) -> Printed<'_> {
+fn printed(result: &ToolResult, stream: OutputStream) -> Printed<'_> {
     let Some(body) = &result.result else {
         return Printed {
             text: "",
@@ -128,8 +128,8 @@ fn printed(result: &ToolResult, stream: Stream) -> Printed<'_> {
         };
     };
     let (name, text) = match stream {
-        Stream::Stdout => ("stdout", body.stdout.as_str()),
-        Stream::Stderr => ("stderr", body.stderr.as_str()),
+        OutputStream::Stdout => ("stdout", body.stdout.as_str()),
+        OutputStream::Stderr => ("stderr", body.stderr.as_str()),
     };
     let facts = result
         .extra
@@ -205,24 +205,24 @@ pub(crate) fn ends(text: &str, most: usize) -> String {
 pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
-    use pvp_protocol::payload::ResultBody;
-    use pvp_protocol::{Extra, MessageId};
+    use pvp_protocol::payload::ToolResultBody;
+    use pvp_protocol::{ExtraFields, MessageId};
     use serde_json::json;
 
     pub(crate) fn ran(code: Option<i64>, stdout: &str, stderr: &str) -> ToolResult {
         ToolResult {
             tool_proposal: MessageId::parse("p1").unwrap(),
             success: code == Some(0),
-            result: Some(ResultBody {
+            result: Some(ToolResultBody {
                 exit_code: code,
                 stdout: stdout.to_owned(),
                 stderr: stderr.to_owned(),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             }),
             error: None,
             duration_ms: 12,
             outcome: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 

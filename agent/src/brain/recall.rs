@@ -1,6 +1,6 @@
 //! Reading more of a command's output than its digest shows.
 
-use pvp_protocol::payload::{OutputPage, OutputRead, Stream};
+use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
 
 use super::digest::{WHOLE, ends};
 
@@ -42,8 +42,8 @@ pub fn text(read: &OutputRead, page: &OutputPage) -> String {
     let mut left_out = 0_usize;
     for line in &page.lines {
         let stream = match line.stream {
-            Stream::Stdout => "",
-            Stream::Stderr => "err ",
+            OutputStream::Stdout => "",
+            OutputStream::Stderr => "err ",
         };
         let line = format!("\n{} {stream}| {}", line.number, ends(&line.text, LINE));
         if text.len() + line.len() > WHOLE - 512 {
@@ -68,8 +68,8 @@ pub fn text(read: &OutputRead, page: &OutputPage) -> String {
 fn heading(read: &OutputRead, page: &OutputPage) -> String {
     let which = match read.stream {
         None => "stdout and stderr",
-        Some(Stream::Stdout) => "stdout",
-        Some(Stream::Stderr) => "stderr",
+        Some(OutputStream::Stdout) => "stdout",
+        Some(OutputStream::Stderr) => "stderr",
     };
     let matching = match &read.grep {
         None => String::new(),
@@ -87,7 +87,7 @@ fn heading(read: &OutputRead, page: &OutputPage) -> String {
 mod tests {
     use super::*;
     use pvp_protocol::payload::OutputLine;
-    use pvp_protocol::{Extra, MessageId};
+    use pvp_protocol::{ExtraFields, MessageId};
 
     fn read(change: impl FnOnce(&mut OutputRead)) -> OutputRead {
         let mut read = OutputRead {
@@ -98,14 +98,14 @@ mod tests {
             head: None,
             tail: None,
             grep: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         change(&mut read);
         read
     }
 
-    fn page(lines: &[(u64, Stream, &str)]) -> OutputPage {
-        let line = |(number, stream, text): &(u64, Stream, &str)| OutputLine {
+    fn page(lines: &[(u64, OutputStream, &str)]) -> OutputPage {
+        let line = |(number, stream, text): &(u64, OutputStream, &str)| OutputLine {
             number: *number,
             stream: *stream,
             text: (*text).to_owned(),
@@ -143,7 +143,10 @@ mod tests {
 
     #[test]
     fn a_page_names_its_lines_as_offset_does() {
-        let lines = [(7, Stream::Stdout, "fine"), (8, Stream::Stderr, "oops")];
+        let lines = [
+            (7, OutputStream::Stdout, "fine"),
+            (8, OutputStream::Stderr, "oops"),
+        ];
         let asked = read(|read| read.grep = Some("o".to_owned()));
         assert_eq!(
             text(&asked, &page(&lines)),
@@ -156,7 +159,7 @@ mod tests {
     fn a_page_is_bounded_and_says_what_is_missing() {
         let long = "x".repeat(7000);
         let lines: Vec<_> = (0..50)
-            .map(|number| (number, Stream::Stdout, long.as_str()))
+            .map(|number| (number, OutputStream::Stdout, long.as_str()))
             .collect();
         let mut page = page(&lines);
         page.finished = false;

@@ -401,8 +401,8 @@ mod tests {
             let Ok(ToolUse::Shell(shell)) = ToolUse::read(&call) else {
                 panic!("{call:?}");
             };
-            let action = Action::read("shell", &shell.arguments()).unwrap();
-            let place = pvp_policy::Place::default();
+            let action = Action::from_arguments("shell", &shell.arguments()).unwrap();
+            let place = pvp_policy::Workspace::default();
             verdicts.push(policy.assess(&action, &place).category);
         }
         let expected = [

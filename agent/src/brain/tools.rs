@@ -2,8 +2,8 @@
 
 mod offers;
 
-use pvp_protocol::payload::{OutputRead, Stream};
-use pvp_protocol::{Extra, JsonObject, MessageId, Mode};
+use pvp_protocol::payload::{OutputRead, OutputStream};
+use pvp_protocol::{ExtraFields, JsonObject, MessageId, RunMode};
 use serde_json::{Value, json};
 
 use super::conversation::ToolCall;
@@ -25,7 +25,7 @@ const PURPOSE: usize = 2 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellUse {
     pub command: String,
-    pub mode: Mode,
+    pub mode: RunMode,
     pub timeout: Option<u64>,
     pub cwd: Option<String>,
     pub purpose: String,
@@ -36,7 +36,7 @@ impl ShellUse {
     pub fn arguments(&self) -> JsonObject {
         let mut arguments = JsonObject::new();
         arguments.insert("full_command".to_owned(), json!(self.command));
-        if self.mode != Mode::Normal {
+        if self.mode != RunMode::Normal {
             arguments.insert("mode".to_owned(), json!(self.mode));
         }
         if let Some(timeout) = self.timeout {
@@ -97,10 +97,10 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
         return Err("`command` has a NUL character in it, which no command can have.".to_owned());
     }
     let mode = match text(arguments, "mode")?.as_deref() {
-        None | Some("normal") => Mode::Normal,
-        Some("slow") => Mode::Slow,
-        Some("background") => Mode::Background,
-        Some("pty") => Mode::Pty,
+        None | Some("normal") => RunMode::Normal,
+        Some("slow") => RunMode::Slow,
+        Some("background") => RunMode::Background,
+        Some("pty") => RunMode::Pty,
         Some(other) => {
             return Err(format!(
                 "`mode` must be normal, slow, background or pty, not {other:?}."
@@ -116,14 +116,14 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
     })
 }
 
-fn timeout(seconds: Option<u64>, mode: Mode) -> Result<Option<u64>, String> {
+fn timeout(seconds: Option<u64>, mode: RunMode) -> Result<Option<u64>, String> {
     let Some(seconds) = seconds else {
         return Ok(None);
     };
     let (longest, advice) = match mode {
-        Mode::Normal => (LONGEST_NORMAL, "; use mode slow for up to 900"),
-        Mode::Slow => (LONGEST_SLOW, "; use mode background for what takes longer"),
-        Mode::Background | Mode::Pty => {
+        RunMode::Normal => (LONGEST_NORMAL, "; use mode slow for up to 900"),
+        RunMode::Slow => (LONGEST_SLOW, "; use mode background for what takes longer"),
+        RunMode::Background | RunMode::Pty => {
             let why = "A command in this mode has no time limit: leave `timeout` out.";
             return Err(why.to_owned());
         }
@@ -144,8 +144,8 @@ fn read_recall(arguments: &JsonObject) -> Result<OutputRead, String> {
         reference: reference(arguments)?,
         stream: match text(arguments, "stream")?.as_deref() {
             None => None,
-            Some("stdout") => Some(Stream::Stdout),
-            Some("stderr") => Some(Stream::Stderr),
+            Some("stdout") => Some(OutputStream::Stdout),
+            Some("stderr") => Some(OutputStream::Stderr),
             Some(other) => {
                 return Err(format!("`stream` must be stdout or stderr, not {other:?}."));
             }
@@ -155,7 +155,7 @@ fn read_recall(arguments: &JsonObject) -> Result<OutputRead, String> {
         head: number(arguments, "head")?,
         tail: number(arguments, "tail")?,
         grep: text(arguments, "grep")?,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     recall::check(&read)?;
     Ok(read)
@@ -284,14 +284,14 @@ mod tests {
             panic!("not a shell call");
         };
         assert_eq!(shell.purpose, "build");
-        let action = Action::read("shell", &shell.arguments()).unwrap();
+        let action = Action::from_arguments("shell", &shell.arguments()).unwrap();
         assert_eq!(
             action,
             Action {
                 cwd: Some("/x".to_owned()),
-                mode: Mode::Slow,
+                mode: RunMode::Slow,
                 timeout_seconds: Some(900),
-                ..Action::plain(Command::Shell {
+                ..Action::new(Command::Shell {
                     line: "make".to_owned()
                 })
             }

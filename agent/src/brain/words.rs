@@ -2,7 +2,7 @@
 
 mod result;
 
-use pvp_protocol::payload::{GateOutcome, GateResolve, Outcome, ResolvedHow, ToolResult};
+use pvp_protocol::payload::{GateOutcome, GateResolve, ResolutionCause, RunOutcome, ToolResult};
 use pvp_protocol::{Assessment, MessageId, ParticipantId};
 
 use super::digest::{Caps, digest, ends, headline};
@@ -147,11 +147,11 @@ fn not_approved(resolve: &GateResolve) -> (Ending, String) {
              otherwise say what you are waiting for, and propose it again when someone is there."
                 .to_owned(),
         ),
-        (GateOutcome::Cancelled, ResolvedHow::SessionEnded) => (
+        (GateOutcome::Cancelled, ResolutionCause::SessionEnded) => (
             Ending::Cancelled,
             "The session ended before anyone decided. Nothing was done.".to_owned(),
         ),
-        (GateOutcome::Cancelled, ResolvedHow::ProposerLeft) => (
+        (GateOutcome::Cancelled, ResolutionCause::ProposerLeft) => (
             Ending::Withdrawn,
             "The proposal was withdrawn, because you left the session before anyone decided. \
              Nothing was done."
@@ -159,11 +159,11 @@ fn not_approved(resolve: &GateResolve) -> (Ending, String) {
         ),
         (
             GateOutcome::Cancelled,
-            ResolvedHow::Quorum
-            | ResolvedHow::Rejection
-            | ResolvedHow::Deadline
-            | ResolvedHow::Clock
-            | ResolvedHow::Cancel,
+            ResolutionCause::Quorum
+            | ResolutionCause::Rejection
+            | ResolutionCause::Deadline
+            | ResolutionCause::Clock
+            | ResolutionCause::Cancel,
         ) => (
             Ending::Withdrawn,
             format!(
@@ -196,7 +196,7 @@ fn started(reference: &MessageId, pid: Option<u32>, file: Option<&str>) -> Strin
 
 fn ran(result: &ToolResult, caps: Caps) -> (Ending, String) {
     match result.outcome {
-        Some(Outcome::Unknown) => (
+        Some(RunOutcome::Unknown) => (
             Ending::Unknown,
             format!(
                 "It is not known whether this command ran to its end: {} Look at the state of \
@@ -204,14 +204,14 @@ fn ran(result: &ToolResult, caps: Caps) -> (Ending, String) {
                 sentence(result.error.as_deref().unwrap_or("what ran it was lost"))
             ),
         ),
-        Some(Outcome::Known) | None if result.result.is_none() => (
+        Some(RunOutcome::Known) | None if result.result.is_none() => (
             Ending::Stopped,
             format!(
                 "It did not run: {} Nothing was printed.",
                 sentence(result.error.as_deref().unwrap_or("no reason was given"))
             ),
         ),
-        Some(Outcome::Known) | None => {
+        Some(RunOutcome::Known) | None => {
             let stopped = result.error.is_some();
             let mut words = digest(result, caps);
             if stopped {
@@ -277,7 +277,7 @@ mod tests {
         Some(ParticipantId::parse("ann").unwrap())
     }
 
-    fn closed(outcome: GateOutcome, how: ResolvedHow) -> Fate {
+    fn closed(outcome: GateOutcome, how: ResolutionCause) -> Fate {
         Fate::NotApproved(Box::new(GateResolve {
             gate: MessageId::parse("g1").unwrap(),
             tool_proposal: MessageId::parse("p1").unwrap(),
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_rejection_says_who_and_why_and_what_they_suggest() {
-        let fate = closed(GateOutcome::Rejected, ResolvedHow::Rejection);
+        let fate = closed(GateOutcome::Rejected, ResolutionCause::Rejection);
         assert_eq!(
             told(&fate),
             (
@@ -318,15 +318,15 @@ mod tests {
     fn every_ending_without_a_run_says_that_nothing_was_done() {
         for (fate, ending) in [
             (
-                closed(GateOutcome::Cancelled, ResolvedHow::Cancel),
+                closed(GateOutcome::Cancelled, ResolutionCause::Cancel),
                 Ending::Withdrawn,
             ),
             (
-                closed(GateOutcome::Cancelled, ResolvedHow::ProposerLeft),
+                closed(GateOutcome::Cancelled, ResolutionCause::ProposerLeft),
                 Ending::Withdrawn,
             ),
             (
-                closed(GateOutcome::Cancelled, ResolvedHow::SessionEnded),
+                closed(GateOutcome::Cancelled, ResolutionCause::SessionEnded),
                 Ending::Cancelled,
             ),
             (
@@ -348,7 +348,7 @@ mod tests {
             assert!(words.contains("Nothing was done."), "{words}");
             assert!(fate.tell(None, Caps::default()).failed);
         }
-        let (ending, words) = told(&closed(GateOutcome::TimedOut, ResolvedHow::Deadline));
+        let (ending, words) = told(&closed(GateOutcome::TimedOut, ResolutionCause::Deadline));
         assert_eq!(ending, Ending::TimedOut);
         assert!(words.starts_with("Nobody decided in time, so the command did not run."));
     }
@@ -390,7 +390,7 @@ mod tests {
             words.contains("its time limit.") && words.contains("mode slow"),
             "{words}"
         );
-        result.outcome = Some(Outcome::Unknown);
+        result.outcome = Some(RunOutcome::Unknown);
         result.error = Some("the executor was lost".to_owned());
         let lost = Fate::Ran {
             result: Box::new(result),

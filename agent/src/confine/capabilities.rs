@@ -1,6 +1,6 @@
 //! What root may do beyond an ordinary user, of which a command keeps very little.
 
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// A read may read its workspace, whoever owns it.
@@ -19,11 +19,11 @@ const WORKING: CapabilitySet = READING
 
 /// Gives up the rest for good: nothing that is started later gains any, because Landlock and
 /// seccomp have set `no_new_privs`.
-pub(super) fn drop(profile: Profile) -> std::io::Result<()> {
+pub(super) fn drop(profile: SandboxProfile) -> std::io::Result<()> {
     let kept = match profile {
-        Profile::None => return Ok(()),
-        Profile::Read | Profile::ReadNet => READING,
-        Profile::Workspace => WORKING,
+        SandboxProfile::None => return Ok(()),
+        SandboxProfile::Read | SandboxProfile::ReadNet => READING,
+        SandboxProfile::Workspace => WORKING,
     };
     let kept = capabilities(None)?.permitted.intersection(kept);
     set_capabilities(

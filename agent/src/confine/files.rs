@@ -7,7 +7,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use rustix::fs::FileType;
 
 use super::Confinement;
@@ -192,7 +192,7 @@ const DEVICES: &[&str] = &[
 
 /// Whether the kernel enforces enough for reads to run without asking.
 pub(super) fn are_enforceable() -> bool {
-    ruleset(Profile::Read, CompatLevel::HardRequirement)
+    ruleset(SandboxProfile::Read, CompatLevel::HardRequirement)
         .and_then(|ruleset| Ok(ruleset.create()?))
         .is_ok()
 }
@@ -207,22 +207,22 @@ pub(super) fn scope_signals() -> bool {
 }
 
 /// The set of everything that is refused unless a rule allows it.
-fn ruleset(profile: Profile, level: CompatLevel) -> anyhow::Result<Ruleset> {
+fn ruleset(profile: SandboxProfile, level: CompatLevel) -> anyhow::Result<Ruleset> {
     let ruleset = Ruleset::default()
         .set_compatibility(level)
         .handle_access(AccessFs::from_all(NEEDED))?;
     let ruleset = match profile {
-        Profile::Read => ruleset.handle_access(AccessNet::from_all(NEEDED))?,
-        Profile::None | Profile::ReadNet | Profile::Workspace => ruleset,
+        SandboxProfile::Read => ruleset.handle_access(AccessNet::from_all(NEEDED))?,
+        SandboxProfile::None | SandboxProfile::ReadNet | SandboxProfile::Workspace => ruleset,
     };
     // Newer kernels refuse more; older ones go without.
     let ruleset = ruleset
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(WANTED))?;
     Ok(match profile {
-        Profile::Read => ruleset.scope(Scope::from_all(WANTED))?,
-        Profile::ReadNet => ruleset.scope(Scope::Signal)?,
-        Profile::None | Profile::Workspace => ruleset,
+        SandboxProfile::Read => ruleset.scope(Scope::from_all(WANTED))?,
+        SandboxProfile::ReadNet => ruleset.scope(Scope::Signal)?,
+        SandboxProfile::None | SandboxProfile::Workspace => ruleset,
     })
 }
 
@@ -233,12 +233,12 @@ pub(super) fn confine(confinement: &Confinement, terminal: &[PathBuf]) -> anyhow
     // A device is the same wherever it is made: a disk, for one.
     let everything = AccessFs::from_all(WANTED) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let ruleset = match confinement.profile {
-        Profile::None => return Ok(()),
-        Profile::Workspace => {
+        SandboxProfile::None => return Ok(()),
+        SandboxProfile::Workspace => {
             let ruleset = allow(ruleset, Path::new("/"), read)?;
             allow(ruleset, &confinement.workspace, everything)?
         }
-        Profile::Read | Profile::ReadNet => {
+        SandboxProfile::Read | SandboxProfile::ReadNet => {
             let mut ruleset = allow(ruleset, &confinement.workspace, read)?;
             for path in system() {
                 ruleset = allow(ruleset, &path, read)?;

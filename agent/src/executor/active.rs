@@ -1,7 +1,7 @@
 //! A run under way, or about to be: what it is told by people while it runs.
 
 use pvp_protocol::payload::ToolInput;
-use pvp_protocol::{Mode, ParticipantId, Sender};
+use pvp_protocol::{ParticipantId, RunMode, Sender};
 
 use crate::reaper::Size;
 use crate::run::{Asked, Keyboard, Stopper, stopping};
@@ -13,7 +13,7 @@ pub(super) struct Active {
     stopper: Stopper,
     /// What it was asked for so far.
     wanted: Wanted,
-    mode: Mode,
+    mode: RunMode,
     /// Who may type.
     driver: Option<ParticipantId>,
     keys: Keys,
@@ -33,7 +33,7 @@ enum Keys {
 }
 
 impl Active {
-    pub(super) fn new(mode: Mode, driver: Option<ParticipantId>) -> (Self, Asked) {
+    pub(super) fn new(mode: RunMode, driver: Option<ParticipantId>) -> (Self, Asked) {
         let (stopper, asked) = stopping();
         let active = Self {
             stopper,
@@ -45,7 +45,7 @@ impl Active {
         (active, asked)
     }
 
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> RunMode {
         self.mode
     }
 
@@ -117,13 +117,13 @@ mod tests {
         let person = |name: &str| ParticipantId::parse(name).unwrap();
         let keys = json!({ "tool_proposal": "p1", "data": "rm -rf /\r" });
         let keys: ToolInput = serde_json::from_value(keys).unwrap();
-        let (mut driven, _asked) = Active::new(Mode::Pty, Some(person("dee")));
+        let (mut driven, _asked) = Active::new(RunMode::Pty, Some(person("dee")));
         assert!(!driven.typed(&Sender::Participant(person("ann")), &keys));
         assert!(!driven.typed(&Sender::System, &keys));
         assert!(matches!(&driven.keys, Keys::Early(early) if early.is_empty()));
         assert!(driven.typed(&Sender::Participant(person("dee")), &keys));
         assert!(matches!(&driven.keys, Keys::Early(early) if *early == [keys.clone()]));
-        let (mut nobodys, _asked) = Active::new(Mode::Pty, None);
+        let (mut nobodys, _asked) = Active::new(RunMode::Pty, None);
         assert!(!nobodys.typed(&Sender::Participant(person("dee")), &keys));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pvp_protocol::payload::{ClearedBy, GrantTerms};
-use pvp_protocol::{Command, Mode};
+use pvp_protocol::{Command, RunMode};
 
 use super::Settings;
 use crate::confine::{Confinement, Share};
@@ -42,8 +42,8 @@ pub(super) fn of(
     let program = line.next().ok_or("there is nothing to run")?;
     let secrets = grant.secret_env.clone().unwrap_or_default();
     let (terminal, asks) = match grant.action.mode {
-        Mode::Pty => (Some(TERMINAL), Asks::APerson),
-        Mode::Normal | Mode::Slow | Mode::Background => (None, Asks::Nobody),
+        RunMode::Pty => (Some(TERMINAL), Asks::APerson),
+        RunMode::Normal | RunMode::Slow | RunMode::Background => (None, Asks::Nobody),
     };
     Ok(Errand {
         terminal,

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use pvp_client::{Connection, Receipt, SendError};
-use pvp_protocol::payload::{Outcome, ResultBody, Stream, ToolOutput, ToolResult};
-use pvp_protocol::{ClientMessage, ExecutionLimits, Extra, MessageId};
+use pvp_protocol::payload::{OutputStream, RunOutcome, ToolOutput, ToolResult, ToolResultBody};
+use pvp_protocol::{ClientMessage, ExecutionLimits, ExtraFields, MessageId};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -79,7 +79,7 @@ impl<'a> Telling<'a> {
             }
             self.pass_on(piece).await;
         }
-        for stream in [Stream::Stdout, Stream::Stderr] {
+        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
             let offset = self.told[stream as usize];
             self.send(stream, String::new(), offset, true).await;
         }
@@ -109,14 +109,14 @@ impl<'a> Telling<'a> {
         }
     }
 
-    async fn send(&mut self, stream: Stream, text: String, offset: u64, complete: bool) {
+    async fn send(&mut self, stream: OutputStream, text: String, offset: u64, complete: bool) {
         let output = ToolOutput {
             tool_proposal: self.proposal.clone(),
             stream,
             text,
             complete,
             offset: Some(offset),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         match self.connection.send(output).await {
             Ok(receipt) => self.under_way.push_back(receipt),
@@ -158,7 +158,7 @@ pub(super) fn result(
         ),
         Stopped::Asked(why) => format!("stopped: {why}"),
     });
-    let mut extra = Extra::new();
+    let mut extra = ExtraFields::new();
     let mut note = |name: &str, value: serde_json::Value| {
         extra.insert(name.to_owned(), value);
     };
@@ -182,15 +182,15 @@ pub(super) fn result(
     ToolResult {
         tool_proposal: proposal.clone(),
         success: finish.code == Some(0) && finish.stopped.is_none(),
-        result: Some(ResultBody {
+        result: Some(ToolResultBody {
             exit_code: finish.code.map(i64::from),
             stdout: excerpt(&finish.stdout),
             stderr: excerpt(&finish.stderr),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }),
         error,
         duration_ms: u64::try_from(finish.duration.as_millis()).unwrap_or(u64::MAX),
-        outcome: Some(Outcome::Known),
+        outcome: Some(RunOutcome::Known),
         extra,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pvp_client::{Connection, now};
 use pvp_protocol::payload::{GrantTerms, ToolResult};
-use pvp_protocol::{Command, MessageId, Mode};
+use pvp_protocol::{Command, MessageId, RunMode};
 use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinHandle;
@@ -56,8 +56,8 @@ impl Work {
     async fn result(&self, mut asked: Asked) -> Option<ToolResult> {
         // Jobs go on for as long as they like, and are counted when they are granted.
         let _slot = match self.grant.action.mode {
-            Mode::Background => None,
-            Mode::Normal | Mode::Slow | Mode::Pty => tokio::select! {
+            RunMode::Background => None,
+            RunMode::Normal | RunMode::Slow | RunMode::Pty => tokio::select! {
                 slot = self.slots.acquire() => slot.ok(),
                 why = asked.wished() => {
                     let why = format!("stopped before it began: {why}");
@@ -124,7 +124,7 @@ impl Work {
             Err(error) => return self.no_finish(&error),
         };
         let mode = self.grant.action.mode;
-        let background = mode == Mode::Background;
+        let background = mode == RunMode::Background;
         let mut file = background.then(|| JobFile::of(&self.settings, &self.proposal));
         let _ = self.note.send(Note::Started {
             proposal: self.proposal.clone(),
@@ -158,8 +158,8 @@ impl Work {
         let limits = self.grant.limits;
         let (output_bytes, on_overflow) = match self.grant.action.mode {
             // A job that prints for ever goes on; its file keeps the end of it.
-            Mode::Background => (u64::MAX, Overflow::Truncate),
-            Mode::Normal | Mode::Slow | Mode::Pty => {
+            RunMode::Background => (u64::MAX, Overflow::Truncate),
+            RunMode::Normal | RunMode::Slow | RunMode::Pty => {
                 (limits.output_bytes, self.settings.on_overflow)
             }
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{ChildStderr, ChildStdout};
@@ -68,10 +68,10 @@ impl Ears {
         self.stdout.is_open() || self.stderr.is_open()
     }
 
-    fn close(&mut self, stream: Stream) {
+    fn close(&mut self, stream: OutputStream) {
         match stream {
-            Stream::Stdout => self.stdout = Source::Ended,
-            Stream::Stderr => self.stderr = Source::Ended,
+            OutputStream::Stdout => self.stdout = Source::Ended,
+            OutputStream::Stderr => self.stderr = Source::Ended,
         }
     }
 }
@@ -83,10 +83,10 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn first(&self, stream: Stream, count: usize) -> &[u8] {
+    fn first(&self, stream: OutputStream, count: usize) -> &[u8] {
         match stream {
-            Stream::Stdout => &self.out[..count],
-            Stream::Stderr => &self.err[..count],
+            OutputStream::Stdout => &self.out[..count],
+            OutputStream::Stderr => &self.err[..count],
         }
     }
 }
@@ -125,7 +125,7 @@ enum Event<'a> {
     Due,
     /// Someone takes a piece; or nobody does any more.
     Room(Option<mpsc::Permit<'a, Piece>>),
-    Read(Stream, usize),
+    Read(OutputStream, usize),
     Drained,
 }
 
@@ -148,8 +148,8 @@ impl Course {
             ends_at: bounds.timeout.map(|timeout| begun + timeout),
             on_overflow: bounds.on_overflow,
             room: bounds.output_bytes,
-            stdout: recorder(Stream::Stdout),
-            stderr: recorder(Stream::Stderr),
+            stdout: recorder(OutputStream::Stdout),
+            stderr: recorder(OutputStream::Stderr),
             stopped: None,
             ended: None,
             gone: None,
@@ -240,7 +240,7 @@ impl Course {
                 self.drained_at = Instant::now() + DRAIN;
             }
             Event::Drained => {
-                for stream in [Stream::Stdout, Stream::Stderr] {
+                for stream in [OutputStream::Stdout, OutputStream::Stderr] {
                     ears.close(stream);
                     self.end(stream);
                 }
@@ -280,10 +280,10 @@ impl Course {
         let _ = self.words.write_all(&line).await;
     }
 
-    fn recorder(&mut self, stream: Stream) -> &mut Recorder {
+    fn recorder(&mut self, stream: OutputStream) -> &mut Recorder {
         match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         }
     }
 
@@ -297,7 +297,7 @@ impl Course {
     }
 
     /// Takes bytes as far as there is room for what they become.
-    async fn take(&mut self, stream: Stream, bytes: &[u8]) {
+    async fn take(&mut self, stream: OutputStream, bytes: &[u8]) {
         let room = self.room;
         let used = self.recorder(stream).take(bytes, room);
         self.room -= used.told;
@@ -308,7 +308,7 @@ impl Course {
     }
 
     /// An unfinished character at the end of a stream becomes a replacement.
-    fn end(&mut self, stream: Stream) {
+    fn end(&mut self, stream: OutputStream) {
         let room = self.room;
         let used = self.recorder(stream).end(room);
         self.room -= used;
@@ -352,11 +352,11 @@ async fn either(
     stdout: &mut Source,
     stderr: &mut Source,
     buffers: &mut Buffers,
-) -> (Stream, usize) {
+) -> (OutputStream, usize) {
     let Buffers { out, err } = buffers;
     tokio::select! {
-        count = stdout.read(out) => (Stream::Stdout, count),
-        count = stderr.read(err) => (Stream::Stderr, count),
+        count = stdout.read(out) => (OutputStream::Stdout, count),
+        count = stderr.read(err) => (OutputStream::Stderr, count),
     }
 }
 
@@ -380,13 +380,13 @@ mod tests {
             out: vec![0],
             err: vec![0],
         };
-        let mut heard: HashMap<Stream, usize> = HashMap::new();
+        let mut heard: HashMap<OutputStream, usize> = HashMap::new();
         for _ in 0..1000 {
             let (stream, count) = either(&mut stdout, &mut stderr, &mut buffers).await;
             *heard.entry(stream).or_default() += count;
         }
         assert!(
-            heard[&Stream::Stdout] > 200 && heard[&Stream::Stderr] > 200,
+            heard[&OutputStream::Stdout] > 200 && heard[&OutputStream::Stderr] > 200,
             "{heard:?}"
         );
     }

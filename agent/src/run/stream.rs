@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use sha2::{Digest as _, Sha256};
 
 use super::Piece;
@@ -43,7 +43,7 @@ pub(super) struct Used {
 }
 
 pub(super) struct Recorder {
-    stream: Stream,
+    stream: OutputStream,
     mask: Mask,
     /// Bytes of a character that is not whole yet.
     unfinished: Vec<u8>,
@@ -64,7 +64,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(stream: Stream, mask: Mask, keeps_the_end: bool) -> Self {
+    pub(super) fn new(stream: OutputStream, mask: Mask, keeps_the_end: bool) -> Self {
         Self {
             stream,
             mask,
@@ -248,7 +248,7 @@ mod tests {
 
     fn told(chunks: &[&[u8]], room: u64) -> (String, Summary) {
         record(
-            Recorder::new(Stream::Stdout, Mask::default(), false),
+            Recorder::new(OutputStream::Stdout, Mask::default(), false),
             chunks,
             room,
         )
@@ -318,7 +318,7 @@ mod tests {
         let long: String = (0..20_000).map(|number| format!("{number}\n")).collect();
         let chunks: Vec<_> = long.as_bytes().chunks(1000).collect();
         for room in [0, 100, 40_000, 80_000] {
-            let recorder = Recorder::new(Stream::Stdout, Mask::default(), true);
+            let recorder = Recorder::new(OutputStream::Stdout, Mask::default(), true);
             let (text, summary) = record(recorder, &chunks, room);
             assert_eq!(text, long[..usize::try_from(room).unwrap()]);
             assert_eq!((summary.bytes, summary.cut), (room, true));

@@ -7,8 +7,8 @@ use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
 };
 use pvp_protocol::{
-    ClientMessage, Envelope, ErrorCode, Extra, Heading, Limits, MessageId, Sender, ServerMessage,
-    SessionId, VERSION, read_server,
+    ClientMessage, Envelope, ErrorCode, ExtraFields, Heading, Limits, MessageId, Sender,
+    ServerMessage, SessionId, VERSION, parse_server_message,
 };
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -160,7 +160,7 @@ impl Task {
                 recoverable: false,
                 details: None,
                 related_to: Some(outgoing.id),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             };
             let _ = outgoing
                 .reply
@@ -228,7 +228,7 @@ impl Task {
             supported_versions: vec![u32::from(VERSION)],
             after: self.seat.after,
             history: self.seat.history,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         written(
             self.heading(id.clone(), None),
@@ -357,7 +357,7 @@ impl Task {
             json_depth: 128,
             ..Limits::default()
         };
-        let envelope = match read_server(&text, &limits) {
+        let envelope = match parse_server_message(&text, &limits) {
             Ok(envelope) => envelope,
             Err(error) => {
                 tracing::warn!(problem = %error.refusal, "could not read what the server said");

@@ -1,4 +1,4 @@
-use pvp_protocol::{Envelope, read_server};
+use pvp_protocol::{Envelope, parse_server_message};
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,7 +12,7 @@ fn told(seq: u64, id: &str, sender: &str, kind: &str, payload: Value) -> Envelop
         "sender": sender, "type": kind, "payload": payload,
     });
     let limits = pvp_protocol::Limits::default();
-    let envelope = read_server(&envelope.to_string(), &limits);
+    let envelope = parse_server_message(&envelope.to_string(), &limits);
     envelope.unwrap().expect("a known type")
 }
 

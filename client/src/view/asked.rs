@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pvp_protocol::payload::OpenGate;
 use pvp_protocol::{
-    Action, Assessment, Category, Command, JsonObject, Mode, PartVerdict, ParticipantId,
+    Action, Assessment, Category, Command, JsonObject, PartAssessment, ParticipantId, RunMode,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -58,7 +58,7 @@ pub struct Asked {
     pub cwd: Option<String>,
     /// Additions to the environment.
     pub env: BTreeMap<String, String>,
-    pub mode: Mode,
+    pub mode: RunMode,
     pub timeout_seconds: Option<u32>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
@@ -114,9 +114,9 @@ impl Asked {
     }
 
     /// What a newcomer is told of a running command: one line.
-    pub(super) fn only_line(command: &str, mode: Mode) -> Self {
+    pub(super) fn only_line(command: &str, mode: RunMode) -> Self {
         let line = command.to_owned();
-        let action = Action::plain(Command::Shell { line });
+        let action = Action::new(Command::Shell { line });
         Self {
             mode,
             ..Self::of_action(&action)
@@ -157,7 +157,7 @@ impl Asked {
         assessment: &Assessment,
     ) -> Option<Self> {
         let tool = self.tool.as_deref().unwrap_or("shell");
-        let action = Action::read(tool, arguments).ok()?;
+        let action = Action::from_arguments(tool, arguments).ok()?;
         Some(Self {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
@@ -211,7 +211,7 @@ impl Asked {
             ("env", (!self.env.is_empty()).then(|| json(&self.env))),
             (
                 "mode",
-                (self.mode != Mode::Normal).then(|| json(&self.mode)),
+                (self.mode != RunMode::Normal).then(|| json(&self.mode)),
             ),
             ("timeout", self.timeout_seconds.map(Value::from)),
             ("driver", self.driver.as_ref().map(json)),
@@ -272,7 +272,7 @@ fn environment(env: &BTreeMap<String, String>, cutter: &mut Cutter) -> BTreeMap<
 
 /// A verdict of the size that is kept.
 fn bounded(assessment: &Assessment) -> Assessment {
-    let part = |part: &PartVerdict| PartVerdict {
+    let part = |part: &PartAssessment| PartAssessment {
         text: line(&part.text),
         rule: line(&part.rule),
         reason: line(&part.reason),
@@ -298,7 +298,7 @@ fn bounded(assessment: &Assessment) -> Assessment {
 /// without reading it as a shell would.
 fn suggested_prefix(action: &Action, category: Option<Category>) -> Vec<String> {
     let coverable =
-        category == Some(Category::Write) && action.env.is_empty() && action.mode != Mode::Pty;
+        category == Some(Category::Write) && action.env.is_empty() && action.mode != RunMode::Pty;
     let words: Vec<&str> = match &action.command {
         Command::Shell { line } if line.chars().all(is_plain) => line.split(' ').collect(),
         Command::Argv { command, args } => std::iter::once(command)
@@ -345,7 +345,7 @@ mod tests {
 
     fn shell(line: &str) -> Action {
         let line = line.to_owned();
-        Action::plain(Command::Shell { line })
+        Action::new(Command::Shell { line })
     }
 
     fn prefix(line: &str) -> String {
@@ -397,10 +397,10 @@ mod tests {
             "command": "ls", "args": ["a b"], "cwd": "/w", "env": {"A": "b"},
             "mode": "slow", "timeout": 7
         });
-        let action = Action::read("shell", arguments.as_object().unwrap()).unwrap();
+        let action = Action::from_arguments("shell", arguments.as_object().unwrap()).unwrap();
         let asked = Asked::of_action(&action);
         assert_eq!(asked.argv, ["ls", "a b"]);
-        let edited = Action::read("shell", &asked.amended("ls -l").unwrap()).unwrap();
+        let edited = Action::from_arguments("shell", &asked.amended("ls -l").unwrap()).unwrap();
         let line = "ls -l".to_owned();
         assert_eq!(
             edited,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pvp_protocol::payload::Stream;
+use pvp_protocol::payload::OutputStream;
 use serde::Serialize;
 
 /// Bytes kept of the beginning of a command's output, where the first error tends to stand.
@@ -17,7 +17,7 @@ pub const PIECES: usize = 2048;
 /// Some text of one stream, as it stands among the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Piece {
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// Where the text begins in its stream, in bytes.
     pub offset: u64,
     /// Bytes just before it that were never told.
@@ -74,32 +74,32 @@ impl Output {
     }
 
     /// The kept text of one stream.
-    pub fn text(&self, stream: Stream) -> String {
+    pub fn text(&self, stream: OutputStream) -> String {
         let of_stream = self.pieces().filter(|piece| piece.stream == stream);
         of_stream.map(|piece| piece.text.as_str()).collect()
     }
 
     /// How much of one stream there was.
-    pub fn total(&self, stream: Stream) -> StreamTotal {
+    pub fn total(&self, stream: OutputStream) -> StreamTotal {
         match stream {
-            Stream::Stdout => self.stdout,
-            Stream::Stderr => self.stderr,
+            OutputStream::Stdout => self.stdout,
+            OutputStream::Stderr => self.stderr,
         }
     }
 
-    fn total_mut(&mut self, stream: Stream) -> &mut StreamTotal {
+    fn total_mut(&mut self, stream: OutputStream) -> &mut StreamTotal {
         match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         }
     }
 
-    pub(super) fn complete(&mut self, stream: Stream) {
+    pub(super) fn complete(&mut self, stream: OutputStream) {
         self.total_mut(stream).complete = true;
     }
 
     /// Takes text that stands at this offset of its stream, or goes on where it stopped.
-    pub(super) fn take(&mut self, stream: Stream, offset: Option<u64>, text: &str) {
+    pub(super) fn take(&mut self, stream: OutputStream, offset: Option<u64>, text: &str) {
         let total = self.total_mut(stream);
         let offset = offset.unwrap_or(total.bytes);
         let Some(text_from) = fresh_from(text, total.bytes.saturating_sub(offset)) else {
@@ -114,7 +114,7 @@ impl Output {
         self.push(stream, start, missing, text);
     }
 
-    fn push(&mut self, stream: Stream, offset: u64, missing: u64, text: &str) {
+    fn push(&mut self, stream: OutputStream, offset: u64, missing: u64, text: &str) {
         let at_head = self.tail.is_empty() && self.dropped_bytes == 0 && self.head.len() < PIECES;
         let room = if at_head {
             HEAD_BYTES - self.head_bytes
@@ -192,7 +192,7 @@ fn joined(last: Option<&mut Piece>, piece: Piece) -> Option<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Stream::{Stderr, Stdout};
+    use OutputStream::{Stderr, Stdout};
 
     fn lines(output: &Output) -> Vec<String> {
         let word = |piece: &Piece| match piece.stream {

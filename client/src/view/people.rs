@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
-    Announce, ExecutorAbility, PresenceStatus, PresenceUpdate, RoleChange, SessionLeave,
+    Announce, ExecutorInfo, PresenceStatus, PresenceUpdate, RoleChange, SessionLeave,
 };
 use pvp_protocol::{
     Capability, ParticipantId, ParticipantKind, ParticipantTimeoutAction, Role, Sender,
@@ -30,7 +30,7 @@ pub struct Person {
     pub capabilities: BTreeSet<Capability>,
     pub presence: PresenceStatus,
     /// Set if they run commands.
-    pub executor: Option<ExecutorAbility>,
+    pub executor: Option<ExecutorInfo>,
     pub last_active: Option<Timestamp>,
     /// They are no longer in the session.
     pub left: bool,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use pvp_protocol::payload::{
-    Approval, ClearedBy, GateOutcome, GateResolve, Outcome, ResolvedHow, Running, Stream,
-    ToolExecute, ToolResult,
+    Approval, ClearedBy, GateOutcome, GateResolve, OutputStream, ResolutionCause, RunOutcome,
+    RunningCommand, ToolExecute, ToolResult,
 };
 use pvp_protocol::{
-    Category, ExecutionLimits, Extra, MessageId, Mode, ParticipantId, Profile, Risk, Sender,
-    Timestamp,
+    Category, ExecutionLimits, ExtraFields, MessageId, ParticipantId, Risk, RunMode,
+    SandboxProfile, Sender, Timestamp,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -63,7 +63,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Resolution {
     pub outcome: GateOutcome,
-    pub how: ResolvedHow,
+    pub how: ResolutionCause,
     pub at: Timestamp,
     pub approvals: Vec<Approval>,
     /// Who rejected or cancelled it.
@@ -106,7 +106,7 @@ pub struct Run {
     pub rule: Option<MessageId>,
     pub limits: Option<ExecutionLimits>,
     /// The sandbox it runs in.
-    pub profile: Option<Profile>,
+    pub profile: Option<SandboxProfile>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
 }
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    pub(super) fn found(running: &Running) -> Self {
+    pub(super) fn found(running: &RunningCommand) -> Self {
         Self {
             executor: running.executor.clone(),
             started_at: running.since,
@@ -183,7 +183,7 @@ impl Finish {
             signal: fact("signal").and_then(word),
             error: some_line(result.error.as_ref()),
             duration_ms: result.duration_ms,
-            outcome_unknown: result.outcome == Some(Outcome::Unknown),
+            outcome_unknown: result.outcome == Some(RunOutcome::Unknown),
             truncated: fact("truncated").is_some_and(says_yes),
             kill_reason: fact("kill_reason").and_then(word),
             output_ref: output_ref(&result.extra),
@@ -191,7 +191,7 @@ impl Finish {
     }
 }
 
-fn output_ref(extra: &Extra) -> Option<String> {
+fn output_ref(extra: &ExtraFields) -> Option<String> {
     extra.get("output_ref").and_then(word)
 }
 
@@ -262,7 +262,7 @@ impl Proposal {
 
     /// Whether it runs, or ran, beside everything else and without a time limit.
     pub fn is_background(&self) -> bool {
-        self.asked.mode == Mode::Background
+        self.asked.mode == RunMode::Background
     }
 
     /// Milliseconds that it has been running, or ran.
@@ -281,8 +281,8 @@ impl Proposal {
         self.finish = Some(Finish::new(result, at));
         if let Some(body) = &result.result {
             for (stream, text) in [
-                (Stream::Stdout, &body.stdout),
-                (Stream::Stderr, &body.stderr),
+                (OutputStream::Stdout, &body.stdout),
+                (OutputStream::Stderr, &body.stderr),
             ] {
                 if self.output.total(stream).bytes == 0 {
                     self.output.take(stream, None, text);

@@ -31,7 +31,7 @@ impl View {
     }
 
     pub(super) fn fold_propose(&mut self, told: &Told<'_>, propose: &ToolPropose) {
-        let Ok(action) = Action::read(&propose.tool_name, &propose.arguments) else {
+        let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments) else {
             return;
         };
         let assessment = propose.assessment.as_ref();
@@ -47,7 +47,7 @@ impl View {
         let action = Action {
             cwd: exec.cwd.clone(),
             timeout_seconds: exec.timeout_seconds,
-            ..Action::plain(Command::LoginShell { line })
+            ..Action::new(Command::LoginShell { line })
         };
         let asked = Asked::new(by, &action, exec.assessment.as_ref(), OWN_COMMAND);
         self.propose(told, Origin::Person, asked);

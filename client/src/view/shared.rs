@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{
-    Content, ContentRef, ContextAdd, ContextContentType, ContextRemove, ContextUpdate, PolicyAllow,
-    PolicyRevoke, SecretRevoke, SecretShare, SecretType, StandingRule,
+    AllowRuleInfo, Content, ContentRef, ContextAdd, ContextContentType, ContextRemove,
+    ContextUpdate, PolicyAllow, PolicyRevoke, SecretRevoke, SecretShare, SecretType,
 };
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 use serde::Serialize;
@@ -162,8 +162,8 @@ impl View {
     }
 
     /// The rules as a welcome tells them.
-    pub(super) fn find_rules(&mut self, standing: &[StandingRule]) {
-        let rule = |told: &StandingRule| Rule {
+    pub(super) fn find_rules(&mut self, standing: &[AllowRuleInfo]) {
+        let rule = |told: &AllowRuleInfo| Rule {
             rule: told.rule.clone(),
             by: told.by.clone(),
             at: told.at,

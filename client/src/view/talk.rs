@@ -6,7 +6,7 @@ use pvp_protocol::payload::{
     InterruptAcknowledge, InterruptRaise, InterruptUrgency, PromptAmend, PromptDraft, PromptSubmit,
     ResponseEnd, ResponseStart, ThinkingEnd, ThinkingStart, UsageStats,
 };
-use pvp_protocol::{Extra, MessageId, ParticipantId, Sender, Timestamp};
+use pvp_protocol::{ExtraFields, MessageId, ParticipantId, Sender, Timestamp};
 use serde::Serialize;
 
 use super::text::{clip, line, some_line};
@@ -230,7 +230,7 @@ fn response(prompt: Option<&MessageId>, text: &str) -> What {
 fn bounded(usage: &UsageStats) -> UsageStats {
     UsageStats {
         model: some_line(usage.model.as_ref()),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
         ..usage.clone()
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use pvp_protocol::payload::{
-    ActionTaken, FinalState, FinishReason, GateOutcome, InterruptUrgency, PresenceStatus,
-    ResolvedHow, TimeoutResolution, UsageStats,
+    FinalState, FinishReason, GateOutcome, InterruptAction, InterruptUrgency, PresenceStatus,
+    ResolutionCause, TimeoutResolution, UsageStats,
 };
 use pvp_protocol::{ErrorCode, MessageId, ParticipantId, ParticipantKind, Role, Sender, Timestamp};
 use serde::Serialize;
@@ -159,7 +159,7 @@ pub enum What {
     Resolved {
         proposal: MessageId,
         outcome: GateOutcome,
-        how: ResolvedHow,
+        how: ResolutionCause,
         by: Option<ParticipantId>,
         reason: Option<String>,
     },
@@ -174,7 +174,7 @@ pub enum What {
     },
     Acknowledged {
         interrupt: MessageId,
-        action_taken: ActionTaken,
+        action_taken: InterruptAction,
         reason: Option<String>,
     },
     ContextAdded {

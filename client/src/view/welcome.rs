@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pvp_protocol::payload::{OpenGate, PresenceStatus, Running, SessionWelcome};
+use pvp_protocol::payload::{OpenGate, PresenceStatus, RunningCommand, SessionWelcome};
 use pvp_protocol::{MessageId, ParticipantTimeoutAction};
 
 use super::View;
@@ -79,7 +79,7 @@ impl View {
         proposal.state = State::Waiting;
     }
 
-    fn find_running(&mut self, running: &[Running]) {
+    fn find_running(&mut self, running: &[RunningCommand]) {
         for running in running {
             let asked = || Arc::new(Asked::only_line(&running.command, running.mode));
             let proposal = self.found(&running.tool_proposal, asked);
@@ -133,7 +133,7 @@ fn opened(open: &OpenGate, before: Option<&Card>) -> Card {
 
 /// Whether someone does not count for decisions. A session that pauses names those it misses;
 /// otherwise whoever is not connected is taken to have been gone for long.
-fn seems_timed_out(welcome: &SessionWelcome, told: &pvp_protocol::payload::Person) -> bool {
+fn seems_timed_out(welcome: &SessionWelcome, told: &pvp_protocol::payload::Participant) -> bool {
     match welcome.config.on_participant_timeout {
         ParticipantTimeoutAction::PauseSession => {
             let missed = welcome.paused.as_deref().unwrap_or_default();

@@ -21,11 +21,12 @@ use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, PresenceStatus, PresenceUpdate, SessionAck,
 };
 use pvp_protocol::{
-    ClientMessage, Digest, Envelope, Extra, Heading, MessageId, ParticipantId, Sender,
+    ClientMessage, Digest, Envelope, ExtraFields, Heading, MessageId, ParticipantId, Sender,
     ServerMessage, SessionId, Timestamp,
 };
 use pvp_session::{
-    Answer, Entry, Identity, Input, Member, Said, Session, Settings, Stamped, Terms,
+    Answer, DecisionContext, Entry, Identity, Input, Member, Session, SessionSettings, Stamped,
+    Submitted,
 };
 use serde_json::Value;
 
@@ -54,7 +55,7 @@ pub fn at(seconds: u64) -> Timestamp {
 
 /// A client's message, as its type and payload stand on the wire.
 pub fn message(kind: &str, payload: &Value) -> ClientMessage {
-    ClientMessage::read(kind, &payload.to_string())
+    ClientMessage::parse_payload(kind, &payload.to_string())
         .unwrap_or_else(|| panic!("`{kind}` is not for clients"))
         .unwrap_or_else(|error| panic!("`{kind}` {payload}: {error}"))
 }
@@ -91,7 +92,7 @@ pub struct Stage {
     pub told: Vec<Envelope>,
     pub now: Timestamp,
     pub heard: Option<Answer>,
-    settings: Settings,
+    settings: SessionSettings,
     viewer: ParticipantId,
     line: Line,
     presence: BTreeMap<ParticipantId, PresenceStatus>,
@@ -100,7 +101,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn new(viewer: &str, settings: Settings) -> Self {
+    pub fn new(viewer: &str, settings: SessionSettings) -> Self {
         Self {
             session: Session::new(SessionId::parse("story").unwrap()),
             log: Vec::new(),
@@ -193,7 +194,7 @@ impl Stage {
     pub fn apply(&mut self, input: Input) {
         self.seeds += 1;
         let seed = *Digest::of(&[b"story", &self.seeds.to_le_bytes()]).as_bytes();
-        let terms = Terms {
+        let terms = DecisionContext {
             policy: &POLICY,
             settings: &self.settings,
         };
@@ -205,15 +206,15 @@ impl Stage {
         let outcome = self.session.apply(terms, stamped);
         self.log.extend(outcome.entries);
         self.heard = Some(outcome.answer);
-        if let (Some(whisper), Line::Up) = (outcome.whisper, self.line) {
+        if let (Some(whisper), Line::Up) = (outcome.ephemeral, self.line) {
             self.told.push(whisper.envelope);
         }
     }
 
-    pub fn say(&mut self, by: &str, said: Said) {
-        self.apply(Input::Say {
+    pub fn say(&mut self, by: &str, said: Submitted) {
+        self.apply(Input::Submit {
             by: person(by),
-            said,
+            submitted: said,
         });
     }
 
@@ -246,7 +247,7 @@ impl Stage {
             self.whisper_by(sender, other);
         }
         let present = self.tell_between(before.saturating_sub(history), before);
-        if let Some(directory) = self.session.working_directory().cloned() {
+        if let Some(directory) = self.session.working_directory_context().cloned() {
             self.whisper(directory);
         }
         self.tell_after(present);
@@ -274,7 +275,7 @@ impl Stage {
     fn notice(&mut self, who: &ParticipantId, status: PresenceStatus) {
         if self.presence.insert(who.clone(), status) != Some(status) {
             let (participant, last_active) = (who.clone(), self.now);
-            let extra = Extra::new();
+            let extra = ExtraFields::new();
             self.whisper(PresenceUpdate {
                 participant,
                 status,
@@ -309,10 +310,10 @@ impl Stage {
             Answer::Refused(refusal) => self.whisper(ErrorReport {
                 code: refusal.code(),
                 message: refusal.to_string(),
-                recoverable: refusal.recoverable(),
+                recoverable: refusal.is_recoverable(),
                 details: None,
                 related_to: Some(name),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use pvp_protocol::payload::{Announce, PresenceStatus, SessionCreate};
 use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
-use pvp_session::{Attendance, Input, Said, Settings};
+use pvp_session::{AttendanceChange, Input, SessionSettings, Submitted};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -76,15 +76,15 @@ impl Step {
     }
 
     /// The viewer and the server's settings that a first step asks for.
-    pub fn setting(&self) -> Option<(&str, Settings)> {
+    pub fn setting(&self) -> Option<(&str, SessionSettings)> {
         let Step::Create { viewer, open, .. } = self else {
             return None;
         };
         let working_directory = Some("/work/demo".to_owned());
-        let settings = Settings {
-            open: *open,
+        let settings = SessionSettings {
+            open_mode: *open,
             working_directory,
-            ..Settings::default()
+            ..SessionSettings::default()
         };
         Some((viewer, settings))
     }
@@ -103,7 +103,7 @@ impl Step {
                 id: id(name),
                 create: SessionCreate {
                     name: title.clone(),
-                    config: SessionConfig::default().with(config),
+                    config: SessionConfig::default().with_changes(config),
                     extra: Default::default(),
                 },
             },
@@ -120,15 +120,15 @@ impl Step {
                 kind,
                 payload,
                 reference,
-            } => Input::Say {
+            } => Input::Submit {
                 by: person(by),
-                said: Said {
+                submitted: Submitted {
                     reference: reference.as_deref().map(id),
-                    ..Said::new(id(name), message(kind, &filled(payload, &digest)))
+                    ..Submitted::new(id(name), message(kind, &filled(payload, &digest)))
                 },
             },
-            Step::Quiet { who } => attendance(who, Attendance::TimedOut, now),
-            Step::Back { who } => attendance(who, Attendance::Back, now),
+            Step::Quiet { who } => attendance(who, AttendanceChange::TimedOut, now),
+            Step::Back { who } => attendance(who, AttendanceChange::Back, now),
             Step::Tick => Input::Tick,
             Step::Wait { .. }
             | Step::Presence { .. }
@@ -139,7 +139,7 @@ impl Step {
     }
 }
 
-fn attendance(who: &str, attendance: Attendance, last_active: Timestamp) -> Input {
+fn attendance(who: &str, attendance: AttendanceChange, last_active: Timestamp) -> Input {
     let participant = person(who);
     Input::Attendance {
         participant,

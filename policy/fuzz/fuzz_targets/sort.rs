@@ -5,26 +5,26 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pvp_policy::{Place, Policy};
+use pvp_policy::{Workspace, Policy};
 use pvp_protocol::{Action, Category, Command};
 
 fuzz_target!(|bytes: &[u8]| {
     let policy = Policy::built_in();
-    let place = Place {
-        workspace: Some("/work/app".to_owned()),
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
     };
-    let judge = |line: &str| {
+    let explain_line = |line: &str| {
         let line = line.to_owned();
-        policy.explain(&Action::plain(Command::Shell { line }), &place)
+        policy.explain(&Action::new(Command::Shell { line }), &workspace)
     };
     let line = String::from_utf8_lossy(bytes);
-    let explanation = judge(&line);
-    assert_eq!(explanation, judge(&line));
+    let explanation = explain_line(&line);
+    assert_eq!(explanation, explain_line(&line));
     assert!(explanation.steps <= 300_000);
     if explanation.assessment.category == Category::Read && !line.contains('#') {
-        let redirected = judge(&format!("{line} >out"));
+        let redirected = explain_line(&format!("{line} >out"));
         assert!(redirected.assessment.category > Category::Read);
-        let followed = judge(&format!("{line}\nrm -rf build"));
+        let followed = explain_line(&format!("{line}\nrm -rf build"));
         assert!(followed.assessment.category >= Category::Destructive);
     }
 });

@@ -1,22 +1,22 @@
 //! Programs of awk that only print.
 
 use crate::lex::is_assignment;
-use crate::reads::Checked;
-use crate::word::Word;
+use crate::read_rules::CheckedArguments;
+use crate::word::ShellWord;
 
 /// Words that can reach other files or programs, wherever they stand.
-const REFUSED: &[&str] = &[
+const FORBIDDEN_WORDS: &[&str] = &[
     "system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "/inet", "popen",
 ];
 
 /// The first operand is the program; the others are files or assignments.
-pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
-    let program = checked.operands.first().and_then(Word::as_literal);
+pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
+    let program = checked.operands.first().and_then(ShellWord::as_literal);
     let program = program.ok_or("its program is not known")?;
-    if REFUSED.iter().any(|word| program.contains(word)) || !only_prints(&program) {
+    if FORBIDDEN_WORDS.iter().any(|word| program.contains(word)) || !only_prints(&program) {
         return Err("its program may write or run something".to_owned());
     }
-    let is_file = |word: &&Word| !is_assignment(&word.text());
+    let is_file = |word: &&ShellWord| !is_assignment(&word.text());
     checked.paths = checked.operands[1..]
         .iter()
         .filter(is_file)
@@ -27,7 +27,7 @@ pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
 
 /// What stood before, to tell a regular expression from a division.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum PreviousToken {
     Value,
     Operator,
 }
@@ -36,7 +36,7 @@ enum Before {
 /// break or a pattern cannot hide one.
 fn only_prints(program: &str) -> bool {
     let mut rest = program;
-    let mut before = Before::Operator;
+    let mut previous = PreviousToken::Operator;
     let mut printing = false;
     while let Some(c) = rest.chars().next() {
         let mut length = c.len_utf8();
@@ -44,49 +44,49 @@ fn only_prints(program: &str) -> bool {
             '"' => match quoted_length(rest, '"') {
                 Some(end) => {
                     length = end;
-                    before = Before::Value;
+                    previous = PreviousToken::Value;
                 }
                 None => return false,
             },
-            '/' if before == Before::Operator => match quoted_length(rest, '/') {
+            '/' if previous == PreviousToken::Operator => match quoted_length(rest, '/') {
                 // What looks like a pattern to this reader may be code to another one.
-                Some(end) if !is_doubtful(&rest[..end], printing) => {
+                Some(end) if !is_ambiguous_pattern(&rest[..end], printing) => {
                     length = end;
-                    before = Before::Value;
+                    previous = PreviousToken::Value;
                 }
                 Some(_) | None => return false,
             },
             '|' if rest.starts_with("||") => {
                 length = 2;
-                before = Before::Operator;
+                previous = PreviousToken::Operator;
             }
             '|' | '#' | '`' | '\\' => return false,
             '>' if printing || rest.starts_with(">>") => return false,
             ' ' | '\t' => {}
-            ')' | ']' => before = Before::Value,
-            _ if is_word(c) => {
-                length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            ')' | ']' => previous = PreviousToken::Value,
+            _ if is_word_char(c) => {
+                length = rest.find(|c| !is_word_char(c)).unwrap_or(rest.len());
                 let word = &rest[..length];
                 printing |= word.starts_with("print");
                 let keyword = ["print", "printf", "return", "in", "if", "while", "else"];
-                before = if keyword.contains(&word) {
-                    Before::Operator
+                previous = if keyword.contains(&word) {
+                    PreviousToken::Operator
                 } else {
-                    Before::Value
+                    PreviousToken::Value
                 };
             }
-            _ => before = Before::Operator,
+            _ => previous = PreviousToken::Operator,
         }
         rest = &rest[length..];
     }
     true
 }
 
-fn is_doubtful(pattern: &str, printing: bool) -> bool {
+fn is_ambiguous_pattern(pattern: &str, printing: bool) -> bool {
     pattern.contains('"') || (printing && pattern.contains(['>', '|']))
 }
 
-fn is_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '.'
 }
 
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     fn passes(program: &str) -> bool {
-        let mut checked = Checked {
-            operands: vec![Word::literal(program)],
-            ..Checked::default()
+        let mut checked = CheckedArguments {
+            operands: vec![ShellWord::literal(program)],
+            ..CheckedArguments::default()
         };
         check(&mut checked).is_ok()
     }

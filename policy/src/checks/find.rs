@@ -1,10 +1,10 @@
 //! Expressions of find that only test and print.
 
 use super::literals;
-use crate::word::Word;
+use crate::word::ShellWord;
 
 /// Tests and actions without a value.
-const PLAIN: &[&str] = &[
+const TESTS_WITHOUT_VALUE: &[&str] = &[
     "-print",
     "-print0",
     "-ls",
@@ -40,7 +40,7 @@ const PLAIN: &[&str] = &[
 ];
 
 /// Tests and options with one value.
-const VALUED: &[&str] = &[
+const TESTS_WITH_VALUE: &[&str] = &[
     "-name",
     "-iname",
     "-path",
@@ -77,9 +77,9 @@ const VALUED: &[&str] = &[
 ];
 
 /// Tests whose value is a file that is looked at.
-const FILES: &[&str] = &["-newer", "-anewer", "-cnewer", "-samefile"];
+const TESTS_WITH_FILE: &[&str] = &["-newer", "-anewer", "-cnewer", "-samefile"];
 
-pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
+pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
     let flags = words
         .iter()
         .take_while(|word| is_option(&word.text()))
@@ -90,23 +90,23 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
         .take_while(|word| !begins_expression(&word.text()))
         .count();
     let mut paths = rest[..roots].to_vec();
-    if paths.iter().any(Word::starts_with_glob) {
+    if paths.iter().any(ShellWord::starts_with_glob) {
         return Err("a name may be taken as an action".to_owned());
     }
     let expression = literals(&rest[roots..])?;
     let mut tokens = expression.iter().map(String::as_str);
     while let Some(token) = tokens.next() {
-        if PLAIN.contains(&token) {
+        if TESTS_WITHOUT_VALUE.contains(&token) {
             continue;
         }
         let newer = token.len() == 8 && token.starts_with("-newer");
-        let file = FILES.contains(&token) || newer;
-        if !VALUED.contains(&token) && !file {
+        let file = TESTS_WITH_FILE.contains(&token) || newer;
+        if !TESTS_WITH_VALUE.contains(&token) && !file {
             return Err(format!("`{token}` is not known to only read"));
         }
         let value = tokens.next().ok_or(format!("`{token}` has no value"))?;
         if file && !token.ends_with('t') {
-            paths.push(Word::literal(value));
+            paths.push(ShellWord::literal(value));
         }
     }
     Ok(paths)
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn passes(line: &str) -> bool {
-        let words: Vec<Word> = line.split_whitespace().map(Word::literal).collect();
+        let words: Vec<ShellWord> = line.split_whitespace().map(ShellWord::literal).collect();
         check(&words).is_ok()
     }
 

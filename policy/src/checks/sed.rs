@@ -1,18 +1,18 @@
 //! Scripts of sed that only print.
 
-use crate::reads::Checked;
-use crate::word::Word;
+use crate::read_rules::CheckedArguments;
+use crate::word::ShellWord;
 
 /// Every script must be one that is read to its end without `w`, `e`, `r` or anything unknown.
-pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
-    let mut scripts: Vec<Word> = checked.values(&["e", "expression"]).cloned().collect();
+pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
+    let mut scripts: Vec<ShellWord> = checked.values(&["e", "expression"]).cloned().collect();
     if scripts.is_empty() {
         scripts.extend(checked.operands.first().cloned());
     }
     for script in &scripts {
         let text = script.as_literal().ok_or("its script is not known")?;
-        let mut reader = Reader { rest: &text };
-        if reader.script().is_none() || !reader.rest.is_empty() {
+        let mut parser = SedParser { rest: &text };
+        if parser.script().is_none() || !parser.rest.is_empty() {
             return Err(format!("sed script `{text}` may write or run something"));
         }
     }
@@ -22,11 +22,11 @@ pub(super) fn check(checked: &mut Checked) -> Result<(), String> {
     Ok(())
 }
 
-struct Reader<'a> {
+struct SedParser<'a> {
     rest: &'a str,
 }
 
-impl Reader<'_> {
+impl SedParser<'_> {
     fn next(&mut self) -> Option<char> {
         let c = self.rest.chars().next()?;
         self.rest = &self.rest[c.len_utf8()..];
@@ -88,7 +88,7 @@ impl Reader<'_> {
             }
             Some('/') => {
                 self.next();
-                self.until('/')?;
+                self.skip_past('/')?;
                 self.skip("IM");
                 Some(true)
             }
@@ -106,7 +106,7 @@ impl Reader<'_> {
 
     /// Skips to the next delimiter that is not escaped. A delimiter in brackets ends a pattern for
     /// some seds and not for others, so it is not taken at all.
-    fn until(&mut self, delimiter: char) -> Option<()> {
+    fn skip_past(&mut self, delimiter: char) -> Option<()> {
         let mut bracket = false;
         loop {
             match self.next()? {
@@ -151,8 +151,8 @@ impl Reader<'_> {
             's' => self.substitution(),
             'y' => {
                 let delimiter = self.delimiter()?;
-                self.until(delimiter)?;
-                self.until(delimiter)
+                self.skip_past(delimiter)?;
+                self.skip_past(delimiter)
             }
             _ => None,
         }
@@ -164,7 +164,7 @@ impl Reader<'_> {
 
     fn substitution(&mut self) -> Option<()> {
         let delimiter = self.delimiter()?;
-        self.until(delimiter)?;
+        self.skip_past(delimiter)?;
         self.replacement(delimiter)?;
         self.skip("gpiI0123456789");
         Some(())
@@ -190,9 +190,9 @@ mod tests {
     use super::*;
 
     fn passes(script: &str) -> bool {
-        let mut checked = Checked {
-            operands: vec![Word::literal(script)],
-            ..Checked::default()
+        let mut checked = CheckedArguments {
+            operands: vec![ShellWord::literal(script)],
+            ..CheckedArguments::default()
         };
         check(&mut checked).is_ok()
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_write_run_or_puzzle_do_not() {
+    fn scripts_that_write_run_or_are_ambiguous_do_not() {
         for script in [
             "w x",
             "1w x",

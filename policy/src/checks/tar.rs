@@ -1,10 +1,10 @@
 //! Archives that are only listed.
 
 use super::literals;
-use crate::word::Word;
+use crate::word::ShellWord;
 
 /// Long flags that neither change the mode nor run a program.
-const LONG: &[&str] = &[
+const ALLOWED_LONG_FLAGS: &[&str] = &[
     "--list",
     "--verbose",
     "--gzip",
@@ -20,7 +20,7 @@ const LONG: &[&str] = &[
     "--block-number",
 ];
 
-pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
+pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
     let texts = literals(words)?;
     let mut listing = false;
     let mut archives = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
         if let Some(archive) = text.strip_prefix("--file=") {
             archives.push(archive.to_owned());
         } else if text.starts_with("--") {
-            if !LONG.contains(&text.as_str()) {
+            if !ALLOWED_LONG_FLAGS.contains(&text.as_str()) {
                 return Err(format!("`{text}` is not known to only read"));
             }
             listing |= text == "--list";
@@ -65,7 +65,7 @@ pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
     }
     Ok(archives
         .iter()
-        .map(|archive| Word::literal(archive))
+        .map(|archive| ShellWord::literal(archive))
         .collect())
 }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn listing_passes_and_nothing_else_does() {
         let passes = |line: &str| {
-            let words: Vec<Word> = line.split_whitespace().map(Word::literal).collect();
+            let words: Vec<ShellWord> = line.split_whitespace().map(ShellWord::literal).collect();
             check(&words).is_ok()
         };
         for line in [

@@ -1,14 +1,14 @@
 //! `test` and `[`, whose operands some shells evaluate.
 
 use super::literals;
-use crate::word::Word;
+use crate::word::ShellWord;
 
-const ABOUT_A_FILE: &[&str] = &[
+const FILE_TESTS: &[&str] = &[
     "-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-b", "-c", "-p", "-S", "-g", "-u", "-k",
     "-O", "-G", "-N",
 ];
 
-pub(super) fn check(words: &[Word]) -> Result<Vec<Word>, String> {
+pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
     let mut texts = literals(words)?;
     if texts.last().is_some_and(|last| last == "]") {
         texts.pop();
@@ -26,7 +26,7 @@ fn check_condition(words: &[&str]) -> Result<(), String> {
         ["!", rest @ ..] => return check_condition(rest),
         [] | [_] => true,
         [operator, _] => {
-            ABOUT_A_FILE.contains(operator)
+            FILE_TESTS.contains(operator)
                 || matches!(*operator, "-z" | "-n")
                 || (*operator == "-t" && number(words[1]))
         }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn operands_that_a_shell_may_evaluate_are_refused() {
         let passes = |line: &str| {
-            let words: Vec<Word> = line.split_whitespace().map(Word::literal).collect();
+            let words: Vec<ShellWord> = line.split_whitespace().map(ShellWord::literal).collect();
             check(&words).is_ok()
         };
         for line in [

@@ -1,9 +1,9 @@
 //! Talking with an agent: prompts, what it thinks and answers, and interrupting it.
 
 use crate::payload::Content;
-use crate::{Extra, JsonObject, MessageId, ParticipantId};
+use crate::{ExtraFields, JsonObject, MessageId, ParticipantId};
 
-words! {
+wire_enums! {
     /// Why an answer ended.
     pub enum FinishReason {
         Complete,
@@ -21,7 +21,7 @@ words! {
     }
 
     /// What an agent did about an interrupt.
-    pub enum ActionTaken {
+    pub enum InterruptAction {
         Paused,
         Stopped,
         Acknowledged,
@@ -29,7 +29,7 @@ words! {
     }
 
     /// Groups that thinking may be shown to.
-    pub enum VisibilityWord {
+    pub enum VisibilityGroup {
         All,
         ApproversOnly,
     }
@@ -40,11 +40,11 @@ words! {
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
 pub enum Visibility {
-    Group(VisibilityWord),
+    Group(VisibilityGroup),
     People(Vec<ParticipantId>),
 }
 
-objects! {
+wire_structs! {
     /// `prompt.draft`: never stored
     pub struct PromptDraft {
         pub content: String,
@@ -53,7 +53,7 @@ objects! {
         pub contributors: Vec<ParticipantId>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// How a prompt wants to be answered.
@@ -71,7 +71,7 @@ objects! {
         pub provider_params: Option<JsonObject>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `prompt.submit`
@@ -84,7 +84,7 @@ objects! {
         pub config: Option<PromptConfig>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `prompt.amend`
@@ -94,7 +94,7 @@ objects! {
         pub reason: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `thinking.start`
@@ -104,7 +104,7 @@ objects! {
         pub visible_to: Visibility,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `thinking.chunk`, with `ref` naming its start when there is doubt
@@ -112,7 +112,7 @@ objects! {
         pub text: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `thinking.end`
@@ -123,7 +123,7 @@ objects! {
         pub duration_ms: Option<u64>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `response.start`
@@ -132,7 +132,7 @@ objects! {
         pub prompt_ref: MessageId,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `response.chunk`, with `ref` naming its start when there is doubt
@@ -140,7 +140,7 @@ objects! {
         pub text: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// What an answer cost.
@@ -157,7 +157,7 @@ objects! {
         pub latency_ms: Option<u64>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `response.end`
@@ -167,7 +167,7 @@ objects! {
         pub usage: Option<UsageStats>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `interrupt.raise`
@@ -183,18 +183,18 @@ objects! {
         pub inject_context_ref: Option<crate::payload::ContentRef>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `interrupt.acknowledge`
     pub struct InterruptAcknowledge {
         pub interrupt: MessageId,
         pub by: ParticipantId,
-        pub action_taken: ActionTaken,
+        pub action_taken: InterruptAction,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ignore_reason: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 }

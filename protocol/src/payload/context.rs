@@ -1,8 +1,8 @@
 //! What the session knows: shared context, and secrets that are named but never written down.
 
-use crate::{Digest, Extra, JsonObject, ParticipantId, Timestamp};
+use crate::{Digest, ExtraFields, JsonObject, ParticipantId, Timestamp};
 
-words! {
+wire_enums! {
     /// What a piece of context is.
     pub enum ContextContentType {
         Text,
@@ -14,7 +14,7 @@ words! {
     }
 
     /// Where content by reference is kept.
-    pub enum Storage {
+    pub enum ContentStorage {
         Inline,
         Local,
         S3,
@@ -50,13 +50,13 @@ impl Content {
     }
 }
 
-objects! {
+wire_structs! {
     /// Content that is kept elsewhere.
     pub struct ContentRef {
         pub hash: Digest,
         pub size_bytes: u64,
         pub mime_type: String,
-        pub storage: Storage,
+        pub storage: ContentStorage,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub uri: Option<String>,
     }
@@ -78,7 +78,7 @@ objects! {
         pub tags: Option<Vec<String>>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `context.update`
@@ -93,7 +93,7 @@ objects! {
         pub reason: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `context.remove`
@@ -102,7 +102,7 @@ objects! {
         pub reason: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `secret.share`
@@ -121,7 +121,7 @@ objects! {
         pub value: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `secret.revoke`
@@ -130,6 +130,6 @@ objects! {
         pub reason: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 }

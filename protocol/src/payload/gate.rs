@@ -1,11 +1,11 @@
 //! Gates: asked, voted on, edited, timed out and resolved.
 
 use crate::{
-    Assessment, Category, Digest, Extra, GateTimeoutAction, JsonObject, MessageId, ParticipantId,
-    QuorumRule, Timestamp,
+    Assessment, Category, Digest, ExtraFields, GateTimeoutAction, JsonObject, MessageId,
+    ParticipantId, QuorumRule, Timestamp,
 };
 
-words! {
+wire_enums! {
     /// What a gate guards.
     pub enum GateActionType {
         Tool,
@@ -35,7 +35,7 @@ words! {
     }
 
     /// What closed it.
-    pub enum ResolvedHow {
+    pub enum ResolutionCause {
         Quorum,
         Rejection,
         Deadline,
@@ -47,7 +47,7 @@ words! {
     }
 }
 
-objects! {
+wire_structs! {
     /// One person's yes.
     pub struct Approval {
         pub participant: ParticipantId,
@@ -72,7 +72,7 @@ objects! {
         pub voters: Vec<ParticipantId>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `gate.approve`
@@ -86,7 +86,7 @@ objects! {
         pub digest: Option<Digest>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `gate.reject`
@@ -98,7 +98,7 @@ objects! {
         pub digest: Option<Digest>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `gate.timeout`
@@ -122,7 +122,7 @@ objects! {
         pub gate: MessageId,
         pub tool_proposal: MessageId,
         pub outcome: GateOutcome,
-        pub how: ResolvedHow,
+        pub how: ResolutionCause,
         pub at: Timestamp,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
@@ -159,6 +159,6 @@ objects! {
         pub voters: Option<Vec<ParticipantId>>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 }

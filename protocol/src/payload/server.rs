@@ -2,13 +2,13 @@
 
 use crate::payload::{Announce, Approval, GateRequest, PresenceStatus};
 use crate::{
-    Action, Assessment, Capability, ErrorCode, Extra, JsonObject, Limits, MessageId, Mode,
-    ParticipantId, Role, SessionConfig, Timestamp,
+    Action, Assessment, Capability, ErrorCode, ExtraFields, JsonObject, Limits, MessageId,
+    ParticipantId, Role, RunMode, SessionConfig, Timestamp,
 };
 
-objects! {
+wire_structs! {
     /// Someone in the session, as told to a newcomer.
-    pub struct Person {
+    pub struct Participant {
         #[serde(flatten)]
         pub announce: Announce,
         pub presence: PresenceStatus,
@@ -31,16 +31,16 @@ objects! {
     }
 
     /// A command that is running, as told to a newcomer.
-    pub struct Running {
+    pub struct RunningCommand {
         pub tool_proposal: MessageId,
         pub executor: ParticipantId,
         pub command: String,
-        pub mode: Mode,
+        pub mode: RunMode,
         pub since: Timestamp,
     }
 
     /// A prefix that runs without asking, as told to a newcomer; it may have expired meanwhile.
-    pub struct StandingRule {
+    pub struct AllowRuleInfo {
         /// The id of its `policy.allow`.
         pub rule: MessageId,
         pub by: ParticipantId,
@@ -52,7 +52,7 @@ objects! {
     }
 
     /// What this server understands beyond the published protocol.
-    pub struct Extensions {
+    pub struct ProtocolExtensions {
         pub supports_shell_exec: bool,
         pub supports_amend: bool,
         pub supports_allow_rules: bool,
@@ -71,14 +71,14 @@ objects! {
         pub config: SessionConfig,
         /// The seq of the last message in the log.
         pub head: u64,
-        pub people: Vec<Person>,
+        pub people: Vec<Participant>,
         pub gates: Vec<OpenGate>,
-        pub running: Vec<Running>,
+        pub running: Vec<RunningCommand>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
-        pub rules: Vec<StandingRule>,
+        pub rules: Vec<AllowRuleInfo>,
         pub limits: Limits,
-        pub extensions: Extensions,
+        pub extensions: ProtocolExtensions,
         /// Why nothing starts at the moment, if it does not.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub paused: Option<String>,
@@ -109,6 +109,6 @@ objects! {
         pub related_to: Option<MessageId>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::payload::Announce;
-use crate::{ConfigChanges, Extra, ForkId, MessageId, ParticipantId, SessionConfig};
+use crate::{ConfigChanges, ExtraFields, ForkId, MessageId, ParticipantId, SessionConfig};
 
-words! {
+wire_enums! {
     /// How a session ended.
     pub enum FinalState {
         Completed,
@@ -22,14 +22,14 @@ words! {
     }
 
     /// Whose version of a conflict is taken.
-    pub enum Resolution {
+    pub enum ConflictResolution {
         UseSource,
         UseTarget,
         Custom,
     }
 }
 
-objects! {
+wire_structs! {
     /// `session.create`
     pub struct SessionCreate {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ objects! {
         pub config: SessionConfig,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `session.join`
@@ -56,7 +56,7 @@ objects! {
         pub history: Option<u64>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `session.leave`
@@ -65,7 +65,7 @@ objects! {
         pub reason: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `session.end`
@@ -74,7 +74,7 @@ objects! {
         pub final_state: FinalState,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `session.config_update`
@@ -83,7 +83,7 @@ objects! {
         pub reason: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `fork.create`
@@ -95,7 +95,7 @@ objects! {
         pub copy_context: bool,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `fork.switch`
@@ -103,7 +103,7 @@ objects! {
         pub target_fork: ForkId,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `merge.propose`
@@ -114,13 +114,13 @@ objects! {
         pub summary: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// One conflict of a merge, decided.
     pub struct ResolvedConflict {
         pub conflict_id: String,
-        pub resolution: Resolution,
+        pub resolution: ConflictResolution,
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "generate", ts(optional, type = "unknown"))]
         pub custom_value: Option<Value>,
@@ -133,6 +133,6 @@ objects! {
         pub resolved_conflicts: Option<Vec<ResolvedConflict>>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::payload::Approval;
 use crate::{
-    Action, Assessment, Digest, ExecutionLimits, Extra, JsonObject, MessageId, ParticipantId,
-    Profile, Risk, Timestamp, ToolCategory,
+    Action, Assessment, Digest, ExecutionLimits, ExtraFields, JsonObject, MessageId, ParticipantId,
+    Risk, SandboxProfile, Timestamp, ToolCategory,
 };
 
-words! {
+wire_enums! {
     /// Which of a command's two streams.
-    pub enum Stream {
+    pub enum OutputStream {
         Stdout,
         Stderr,
     }
@@ -30,7 +30,7 @@ words! {
     }
 
     /// Whether a result is what happened, or all that can be known.
-    pub enum Outcome {
+    pub enum RunOutcome {
         /// The executor saw it end.
         Known,
         /// The executor was lost; it may or may not have run to its end.
@@ -38,7 +38,7 @@ words! {
     }
 }
 
-objects! {
+wire_structs! {
     /// `tool.propose`
     pub struct ToolPropose {
         pub tool_name: String,
@@ -58,7 +58,7 @@ objects! {
         pub assessment: Option<Assessment>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `tool.approve`: the same act as `gate.approve`
@@ -72,7 +72,7 @@ objects! {
         pub digest: Option<Digest>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `tool.reject`: the same act as `gate.reject`
@@ -86,7 +86,7 @@ objects! {
         pub digest: Option<Digest>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// The terms a command runs on. Everybody sees them; only the executor's copy has the nonce.
@@ -96,7 +96,7 @@ objects! {
         pub action: Action,
         pub digest: Digest,
         pub limits: ExecutionLimits,
-        pub profile: Profile,
+        pub profile: SandboxProfile,
         pub expires_at: Timestamp,
         pub cleared_by: ClearedBy,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -122,13 +122,13 @@ objects! {
         pub grant: GrantTerms,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `tool.output`
     pub struct ToolOutput {
         pub tool_proposal: MessageId,
-        pub stream: Stream,
+        pub stream: OutputStream,
         pub text: String,
         pub complete: bool,
         /// Byte offset of this text in its stream.
@@ -136,11 +136,11 @@ objects! {
         pub offset: Option<u64>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// What a command printed and how it exited, as published, with ours beside it.
-    pub struct ResultBody {
+    pub struct ToolResultBody {
         /// Absent or null when a signal ended the command.
         #[serde(rename = "exitCode")]
         #[cfg_attr(feature = "generate", ts(type = "number | null"))]
@@ -151,7 +151,7 @@ objects! {
         pub stderr: String,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `tool.result`
@@ -159,15 +159,15 @@ objects! {
         pub tool_proposal: MessageId,
         pub success: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub result: Option<ResultBody>,
+        pub result: Option<ToolResultBody>,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<String>,
         pub duration_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub outcome: Option<Outcome>,
+        pub outcome: Option<RunOutcome>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `tool.cancel`: withdraw a proposal, or stop a run
@@ -177,7 +177,7 @@ objects! {
         pub reason: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// The size of a terminal.
@@ -196,7 +196,7 @@ objects! {
         pub resize: Option<TerminalSize>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `shell.exec`: a person's own command
@@ -215,7 +215,7 @@ objects! {
         pub assessment: Option<Assessment>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `policy.allow`: let commands that begin with these words run without asking
@@ -227,7 +227,7 @@ objects! {
         pub reason: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `policy.revoke`
@@ -238,7 +238,7 @@ objects! {
         pub reason: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `output.read`: lines of a command's output, by the id of its proposal
@@ -246,7 +246,7 @@ objects! {
         #[serde(rename = "ref")]
         pub reference: MessageId,
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub stream: Option<Stream>,
+        pub stream: Option<OutputStream>,
         /// First line, counted from 0.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub offset: Option<u64>,
@@ -261,13 +261,13 @@ objects! {
         pub grep: Option<String>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// One line of recorded output.
     pub struct OutputLine {
         pub number: u64,
-        pub stream: Stream,
+        pub stream: OutputStream,
         pub text: String,
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) struct Schema(Value);
 
 /// The fields of one payload.
-pub(crate) struct Fields {
+pub(crate) struct PayloadFields {
     pub(crate) fields: BTreeSet<String>,
     pub(crate) required: BTreeSet<String>,
 }
@@ -24,20 +24,20 @@ impl Schema {
     }
 
     /// Says where a message departs from its vocabulary, `client` or `server`.
-    pub(crate) fn check(&self, vocabulary: &str, message: &Value) -> Result<(), String> {
-        self.fits(&self.0["$defs"][vocabulary], message)
+    pub(crate) fn validate_message(&self, side: &str, message: &Value) -> Result<(), String> {
+        self.validate(&self.0["$defs"][side], message)
     }
 
     /// The fields that a payload of this type has and needs.
-    pub(crate) fn payload(&self, vocabulary: &str, kind: &str) -> Fields {
-        let envelope = &self.0["$defs"][format!("{vocabulary}:{kind}")];
+    pub(crate) fn payload_fields(&self, side: &str, kind: &str) -> PayloadFields {
+        let envelope = &self.0["$defs"][format!("{side}:{kind}")];
         let mut payload = &envelope["properties"]["payload"];
         while let Some(target) = payload["$ref"].as_str() {
-            payload = self.target(target);
+            payload = self.resolve_ref(target);
         }
         let properties = payload["properties"].as_object();
         let required = payload["required"].as_array();
-        Fields {
+        PayloadFields {
             fields: properties
                 .map(|p| p.keys().cloned().collect())
                 .unwrap_or_default(),
@@ -49,12 +49,12 @@ impl Schema {
         }
     }
 
-    fn target(&self, reference: &str) -> &Value {
+    fn resolve_ref(&self, reference: &str) -> &Value {
         let pointer = reference.strip_prefix('#').expect("a local reference");
         self.0.pointer(pointer).expect("a reference that leads on")
     }
 
-    fn fits(&self, schema: &Value, value: &Value) -> Result<(), String> {
+    fn validate(&self, schema: &Value, value: &Value) -> Result<(), String> {
         if schema == &Value::Bool(true) {
             return Ok(());
         }
@@ -63,29 +63,31 @@ impl Schema {
             let ok = match keyword.as_str() {
                 "description" | "default" | "title" | "required" => true,
                 "$ref" => {
-                    self.fits(self.target(rule.as_str().expect("a reference")), value)?;
+                    self.validate(self.resolve_ref(rule.as_str().expect("a reference")), value)?;
                     true
                 }
                 "type" => has_type(rule, value),
                 "const" => rule == value,
                 "enum" => rule.as_array().expect("a list").contains(value),
-                "anyOf" => self.fitting(rule, value) > 0,
-                "oneOf" => self.fitting(rule, value) == 1,
+                "anyOf" => self.count_valid(rule, value) > 0,
+                "oneOf" => self.count_valid(rule, value) == 1,
                 "minimum" => value.as_f64() >= rule.as_f64() || !value.is_number(),
                 "maximum" => value.as_f64() <= rule.as_f64() || !value.is_number(),
                 "format" => has_format(rule, value),
-                "uniqueItems" => rule == &Value::Bool(false) || all_different(value),
-                "pattern" => value.as_str().is_none_or(|text| matches(rule, text)),
+                "uniqueItems" => rule == &Value::Bool(false) || all_unique(value),
+                "pattern" => value
+                    .as_str()
+                    .is_none_or(|text| matches_pattern(rule, text)),
                 "items" => {
                     for item in value.as_array().into_iter().flatten() {
-                        self.fits(rule, item)?;
+                        self.validate(rule, item)?;
                     }
                     true
                 }
                 "properties" => {
                     for (name, property) in rule.as_object().expect("properties") {
                         if let Some(inner) = value.get(name) {
-                            self.fits(property, inner)
+                            self.validate(property, inner)
                                 .map_err(|problem| format!("{name}: {problem}"))?;
                         }
                     }
@@ -95,7 +97,7 @@ impl Schema {
                     let known = keywords.get("properties").and_then(Value::as_object);
                     for (name, inner) in value.as_object().into_iter().flatten() {
                         if !known.is_some_and(|known| known.contains_key(name)) {
-                            self.fits(rule, inner)?;
+                            self.validate(rule, inner)?;
                         }
                     }
                     true
@@ -115,11 +117,11 @@ impl Schema {
         Ok(())
     }
 
-    fn fitting(&self, schemas: &Value, value: &Value) -> usize {
+    fn count_valid(&self, schemas: &Value, value: &Value) -> usize {
         let schemas = schemas.as_array().expect("a list of schemas");
         let fitting = schemas
             .iter()
-            .filter(|schema| self.fits(schema, value).is_ok());
+            .filter(|schema| self.validate(schema, value).is_ok());
         fitting.count()
     }
 }
@@ -141,7 +143,7 @@ fn has_type(rule: &Value, value: &Value) -> bool {
     }
 }
 
-fn all_different(value: &Value) -> bool {
+fn all_unique(value: &Value) -> bool {
     let items = value.as_array().into_iter().flatten();
     let different: BTreeSet<_> = items.clone().map(Value::to_string).collect();
     different.len() == items.count()
@@ -157,7 +159,7 @@ fn has_format(rule: &Value, value: &Value) -> bool {
     }
 }
 
-fn matches(rule: &Value, text: &str) -> bool {
+fn matches_pattern(rule: &Value, text: &str) -> bool {
     match rule.as_str().expect("a pattern") {
         "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$" => {
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);

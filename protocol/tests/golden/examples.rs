@@ -8,63 +8,63 @@
 use std::path::{Path, PathBuf};
 
 use pvp_protocol::{
-    ClientMessage, Envelope, Limits, ReadError, ServerMessage, Timestamp, Vocabulary, read_client,
-    read_server,
+    ClientMessage, Envelope, Limits, MessageParseError, ServerMessage, Timestamp, WireMessage,
+    parse_client_message, parse_server_message,
 };
 use serde_json::{Value, json};
 
 /// Which of the two vocabularies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum MessageSide {
     Client,
     Server,
 }
 
-impl Who {
-    pub(crate) fn word(self) -> &'static str {
+impl MessageSide {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Who::Client => "client",
-            Who::Server => "server",
+            MessageSide::Client => "client",
+            MessageSide::Server => "server",
         }
     }
 
     pub(crate) fn kinds(self) -> &'static [&'static str] {
         match self {
-            Who::Client => ClientMessage::KINDS,
-            Who::Server => ServerMessage::KINDS,
+            MessageSide::Client => ClientMessage::KINDS,
+            MessageSide::Server => ServerMessage::KINDS,
         }
     }
 
     /// Reads an envelope and writes it again.
-    pub(crate) fn reread(self, envelope: &Value) -> Result<Value, ReadError> {
+    pub(crate) fn round_trip(self, envelope: &Value) -> Result<Value, MessageParseError> {
         let text = envelope.to_string();
         match self {
-            Who::Client => {
-                let (heading, message) = read_client(&text, &Limits::default())?;
+            MessageSide::Client => {
+                let (heading, message) = parse_client_message(&text, &Limits::default())?;
                 let at = envelope["ts"].as_str().unwrap_or_default();
-                Ok(written(&Envelope {
+                Ok(to_value(&Envelope {
                     heading,
                     at: Timestamp::parse(at).unwrap_or_default(),
                     seq: None,
                     message,
                 }))
             }
-            Who::Server => {
-                let read = read_server(&text, &Limits::default())?;
-                Ok(written(&read.expect("a known type")))
+            MessageSide::Server => {
+                let read = parse_server_message(&text, &Limits::default())?;
+                Ok(to_value(&read.expect("a known type")))
             }
         }
     }
 }
 
-fn written<M: Vocabulary>(envelope: &Envelope<M>) -> Value {
+fn to_value<M: WireMessage>(envelope: &Envelope<M>) -> Value {
     serde_json::from_slice(&envelope.to_json()).expect("an envelope is JSON")
 }
 
 /// One file: `<type>.json`, or `<type>.<variant>.json` beside it.
 #[derive(Debug)]
 pub(crate) struct Example {
-    pub(crate) who: Who,
+    pub(crate) side: MessageSide,
     pub(crate) name: String,
     pub(crate) envelope: Value,
 }
@@ -83,26 +83,26 @@ impl Example {
 
     /// The file it came from, for messages.
     pub(crate) fn file(&self) -> String {
-        format!("golden/{}/{}.json", self.who.word(), self.name)
+        format!("golden/{}/{}.json", self.side.name(), self.name)
     }
 }
 
-pub(crate) fn directory() -> PathBuf {
+pub(crate) fn golden_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
 /// Every example, in the order of the file names.
-pub(crate) fn all() -> Vec<Example> {
-    let mut examples: Vec<_> = [Who::Client, Who::Server]
+pub(crate) fn load_examples() -> Vec<Example> {
+    let mut examples: Vec<_> = [MessageSide::Client, MessageSide::Server]
         .into_iter()
-        .flat_map(of)
+        .flat_map(load_side)
         .collect();
     examples.sort_by_key(Example::file);
     examples
 }
 
-fn of(who: Who) -> Vec<Example> {
-    let directory = directory().join(who.word());
+fn load_side(side: MessageSide) -> Vec<Example> {
+    let directory = golden_dir().join(side.name());
     let files = std::fs::read_dir(directory).expect("the directory of examples");
     files
         .map(|file| {
@@ -110,7 +110,7 @@ fn of(who: Who) -> Vec<Example> {
             let text = std::fs::read_to_string(&path).expect("a readable example");
             let name = path.file_stem().and_then(|stem| stem.to_str());
             Example {
-                who,
+                side,
                 name: name.expect("a plain name").to_owned(),
                 envelope: serde_json::from_str(&text)
                     .unwrap_or_else(|error| panic!("{}: {error}", path.display())),
@@ -121,34 +121,34 @@ fn of(who: Who) -> Vec<Example> {
 
 /// One thing done to a payload, at any depth.
 #[derive(Debug)]
-pub(crate) struct Spoiled {
+pub(crate) struct MutatedPayload {
     pub(crate) payload: Value,
     /// The name of the field that was touched.
     pub(crate) field: String,
-    pub(crate) how: String,
+    pub(crate) mutation: String,
 }
 
 /// The payload without one of its keys, for every key.
-pub(crate) fn without_a_key(payload: &Value) -> Vec<Spoiled> {
-    let mut spoiled = Vec::new();
+pub(crate) fn with_key_removed(payload: &Value) -> Vec<MutatedPayload> {
+    let mut mutated = Vec::new();
     for (at, field) in keys(payload) {
         let mut payload = payload.clone();
         let object = payload.pointer_mut(&at).and_then(Value::as_object_mut);
         object.expect("an object").remove(&field);
         let how = format!("{at}/{field} removed");
-        spoiled.push(Spoiled {
+        mutated.push(MutatedPayload {
             payload,
             field,
-            how,
+            mutation: how,
         });
     }
-    spoiled
+    mutated
 }
 
 /// The payload with another kind of value at one of its keys, for every key and five values.
-pub(crate) fn with_a_wrong_value(payload: &Value) -> Vec<Spoiled> {
+pub(crate) fn with_value_replaced(payload: &Value) -> Vec<MutatedPayload> {
     let wrong = [json!(null), json!(7), json!("x"), json!([]), json!({})];
-    let mut spoiled = Vec::new();
+    let mut mutated = Vec::new();
     for (at, field) in keys(payload) {
         for value in &wrong {
             let mut payload = payload.clone();
@@ -158,14 +158,14 @@ pub(crate) fn with_a_wrong_value(payload: &Value) -> Vec<Spoiled> {
                 .insert(field.clone(), value.clone());
             let how = format!("{at}/{field} set to {value}");
             let field = field.clone();
-            spoiled.push(Spoiled {
+            mutated.push(MutatedPayload {
                 payload,
                 field,
-                how,
+                mutation: how,
             });
         }
     }
-    spoiled
+    mutated
 }
 
 /// Every key of every object inside, with the pointer to its object.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pvp_protocol::payload::{SessionCreate, SessionJoin};
 use pvp_protocol::{
     Capability, ClientMessage, Heading, MessageId, ParticipantId, Refusal, Role, Sender, SessionId,
-    VERSION, read_client,
+    VERSION, parse_client_message,
 };
 use pvp_session::Identity;
 use tokio::time::{Instant, timeout_at};
@@ -79,7 +79,7 @@ pub(super) async fn wait(
             }
             Ok(Ok(Incoming::Closed { .. }) | Err(_)) => return Err(Ended::ByThem),
         };
-        let (heading, message) = match read_client(&text, &house.settings.limits) {
+        let (heading, message) = match parse_client_message(&text, &house.settings.limits) {
             Ok(read) => read,
             Err(error) => {
                 push(
@@ -149,7 +149,7 @@ impl Stranger<'_> {
         if claimed == known {
             return Ok(claimed.clone());
         }
-        Err(Refusal::NotYou {
+        Err(Refusal::IdentityMismatch {
             field: "sender",
             claimed: claimed.to_string(),
             actual: known.clone(),
@@ -203,7 +203,7 @@ impl Stranger<'_> {
         let speaker = self.speaker(&heading.sender)?;
         if join.participant.id != speaker {
             let claimed = join.participant.id.to_string();
-            return Err(Refusal::NotYou {
+            return Err(Refusal::IdentityMismatch {
                 field: "participant.id",
                 claimed,
                 actual: speaker,
@@ -279,6 +279,6 @@ pub(crate) async fn check(house: &Arc<House>, token: String) -> Result<Login, Re
     match checked {
         Ok(Ok(login)) => Ok(login),
         Ok(Err(error)) => Err(Refusal::Unauthorized(error.to_string())),
-        Err(panic) => Err(Refusal::Unreadable(panic.to_string())),
+        Err(panic) => Err(Refusal::ReadFailed(panic.to_string())),
     }
 }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pvp_protocol::{
-    ClientMessage, Heading, MessageId, ParticipantKind, Refusal, Sender, SessionId, read_client,
+    ClientMessage, Heading, MessageId, ParticipantKind, Refusal, Sender, SessionId,
+    parse_client_message,
 };
-use pvp_session::Said;
+use pvp_session::Submitted;
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
@@ -381,7 +382,7 @@ impl<'a> Room<'a> {
     )]
     async fn hear(&mut self, text: &str) -> Option<Ended> {
         let limits = &self.house.settings.limits;
-        let read = read_client(text, limits);
+        let read = parse_client_message(text, limits);
         let output = matches!(
             &read,
             Ok((
@@ -438,7 +439,7 @@ impl<'a> Room<'a> {
 
     async fn say(&mut self, heading: Heading, message: ClientMessage) {
         self.unanswered += 1;
-        let said = Said {
+        let said = Submitted {
             id: heading.id,
             reference: heading.reference,
             causal_refs: heading.causal_refs,
@@ -457,7 +458,7 @@ impl<'a> Room<'a> {
             Sender::Participant(sender) if sender == me => {}
             Sender::Participant(_) | Sender::System => {
                 let claimed = heading.sender.to_string();
-                return Err(Refusal::NotYou {
+                return Err(Refusal::IdentityMismatch {
                     field: "sender",
                     claimed,
                     actual: me.clone(),
@@ -499,7 +500,7 @@ impl<'a> Room<'a> {
             return Some(too_many_messages());
         }
         let per_second = self.house.settings.limits.messages_per_second;
-        self.refuse(&Refusal::TooFast { per_second }, related_to)
+        self.refuse(&Refusal::RateLimited { per_second }, related_to)
     }
 
     /// Ends connections that do not read, and those whose token no longer holds.

@@ -8,7 +8,7 @@ use axum::response::Json;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use pvp_protocol::{MessageId, Refusal, SessionId, nesting};
+use pvp_protocol::{MessageId, Refusal, SessionId, nesting_depth};
 use serde::de::DeserializeOwned;
 
 use super::{Refused, presented_token};
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<House>> for Body<T> {
             .map_err(|_| Refusal::Malformed("a body is JSON in UTF-8".to_owned()))?;
         // It becomes the payload of a message, one level further down.
         let deepest = house.settings.limits.json_depth - 1;
-        if nesting(text, deepest) > deepest {
+        if nesting_depth(text, deepest) > deepest {
             let problem = format!("JSON is nested deeper than {deepest} levels");
             return Err(Refusal::Malformed(problem).into());
         }

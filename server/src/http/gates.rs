@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use pvp_protocol::api::{
-    Ballot, Choice, Edit, GateAnswer, GateList, GateListed, GateState, GateStatus,
+    EditRequest, GateDetails, GateList, GateListItem, GateStatus, GateUpdateResponse, VoteChoice,
+    VoteRequest,
 };
 use pvp_protocol::payload::{GateAmend, GateApprove, GateOutcome, GateReject, GateResolve};
 use pvp_protocol::{
-    ClientMessage, Extra, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
+    ClientMessage, ExtraFields, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
 };
-use pvp_session::{Said, Session};
+use pvp_session::{Session, Submitted};
 
 use super::asking::{Asked, Body, Caller, InSession, Named, NoParameters, parameters};
 use super::messages::{Speaker, entry};
@@ -51,8 +52,8 @@ pub(super) async fn everywhere(
     let store = house.store.clone();
     let sessions = tokio::task::spawn_blocking(move || store.gated())
         .await
-        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?
-        .map_err(|error| Refusal::Unreadable(error.to_string()))?;
+        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
+        .map_err(|error| Refusal::ReadFailed(error.to_string()))?;
     let bearer = login.map(|login| login.bearer);
     let mut gates = Vec::new();
     for session in sessions {
@@ -65,14 +66,14 @@ pub(super) async fn everywhere(
     }
     if *stopping.borrow() {
         // Sessions that have been put away were not asked, so gates may be missing.
-        return Err(Refusal::Unreadable("the server is shutting down".to_owned()).into());
+        return Err(Refusal::ReadFailed("the server is shutting down".to_owned()).into());
     }
     Ok(Json(GateList { gates, version }))
 }
 
 /// The open gates of a session, as this person sees them.
-pub(super) fn listed(session: &Session, me: Option<&Bearer>) -> Vec<GateListed> {
-    let open = session.gates_told();
+pub(super) fn listed(session: &Session, me: Option<&Bearer>) -> Vec<GateListItem> {
+    let open = session.describe_open_gates();
     let tallies = session.open_gates().into_iter().map(|(proposal, gate)| {
         let approvers = session.approvers(gate, &proposal.proposer);
         let may_vote = me.is_some_and(|me| {
@@ -85,7 +86,7 @@ pub(super) fn listed(session: &Session, me: Option<&Bearer>) -> Vec<GateListed> 
     });
     open.into_iter()
         .zip(tallies)
-        .map(|(open, (tally, may_vote))| GateListed {
+        .map(|(open, (tally, may_vote))| GateListItem {
             session: session.id().clone(),
             open,
             received: tally.received,
@@ -118,7 +119,7 @@ pub(super) async fn one(
     InSession { session, login }: InSession,
     Named(gate): Named,
     Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<GateState>, Refused> {
+) -> Result<Json<GateDetails>, Refused> {
     let me = login.map(|login| login.bearer);
     house
         .visit(&session, me.as_ref().map(|me| me.participant.clone()))
@@ -132,16 +133,16 @@ async fn state(
     session: &SessionId,
     gate: MessageId,
     me: Option<Bearer>,
-) -> Result<GateState, Refusal> {
+) -> Result<GateDetails, Refusal> {
     let name = gate.clone();
     let found = house
         .ask(session, move |session| {
-            let proposal = session.proposal_of(&name)?.clone();
+            let proposal = session.proposal_id_of(&name)?.clone();
             let open = listed(session, me.as_ref());
             let open = open
                 .into_iter()
                 .find(|listed| listed.open.request.action_ref == proposal);
-            let resolved = session.trail(&proposal)?.resolved;
+            let resolved = session.proposal_seqs(&proposal)?.resolved;
             Some((proposal, open, resolved))
         })
         .await
@@ -164,7 +165,7 @@ async fn state(
             return Err(Refusal::InvalidState(problem));
         }
     };
-    Ok(GateState {
+    Ok(GateDetails {
         session: session.clone(),
         tool_proposal,
         status,
@@ -189,8 +190,8 @@ pub(super) async fn vote(
     InSession { session, login }: InSession,
     Named(gate): Named,
     Asked(NoParameters {}): Asked<NoParameters>,
-    Body(ballot): Body<Ballot>,
-) -> Result<Json<GateAnswer>, Refused> {
+    Body(ballot): Body<VoteRequest>,
+) -> Result<Json<GateUpdateResponse>, Refused> {
     let me = Caller(login).login()?;
     let by = me.bearer.participant.clone();
     let message = cast(gate.clone(), by, &ballot)?;
@@ -198,23 +199,31 @@ pub(super) async fn vote(
 }
 
 /// The message that a ballot stands for.
-fn cast(gate: MessageId, by: ParticipantId, ballot: &Ballot) -> Result<ClientMessage, Refusal> {
+fn cast(
+    gate: MessageId,
+    by: ParticipantId,
+    ballot: &VoteRequest,
+) -> Result<ClientMessage, Refusal> {
     let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
-    let (digest, extra) = (ballot.digest, Extra::new());
+    let (digest, extra) = (ballot.digest, ExtraFields::new());
     match (ballot.vote, &ballot.reason, &ballot.comment) {
-        (Choice::Approve, Some(_), _) => malformed("an approval has a `comment`, not a `reason`"),
-        (Choice::Reject, _, Some(_)) => malformed("a rejection has a `reason`, not a `comment`"),
-        (Choice::Reject, None, None) => {
+        (VoteChoice::Approve, Some(_), _) => {
+            malformed("an approval has a `comment`, not a `reason`")
+        }
+        (VoteChoice::Reject, _, Some(_)) => {
+            malformed("a rejection has a `reason`, not a `comment`")
+        }
+        (VoteChoice::Reject, None, None) => {
             malformed("a rejection needs a `reason`; the agent reads it")
         }
-        (Choice::Approve, None, comment) => Ok(ClientMessage::GateApprove(GateApprove {
+        (VoteChoice::Approve, None, comment) => Ok(ClientMessage::GateApprove(GateApprove {
             gate,
             approver: by,
             comment: comment.clone(),
             digest,
             extra,
         })),
-        (Choice::Reject, Some(reason), None) => Ok(ClientMessage::GateReject(GateReject {
+        (VoteChoice::Reject, Some(reason), None) => Ok(ClientMessage::GateReject(GateReject {
             gate,
             rejector: by,
             reason: reason.clone(),
@@ -229,8 +238,8 @@ pub(super) async fn edit(
     InSession { session, login }: InSession,
     Named(gate): Named,
     Asked(NoParameters {}): Asked<NoParameters>,
-    Body(edit): Body<Edit>,
-) -> Result<Json<GateAnswer>, Refused> {
+    Body(edit): Body<EditRequest>,
+) -> Result<Json<GateUpdateResponse>, Refused> {
     let me = Caller(login).login()?;
     let message = ClientMessage::GateAmend(GateAmend {
         gate: gate.clone(),
@@ -241,7 +250,7 @@ pub(super) async fn edit(
         quorum: None,
         deadline: None,
         voters: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     });
     decide(&house, &session, me, gate, edit.id, message).await
 }
@@ -254,10 +263,10 @@ async fn decide(
     gate: MessageId,
     id: Option<MessageId>,
     message: ClientMessage,
-) -> Result<Json<GateAnswer>, Refused> {
+) -> Result<Json<GateUpdateResponse>, Refused> {
     let bearer = me.bearer.clone();
-    let said = Said::new(id.unwrap_or_else(clock::fresh_id), message);
+    let said = Submitted::new(id.unwrap_or_else(clock::fresh_id), message);
     let ack = Speaker::from(me).say(house, session, said).await?;
     let gate = state(house, session, gate, Some(bearer)).await?;
-    Ok(Json(GateAnswer { ack, gate }))
+    Ok(Json(GateUpdateResponse { ack, gate }))
 }

@@ -6,7 +6,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Json;
 use http::StatusCode;
-use pvp_protocol::api::{Invitation, Invite, Me};
+use pvp_protocol::api::{Invitation, InviteRequest, WhoAmI};
 use pvp_protocol::{Refusal, Role};
 
 use super::Refused;
@@ -19,9 +19,9 @@ use crate::token::Login;
 pub(super) async fn me(
     caller: Caller,
     Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<Me>, Refused> {
+) -> Result<Json<WhoAmI>, Refused> {
     let login = caller.login()?;
-    Ok(Json(Me {
+    Ok(Json(WhoAmI {
         participant: login.bearer.participant,
         name: login.bearer.name,
         kind: login.bearer.kind,
@@ -35,7 +35,7 @@ pub(super) async fn invite(
     State(house): State<Arc<House>>,
     caller: Caller,
     Asked(NoParameters {}): Asked<NoParameters>,
-    Body(invite): Body<Invite>,
+    Body(invite): Body<InviteRequest>,
 ) -> Result<(StatusCode, Json<Invitation>), Refused> {
     let admin = admin(caller)?;
     if let Some(bound) = &admin.bearer.session
@@ -51,7 +51,7 @@ pub(super) async fn invite(
     });
     let invitation = made
         .await
-        .map_err(|panic| Refusal::Unwritable(panic.to_string()))?;
+        .map_err(|panic| Refusal::WriteFailed(panic.to_string()))?;
     Ok((StatusCode::CREATED, Json(invitation?)))
 }
 
@@ -76,8 +76,8 @@ pub(super) async fn revoke(
             status: StatusCode::NOT_FOUND,
             ..Refused::from(Refusal::Malformed("there is no such token".to_owned()))
         }),
-        Ok(Err(error)) => Err(Refusal::Unwritable(error.to_string()).into()),
-        Err(panic) => Err(Refusal::Unwritable(panic.to_string()).into()),
+        Ok(Err(error)) => Err(Refusal::WriteFailed(error.to_string()).into()),
+        Err(panic) => Err(Refusal::WriteFailed(panic.to_string()).into()),
     }
 }
 

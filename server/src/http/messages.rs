@@ -8,10 +8,11 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::CONTENT_TYPE;
 use pvp_protocol::payload::{Announce, SessionAck};
 use pvp_protocol::{
-    ClientMessage, Envelope, Extra, Heading, JsonObject, Limits, MessageId, ParticipantId,
-    ParticipantKind, Refusal, Sender, SessionId, Transport, nesting, read_client, read_server,
+    ClientMessage, Envelope, ExtraFields, Heading, JsonObject, Limits, MessageId, ParticipantId,
+    ParticipantKind, Refusal, Sender, SessionId, Transport, nesting_depth, parse_client_message,
+    parse_server_message,
 };
-use pvp_session::{Answer, Identity, Said};
+use pvp_session::{Answer, Identity, Submitted};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -128,7 +129,7 @@ async fn page(
     reading
         .await
         .unwrap_or_else(|panic| Err(panic.to_string()))
-        .map_err(Refusal::Unreadable)
+        .map_err(Refusal::ReadFailed)
 }
 
 /// One entry of the log.
@@ -140,7 +141,7 @@ pub(super) async fn entry(
     let (store, session) = (house.store.clone(), session.clone());
     tokio::task::spawn_blocking(move || stored(&store, &session, seq))
         .await
-        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?
+        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
         .ok_or_else(unreadable)
 }
 
@@ -157,7 +158,7 @@ pub(super) fn stored(store: &Store, session: &SessionId, seq: u64) -> Option<Env
         json_depth: usize::MAX,
         ..Limits::default()
     };
-    read_server(text, &limits).ok().flatten()
+    parse_server_message(text, &limits).ok().flatten()
 }
 
 /// Someone who says something without a connection.
@@ -181,7 +182,7 @@ impl From<Login> for Speaker {
             transport: Transport::Http,
             metadata: None,
             executor: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         Self {
             participant: bearer.participant.clone(),
@@ -206,7 +207,7 @@ impl Speaker {
         self,
         house: &Arc<House>,
         session: &SessionId,
-        said: Said,
+        said: Submitted,
     ) -> Result<SessionAck, Refused> {
         let id = said.id.clone();
         let about = |refusal: Refusal| Refused::from(refusal).about(&id);
@@ -235,7 +236,7 @@ impl Speaker {
         let unpaid = output && self.kind == Some(ParticipantKind::Agent);
         if !unpaid && !viewer.may_send(clock::now(), limits) {
             let per_second = limits.messages_per_second;
-            return Err(about(Refusal::TooFast { per_second }));
+            return Err(about(Refusal::RateLimited { per_second }));
         }
         viewer.acted(clock::now());
         let answer = house.say_once(session, me.clone(), said).await;
@@ -265,7 +266,7 @@ pub(super) async fn send(
     let limits = &house.settings.limits;
     let me = login.as_ref().map(|login| &login.bearer.participant);
     let text = complete(&body, &session, me, limits)?;
-    let (heading, message) = read_client(&text, limits).map_err(|error| {
+    let (heading, message) = parse_client_message(&text, limits).map_err(|error| {
         let refused = Refused::from(error.refusal);
         match &error.related_to {
             Some(id) => refused.about(id),
@@ -289,7 +290,7 @@ fn complete(
     let malformed = |problem: String| Refusal::Malformed(problem);
     let text = std::str::from_utf8(body)
         .map_err(|_| malformed("a message is JSON in UTF-8".to_owned()))?;
-    if nesting(text, limits.json_depth) > limits.json_depth {
+    if nesting_depth(text, limits.json_depth) > limits.json_depth {
         let problem = format!("JSON is nested deeper than {} levels", limits.json_depth);
         return Err(malformed(problem));
     }
@@ -332,7 +333,7 @@ async fn hear(
     }
     let speaker = match login {
         Some(login) if login.bearer.participant != *sender => {
-            return Err(Refused::from(Refusal::NotYou {
+            return Err(Refused::from(Refusal::IdentityMismatch {
                 field: "sender",
                 claimed: sender.to_string(),
                 actual: login.bearer.participant,
@@ -360,7 +361,7 @@ async fn hear(
             }
             let me = speaker.participant;
             if join.participant.id != me {
-                return Err(Refused::from(Refusal::NotYou {
+                return Err(Refused::from(Refusal::IdentityMismatch {
                     field: "participant.id",
                     claimed: join.participant.id.to_string(),
                     actual: me,
@@ -390,7 +391,7 @@ async fn hear(
             })
         }
         message => {
-            let said = Said {
+            let said = Submitted {
                 id: heading.id,
                 reference: heading.reference,
                 causal_refs: heading.causal_refs,

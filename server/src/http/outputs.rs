@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
 use pvp_protocol::api::{CommandPage, CommandRecord, CommandResult, CommandStatus};
-use pvp_protocol::payload::{OutputPage, OutputRead, Stream};
-use pvp_protocol::{Action, Extra, Refusal, Sender, ServerMessage, SessionId, Timestamp};
-use pvp_session::{Ending, Past};
+use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
+use pvp_protocol::{Action, ExtraFields, Refusal, Sender, ServerMessage, SessionId, Timestamp};
+use pvp_session::{ProposalEnding, ProposalRecord};
 
 use super::Refused;
 use super::asking::{Asked, InSession, Named, parameters};
@@ -26,7 +26,7 @@ const LOOKED_AT: usize = 2000;
 parameters! {
     OutputParameters {
         /// `stdout` or `stderr`; both unless given.
-        stream: Stream = "string",
+        stream: OutputStream = "string",
         /// First line, counted from 0.
         offset: u64 = "integer",
         /// At most this many lines: 1000 unless given, 10000 at most.
@@ -67,7 +67,7 @@ pub(super) async fn read(
         head: asked.head,
         tail: asked.tail,
         grep: asked.grep,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let page = output::page(&house, &session, read).await?;
     Ok(match asked.format {
@@ -119,7 +119,7 @@ pub(super) async fn history(
     });
     let page = page
         .await
-        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?;
+        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?;
     Ok(Json(page.ok_or_else(unreadable)?))
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn history(
 fn select(
     store: &Store,
     session: &SessionId,
-    past: &[Past],
+    past: &[ProposalRecord],
     asked: &HistoryParameters,
 ) -> Option<CommandPage> {
     let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MOST);
@@ -135,7 +135,7 @@ fn select(
     for (looked_at, past) in past.iter().enumerate() {
         if commands.len() == limit || looked_at == LOOKED_AT {
             // The one before was the last that was looked at.
-            let next = Some(past.trail.first + 1);
+            let next = Some(past.seqs.proposed + 1);
             return Some(CommandPage { commands, next });
         }
         let record = record(store, session, past)?;
@@ -155,10 +155,10 @@ fn select(
 }
 
 /// What the log says of a command.
-fn record(store: &Store, session: &SessionId, past: &Past) -> Option<CommandRecord> {
+fn record(store: &Store, session: &SessionId, past: &ProposalRecord) -> Option<CommandRecord> {
     let (mut record, tool) = proposed(store, session, past)?;
-    let trail = past.trail;
-    let end = past.end.map(|(_, seq)| seq);
+    let trail = past.seqs;
+    let end = past.closed.map(|(_, seq)| seq);
     let later = [trail.amended, trail.resolved, trail.granted, end];
     for seq in later.into_iter().flatten() {
         let envelope = stored(store, session, seq)?;
@@ -172,17 +172,21 @@ fn record(store: &Store, session: &SessionId, past: &Past) -> Option<CommandReco
     clippy::wildcard_enum_match_arm,
     reason = "a proposal begins in one of two ways"
 )]
-fn proposed(store: &Store, session: &SessionId, past: &Past) -> Option<(CommandRecord, String)> {
-    let envelope = stored(store, session, past.trail.first)?;
+fn proposed(
+    store: &Store,
+    session: &SessionId,
+    past: &ProposalRecord,
+) -> Option<(CommandRecord, String)> {
+    let envelope = stored(store, session, past.seqs.proposed)?;
     let (action, assessment, description, tool) = match envelope.message {
         ServerMessage::ToolPropose(propose) => (
-            Action::read(&propose.tool_name, &propose.arguments).ok()?,
+            Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
             propose.assessment?,
             propose.description,
             propose.tool_name,
         ),
         ServerMessage::ShellExec(exec) => (
-            Action::own(&exec),
+            Action::from_shell_exec(&exec),
             exec.assessment?,
             "a person's own command".to_owned(),
             "shell".to_owned(),
@@ -194,7 +198,7 @@ fn proposed(store: &Store, session: &SessionId, past: &Past) -> Option<(CommandR
     };
     let record = CommandRecord {
         tool_proposal: past.id.clone(),
-        seq: past.trail.first,
+        seq: past.seqs.proposed,
         at: envelope.at,
         proposer,
         command: action.command.summary(),
@@ -214,15 +218,15 @@ fn proposed(store: &Store, session: &SessionId, past: &Past) -> Option<(CommandR
     Some((record, tool))
 }
 
-fn status(past: &Past) -> CommandStatus {
-    match past.end {
-        None if past.trail.granted.is_some() => CommandStatus::Running,
+fn status(past: &ProposalRecord) -> CommandStatus {
+    match past.closed {
+        None if past.seqs.granted.is_some() => CommandStatus::Running,
         None => CommandStatus::Waiting,
-        Some((Ending::Blocked, _)) => CommandStatus::Blocked,
-        Some((Ending::Rejected, _)) => CommandStatus::Rejected,
-        Some((Ending::TimedOut, _)) => CommandStatus::TimedOut,
-        Some((Ending::Cancelled, _)) => CommandStatus::Cancelled,
-        Some((Ending::Finished, _)) => CommandStatus::Finished,
+        Some((ProposalEnding::Blocked, _)) => CommandStatus::Blocked,
+        Some((ProposalEnding::Rejected, _)) => CommandStatus::Rejected,
+        Some((ProposalEnding::TimedOut, _)) => CommandStatus::TimedOut,
+        Some((ProposalEnding::Cancelled, _)) => CommandStatus::Cancelled,
+        Some((ProposalEnding::Finished, _)) => CommandStatus::Finished,
     }
 }
 
@@ -234,9 +238,10 @@ fn status(past: &Past) -> CommandStatus {
 fn note(record: &mut CommandRecord, tool: &str, by: Sender, at: Timestamp, message: ServerMessage) {
     match message {
         ServerMessage::GateAmend(amend) => {
-            if let (Ok(action), Some(assessment)) =
-                (Action::read(tool, &amend.arguments), amend.assessment)
-            {
+            if let (Ok(action), Some(assessment)) = (
+                Action::from_arguments(tool, &amend.arguments),
+                amend.assessment,
+            ) {
                 record.command = action.command.summary();
                 record.cwd = action.cwd;
                 record.category = assessment.category;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Json;
 use http::StatusCode;
-use pvp_protocol::api::{NewSession, SessionList, SessionListed, SessionMade, SessionState};
+use pvp_protocol::api::{
+    CreateSessionRequest, CreatedSession, SessionDetails, SessionList, SessionListItem,
+};
 use pvp_protocol::payload::{PresenceStatus, SessionCreate};
-use pvp_protocol::{Extra, ParticipantId, Refusal, SessionId};
+use pvp_protocol::{ExtraFields, ParticipantId, Refusal, SessionId};
 use pvp_session::{Answer, Session};
 
 use super::asking::{Asked, Body, Caller, InSession, NoParameters, parameters};
@@ -40,8 +42,8 @@ pub(super) async fn list(
     let store = house.store.clone();
     let all = tokio::task::spawn_blocking(move || store.sessions())
         .await
-        .map_err(|panic| Refusal::Unreadable(panic.to_string()))?
-        .map_err(|error| Refusal::Unreadable(error.to_string()))?;
+        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
+        .map_err(|error| Refusal::ReadFailed(error.to_string()))?;
     let opens = |summary: &SessionSummary| {
         let bearer = login.as_ref().map(|login| &login.bearer);
         bearer.is_none_or(|bearer| bearer.opens(&summary.session))
@@ -69,8 +71,8 @@ pub(super) async fn list(
     Ok(Json(SessionList { sessions, more }))
 }
 
-fn listed(summary: SessionSummary) -> SessionListed {
-    SessionListed {
+fn listed(summary: SessionSummary) -> SessionListItem {
+    SessionListItem {
         session: summary.session,
         name: summary.standing.name,
         created_at: summary.created_at,
@@ -85,8 +87,8 @@ pub(super) async fn create(
     State(house): State<Arc<House>>,
     caller: Caller,
     Asked(NoParameters {}): Asked<NoParameters>,
-    Body(new): Body<NewSession>,
-) -> Result<(StatusCode, Json<SessionMade>), Refused> {
+    Body(new): Body<CreateSessionRequest>,
+) -> Result<(StatusCode, Json<CreatedSession>), Refused> {
     let bearer = caller.login()?.bearer;
     if !bearer.may_create() {
         let problem =
@@ -100,7 +102,7 @@ pub(super) async fn create(
     let create = SessionCreate {
         name: new.name,
         config: new.config,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let made = house
         .create(&session, bearer.participant, clock::fresh_id(), create)
@@ -110,14 +112,14 @@ pub(super) async fn create(
         Answer::Duplicate(seq) => seq,
         Answer::Refused(refusal) => return Err(refusal.into()),
     };
-    Ok((StatusCode::CREATED, Json(SessionMade { session, seq })))
+    Ok((StatusCode::CREATED, Json(CreatedSession { session, seq })))
 }
 
 pub(super) async fn state(
     State(house): State<Arc<House>>,
     InSession { session, login }: InSession,
     Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<SessionState>, Refused> {
+) -> Result<Json<SessionDetails>, Refused> {
     let me = login.map(|login| login.bearer);
     house
         .visit(&session, me.as_ref().map(|me| me.participant.clone()))
@@ -138,16 +140,16 @@ fn describe(
     session: &Session,
     me: Option<&Bearer>,
     presence: impl Fn(&ParticipantId) -> PresenceStatus,
-) -> SessionState {
-    SessionState {
+) -> SessionDetails {
+    SessionDetails {
         session: session.id().clone(),
         name: session.name().map(str::to_owned),
         config: session.config().clone(),
         head: session.head(),
-        people: session.present(presence),
+        people: session.describe_participants(presence),
         gates: gates::listed(session, me),
-        running: session.runs(),
-        paused: session.paused(),
+        running: session.describe_running(),
+        paused: session.paused_until_back(),
         ended: session.has_ended(),
     }
 }

@@ -75,7 +75,7 @@ pub(super) async fn read(
     });
     let json = reading
         .await
-        .unwrap_or_else(|panic| Err(Refusal::Unreadable(panic.to_string())))?;
+        .unwrap_or_else(|panic| Err(Refusal::ReadFailed(panic.to_string())))?;
     Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
 }
 
@@ -85,7 +85,7 @@ fn transcript(
     wanted: &Wanted,
     sees: impl Fn(&Audience) -> bool,
 ) -> Result<String, Refusal> {
-    let unreadable = Refusal::Unreadable;
+    let unreadable = Refusal::ReadFailed;
     let mut messages: Vec<Box<RawValue>> = Vec::new();
     let mut bytes = 0;
     let mut from = wanted.after.unwrap_or(0).saturating_add(1);
@@ -98,7 +98,7 @@ fn transcript(
                 break 'reading;
             }
             let (audience, ..) =
-                Entry::read_meta(&record.meta).map_err(|error| unreadable(error.to_string()))?;
+                Entry::decode_meta(&record.meta).map_err(|error| unreadable(error.to_string()))?;
             let text =
                 std::str::from_utf8(&record.body).map_err(|error| unreadable(error.to_string()))?;
             if sees(&audience) && wanted.takes(text) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
-use pvp_protocol::{Extra, ParticipantId, Timestamp};
-use pvp_session::{Attendance, Input, Member};
+use pvp_protocol::{ExtraFields, ParticipantId, Timestamp};
+use pvp_session::{AttendanceChange, Input, Member};
 use tokio::time::Instant;
 
 use super::order::{Joined, ReplyTo, Visit};
@@ -106,7 +106,7 @@ impl Task {
             feed: self.feed.clone(),
             vault: self.vault.clone(),
             others,
-            working_directory: self.session.working_directory().cloned(),
+            working_directory: self.session.working_directory_context().cloned(),
             present: seq.unwrap_or(welcome.head + 1),
             welcome,
             seq,
@@ -119,7 +119,7 @@ impl Task {
         participant: Option<ParticipantId>,
         batch: &mut Batch,
     ) -> Option<Visit> {
-        if !self.session.exists() {
+        if !self.session.is_created() {
             return None;
         }
         let joined = |id: &ParticipantId| self.session.member(id).is_some_and(|m| !m.left);
@@ -191,9 +191,9 @@ impl Task {
             if gone != timed_out {
                 viewer.set_quiet(gone);
                 let attendance = if gone {
-                    Attendance::TimedOut
+                    AttendanceChange::TimedOut
                 } else {
-                    Attendance::Back
+                    AttendanceChange::Back
                 };
                 let last_active = viewer.last_active();
                 let participant = id.clone();
@@ -213,7 +213,7 @@ impl Task {
                     participant,
                     status,
                     last_active,
-                    extra: Extra::new(),
+                    extra: ExtraFields::new(),
                 };
                 self.feed.whisper(&envelope::unkept(&self.id, None, update));
             }

@@ -72,5 +72,5 @@ fn fold(store: &Store, id: &SessionId) -> Result<(Session, Head), String> {
 }
 
 fn read(meta: &Bytes, body: &Bytes) -> Result<Entry, String> {
-    Entry::read(meta, body).map_err(|error| error.to_string())
+    Entry::decode(meta, body).map_err(|error| error.to_string())
 }

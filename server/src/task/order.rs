@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pvp_protocol::payload::{Announce, ContextAdd, PresenceStatus, SessionCreate, SessionWelcome};
 use pvp_protocol::{MessageId, ParticipantId, Refusal};
-use pvp_session::{Answer, Identity, Said, Session};
+use pvp_session::{Answer, Identity, Session, Submitted};
 use tokio::sync::oneshot;
 
 use crate::feed::Feed;
@@ -29,7 +29,7 @@ pub(crate) enum Wish {
     },
     Say {
         by: ParticipantId,
-        said: Said,
+        said: Submitted,
     },
 }
 

@@ -93,7 +93,7 @@ impl Task {
             self.house.session_not_made();
         }
         for (reply, _) in batch.answers {
-            reply.refuse(Refusal::Unwritable(why.to_owned()));
+            reply.refuse(Refusal::WriteFailed(why.to_owned()));
         }
     }
 

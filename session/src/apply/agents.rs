@@ -3,40 +3,40 @@
 use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{
-    PromptAmend, PromptSubmit, ResponseStart, ThinkingStart, Visibility, VisibilityWord,
+    PromptAmend, PromptSubmit, ResponseStart, ThinkingStart, Visibility, VisibilityGroup,
 };
 use pvp_protocol::{MessageId, ParticipantId, Refusal, ServerMessage};
 
-use super::{Decided, Decision};
-use crate::entry::{Audience, Who};
-use crate::input::Said;
-use crate::state::StreamKind;
+use super::{AnswerResult, DecisionBuilder};
+use crate::entry::{Audience, Viewers};
+use crate::input::Submitted;
+use crate::state::AgentStreamKind;
 
 /// Most streams that one agent has open at a time.
-const MAX_STREAMS: usize = 32;
+const MAX_OPEN_STREAMS: usize = 32;
 
-impl Decision<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn prompt_submit(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         prompt: PromptSubmit,
-    ) -> Decided {
-        self.not_paused()?;
-        let target = self.session.people.get(&prompt.target_agent);
+    ) -> AnswerResult {
+        self.check_not_paused()?;
+        let target = self.session.participants.get(&prompt.target_agent);
         if !target.is_some_and(crate::Member::is_present_agent) {
             return Err(Refusal::NoSuchParticipant(prompt.target_agent));
         }
-        Ok(self.relay(by, said, prompt))
+        Ok(self.relay(by, submitted, prompt))
     }
 
     pub(super) fn prompt_amend(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         amend: PromptAmend,
-    ) -> Decided {
-        self.not_paused()?;
+    ) -> AnswerResult {
+        self.check_not_paused()?;
         if !self
             .session
             .prompts
@@ -46,17 +46,17 @@ impl Decision<'_> {
             let problem = format!("there is no recent prompt `{}`", amend.original_prompt);
             return Err(Refusal::InvalidState(problem));
         }
-        Ok(self.relay(by, said, amend))
+        Ok(self.relay(by, submitted, amend))
     }
 
     pub(super) fn thinking_start(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         start: ThinkingStart,
-    ) -> Decided {
-        self.may_begin(by)?;
-        let most = self.terms.settings.limits.participants;
+    ) -> AnswerResult {
+        self.check_stream_limit(by)?;
+        let most = self.decision_context.settings.limits.participants;
         if let Visibility::People(people) = &start.visible_to
             && people.len() > most as usize
         {
@@ -65,72 +65,74 @@ impl Decision<'_> {
             )));
         }
         let who = match &start.visible_to {
-            Visibility::Group(VisibilityWord::All) => Who::Everyone,
-            Visibility::Group(VisibilityWord::ApproversOnly) => Who::Approvers {
+            Visibility::Group(VisibilityGroup::All) => Viewers::Everyone,
+            Visibility::Group(VisibilityGroup::ApproversOnly) => Viewers::Approvers {
                 and: BTreeSet::from([by.clone()]),
             },
-            Visibility::People(people) => Who::Only(people.iter().chain([by]).cloned().collect()),
+            Visibility::People(people) => {
+                Viewers::Only(people.iter().chain([by]).cloned().collect())
+            }
         };
-        Ok(self.relay_to(by, said, start, Audience { who, fork: None }))
+        Ok(self.relay_to(by, submitted, start, Audience { who, fork: None }))
     }
 
     pub(super) fn response_start(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         start: ResponseStart,
-    ) -> Decided {
-        self.may_begin(by)?;
-        Ok(self.relay(by, said, start))
+    ) -> AnswerResult {
+        self.check_stream_limit(by)?;
+        Ok(self.relay(by, submitted, start))
     }
 
     /// A chunk or the end of thinking is for those who may see its start.
-    pub(super) fn thinking_goes_on(
+    pub(super) fn thinking_continue(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         message: impl Into<ServerMessage>,
-    ) -> Decided {
-        self.goes_on(by, said, message.into(), StreamKind::Thinking)
+    ) -> AnswerResult {
+        self.continue_stream(by, submitted, message.into(), AgentStreamKind::Thinking)
     }
 
-    pub(super) fn response_goes_on(
+    pub(super) fn response_continue(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         message: impl Into<ServerMessage>,
-    ) -> Decided {
-        self.goes_on(by, said, message.into(), StreamKind::Response)
+    ) -> AnswerResult {
+        self.continue_stream(by, submitted, message.into(), AgentStreamKind::Response)
     }
 
-    fn goes_on(
+    fn continue_stream(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         message: ServerMessage,
-        kind: StreamKind,
-    ) -> Decided {
-        let (start, audience) = self.open_stream(by, said.reference.as_ref(), kind)?;
-        let said = Said {
+        kind: AgentStreamKind,
+    ) -> AnswerResult {
+        let (start, audience) = self.find_open_stream(by, submitted.reference.as_ref(), kind)?;
+        let submitted = Submitted {
             reference: Some(start),
-            ..said.clone()
+            ..submitted.clone()
         };
-        Ok(self.relay_to(by, &said, message, audience))
+        Ok(self.relay_to(by, &submitted, message, audience))
     }
 
     /// The stream a chunk belongs to: the one it names, else the agent's latest.
-    fn open_stream(
+    fn find_open_stream(
         &self,
         by: &ParticipantId,
         named: Option<&MessageId>,
-        kind: StreamKind,
+        kind: AgentStreamKind,
     ) -> Result<(MessageId, Audience), Refusal> {
         self.session
-            .streams
+            .agent_streams
             .iter()
             .filter(|(_, stream)| stream.agent == *by && stream.kind == kind)
             .filter(|(id, _)| named.is_none_or(|named| named == *id))
-            .max_by_key(|(_, stream)| stream.begun_seq)
+            .max_by_key(|(_, stream)| stream.started_seq)
             .map(|(id, stream)| (id.clone(), stream.audience.clone()))
             .ok_or_else(|| {
                 Refusal::InvalidState(
@@ -139,17 +141,17 @@ impl Decision<'_> {
             })
     }
 
-    fn may_begin(&self, by: &ParticipantId) -> Result<(), Refusal> {
+    fn check_stream_limit(&self, by: &ParticipantId) -> Result<(), Refusal> {
         let open = self
             .session
-            .streams
+            .agent_streams
             .values()
             .filter(|stream| stream.agent == *by)
             .count();
-        if open >= MAX_STREAMS {
+        if open >= MAX_OPEN_STREAMS {
             return Err(Refusal::TooMany {
                 what: "open streams",
-                limit: MAX_STREAMS as u64,
+                limit: MAX_OPEN_STREAMS as u64,
             });
         }
         Ok(())

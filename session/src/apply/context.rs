@@ -3,29 +3,29 @@
 use pvp_protocol::payload::{ContextAdd, ContextRemove, ContextUpdate, SecretRevoke, SecretShare};
 use pvp_protocol::{Capability, ParticipantId, Refusal};
 
-use super::{Decided, Decision};
+use super::{AnswerResult, DecisionBuilder};
 use crate::authority;
 use crate::entry::Audience;
-use crate::input::Said;
+use crate::input::Submitted;
 use crate::state::ContextItem;
 
 /// Longest key of a piece of context, in bytes.
-const MAX_KEY: usize = 256;
+const MAX_KEY_BYTES: usize = 256;
 
 /// Most secrets that a session knows at a time.
 const MAX_SECRETS: usize = 200;
 
 /// Keys that begin so are the server's.
-const RESERVED: &str = "session:";
+const RESERVED_PREFIX: &str = "session:";
 
-impl Decision<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn context_add(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         add: ContextAdd,
-    ) -> Decided {
-        good_key(&add.key)?;
+    ) -> AnswerResult {
+        check_context_key(&add.key)?;
         if add.content.is_none() && add.content_ref.is_none() {
             let problem = "`context.add` needs `content` or `content_ref`";
             return Err(Refusal::Malformed(problem.to_owned()));
@@ -46,17 +46,17 @@ impl Decision<'_> {
             None => Audience::everyone(),
             Some(people) => Audience::only(people.iter().chain([by]).cloned()),
         };
-        self.fits(&add.key, ContextItem::cost(&add, &audience))?;
-        Ok(self.relay_to(by, said, add, audience))
+        self.check_context_size(&add.key, ContextItem::stored_bytes(&add, &audience))?;
+        Ok(self.relay_to(by, submitted, add, audience))
     }
 
     pub(super) fn context_update(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         update: ContextUpdate,
-    ) -> Decided {
-        good_key(&update.key)?;
+    ) -> AnswerResult {
+        check_context_key(&update.key)?;
         if update.diff.is_none() && update.new_content.is_none() && update.new_content_ref.is_none()
         {
             let problem = "`context.update` needs `diff`, `new_content` or `new_content_ref`";
@@ -64,24 +64,24 @@ impl Decision<'_> {
         }
         let item = self.visible_item(by, &update.key)?;
         let audience = item.audience.clone();
-        self.fits(&update.key, item.cost_after(&update))?;
-        Ok(self.relay_to(by, said, update, audience))
+        self.check_context_size(&update.key, item.stored_bytes_after(&update))?;
+        Ok(self.relay_to(by, submitted, update, audience))
     }
 
     pub(super) fn context_remove(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         remove: ContextRemove,
-    ) -> Decided {
-        good_key(&remove.key)?;
+    ) -> AnswerResult {
+        check_context_key(&remove.key)?;
         let audience = self.visible_item(by, &remove.key)?.audience.clone();
-        Ok(self.relay_to(by, said, remove, audience))
+        Ok(self.relay_to(by, submitted, remove, audience))
     }
 
     /// What is not visible to someone is not there for them.
     fn visible_item(&self, by: &ParticipantId, key: &str) -> Result<&ContextItem, Refusal> {
-        let may_approve = self.session.people[by].may_vote();
+        let may_approve = self.session.participants[by].may_vote();
         self.session
             .context
             .get(key)
@@ -90,8 +90,8 @@ impl Decision<'_> {
     }
 
     /// Whether the session's context has room if this key takes so many bytes.
-    fn fits(&self, key: &str, bytes: usize) -> Result<(), Refusal> {
-        let limit = self.terms.settings.limits.context_bytes;
+    fn check_context_size(&self, key: &str, bytes: usize) -> Result<(), Refusal> {
+        let limit = self.decision_context.settings.limits.context_bytes;
         let held = self.session.context.get(key).map_or(0, |item| item.bytes);
         let would_be = self.session.context_bytes() - held + bytes;
         if would_be > limit {
@@ -103,14 +103,14 @@ impl Decision<'_> {
     pub(super) fn secret_share(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut share: SecretShare,
-    ) -> Decided {
+    ) -> AnswerResult {
         if !is_variable_name(&share.key) {
             let problem = "a secret's `key` is a variable name: letters, digits and _, at most 128";
             return Err(Refusal::Malformed(problem.to_owned()));
         }
-        if share.value_ref.len() > MAX_KEY {
+        if share.value_ref.len() > MAX_KEY_BYTES {
             let problem = "`value_ref` says where the value is; it is at most 256 bytes";
             return Err(Refusal::Malformed(problem.to_owned()));
         }
@@ -118,7 +118,7 @@ impl Decision<'_> {
             return Err(Refusal::Malformed("`expires_at` is in the past".to_owned()));
         }
         for person in &share.scope {
-            if !self.session.people.contains_key(person) {
+            if !self.session.participants.contains_key(person) {
                 return Err(Refusal::NoSuchParticipant(person.clone()));
             }
         }
@@ -139,34 +139,38 @@ impl Decision<'_> {
         }
         share.value = None;
         let audience = Audience::only(share.scope.iter().chain([by]).cloned());
-        Ok(self.relay_to(by, said, share, audience))
+        Ok(self.relay_to(by, submitted, share, audience))
     }
 
     pub(super) fn secret_revoke(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         revoke: SecretRevoke,
-    ) -> Decided {
+    ) -> AnswerResult {
         let unknown = || Refusal::InvalidState(format!("there is no secret `{}`", revoke.key));
         let secret = self.session.secrets.get(&revoke.key).ok_or_else(unknown)?;
         if secret.by != *by {
-            authority::holds(&self.session.people[by], Capability::ManageParticipants)
-                .map_err(|_| unknown())?;
+            authority::require_capability(
+                &self.session.participants[by],
+                Capability::ManageParticipants,
+            )
+            .map_err(|_| unknown())?;
         }
         let audience = Audience::only(secret.scope.iter().chain([by, &secret.by]).cloned());
-        Ok(self.relay_to(by, said, revoke, audience))
+        Ok(self.relay_to(by, submitted, revoke, audience))
     }
 }
 
-fn good_key(key: &str) -> Result<(), Refusal> {
-    if key.is_empty() || key.len() > MAX_KEY || key.chars().any(char::is_control) {
-        let problem = format!("a context key has 1 to {MAX_KEY} bytes and no control characters");
+fn check_context_key(key: &str) -> Result<(), Refusal> {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
+        let problem =
+            format!("a context key has 1 to {MAX_KEY_BYTES} bytes and no control characters");
         return Err(Refusal::Malformed(problem));
     }
-    if key.starts_with(RESERVED) {
+    if key.starts_with(RESERVED_PREFIX) {
         return Err(Refusal::Unauthorized(format!(
-            "keys that begin `{RESERVED}` are the server's"
+            "keys that begin `{RESERVED_PREFIX}` are the server's"
         )));
     }
     Ok(())

@@ -1,17 +1,17 @@
 //! What happens by itself when its time has come.
 
 use pvp_protocol::payload::{
-    GateOutcome, GateResolve, GateTimeout, ResolvedHow, SecretRevoke, TimeoutResolution,
+    GateOutcome, GateResolve, GateTimeout, ResolutionCause, SecretRevoke, TimeoutResolution,
 };
-use pvp_protocol::{Extra, GateTimeoutAction, MessageId};
+use pvp_protocol::{ExtraFields, GateTimeoutAction, MessageId};
 
-use super::Decision;
-use super::proposals::admins;
+use super::DecisionBuilder;
+use super::proposals::eligible_admins;
 use crate::entry::Audience;
-use crate::gate::{Clearance, Gate, escalated};
+use crate::gate::{Clearance, Gate, escalated_rule};
 use crate::proposal::Proposal;
 
-impl Decision<'_> {
+impl DecisionBuilder<'_> {
     /// Everything that is due, oldest first.
     pub(super) fn tick(&mut self) {
         let due: Vec<_> = self
@@ -22,7 +22,7 @@ impl Decision<'_> {
             .map(|(proposal, gate)| ((*proposal).clone(), (*gate).clone()))
             .collect();
         for (proposal, gate) in due {
-            self.gate_is_due(&proposal, &gate);
+            self.expire_gate(&proposal, &gate);
         }
         let overdue: Vec<_> = self
             .session
@@ -31,50 +31,50 @@ impl Decision<'_> {
             .map(|(proposal, _)| proposal.id.clone())
             .collect();
         for proposal in overdue {
-            self.give_up(&proposal, "no result came within its time limit");
+            self.close_run_as_unknown(&proposal, "no result came within its time limit");
         }
         self.expire_secrets();
     }
 
-    fn gate_is_due(&mut self, proposal: &Proposal, gate: &Gate) {
-        let paused = self.session.paused().is_some() || self.session.has_ended();
+    fn expire_gate(&mut self, proposal: &Proposal, gate: &Gate) {
+        let paused = self.session.paused_until_back().is_some() || self.session.has_ended();
         match gate.request.on_timeout {
             GateTimeoutAction::Escalate if !gate.escalated => self.escalate(proposal, gate),
             GateTimeoutAction::AutoApprove if !paused => match gate.clear_by_clock(proposal) {
-                Some(clearance) => self.clock_approves(proposal, gate, clearance),
-                None => self.time_out(proposal, gate),
+                Some(clearance) => self.approve_at_deadline(proposal, gate, clearance),
+                None => self.reject_at_deadline(proposal, gate),
             },
             GateTimeoutAction::Escalate
             | GateTimeoutAction::AutoApprove
-            | GateTimeoutAction::Reject => self.time_out(proposal, gate),
+            | GateTimeoutAction::Reject => self.reject_at_deadline(proposal, gate),
         }
     }
 
-    fn time_out(&mut self, proposal: &Proposal, gate: &Gate) {
-        let timeout = self.timeout(proposal, gate, TimeoutResolution::Rejected);
-        self.tell(timeout, Some(proposal.id.clone()));
+    fn reject_at_deadline(&mut self, proposal: &Proposal, gate: &Gate) {
+        let timeout = self.build_timeout(proposal, gate, TimeoutResolution::Rejected);
+        self.append_system(timeout, Some(proposal.id.clone()));
         let resolve = GateResolve {
             reason: Some("nobody decided before the deadline".to_owned()),
-            ..self.resolution(
+            ..self.build_resolution(
                 &proposal.id,
                 GateOutcome::TimedOut,
-                ResolvedHow::Deadline,
+                ResolutionCause::Deadline,
                 None,
             )
         };
-        self.tell(resolve, Some(proposal.id.clone()));
+        self.append_system(resolve, Some(proposal.id.clone()));
     }
 
-    fn clock_approves(&mut self, proposal: &Proposal, gate: &Gate, clearance: Clearance) {
-        let timeout = self.timeout(proposal, gate, TimeoutResolution::AutoApproved);
-        self.tell(timeout, Some(proposal.id.clone()));
-        self.resolve(
+    fn approve_at_deadline(&mut self, proposal: &Proposal, gate: &Gate, clearance: Clearance) {
+        let timeout = self.build_timeout(proposal, gate, TimeoutResolution::AutoApproved);
+        self.append_system(timeout, Some(proposal.id.clone()));
+        self.append_resolution(
             &proposal.id,
             GateOutcome::Approved,
-            ResolvedHow::Clock,
+            ResolutionCause::Clock,
             None,
         );
-        self.grant(clearance);
+        self.append_grant(clearance);
     }
 
     fn escalate(&mut self, proposal: &Proposal, gate: &Gate) {
@@ -85,15 +85,19 @@ impl Decision<'_> {
             .max(config.gate_timeout_seconds);
         let timeout = GateTimeout {
             deadline: Some(self.at.plus_seconds(u64::from(seconds))),
-            quorum: Some(escalated(&gate.request.quorum)),
-            voters: Some(admins(self, &proposal.proposer).into_iter().collect()),
-            ..self.timeout(proposal, gate, TimeoutResolution::Escalated)
+            quorum: Some(escalated_rule(&gate.request.quorum)),
+            voters: Some(
+                eligible_admins(self, &proposal.proposer)
+                    .into_iter()
+                    .collect(),
+            ),
+            ..self.build_timeout(proposal, gate, TimeoutResolution::Escalated)
         };
-        self.tell(timeout, Some(proposal.id.clone()));
-        self.settle_gates();
+        self.append_system(timeout, Some(proposal.id.clone()));
+        self.grant_passed_gates();
     }
 
-    fn timeout(
+    fn build_timeout(
         &self,
         proposal: &Proposal,
         gate: &Gate,
@@ -133,9 +137,9 @@ impl Decision<'_> {
             let revoke = SecretRevoke {
                 key,
                 reason: "expired".to_owned(),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             };
-            self.tell_to(revoke, None::<MessageId>, Audience::only(people), None);
+            self.append_system_to(revoke, None::<MessageId>, Audience::only(people), None);
         }
     }
 }

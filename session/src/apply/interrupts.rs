@@ -1,43 +1,43 @@
 //! Interrupting agents.
 
 use pvp_protocol::payload::{
-    ActionTaken, GateOutcome, GateResolve, InterruptAcknowledge, InterruptRaise, InterruptUrgency,
-    ResolvedHow, ToolCancel,
+    GateOutcome, GateResolve, InterruptAcknowledge, InterruptAction, InterruptRaise,
+    InterruptUrgency, ResolutionCause, ToolCancel,
 };
-use pvp_protocol::{Extra, ParticipantId, Refusal};
+use pvp_protocol::{ExtraFields, ParticipantId, Refusal};
 
-use super::{Decided, Decision};
-use crate::input::Said;
+use super::{AnswerResult, DecisionBuilder};
+use crate::input::Submitted;
 use crate::member::Member;
 
-impl Decision<'_> {
-    pub(super) fn interrupt(
+impl DecisionBuilder<'_> {
+    pub(super) fn interrupt_raise(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         interrupt: InterruptRaise,
-    ) -> Decided {
+    ) -> AnswerResult {
         if let Some(target) = &interrupt.target
             && !self
                 .session
-                .people
+                .participants
                 .get(target)
                 .is_some_and(Member::is_present_agent)
         {
             return Err(Refusal::NoSuchParticipant(target.clone()));
         }
-        let answer = self.relay(by, said, interrupt.clone());
+        let answer = self.relay(by, submitted, interrupt.clone());
         match interrupt.urgency {
             InterruptUrgency::Pause => {}
             InterruptUrgency::Stop | InterruptUrgency::Emergency => {
-                self.stop_work(by, &interrupt);
+                self.cancel_open_work(by, &interrupt);
             }
         }
         Ok(answer)
     }
 
     /// What waits is withdrawn, so that a late vote starts nothing; what runs is told to stop.
-    fn stop_work(&mut self, by: &ParticipantId, interrupt: &InterruptRaise) {
+    fn cancel_open_work(&mut self, by: &ParticipantId, interrupt: &InterruptRaise) {
         let target = interrupt.target.as_ref();
         let concerned = |executor: &ParticipantId| target.is_none_or(|target| target == executor);
         let waiting: Vec<_> = self
@@ -54,32 +54,32 @@ impl Decision<'_> {
             .map(|(proposal, _)| proposal.id.clone())
             .collect();
         for proposal in waiting {
-            let (outcome, how) = (GateOutcome::Cancelled, ResolvedHow::Cancel);
+            let (outcome, how) = (GateOutcome::Cancelled, ResolutionCause::Cancel);
             let resolve = GateResolve {
                 reason: Some(interrupt.message.clone()),
-                ..self.resolution(&proposal, outcome, how, Some(by))
+                ..self.build_resolution(&proposal, outcome, how, Some(by))
             };
-            self.tell(resolve, Some(proposal));
+            self.append_system(resolve, Some(proposal));
         }
         for tool_proposal in running {
             let reason = Some(format!("interrupted by {by}"));
-            self.tell(
+            self.append_system(
                 ToolCancel {
                     tool_proposal,
                     reason,
-                    extra: Extra::new(),
+                    extra: ExtraFields::new(),
                 },
                 None,
             );
         }
     }
 
-    pub(super) fn acknowledge(
+    pub(super) fn interrupt_acknowledge(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         acknowledgement: InterruptAcknowledge,
-    ) -> Decided {
+    ) -> AnswerResult {
         let id = &acknowledgement.interrupt;
         let open = self
             .session
@@ -90,13 +90,13 @@ impl Decision<'_> {
             let problem = format!("no interrupt `{id}` waits for you");
             return Err(Refusal::InvalidState(problem));
         };
-        if acknowledgement.action_taken == ActionTaken::Ignored
+        if acknowledgement.action_taken == InterruptAction::Ignored
             && open.urgency != InterruptUrgency::Pause
         {
             return Err(Refusal::InvalidState(
                 "stop and emergency may not be ignored".to_owned(),
             ));
         }
-        Ok(self.relay(by, said, acknowledgement))
+        Ok(self.relay(by, submitted, acknowledgement))
     }
 }

@@ -2,70 +2,70 @@
 
 use std::collections::BTreeSet;
 
-use pvp_policy::Place;
+use pvp_policy::Workspace;
 use pvp_protocol::payload::{GateActionType, GateRequest, ToolPropose};
 use pvp_protocol::{
-    Action, Assessment, Category, Command, ExecutionLimits, Extra, MessageId, Mode, ParticipantId,
-    Profile, QuorumRule, Refusal, Risk, Role, Timestamp, ToolCategory,
+    Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, MessageId, ParticipantId,
+    QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp, ToolCategory,
 };
 
-use super::{Answer, Decided, Decision};
+use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
 use crate::gate::Clearance;
 use crate::grant::{Grant, GrantDetails};
-use crate::input::Said;
+use crate::input::Submitted;
 use crate::proposal::Proposal;
 
 /// The tool whose arguments are a command line.
-const SHELL: &str = "shell";
+const SHELL_TOOL: &str = "shell";
 
 /// Most additions to the environment.
-const MAX_ENV: usize = 100;
+const MAX_ENV_VARIABLES: usize = 100;
 
 /// Longest explicit time limit in seconds, and in `slow` mode.
-const MAX_TIMEOUT: u32 = 300;
-const MAX_SLOW_TIMEOUT: u32 = 900;
+const MAX_TIMEOUT_SECONDS: u32 = 300;
+const MAX_SLOW_TIMEOUT_SECONDS: u32 = 900;
 
 /// Why a proposal that could run at once is put to the people all the same.
-enum Asked {
-    No,
-    Because(String),
+enum ApprovalRequirement {
+    NotRequired,
+    Required(String),
 }
 
-impl Decision<'_> {
-    pub(super) fn propose(
+impl DecisionBuilder<'_> {
+    pub(super) fn tool_propose(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut propose: ToolPropose,
-    ) -> Decided {
-        self.not_paused()?;
-        let action = Action::read(&propose.tool_name, &propose.arguments)
+    ) -> AnswerResult {
+        self.check_not_paused()?;
+        let action = Action::from_arguments(&propose.tool_name, &propose.arguments)
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
         self.check_action(&action)?;
-        self.check_room(by)?;
+        self.check_proposal_limits(by)?;
         let mut assessment = self.assess(&action, by);
-        raise_to_claim(&mut assessment, propose.risk_level);
-        let asked = self.asked_anyway(&propose, &assessment, by);
-        if let Asked::Because(note) = &asked {
+        raise_to_claimed_risk(&mut assessment, propose.risk_level);
+        let approval = self.approval_requirement(&propose, &assessment, by);
+        if let ApprovalRequirement::Required(note) = &approval {
             assessment.notes.push(note.clone());
         }
         propose.assessment = Some(assessment.clone());
-        let answer = self.relay(by, said, propose);
+        let answer = self.relay(by, submitted, propose);
         if assessment.category == Category::Blocked {
             let (rule, reason) = (assessment.rule, assessment.reason);
             return Ok(Answer::Refused(Refusal::Blocked { rule, reason }));
         }
-        let proposal = self.session.proposals[&said.id].clone();
-        let clearance = match asked {
-            Asked::Because(_) => None,
-            Asked::No => Clearance::read(&proposal).or_else(|| {
+        let proposal = self.session.proposals[&submitted.id].clone();
+        let clearance = match approval {
+            ApprovalRequirement::Required(_) => None,
+            ApprovalRequirement::NotRequired => Clearance::for_read(&proposal).or_else(|| {
                 let rule = self.covering_rule(&proposal)?;
-                Clearance::allow_rule(&proposal, rule)
+                Clearance::for_allow_rule(&proposal, rule)
             }),
         };
         match clearance {
-            Some(clearance) => self.grant(clearance),
+            Some(clearance) => self.append_grant(clearance),
             None => self.open_gate(&proposal),
         }
         Ok(answer)
@@ -73,47 +73,58 @@ impl Decision<'_> {
 
     /// The verdict on an action that this executor would run.
     pub(super) fn assess(&self, action: &Action, executor: &ParticipantId) -> Assessment {
-        let ability = self
+        let executor_info = self
             .session
-            .people
+            .participants
             .get(executor)
             .and_then(|member| member.announce.executor.as_ref());
-        let workspace = ability.and_then(|ability| ability.working_directory.clone());
-        self.terms.policy.assess(action, &Place { workspace })
+        let workspace =
+            executor_info.and_then(|executor_info| executor_info.working_directory.clone());
+        self.decision_context.policy.assess(
+            action,
+            &Workspace {
+                directory: workspace,
+            },
+        )
     }
 
     /// Whether something other than the verdict calls for a vote.
-    fn asked_anyway(
+    fn approval_requirement(
         &self,
         propose: &ToolPropose,
         assessment: &Assessment,
         executor: &ParticipantId,
-    ) -> Asked {
+    ) -> ApprovalRequirement {
         let listed = &self.session.config.require_approval_for;
         // The stated category is a claim; what the shell runs is the shell's whatever it says.
-        let shell = propose.tool_name == SHELL && listed.contains(&ToolCategory::ShellExecute);
+        let shell = propose.tool_name == SHELL_TOOL && listed.contains(&ToolCategory::ShellExecute);
         if shell || listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
-            return Asked::Because("this session asks for every tool of this kind".to_owned());
+            return ApprovalRequirement::Required(
+                "this session asks for every tool of this kind".to_owned(),
+            );
         }
         if propose.requires_approval && assessment.category == Category::Read {
-            return Asked::Because("the agent itself asks for approval".to_owned());
+            return ApprovalRequirement::Required("the agent itself asks for approval".to_owned());
         }
-        if assessment.category == Category::Read && !self.can_hold(executor, assessment.profile) {
-            return Asked::Because("the executor cannot hold a read to reading".to_owned());
+        if assessment.category == Category::Read && !self.can_sandbox(executor, assessment.profile)
+        {
+            return ApprovalRequirement::Required(
+                "the executor cannot hold a read to reading".to_owned(),
+            );
         }
-        Asked::No
+        ApprovalRequirement::NotRequired
     }
 
     /// Whether a read may run at once on this executor.
-    fn can_hold(&self, executor: &ParticipantId, profile: Profile) -> bool {
-        let ability = self
+    fn can_sandbox(&self, executor: &ParticipantId, profile: SandboxProfile) -> bool {
+        let executor_info = self
             .session
-            .people
+            .participants
             .get(executor)
             .and_then(|member| member.announce.executor.as_ref());
         self.session.config.trust_reads
-            || self.terms.settings.open
-            || ability.is_some_and(|ability| ability.profiles.contains(&profile))
+            || self.decision_context.settings.open_mode
+            || executor_info.is_some_and(|executor_info| executor_info.profiles.contains(&profile))
     }
 
     /// What no executor should be asked to do, whoever approves.
@@ -144,7 +155,7 @@ impl Decision<'_> {
         }
         let bad_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
         let bad_value = |value: &String| value.contains('\0');
-        if action.env.len() > MAX_ENV
+        if action.env.len() > MAX_ENV_VARIABLES
             || action.env.keys().any(bad_name)
             || action.env.values().any(bad_value)
         {
@@ -152,10 +163,10 @@ impl Decision<'_> {
                 "`env` has at most 100 additions, with names and values that can be set",
             );
         }
-        let most = if action.mode == Mode::Slow {
-            MAX_SLOW_TIMEOUT
+        let most = if action.mode == RunMode::Slow {
+            MAX_SLOW_TIMEOUT_SECONDS
         } else {
-            MAX_TIMEOUT
+            MAX_TIMEOUT_SECONDS
         };
         if action
             .timeout_seconds
@@ -169,7 +180,7 @@ impl Decision<'_> {
             Some(driver)
                 if !self
                     .session
-                    .people
+                    .participants
                     .get(driver)
                     .is_some_and(|member| member.is_human() && !member.left) =>
             {
@@ -180,8 +191,8 @@ impl Decision<'_> {
     }
 
     /// Room for one more proposal of this participant.
-    pub(super) fn check_room(&self, by: &ParticipantId) -> Result<(), Refusal> {
-        let limits = &self.terms.settings.limits;
+    pub(super) fn check_proposal_limits(&self, by: &ParticipantId) -> Result<(), Refusal> {
+        let limits = &self.decision_context.settings.limits;
         let too_many = |what, limit: u32| {
             Err(Refusal::TooMany {
                 what,
@@ -202,7 +213,9 @@ impl Decision<'_> {
         if self.session.open_gates().len() >= limits.open_gates as usize {
             return too_many("open gates; wait for some to be decided", limits.open_gates);
         }
-        if self.session.closed.len() + self.session.proposals.len() >= limits.proposals as usize {
+        if self.session.closed_proposals.len() + self.session.proposals.len()
+            >= limits.proposals as usize
+        {
             return too_many(
                 "proposals in one session; start another session",
                 limits.proposals,
@@ -212,15 +225,15 @@ impl Decision<'_> {
     }
 
     /// The quorum for a verdict: its rule's where the policy has one, else its category's.
-    pub(super) fn quorum(&self, assessment: &Assessment) -> QuorumRule {
-        if let Some(quorum) = self.terms.policy.quorum_for(&assessment.rule) {
+    pub(super) fn quorum_for(&self, assessment: &Assessment) -> QuorumRule {
+        if let Some(quorum) = self.decision_context.policy.quorum_for(&assessment.rule) {
             return quorum.clone();
         }
-        self.quorum_of(assessment.category)
+        self.quorum_for_category(assessment.category)
     }
 
     /// The quorum for a category, as the session is configured.
-    pub(super) fn quorum_of(&self, category: Category) -> QuorumRule {
+    pub(super) fn quorum_for_category(&self, category: Category) -> QuorumRule {
         let config = &self.session.config;
         let own = match category {
             Category::Write => config.quorum_by_category.write.clone(),
@@ -239,7 +252,7 @@ impl Decision<'_> {
     /// Who could approve something of this proposer's at this moment.
     pub(super) fn electorate(&self, proposer: &ParticipantId) -> Vec<ParticipantId> {
         self.session
-            .people
+            .participants
             .iter()
             .filter(|(id, member)| *id != proposer && member.may_vote())
             .map(|(id, _)| id.clone())
@@ -247,7 +260,7 @@ impl Decision<'_> {
     }
 
     pub(super) fn open_gate(&mut self, proposal: &Proposal) {
-        let quorum = self.quorum(&proposal.assessment);
+        let quorum = self.quorum_for(&proposal.assessment);
         let voters = self.electorate(&proposal.proposer);
         let request = GateRequest {
             action_type: GateActionType::Tool,
@@ -260,23 +273,25 @@ impl Decision<'_> {
             deadline: self.gate_deadline(),
             on_timeout: self.session.config.on_gate_timeout,
             voters,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
-        self.tell(request, Some(proposal.id.clone()));
+        self.append_system(request, Some(proposal.id.clone()));
     }
 
     /// Spends a clearance: from here on the command may run, once.
-    pub(super) fn grant(&mut self, clearance: Clearance) {
+    pub(super) fn append_grant(&mut self, clearance: Clearance) {
         let proposal = self.session.proposals[&clearance.proposal].clone();
         let details = GrantDetails {
-            id: self.fresh.id(),
-            nonce: self.fresh.nonce(),
+            id: self.id_generator.next_id(),
+            nonce: self.id_generator.next_nonce(),
             limits: self.execution_limits(&proposal),
             profile: self.grant_profile(&clearance, &proposal),
-            expires_at: self.at.plus_seconds(self.terms.settings.grant_life_seconds),
+            expires_at: self
+                .at
+                .plus_seconds(self.decision_context.settings.grant_lifetime_seconds),
         };
-        let (execute, private) = Grant::spend(clearance, &proposal, details).into_entry();
-        self.tell_to(
+        let (execute, private) = Grant::from_clearance(clearance, &proposal, details).into_parts();
+        self.append_system_to(
             execute,
             Some(proposal.id),
             Audience::everyone(),
@@ -284,17 +299,19 @@ impl Decision<'_> {
         );
     }
 
-    fn grant_profile(&self, clearance: &Clearance, proposal: &Proposal) -> Profile {
+    fn grant_profile(&self, clearance: &Clearance, proposal: &Proposal) -> SandboxProfile {
         use pvp_protocol::payload::ClearedBy;
-        let ability = self.session.people.get(&proposal.executor);
-        let holds = |profile: Profile| {
-            ability
+        let executor_info = self.session.participants.get(&proposal.executor);
+        let sandboxes = |profile: SandboxProfile| {
+            executor_info
                 .and_then(|member| member.announce.executor.as_ref())
-                .is_some_and(|ability| ability.profiles.contains(&profile))
+                .is_some_and(|executor_info| executor_info.profiles.contains(&profile))
         };
-        match clearance.by {
-            ClearedBy::Read if holds(proposal.assessment.profile) => proposal.assessment.profile,
-            ClearedBy::Read => Profile::None,
+        match clearance.cleared_by {
+            ClearedBy::Read if sandboxes(proposal.assessment.profile) => {
+                proposal.assessment.profile
+            }
+            ClearedBy::Read => SandboxProfile::None,
             ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
                 self.session.config.profile
             }
@@ -302,15 +319,15 @@ impl Decision<'_> {
     }
 
     fn execution_limits(&self, proposal: &Proposal) -> ExecutionLimits {
-        let settings = self.terms.settings;
+        let settings = self.decision_context.settings;
         let category = proposal.assessment.category;
         let usual = match category {
-            Category::Read => settings.read,
-            Category::Write => settings.write,
-            Category::Destructive | Category::Blocked => settings.destructive,
+            Category::Read => settings.read_limits,
+            Category::Write => settings.write_limits,
+            Category::Destructive | Category::Blocked => settings.destructive_limits,
         };
         let by_category = self
-            .terms
+            .decision_context
             .policy
             .limits()
             .get(&category)
@@ -321,15 +338,15 @@ impl Decision<'_> {
             .timeout_seconds
             .map(|seconds| u64::from(seconds) * 1000);
         match proposal.action.mode {
-            Mode::Normal => ExecutionLimits {
+            RunMode::Normal => ExecutionLimits {
                 timeout_ms: explicit.unwrap_or(by_category.timeout_ms),
                 ..by_category
             },
-            Mode::Slow => ExecutionLimits {
+            RunMode::Slow => ExecutionLimits {
                 timeout_ms: explicit.unwrap_or(settings.slow_timeout_ms),
                 ..by_category
             },
-            Mode::Background | Mode::Pty => ExecutionLimits {
+            RunMode::Background | RunMode::Pty => ExecutionLimits {
                 timeout_ms: 0,
                 output_bytes: settings.background_output_bytes,
             },
@@ -338,7 +355,7 @@ impl Decision<'_> {
 }
 
 /// An agent's own claim can raise a verdict, never lower it.
-fn raise_to_claim(assessment: &mut Assessment, claim: Risk) {
+fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     if claim <= assessment.risk {
         return;
     }
@@ -347,14 +364,14 @@ fn raise_to_claim(assessment: &mut Assessment, claim: Risk) {
         Risk::Low | Risk::Medium => Category::Write,
         Risk::High | Risk::Critical => Category::Destructive,
     };
-    let claim_word = format!("{claim:?}").to_lowercase();
-    assessment
-        .notes
-        .push(format!("raised: the agent itself calls this {claim_word}"));
+    let claimed_risk = format!("{claim:?}").to_lowercase();
+    assessment.notes.push(format!(
+        "raised: the agent itself calls this {claimed_risk}"
+    ));
     assessment.risk = claim;
     assessment.category = assessment.category.max(at_least);
     if assessment.category > Category::Read {
-        assessment.profile = Profile::None;
+        assessment.profile = SandboxProfile::None;
     }
 }
 
@@ -373,18 +390,22 @@ fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantI
 }
 
 /// Admins among those who could approve, for an escalated gate.
-pub(super) fn admins(decision: &Decision<'_>, proposer: &ParticipantId) -> BTreeSet<ParticipantId> {
-    decision
+pub(super) fn eligible_admins(
+    builder: &DecisionBuilder<'_>,
+    proposer: &ParticipantId,
+) -> BTreeSet<ParticipantId> {
+    builder
         .electorate(proposer)
         .into_iter()
-        .filter(|id| decision.session.people[id].holds(Role::Admin))
+        .filter(|id| builder.session.participants[id].has_role(Role::Admin))
         .collect()
 }
 
 /// The proposal that a gate id or a proposal id names.
-pub(super) fn named(decision: &Decision<'_>, id: &MessageId) -> Option<MessageId> {
-    let session = &decision.session;
-    let proposal = session.gates.get(id).unwrap_or(id);
-    let known = session.proposals.contains_key(proposal) || session.closed.contains_key(proposal);
+pub(super) fn proposal_id_of(builder: &DecisionBuilder<'_>, id: &MessageId) -> Option<MessageId> {
+    let session = &builder.session;
+    let proposal = session.proposal_by_gate.get(id).unwrap_or(id);
+    let known =
+        session.proposals.contains_key(proposal) || session.closed_proposals.contains_key(proposal);
     known.then(|| proposal.clone())
 }

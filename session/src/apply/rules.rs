@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{PolicyAllow, PolicyRevoke};
 use pvp_protocol::{
-    Approvers, Category, MessageId, Mode, ParticipantId, QuorumRule, Refusal, tally,
+    Approvers, Category, MessageId, ParticipantId, QuorumRule, Refusal, RunMode, tally,
 };
 
-use super::{Decided, Decision};
-use crate::input::Said;
+use super::{AnswerResult, DecisionBuilder};
+use crate::input::Submitted;
 use crate::member::Member;
 use crate::proposal::Proposal;
 use crate::state::AllowRule;
@@ -17,64 +17,66 @@ use crate::state::AllowRule;
 const MAX_RULES: usize = 200;
 
 /// Most words of a prefix.
-const MAX_WORDS: usize = 32;
+const MAX_PREFIX_WORDS: usize = 32;
 
 /// Longest life of a rule: a week.
-const MAX_LIFE_MS: u64 = 7 * 86_400_000;
+const MAX_RULE_LIFETIME_MS: u64 = 7 * 86_400_000;
 
-impl Decision<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn policy_allow(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         allow: PolicyAllow,
-    ) -> Decided {
-        good_prefix(&allow.prefix)?;
-        if allow.expires_at <= self.at || allow.expires_at > self.at.plus_millis(MAX_LIFE_MS) {
+    ) -> AnswerResult {
+        check_prefix(&allow.prefix)?;
+        if allow.expires_at <= self.at
+            || allow.expires_at > self.at.plus_millis(MAX_RULE_LIFETIME_MS)
+        {
             let problem = "`expires_at` must be in the future, a week ahead at most";
             return Err(Refusal::Malformed(problem.to_owned()));
         }
         let in_force = |rule: &&AllowRule| rule.expires_at > self.at;
-        if self.session.rules.values().filter(in_force).count() >= MAX_RULES {
+        if self.session.allow_rules.values().filter(in_force).count() >= MAX_RULES {
             return Err(Refusal::TooMany {
                 what: "allow rules",
                 limit: MAX_RULES as u64,
             });
         }
-        let quorum = self.quorum_of(Category::Write);
+        let quorum = self.quorum_for_category(Category::Write);
         if !self.could_approve_alone(by, &quorum) {
             let problem = format!("writes need {quorum} here, so one person cannot allow them");
             return Err(Refusal::Unauthorized(problem));
         }
-        Ok(self.relay(by, said, allow))
+        Ok(self.relay(by, submitted, allow))
     }
 
     pub(super) fn policy_revoke(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         revoke: PolicyRevoke,
-    ) -> Decided {
-        if !self.session.rules.contains_key(&revoke.rule) {
+    ) -> AnswerResult {
+        if !self.session.allow_rules.contains_key(&revoke.rule) {
             return Err(Refusal::InvalidState(format!(
                 "there is no rule `{}`",
                 revoke.rule
             )));
         }
-        Ok(self.relay(by, said, revoke))
+        Ok(self.relay(by, submitted, revoke))
     }
 
     /// The rule, if any, that lets a proposal run. Its author must still be able to approve alone:
     /// a rule is a vote given in advance, and weighs no more than one.
     pub(super) fn covering_rule(&self, proposal: &Proposal) -> Option<MessageId> {
-        let gated_always = proposal.action.mode == Mode::Pty || !proposal.action.env.is_empty();
+        let gated_always = proposal.action.mode == RunMode::Pty || !proposal.action.env.is_empty();
         if gated_always || proposal.assessment.category > Category::Write {
             return None;
         }
-        let words = pvp_policy::words(&proposal.action)?;
-        let quorum = self.quorum(&proposal.assessment);
+        let words = pvp_policy::plain_words(&proposal.action)?;
+        let quorum = self.quorum_for(&proposal.assessment);
         self.session
-            .rules
+            .allow_rules
             .iter()
             .filter(|(_, rule)| rule.expires_at > self.at && words.starts_with(&rule.prefix))
             .find(|(_, rule)| self.could_approve_alone(&rule.by, &quorum))
@@ -84,7 +86,7 @@ impl Decision<'_> {
     fn could_approve_alone(&self, by: &ParticipantId, quorum: &QuorumRule) -> bool {
         let voters = || {
             self.session
-                .people
+                .participants
                 .iter()
                 .filter(|(_, member)| member.may_vote())
         };
@@ -102,12 +104,12 @@ impl Decision<'_> {
 }
 
 /// Words, never a chain: the first is a bare command name, and none holds what a shell would act on.
-fn good_prefix(prefix: &[String]) -> Result<(), Refusal> {
+fn check_prefix(prefix: &[String]) -> Result<(), Refusal> {
     let problem = |what: &str| Err(Refusal::Malformed(format!("`prefix` {what}")));
     let Some(command) = prefix.first() else {
         return problem("is empty; give the words that commands begin with");
     };
-    if prefix.len() > MAX_WORDS
+    if prefix.len() > MAX_PREFIX_WORDS
         || prefix
             .iter()
             .any(|word| word.len() > 256 || word.is_empty())

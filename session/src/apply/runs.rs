@@ -1,41 +1,42 @@
 //! Runs: only the grant's executor speaks of them, and once a result is in they are closed.
 
 use pvp_protocol::payload::{
-    GateOutcome, GateResolve, Outcome, ResolvedHow, ResultBody, Stream, ToolCancel, ToolInput,
-    ToolOutput, ToolResult,
+    GateOutcome, GateResolve, OutputStream, ResolutionCause, RunOutcome, ToolCancel, ToolInput,
+    ToolOutput, ToolResult, ToolResultBody,
 };
-use pvp_protocol::{Capability, Extra, MessageId, ParticipantId, Refusal};
+use pvp_protocol::{Capability, ExtraFields, MessageId, ParticipantId, Refusal};
 
-use super::{Answer, Decided, Decision};
+use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::authority;
-use crate::input::Said;
-use crate::proposal::{Ending, Execution, Proposal, Stage, StreamState};
+use crate::input::Submitted;
+use crate::proposal::{Execution, OutputStreamState, Proposal, ProposalEnding, ProposalStage};
 
 /// Bytes of each stream that a result repeats; the rest is in the output entries.
-const EXCERPT: usize = 64 * 1024;
+const MAX_EXCERPT_BYTES: usize = 64 * 1024;
 
 /// Bytes of one output entry made from a result that carried its output whole.
-const PIECE: usize = 256 * 1024;
+const OUTPUT_ENTRY_BYTES: usize = 256 * 1024;
 
 /// Output that a published agent may bring in its result, both streams together.
-const OPEN_RESULT: u64 = 24 * 1024 * 1024;
+const MAX_OPEN_RESULT_BYTES: u64 = 24 * 1024 * 1024;
 
 /// Most bytes of keys in one `tool.input`.
-const MAX_KEYS: usize = 64 * 1024;
+const MAX_INPUT_BYTES: usize = 64 * 1024;
 
-impl Decision<'_> {
+impl DecisionBuilder<'_> {
     /// The run of a proposal, if this participant is the one who runs it.
-    fn own_run(
+    fn find_own_run(
         &self,
         by: &ParticipantId,
         id: &MessageId,
     ) -> Result<(&Proposal, &Execution), Refusal> {
-        if let Some(closed) = self.session.closed.get(id) {
+        if let Some(closed) = self.session.closed_proposals.get(id) {
             return Err(match closed.ending {
-                Ending::Finished => Refusal::AlreadyFinished(id.clone()),
-                Ending::Blocked | Ending::Rejected | Ending::TimedOut | Ending::Cancelled => {
-                    Refusal::NotRunning(id.clone())
-                }
+                ProposalEnding::Finished => Refusal::AlreadyFinished(id.clone()),
+                ProposalEnding::Blocked
+                | ProposalEnding::Rejected
+                | ProposalEnding::TimedOut
+                | ProposalEnding::Cancelled => Refusal::NotRunning(id.clone()),
             });
         }
         let unknown = || Refusal::NoSuchProposal(id.clone());
@@ -44,20 +45,20 @@ impl Decision<'_> {
             return Err(Refusal::NotTheExecutor(proposal.executor.clone()));
         }
         match &proposal.stage {
-            Stage::Running(execution) => Ok((proposal, execution)),
-            Stage::Judged | Stage::Gated(_) | Stage::Cleared { .. } => {
+            ProposalStage::Running(execution) => Ok((proposal, execution)),
+            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared { .. } => {
                 Err(Refusal::NotRunning(id.clone()))
             }
         }
     }
 
-    pub(super) fn output(
+    pub(super) fn tool_output(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut output: ToolOutput,
-    ) -> Decided {
-        let (_, execution) = self.own_run(by, &output.tool_proposal)?;
+    ) -> AnswerResult {
+        let (_, execution) = self.find_own_run(by, &output.tool_proposal)?;
         let stream = execution.stream(output.stream);
         let (offset, end) = match output.offset {
             None => (stream.bytes, stream.bytes + output.text.len() as u64),
@@ -77,34 +78,35 @@ impl Decision<'_> {
         }
         let budget = execution.limits.output_bytes;
         if execution.output_bytes() + output.text.len() as u64 > budget {
-            return Err(Refusal::OutputBudgetSpent(budget));
+            return Err(Refusal::OutputBudgetExceeded(budget));
         }
         output.offset = Some(offset);
-        Ok(self.relay(by, said, output))
+        Ok(self.relay(by, submitted, output))
     }
 
-    pub(super) fn result(
+    pub(super) fn tool_result(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut result: ToolResult,
-    ) -> Decided {
-        let (_, execution) = self.own_run(by, &result.tool_proposal)?;
-        let recorded = [Stream::Stdout, Stream::Stderr].map(|stream| execution.stream(stream));
+    ) -> AnswerResult {
+        let (_, execution) = self.find_own_run(by, &result.tool_proposal)?;
+        let recorded =
+            [OutputStream::Stdout, OutputStream::Stderr].map(|stream| execution.stream(stream));
         // A success is seen; only who failed may say that nobody knows how.
         if result.success || result.outcome.is_none() {
-            result.outcome = Some(Outcome::Known);
+            result.outcome = Some(RunOutcome::Known);
         }
         if let Some(mut body) = result.result.take() {
             let whole = [
                 std::mem::take(&mut body.stdout),
                 std::mem::take(&mut body.stderr),
             ];
-            if self.terms.settings.open {
+            if self.decision_context.settings.open_mode {
                 self.record_unstreamed(by, &result.tool_proposal, &whole, recorded);
             }
             let [stdout, stderr] = whole;
-            result.result = Some(ResultBody {
+            result.result = Some(ToolResultBody {
                 stdout: excerpt(stdout),
                 stderr: excerpt(stderr),
                 ..body
@@ -112,7 +114,7 @@ impl Decision<'_> {
         }
         let reference = result.tool_proposal.as_str().into();
         result.extra.insert("output_ref".to_owned(), reference);
-        Ok(self.relay(by, said, result))
+        Ok(self.relay(by, submitted, result))
     }
 
     /// A published agent may bring its output in the result alone; what was not streamed becomes
@@ -122,10 +124,10 @@ impl Decision<'_> {
         by: &ParticipantId,
         proposal: &MessageId,
         whole: &[String; 2],
-        recorded: [StreamState; 2],
+        recorded: [OutputStreamState; 2],
     ) {
-        let mut room = OPEN_RESULT.saturating_sub(recorded[0].bytes + recorded[1].bytes);
-        for (stream, (text, recorded)) in [Stream::Stdout, Stream::Stderr]
+        let mut room = MAX_OPEN_RESULT_BYTES.saturating_sub(recorded[0].bytes + recorded[1].bytes);
+        for (stream, (text, recorded)) in [OutputStream::Stdout, OutputStream::Stderr]
             .into_iter()
             .zip(whole.iter().zip(recorded))
             .filter(|(_, (_, recorded))| !recorded.complete)
@@ -138,7 +140,7 @@ impl Decision<'_> {
                 continue;
             };
             while !rest.is_empty() {
-                let most = PIECE.min(usize::try_from(room).unwrap_or(usize::MAX));
+                let most = OUTPUT_ENTRY_BYTES.min(usize::try_from(room).unwrap_or(usize::MAX));
                 let (piece, after) = rest.split_at(rest.floor_char_boundary(most));
                 if piece.is_empty() {
                     // What room is left would cut a character in two.
@@ -152,35 +154,35 @@ impl Decision<'_> {
                     text: piece.to_owned(),
                     complete: rest.is_empty(),
                     offset: Some(offset),
-                    extra: Extra::new(),
+                    extra: ExtraFields::new(),
                 };
                 offset += piece.len() as u64;
-                let said = Said::new(self.fresh.id(), output.clone());
-                self.relay(by, &said, output);
+                let submitted = Submitted::new(self.id_generator.next_id(), output.clone());
+                self.relay(by, &submitted, output);
             }
         }
     }
 
-    pub(super) fn cancel(
+    pub(super) fn tool_cancel(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         cancel: ToolCancel,
-    ) -> Decided {
-        let id = super::proposals::named(self, &cancel.tool_proposal)
+    ) -> AnswerResult {
+        let id = super::proposals::proposal_id_of(self, &cancel.tool_proposal)
             .ok_or_else(|| Refusal::NoSuchProposal(cancel.tool_proposal.clone()))?;
-        if self.session.closed.contains_key(&id) {
+        if self.session.closed_proposals.contains_key(&id) {
             return Err(Refusal::AlreadyFinished(id));
         }
         let proposal = &self.session.proposals[&id];
         if proposal.proposer != *by {
-            authority::holds(&self.session.people[by], Capability::Interrupt)?;
+            authority::require_capability(&self.session.participants[by], Capability::Interrupt)?;
         }
-        let waiting = matches!(proposal.stage, Stage::Gated(_));
+        let waiting = matches!(proposal.stage, ProposalStage::Gated(_));
         let (executor, reason) = (proposal.executor.clone(), cancel.reason.clone());
         let answer = self.relay(
             by,
-            said,
+            submitted,
             ToolCancel {
                 tool_proposal: id.clone(),
                 ..cancel
@@ -189,25 +191,35 @@ impl Decision<'_> {
         if waiting {
             let resolve = GateResolve {
                 reason,
-                ..self.resolution(&id, GateOutcome::Cancelled, ResolvedHow::Cancel, Some(by))
+                ..self.build_resolution(
+                    &id,
+                    GateOutcome::Cancelled,
+                    ResolutionCause::Cancel,
+                    Some(by),
+                )
             };
-            self.tell(resolve, Some(id));
+            self.append_system(resolve, Some(id));
         } else if self
             .session
-            .people
+            .participants
             .get(&executor)
             .is_none_or(|e| e.left || e.timed_out)
         {
-            self.give_up(&id, "cancelled while its executor was away");
+            self.close_run_as_unknown(&id, "cancelled while its executor was away");
         }
         Ok(answer)
     }
 
-    pub(super) fn input(&mut self, by: &ParticipantId, said: &Said, input: ToolInput) -> Decided {
+    pub(super) fn tool_input(
+        &mut self,
+        by: &ParticipantId,
+        submitted: &Submitted,
+        input: ToolInput,
+    ) -> AnswerResult {
         let id = &input.tool_proposal;
         let unknown = || Refusal::NotRunning(id.clone());
         let proposal = self.session.proposals.get(id).ok_or_else(unknown)?;
-        let Stage::Running(execution) = &proposal.stage else {
+        let ProposalStage::Running(execution) = &proposal.stage else {
             return Err(unknown());
         };
         match &execution.driver {
@@ -229,17 +241,17 @@ impl Decision<'_> {
         if input
             .data
             .as_ref()
-            .is_some_and(|data| data.len() > MAX_KEYS)
+            .is_some_and(|data| data.len() > MAX_INPUT_BYTES)
         {
             return Err(Refusal::Malformed(format!(
-                "`data` is at most {MAX_KEYS} bytes"
+                "`data` is at most {MAX_INPUT_BYTES} bytes"
             )));
         }
-        Ok(self.relay(by, said, input))
+        Ok(self.relay(by, submitted, input))
     }
 
     /// Closes the runs of an executor that will not speak of them any more.
-    pub(super) fn give_up_runs_of(&mut self, executor: &ParticipantId, why: &str) {
+    pub(super) fn close_runs_as_unknown(&mut self, executor: &ParticipantId, why: &str) {
         let lost: Vec<_> = self
             .session
             .running()
@@ -247,14 +259,14 @@ impl Decision<'_> {
             .map(|(proposal, _)| proposal.id.clone())
             .collect();
         for proposal in lost {
-            self.give_up(&proposal, why);
+            self.close_run_as_unknown(&proposal, why);
         }
     }
 
     /// Records that nobody can tell how a run ended.
-    pub(super) fn give_up(&mut self, proposal: &MessageId, why: &str) {
+    pub(super) fn close_run_as_unknown(&mut self, proposal: &MessageId, why: &str) {
         let Some(Proposal {
-            stage: Stage::Running(execution),
+            stage: ProposalStage::Running(execution),
             ..
         }) = self.session.proposals.get(proposal)
         else {
@@ -266,20 +278,20 @@ impl Decision<'_> {
             result: None,
             error: Some(format!("outcome unknown: {why}")),
             duration_ms: self.at.millis_since(execution.since),
-            outcome: Some(Outcome::Unknown),
-            extra: Extra::new(),
+            outcome: Some(RunOutcome::Unknown),
+            extra: ExtraFields::new(),
         };
-        self.tell(result, Some(proposal.clone()));
+        self.append_system(result, Some(proposal.clone()));
     }
 }
 
 /// Head and tail of a text that is too long to repeat.
 fn excerpt(text: String) -> String {
-    if text.len() <= EXCERPT {
+    if text.len() <= MAX_EXCERPT_BYTES {
         return text;
     }
-    let head = &text[..text.floor_char_boundary(EXCERPT / 2)];
-    let tail = &text[text.ceil_char_boundary(text.len() - EXCERPT / 2)..];
+    let head = &text[..text.floor_char_boundary(MAX_EXCERPT_BYTES / 2)];
+    let tail = &text[text.ceil_char_boundary(text.len() - MAX_EXCERPT_BYTES / 2)..];
     let cut = text.len() - head.len() - tail.len();
     format!("{head}\n[… {cut} bytes cut; read them by `output_ref` …]\n{tail}")
 }

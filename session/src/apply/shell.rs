@@ -3,40 +3,40 @@
 use pvp_protocol::payload::ShellExec;
 use pvp_protocol::{Action, Category, ParticipantId, Refusal, ShellExecMode};
 
-use super::{Answer, Decided, Decision};
+use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Clearance;
-use crate::input::Said;
+use crate::input::Submitted;
 
 /// Time limits of a person's command, in seconds.
-const DEFAULT_TIMEOUT: u32 = 120;
+const DEFAULT_TIMEOUT_SECONDS: u32 = 120;
 
 /// How the record marks such commands.
-const ORIGIN: &str = "ui_bang";
+const SHELL_EXEC_ORIGIN: &str = "ui_bang";
 
-impl Decision<'_> {
+impl DecisionBuilder<'_> {
     pub(super) fn shell_exec(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut exec: ShellExec,
-    ) -> Decided {
-        self.not_paused()?;
+    ) -> AnswerResult {
+        self.check_not_paused()?;
         let mode = self.session.config.shell_exec;
         if mode == ShellExecMode::Off {
             return Err(Refusal::InvalidState(
                 "`shell_exec` is off in this session".to_owned(),
             ));
         }
-        let executor = self.shell_executor(exec.executor.as_ref())?;
-        exec.timeout_seconds.get_or_insert(DEFAULT_TIMEOUT);
-        let action = Action::own(&exec);
+        let executor = self.find_shell_executor(exec.executor.as_ref())?;
+        exec.timeout_seconds.get_or_insert(DEFAULT_TIMEOUT_SECONDS);
+        let action = Action::from_shell_exec(&exec);
         self.check_action(&action)?;
-        self.check_room(by)?;
+        self.check_proposal_limits(by)?;
         let assessment = self.assess(&action, &executor);
         exec.executor = Some(executor);
-        exec.origin = Some(ORIGIN.to_owned());
+        exec.origin = Some(SHELL_EXEC_ORIGIN.to_owned());
         exec.assessment = Some(assessment.clone());
-        let answer = self.relay(by, said, exec);
+        let answer = self.relay(by, submitted, exec);
         if assessment.category == Category::Blocked {
             let (rule, reason) = (assessment.rule, assessment.reason);
             return Ok(Answer::Refused(Refusal::Blocked { rule, reason }));
@@ -46,16 +46,16 @@ impl Decision<'_> {
             ShellExecMode::DirectAll => true,
             ShellExecMode::Gated | ShellExecMode::Off => false,
         };
-        let proposal = self.session.proposals[&said.id].clone();
-        match direct.then(|| Clearance::direct(&proposal)).flatten() {
-            Some(clearance) => self.grant(clearance),
+        let proposal = self.session.proposals[&submitted.id].clone();
+        match direct.then(|| Clearance::for_direct(&proposal)).flatten() {
+            Some(clearance) => self.append_grant(clearance),
             None => self.open_gate(&proposal),
         }
         Ok(answer)
     }
 
     /// The executor that was named, else the only one there.
-    fn shell_executor(&self, named: Option<&ParticipantId>) -> Result<ParticipantId, Refusal> {
+    fn find_shell_executor(&self, named: Option<&ParticipantId>) -> Result<ParticipantId, Refusal> {
         let able: Vec<_> = self
             .session
             .members()

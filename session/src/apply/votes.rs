@@ -1,21 +1,21 @@
 //! Votes: one person, one vote, on exactly what was shown.
 
 use pvp_protocol::payload::{
-    GateAmend, GateApprove, GateOutcome, GateReject, GateResolve, ResolvedHow, ToolApprove,
+    GateAmend, GateApprove, GateOutcome, GateReject, GateResolve, ResolutionCause, ToolApprove,
     ToolReject,
 };
 use pvp_protocol::{
     Action, Category, Command, Digest, MessageId, ParticipantId, Refusal, Role, ServerMessage,
 };
 
-use super::proposals::named;
-use super::{Decided, Decision};
+use super::proposals::proposal_id_of;
+use super::{AnswerResult, DecisionBuilder};
 use crate::gate::Gate;
-use crate::input::Said;
-use crate::proposal::{Proposal, Stage};
+use crate::input::Submitted;
+use crate::proposal::{Proposal, ProposalStage};
 
 /// Longest comment of an approval, in bytes; the record of a gate repeats them all, twice.
-const MAX_COMMENT: usize = 4096;
+const MAX_COMMENT_BYTES: usize = 4096;
 
 /// A vote in either of its spellings.
 pub(super) struct Ballot {
@@ -81,46 +81,56 @@ impl From<GateReject> for Ballot {
     }
 }
 
-impl Decision<'_> {
-    pub(super) fn approve(&mut self, by: &ParticipantId, said: &Said, ballot: Ballot) -> Decided {
-        self.may_decide(by, &ballot)?;
-        self.in_time(&ballot.gate)?;
-        if ballot.comment_bytes > MAX_COMMENT {
-            let problem = format!("`comment` is at most {MAX_COMMENT} bytes");
+impl DecisionBuilder<'_> {
+    pub(super) fn approve(
+        &mut self,
+        by: &ParticipantId,
+        submitted: &Submitted,
+        ballot: Ballot,
+    ) -> AnswerResult {
+        self.check_may_vote(by, &ballot)?;
+        self.check_deadline(&ballot.gate)?;
+        if ballot.comment_bytes > MAX_COMMENT_BYTES {
+            let problem = format!("`comment` is at most {MAX_COMMENT_BYTES} bytes");
             return Err(Refusal::Malformed(problem));
         }
-        let answer = self.relay(by, said, ballot.message);
-        self.settle_gates();
+        let answer = self.relay(by, submitted, ballot.message);
+        self.grant_passed_gates();
         Ok(answer)
     }
 
-    pub(super) fn reject(&mut self, by: &ParticipantId, said: &Said, ballot: Ballot) -> Decided {
-        let proposal = self.may_decide(by, &ballot)?;
-        let answer = self.relay(by, said, ballot.message);
+    pub(super) fn reject(
+        &mut self,
+        by: &ParticipantId,
+        submitted: &Submitted,
+        ballot: Ballot,
+    ) -> AnswerResult {
+        let proposal = self.check_may_vote(by, &ballot)?;
+        let answer = self.relay(by, submitted, ballot.message);
         let resolve = GateResolve {
             reason: ballot.reason,
             suggestion: ballot.suggestion,
-            ..self.resolution(
+            ..self.build_resolution(
                 &proposal,
                 GateOutcome::Rejected,
-                ResolvedHow::Rejection,
+                ResolutionCause::Rejection,
                 Some(by),
             )
         };
-        self.tell(resolve, Some(proposal));
+        self.append_system(resolve, Some(proposal));
         Ok(answer)
     }
 
     /// The proposal a ballot is about, if this voter may decide on it.
-    fn may_decide(&self, by: &ParticipantId, ballot: &Ballot) -> Result<MessageId, Refusal> {
-        let (proposal, gate) = self.open_gate_named(&ballot.gate)?;
+    fn check_may_vote(&self, by: &ParticipantId, ballot: &Ballot) -> Result<MessageId, Refusal> {
+        let (proposal, gate) = self.find_open_gate(&ballot.gate)?;
         if proposal.proposer == *by {
             return Err(Refusal::OwnProposal);
         }
         if self.session.config.four_eyes && gate.amended_by.as_ref() == Some(by) {
             return Err(Refusal::OwnAmendment);
         }
-        if gate.escalated && !self.session.people[by].holds(Role::Admin) {
+        if gate.escalated && !self.session.participants[by].has_role(Role::Admin) {
             let problem = "the deadline has passed and the gate went to the admins";
             return Err(Refusal::Unauthorized(problem.to_owned()));
         }
@@ -136,17 +146,17 @@ impl Decision<'_> {
     }
 
     /// A yes after the deadline is too late, even if the clock has not been looked at since.
-    fn in_time(&self, gate: &MessageId) -> Result<(), Refusal> {
-        let (_, gate) = self.open_gate_named(gate)?;
+    fn check_deadline(&self, gate: &MessageId) -> Result<(), Refusal> {
+        let (_, gate) = self.find_open_gate(gate)?;
         if gate.is_due(self.at) {
             return Err(Refusal::GateClosed("its deadline has passed".to_owned()));
         }
         Ok(())
     }
 
-    fn open_gate_named(&self, id: &MessageId) -> Result<(&Proposal, &Gate), Refusal> {
-        let name = named(self, id).ok_or_else(|| Refusal::NoSuchGate(id.clone()))?;
-        if let Some(closed) = self.session.closed.get(&name) {
+    fn find_open_gate(&self, id: &MessageId) -> Result<(&Proposal, &Gate), Refusal> {
+        let name = proposal_id_of(self, id).ok_or_else(|| Refusal::NoSuchGate(id.clone()))?;
+        if let Some(closed) = self.session.closed_proposals.get(&name) {
             return Err(Refusal::GateClosed(format!(
                 "the proposal is {}",
                 closed.ending
@@ -154,26 +164,26 @@ impl Decision<'_> {
         }
         let proposal = &self.session.proposals[&name];
         match &proposal.stage {
-            Stage::Gated(gate) => Ok((proposal, gate)),
-            Stage::Judged | Stage::Cleared { .. } | Stage::Running(_) => {
+            ProposalStage::Gated(gate) => Ok((proposal, gate)),
+            ProposalStage::Assessed | ProposalStage::Cleared { .. } | ProposalStage::Running(_) => {
                 Err(Refusal::GateClosed("the command was granted".to_owned()))
             }
         }
     }
 
-    pub(super) fn amend(
+    pub(super) fn gate_amend(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut amend: GateAmend,
-    ) -> Decided {
-        self.in_time(&amend.gate)?;
-        let (proposal, gate) = self.open_gate_named(&amend.gate)?;
+    ) -> AnswerResult {
+        self.check_deadline(&amend.gate)?;
+        let (proposal, gate) = self.find_open_gate(&amend.gate)?;
         let (proposal, gate_id) = (proposal.clone(), gate.id.clone());
         if amend.digest != proposal.assessment.digest {
             return Err(Refusal::CommandChanged);
         }
-        if gate.escalated && !self.session.people[by].holds(Role::Admin) {
+        if gate.escalated && !self.session.participants[by].has_role(Role::Admin) {
             let problem = "the deadline has passed and the gate went to the admins";
             return Err(Refusal::Unauthorized(problem.to_owned()));
         }
@@ -185,7 +195,7 @@ impl Decision<'_> {
                 return Err(Refusal::InvalidState(problem.to_owned()));
             }
         };
-        let action = Action::read(&tool, &amend.arguments)
+        let action = Action::from_arguments(&tool, &amend.arguments)
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
         self.check_action(&action)?;
         if action == proposal.action {
@@ -197,16 +207,16 @@ impl Decision<'_> {
             return Err(Refusal::Blocked { rule, reason });
         }
         amend.gate = gate_id;
-        amend.quorum = Some(self.quorum(&assessment));
+        amend.quorum = Some(self.quorum_for(&assessment));
         amend.deadline = self.gate_deadline();
         amend.voters = Some(self.electorate(&proposal.proposer));
         amend.assessment = Some(assessment);
-        Ok(self.relay(by, said, amend))
+        Ok(self.relay(by, submitted, amend))
     }
 
     /// Grants whatever has passed: after a vote, or after someone left, came back or lost a right.
-    pub(super) fn settle_gates(&mut self) {
-        if self.session.paused().is_some() || self.session.has_ended() {
+    pub(super) fn grant_passed_gates(&mut self) {
+        if self.session.paused_until_back().is_some() || self.session.has_ended() {
             return;
         }
         let passed: Vec<_> = self
@@ -216,41 +226,46 @@ impl Decision<'_> {
             .filter(|(_, gate)| !gate.is_due(self.at))
             .filter_map(|(proposal, gate)| {
                 let approvers = self.session.approvers(gate, &proposal.proposer);
-                gate.clear(proposal, &approvers)
+                gate.clear_by_quorum(proposal, &approvers)
             })
             .collect();
         for clearance in passed {
             let proposal = clearance.proposal.clone();
             let resolve = GateResolve {
                 approvals: clearance.approvals.clone(),
-                ..self.resolution(&proposal, GateOutcome::Approved, ResolvedHow::Quorum, None)
+                ..self.build_resolution(
+                    &proposal,
+                    GateOutcome::Approved,
+                    ResolutionCause::Quorum,
+                    None,
+                )
             };
-            self.tell(resolve, Some(proposal));
-            self.grant(clearance);
+            self.append_system(resolve, Some(proposal));
+            self.append_grant(clearance);
         }
     }
 
     /// Closes a gate that nobody decided.
-    pub(super) fn resolve(
+    pub(super) fn append_resolution(
         &mut self,
         proposal: &MessageId,
         outcome: GateOutcome,
-        how: ResolvedHow,
+        how: ResolutionCause,
         by: Option<&ParticipantId>,
     ) {
-        let resolve = self.resolution(proposal, outcome, how, by);
-        self.tell(resolve, Some(proposal.clone()));
+        let resolve = self.build_resolution(proposal, outcome, how, by);
+        self.append_system(resolve, Some(proposal.clone()));
     }
 
-    pub(super) fn resolution(
+    pub(super) fn build_resolution(
         &self,
         proposal: &MessageId,
         outcome: GateOutcome,
-        how: ResolvedHow,
+        how: ResolutionCause,
         by: Option<&ParticipantId>,
     ) -> GateResolve {
         let (_, gate) = self
-            .open_gate_named(proposal)
+            .find_open_gate(proposal)
             .expect("only open gates are resolved");
         GateResolve {
             gate: gate.id.clone(),

@@ -9,7 +9,10 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp};
 
 use crate::gate::Gate;
-use crate::proposal::{Closed, Ending, Execution, Proposal, Stage, StreamState, Trail};
+use crate::proposal::{
+    ClosedProposal, Execution, OutputStreamState, Proposal, ProposalEnding, ProposalSeqs,
+    ProposalStage,
+};
 use crate::state::Session;
 
 /// Beyond its own time limit, how long a run may go without a result before it is given up:
@@ -17,15 +20,15 @@ use crate::state::Session;
 const RESULT_GRACE_MS: u64 = 120_000;
 
 /// What an edit changes of a proposal.
-pub(super) struct Amendable<'a> {
+pub(super) struct AmendableFields<'a> {
     action: &'a mut Action,
     assessment: &'a mut Assessment,
-    trail: &'a mut Trail,
+    seqs: &'a mut ProposalSeqs,
 }
 
 impl Session {
-    pub(super) fn take_proposal(&mut self, id: &MessageId, propose: &ToolPropose) {
-        let Ok(action) = Action::read(&propose.tool_name, &propose.arguments) else {
+    pub(super) fn fold_proposal(&mut self, id: &MessageId, propose: &ToolPropose) {
+        let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments) else {
             return;
         };
         let Some(assessment) = &propose.assessment else {
@@ -35,7 +38,7 @@ impl Session {
         self.open_proposal(id, agent, agent, action, assessment, &propose.description);
     }
 
-    pub(super) fn take_shell_exec(
+    pub(super) fn fold_shell_exec(
         &mut self,
         id: &MessageId,
         by: Option<&ParticipantId>,
@@ -49,7 +52,7 @@ impl Session {
             id,
             by,
             executor,
-            Action::own(exec),
+            Action::from_shell_exec(exec),
             assessment,
             "a person's own command",
         );
@@ -71,24 +74,24 @@ impl Session {
             action,
             assessment: assessment.clone(),
             description: description.to_owned(),
-            stage: Stage::Judged,
-            trail: Trail {
-                first: self.head,
-                ..Trail::default()
+            stage: ProposalStage::Assessed,
+            seqs: ProposalSeqs {
+                proposed: self.head,
+                ..ProposalSeqs::default()
             },
         };
         self.proposals.insert(id.clone(), proposal);
         if assessment.category == Category::Blocked {
-            self.close(id, Ending::Blocked);
+            self.close_proposal(id, ProposalEnding::Blocked);
         }
     }
 
-    pub(super) fn take_gate(&mut self, id: &MessageId, request: &GateRequest) {
+    pub(super) fn fold_gate_request(&mut self, id: &MessageId, request: &GateRequest) {
         let opened_seq = self.head;
         let Some(proposal) = self.proposals.get_mut(&request.action_ref) else {
             return;
         };
-        proposal.stage = Stage::Gated(Gate {
+        proposal.stage = ProposalStage::Gated(Gate {
             id: id.clone(),
             request: request.clone(),
             electorate: request.voters.iter().cloned().collect(),
@@ -97,32 +100,38 @@ impl Session {
             amended_by: None,
             opened_seq,
         });
-        self.gates.insert(id.clone(), request.action_ref.clone());
+        self.proposal_by_gate
+            .insert(id.clone(), request.action_ref.clone());
     }
 
     /// The proposal, if its gate is open, that a gate id or a proposal id names.
-    pub(super) fn gate_mut(&mut self, name: &MessageId) -> Option<(&mut Gate, Amendable<'_>)> {
-        let proposal = self.gates.get(name).unwrap_or(name).clone();
+    pub(super) fn open_gate_mut(
+        &mut self,
+        name: &MessageId,
+    ) -> Option<(&mut Gate, AmendableFields<'_>)> {
+        let proposal = self.proposal_by_gate.get(name).unwrap_or(name).clone();
         let proposal = self.proposals.get_mut(&proposal)?;
-        let amendable = Amendable {
+        let amendable = AmendableFields {
             action: &mut proposal.action,
             assessment: &mut proposal.assessment,
-            trail: &mut proposal.trail,
+            seqs: &mut proposal.seqs,
         };
         match &mut proposal.stage {
-            Stage::Gated(gate) => Some((gate, amendable)),
-            Stage::Judged | Stage::Cleared { .. } | Stage::Running(_) => None,
+            ProposalStage::Gated(gate) => Some((gate, amendable)),
+            ProposalStage::Assessed | ProposalStage::Cleared { .. } | ProposalStage::Running(_) => {
+                None
+            }
         }
     }
 
-    pub(super) fn take_approval(
+    pub(super) fn fold_approval(
         &mut self,
         gate: &MessageId,
         approver: &ParticipantId,
         at: Timestamp,
         comment: Option<&String>,
     ) {
-        let Some((gate, ..)) = self.gate_mut(gate) else {
+        let Some((gate, ..)) = self.open_gate_mut(gate) else {
             return;
         };
         let participant = approver.clone();
@@ -135,15 +144,15 @@ impl Session {
     }
 
     /// The last vote of a person counts; the gate closes by the resolution that follows.
-    pub(super) fn take_rejection(&mut self, gate: &MessageId, rejector: &ParticipantId) {
-        if let Some((gate, ..)) = self.gate_mut(gate) {
+    pub(super) fn fold_rejection(&mut self, gate: &MessageId, rejector: &ParticipantId) {
+        if let Some((gate, ..)) = self.open_gate_mut(gate) {
             gate.approvals.remove(rejector);
         }
     }
 
-    pub(super) fn take_amendment(&mut self, by: Option<&ParticipantId>, amend: &GateAmend) {
+    pub(super) fn fold_amendment(&mut self, by: Option<&ParticipantId>, amend: &GateAmend) {
         let head = self.head;
-        let Some((gate, amendable)) = self.gate_mut(&amend.gate) else {
+        let Some((gate, amendable)) = self.open_gate_mut(&amend.gate) else {
             return;
         };
         let tool = match &amendable.action.command {
@@ -152,14 +161,15 @@ impl Session {
                 "shell".to_owned()
             }
         };
-        let (Ok(amended), Some(verdict)) =
-            (Action::read(&tool, &amend.arguments), &amend.assessment)
-        else {
+        let (Ok(amended), Some(verdict)) = (
+            Action::from_arguments(&tool, &amend.arguments),
+            &amend.assessment,
+        ) else {
             return;
         };
         *amendable.action = amended;
         *amendable.assessment = verdict.clone();
-        amendable.trail.amended = Some(head);
+        amendable.seqs.amended = Some(head);
         gate.approvals.clear();
         gate.amended_by = by.cloned();
         gate.escalated = false;
@@ -175,11 +185,11 @@ impl Session {
         }
     }
 
-    pub(super) fn take_timeout(&mut self, timeout: &GateTimeout) {
+    pub(super) fn fold_timeout(&mut self, timeout: &GateTimeout) {
         if timeout.resolution != TimeoutResolution::Escalated {
             return;
         }
-        let Some((gate, ..)) = self.gate_mut(&timeout.gate) else {
+        let Some((gate, ..)) = self.open_gate_mut(&timeout.gate) else {
             return;
         };
         gate.escalated = true;
@@ -191,38 +201,38 @@ impl Session {
         }
     }
 
-    pub(super) fn take_resolution(&mut self, resolve: &GateResolve) {
+    pub(super) fn fold_resolution(&mut self, resolve: &GateResolve) {
         if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
-            proposal.trail.resolved = Some(self.head);
+            proposal.seqs.resolved = Some(self.head);
         }
         let ending = match resolve.outcome {
             GateOutcome::Approved => {
                 if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
-                    proposal.stage = Stage::Cleared {
+                    proposal.stage = ProposalStage::Cleared {
                         gate: resolve.gate.clone(),
                     };
                 }
                 return;
             }
-            GateOutcome::Rejected => Ending::Rejected,
-            GateOutcome::TimedOut => Ending::TimedOut,
-            GateOutcome::Cancelled => Ending::Cancelled,
+            GateOutcome::Rejected => ProposalEnding::Rejected,
+            GateOutcome::TimedOut => ProposalEnding::TimedOut,
+            GateOutcome::Cancelled => ProposalEnding::Cancelled,
         };
-        self.close(&resolve.tool_proposal, ending);
+        self.close_proposal(&resolve.tool_proposal, ending);
     }
 
-    pub(super) fn take_grant(&mut self, execute: &ToolExecute, at: Timestamp) {
+    pub(super) fn fold_grant(&mut self, execute: &ToolExecute, at: Timestamp) {
         let Some(proposal) = self.proposals.get_mut(&execute.tool_proposal) else {
             return;
         };
         let grant = &execute.grant;
         let gate = match &proposal.stage {
-            Stage::Cleared { gate } => Some(gate.clone()),
-            Stage::Judged | Stage::Gated(_) | Stage::Running(_) => None,
+            ProposalStage::Cleared { gate } => Some(gate.clone()),
+            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Running(_) => None,
         };
         let limited = grant.limits.timeout_ms > 0;
-        proposal.trail.granted = Some(self.head);
-        proposal.stage = Stage::Running(Execution {
+        proposal.seqs.granted = Some(self.head);
+        proposal.stage = ProposalStage::Running(Execution {
             grant: grant.id.clone(),
             gate,
             limits: grant.limits,
@@ -230,8 +240,8 @@ impl Session {
             deadline: limited
                 .then(|| at.plus_millis(grant.limits.timeout_ms.saturating_add(RESULT_GRACE_MS))),
             driver: grant.driver.clone(),
-            stdout: StreamState::default(),
-            stderr: StreamState::default(),
+            stdout: OutputStreamState::default(),
+            stderr: OutputStreamState::default(),
             cancelled: false,
             mode: grant.action.mode,
         });
@@ -239,12 +249,14 @@ impl Session {
 
     pub(super) fn execution_mut(&mut self, proposal: &MessageId) -> Option<&mut Execution> {
         match &mut self.proposals.get_mut(proposal)?.stage {
-            Stage::Running(execution) => Some(execution),
-            Stage::Judged | Stage::Gated(_) | Stage::Cleared { .. } => None,
+            ProposalStage::Running(execution) => Some(execution),
+            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared { .. } => {
+                None
+            }
         }
     }
 
-    pub(super) fn take_output(&mut self, output: &ToolOutput) {
+    pub(super) fn fold_output(&mut self, output: &ToolOutput) {
         let Some(execution) = self.execution_mut(&output.tool_proposal) else {
             return;
         };
@@ -253,7 +265,7 @@ impl Session {
         stream.complete |= output.complete;
     }
 
-    pub(super) fn take_cancel(&mut self, proposal: &MessageId, at: Timestamp) {
+    pub(super) fn fold_cancel(&mut self, proposal: &MessageId, at: Timestamp) {
         if let Some(execution) = self.execution_mut(proposal) {
             execution.cancelled = true;
             // A run without a time limit is waited for from here on.
@@ -263,14 +275,14 @@ impl Session {
         }
     }
 
-    pub(super) fn close(&mut self, proposal: &MessageId, ending: Ending) {
+    pub(super) fn close_proposal(&mut self, proposal: &MessageId, ending: ProposalEnding) {
         if let Some(open) = self.proposals.remove(proposal) {
-            let closed = Closed {
+            let closed = ClosedProposal {
                 ending,
-                trail: open.trail,
+                seqs: open.seqs,
                 last_seq: self.head,
             };
-            self.closed.insert(proposal.clone(), closed);
+            self.closed_proposals.insert(proposal.clone(), closed);
         }
     }
 }

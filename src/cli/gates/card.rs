@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use pvp_client::view::visible;
-use pvp_protocol::api::{GateListed, GateState, GateStatus};
+use pvp_protocol::api::{GateDetails, GateListItem, GateStatus};
 use pvp_protocol::payload::GateResolve;
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
@@ -17,7 +17,7 @@ const DIGEST_SHOWN: usize = 6;
 const COMMAND_SHOWN: usize = 100;
 
 /// A short name that binds what is shown: the end of the id, `@`, the beginning of the digest.
-pub(super) fn handle(gate: &GateListed) -> String {
+pub(super) fn handle(gate: &GateListItem) -> String {
     let id = gate.open.gate.as_str();
     let digest = gate.open.assessment.digest.to_string();
     format!(
@@ -28,11 +28,11 @@ pub(super) fn handle(gate: &GateListed) -> String {
 }
 
 /// The command as it would run, with nothing hidden in it, on one line.
-pub(super) fn command(gate: &GateListed) -> String {
+pub(super) fn command(gate: &GateListItem) -> String {
     one_line(&gate.open.action.command.summary())
 }
 
-pub(super) fn line(gate: &GateListed, now: Timestamp) -> String {
+pub(super) fn line(gate: &GateListItem, now: Timestamp) -> String {
     let assessment = &gate.open.assessment;
     let shown = command(gate);
     let mut short: String = shown.chars().take(COMMAND_SHOWN).collect();
@@ -51,7 +51,7 @@ pub(super) fn line(gate: &GateListed, now: Timestamp) -> String {
     )
 }
 
-fn left(gate: &GateListed, now: Timestamp) -> String {
+fn left(gate: &GateListItem, now: Timestamp) -> String {
     match gate.open.request.deadline {
         None => "no end".to_owned(),
         Some(deadline) => {
@@ -62,7 +62,7 @@ fn left(gate: &GateListed, now: Timestamp) -> String {
 }
 
 /// How the vote stands, in words.
-pub(super) fn tally(gate: &GateListed) -> String {
+pub(super) fn tally(gate: &GateListItem) -> String {
     let mut text = format!("{} of {}", gate.received, gate.required);
     let voted: Vec<_> = gate
         .open
@@ -81,7 +81,7 @@ pub(super) fn tally(gate: &GateListed) -> String {
 }
 
 /// What became of a gate.
-pub(super) fn resolution(state: &GateState) -> String {
+pub(super) fn resolution(state: &GateDetails) -> String {
     let Some(resolve) = &state.resolution else {
         return "it waits".to_owned();
     };
@@ -115,7 +115,7 @@ fn people(resolve: &GateResolve) -> Vec<&str> {
 }
 
 /// Everything that a voter should see, in the order that matters.
-pub(super) fn whole(state: &GateState, now: Timestamp) -> String {
+pub(super) fn whole(state: &GateDetails, now: Timestamp) -> String {
     let Some(gate) = &state.open else {
         return format!("{}\n{}", state.tool_proposal, resolution(state));
     };
@@ -166,7 +166,7 @@ pub(super) fn whole(state: &GateState, now: Timestamp) -> String {
     text
 }
 
-fn deadline(gate: &GateListed, now: Timestamp) -> String {
+fn deadline(gate: &GateListItem, now: Timestamp) -> String {
     if gate.open.request.deadline.is_none() {
         return "none: it waits for ever".to_owned();
     }
@@ -179,7 +179,7 @@ fn deadline(gate: &GateListed, now: Timestamp) -> String {
     format!("{} left, {then}", left(gate, now))
 }
 
-fn may_vote(gate: &GateListed) -> &'static str {
+fn may_vote(gate: &GateListItem) -> &'static str {
     if gate.may_vote {
         "may vote on it"
     } else {

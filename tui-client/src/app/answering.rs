@@ -1,7 +1,7 @@
 //! Answers to questions: why not, what instead, which prefix, how urgent, what to look for.
 
 use pvp_protocol::payload::{GateAmend, GateReject, PolicyAllow};
-use pvp_protocol::{Extra, MessageId};
+use pvp_protocol::{ExtraFields, MessageId};
 
 use super::{App, Errand, Tone};
 use crate::dialog::{Dialog, Matter};
@@ -79,7 +79,7 @@ impl App {
             rejector,
             reason: reason.to_owned(),
             digest: Some(matter.digest),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(errand, message);
         Ok(())
@@ -106,7 +106,7 @@ impl App {
             quorum: None,
             deadline: None,
             voters: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(errand, message);
         Ok(())
@@ -122,7 +122,7 @@ impl App {
             prefix,
             expires_at: self.now.plus_seconds(seconds),
             reason: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(errand, message);
         Ok(())

@@ -3,7 +3,7 @@
 use pvp_protocol::payload::{
     InterruptRaise, InterruptUrgency, PromptDraft, PromptSubmit, ShellExec,
 };
-use pvp_protocol::{Extra, ParticipantId};
+use pvp_protocol::{ExtraFields, ParticipantId};
 
 use super::recall::Recall;
 use super::{App, Errand, Focus, Tone, ticket_name};
@@ -203,7 +203,7 @@ impl App {
             executor: executor.map(|person| person.id.clone()),
             origin: None,
             assessment: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         let line = line.to_owned();
         self.send(Errand::Shell { line, send }, message);
@@ -230,7 +230,7 @@ impl App {
             contributors: vec![me],
             context_keys: Vec::new(),
             config: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(Errand::Prompt { text }, message);
         self.reading.follow();
@@ -309,7 +309,7 @@ impl App {
             message: message.to_owned(),
             inject_context: None,
             inject_context_ref: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(errand, message);
     }
@@ -336,7 +336,7 @@ impl App {
             content: text.clone(),
             target_agent: self.addressee().ok(),
             contributors: vec![me.participant.clone()],
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.shared_draft = text;
         self.send(Errand::Silent, message);

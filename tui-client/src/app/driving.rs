@@ -1,7 +1,7 @@
 //! Driving an interactive command: its screen here, and my keys there.
 
 use pvp_protocol::payload::{TerminalSize, ToolInput};
-use pvp_protocol::{Extra, MessageId};
+use pvp_protocol::{ExtraFields, MessageId};
 
 use super::{App, Errand, Focus, Main};
 use crate::keys::Chord;
@@ -51,7 +51,7 @@ impl App {
             tool_proposal,
             data: None,
             resize: Some(size),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(Errand::Silent, message);
     }
@@ -78,7 +78,7 @@ impl App {
             tool_proposal,
             data: Some(data),
             resize: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(Errand::Quiet, message);
     }

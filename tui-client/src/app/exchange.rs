@@ -2,7 +2,7 @@
 //! other.
 
 use crossterm::event::{KeyEvent, MouseEvent};
-use pvp_protocol::api::{Invitation, Invite};
+use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::payload::OutputPage;
 use pvp_protocol::{ClientMessage, Envelope, MessageId};
 use ratatui::layout::Size;
@@ -83,7 +83,7 @@ pub(crate) enum Effect {
         reference: MessageId,
         needle: String,
     },
-    Invite(Box<Invite>),
+    Invite(Box<InviteRequest>),
     /// Keep what was sent for the next time.
     Keep(String),
     /// Call someone who is not looking.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pvp_client::view::{Card, Resolved, Standing};
 use pvp_protocol::payload::GateApprove;
-use pvp_protocol::{Digest, Extra, MessageId, ParticipantId};
+use pvp_protocol::{Digest, ExtraFields, MessageId, ParticipantId};
 
 use super::{App, Effect, Errand, Focus, Main, Tone};
 use crate::dialog::{Dialog, Matter};
@@ -219,7 +219,7 @@ impl App {
             approver,
             comment: None,
             digest: Some(digest),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(errand, message);
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use pvp_client::view::{Item, View, What};
-use pvp_protocol::payload::{OutputPage, Stream};
-use pvp_protocol::{MessageId, Mode};
+use pvp_protocol::payload::{OutputPage, OutputStream};
+use pvp_protocol::{MessageId, RunMode};
 use ratatui::layout::Size;
 
 use super::{App, Effect, Focus, Main, Tone};
@@ -238,7 +238,7 @@ impl App {
             return self.open_card(gate);
         }
         let proposal = self.view.proposal(id).filter(|it| it.is_running());
-        match proposal.is_some_and(|it| it.asked.mode == Mode::Pty) {
+        match proposal.is_some_and(|it| it.asked.mode == RunMode::Pty) {
             true => self.open_pane(id.clone()),
             false => self.open_output(id),
         }
@@ -426,7 +426,7 @@ impl App {
         let Some(output) = command.map(|proposal| &proposal.output) else {
             return self.tell(Tone::Plain, "no command is chosen");
         };
-        let text = output.text(Stream::Stdout) + &output.text(Stream::Stderr);
+        let text = output.text(OutputStream::Stdout) + &output.text(OutputStream::Stderr);
         self.copy(text, "what it printed");
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use pvp_client::view::{Proposal, State};
-use pvp_protocol::api::Invite;
+use pvp_protocol::api::InviteRequest;
 use pvp_protocol::payload::{InterruptUrgency, PolicyRevoke, RoleChange, ToolCancel};
-use pvp_protocol::{Extra, MessageId, ParticipantId, ParticipantKind, Role};
+use pvp_protocol::{ExtraFields, MessageId, ParticipantId, ParticipantKind, Role};
 
 use super::answering::span;
 use super::{App, Effect, Errand, Tone};
@@ -227,7 +227,7 @@ impl App {
             changed_by: me.participant.clone(),
             reason: None,
             capabilities: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(Errand::Plain { done: "changed" }, message);
         Ok(())
@@ -250,7 +250,7 @@ impl App {
                 span(time).ok_or_else(|| format!("`{time}` is no time; write 30m, 8h or 2d"))?
             }
         };
-        let invite = Invite {
+        let invite = InviteRequest {
             name: (*name).to_owned(),
             roles: roles_said(roles)?,
             kind: ParticipantKind::Human,
@@ -273,7 +273,7 @@ impl App {
         let message = PolicyRevoke {
             rule,
             reason: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(Errand::Plain { done: "taken back" }, message);
         Ok(())
@@ -300,7 +300,7 @@ impl App {
         let message = ToolCancel {
             tool_proposal,
             reason,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(
             Errand::Plain {

@@ -4,7 +4,7 @@ use pvp_client::ShellResult;
 use pvp_client::view::{Origin, View};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
-use pvp_protocol::{Envelope, Extra, MessageId, Mode, ServerMessage};
+use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, ServerMessage};
 
 use super::{App, Bang, Effect, Errand, Focus, Link, PRESENT_MS, Ticket, Tone, ticket_name};
 use crate::config::CallWhen;
@@ -47,7 +47,7 @@ impl App {
             participant: me,
             status: PresenceStatus::Active,
             last_active: self.now,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.send(Errand::Silent, message);
     }
@@ -210,7 +210,7 @@ impl App {
             ServerMessage::ToolOutput(output) => {
                 let proposal = self.view.proposal(&output.tool_proposal);
                 let again = envelope.seq.is_some_and(|seq| seq <= self.view.head);
-                let interactive = proposal.is_some_and(|it| it.asked.mode == Mode::Pty);
+                let interactive = proposal.is_some_and(|it| it.asked.mode == RunMode::Pty);
                 if interactive && !again {
                     self.panes.feed(&output.tool_proposal, &output.text);
                 }

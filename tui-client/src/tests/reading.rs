@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use pvp_protocol::MessageId;
-use pvp_protocol::payload::{OutputLine, OutputPage, Stream};
+use pvp_protocol::payload::{OutputLine, OutputPage, OutputStream};
 use serde_json::json;
 
 use crate::app::{Effect, Input};
@@ -117,9 +117,9 @@ fn all_output_is_read_in_the_pager_by_reference() {
     let line = |number: u64| OutputLine {
         number,
         stream: if (number + 1).is_multiple_of(5) {
-            Stream::Stderr
+            OutputStream::Stderr
         } else {
-            Stream::Stdout
+            OutputStream::Stdout
         },
         text: format!("\u{1b}[31mline\u{1b}[0m {}\rover", number + 1),
     };

@@ -1,7 +1,7 @@
 //! The golden transcripts on the screen, as they were told and with hostile text in every field.
 
 use pvp_client::view::visible;
-use pvp_protocol::{Limits, read_server};
+use pvp_protocol::{Limits, parse_server_message};
 use serde_json::Value;
 
 use super::screens::HOSTILE;
@@ -71,7 +71,7 @@ fn shown(told: &[Value], name: &str) -> usize {
             json_depth: 128,
             ..Limits::default()
         };
-        let envelope = read_server(&message.to_string(), &limits);
+        let envelope = parse_server_message(&message.to_string(), &limits);
         let envelope = envelope.map_err(|error| error.refusal).unwrap();
         scene.input(Input::Told(Box::new(envelope.expect("a known type"))));
         for cell in &scene.buffer().content {

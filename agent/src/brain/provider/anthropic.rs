@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{PromptConfig, UsageStats};
-use pvp_protocol::{Extra, JsonObject};
+use pvp_protocol::{ExtraFields, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -388,7 +388,7 @@ impl Decoder {
     fn stats(&self) -> UsageStats {
         let usage = &self.usage;
         let cached = usage.cache_read_input_tokens.unwrap_or(0);
-        let mut extra = Extra::new();
+        let mut extra = ExtraFields::new();
         if cached > 0 {
             extra.insert("cached_input_tokens".to_owned(), json!(cached));
         }

@@ -2,7 +2,7 @@
 //! chunks as our events.
 
 use pvp_protocol::payload::{PromptConfig, UsageStats};
-use pvp_protocol::{Extra, JsonObject};
+use pvp_protocol::{ExtraFields, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -336,7 +336,7 @@ impl Decoder {
 
     fn stats(&self, usage: &Usage) -> UsageStats {
         let details = usage.prompt_tokens_details.as_ref();
-        let mut extra = Extra::new();
+        let mut extra = ExtraFields::new();
         if let Some(cached) = details.and_then(|it| it.cached_tokens).filter(|it| *it > 0) {
             extra.insert("cached_input_tokens".to_owned(), json!(cached));
         }

@@ -3,7 +3,7 @@
 mod requests;
 mod streams;
 
-use pvp_protocol::Extra;
+use pvp_protocol::ExtraFields;
 use pvp_protocol::payload::UsageStats;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ fn call(id: &str, name: &str, arguments: &str) -> BrainEvent {
 }
 
 fn usage(model: &str, input: u64, thinking: Option<u64>, cached: u64) -> BrainEvent {
-    let mut extra = Extra::new();
+    let mut extra = ExtraFields::new();
     extra.insert("cached_input_tokens".to_owned(), json!(cached));
     BrainEvent::Usage(UsageStats {
         input_tokens: input,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pvp_protocol::{Category, Mode};
+use pvp_protocol::{Category, RunMode};
 use serde::Deserialize;
 use serde_json::json;
 use toml::Spanned;
@@ -58,7 +58,7 @@ struct Written {
     shell: Option<String>,
     expect: Option<Expect>,
     when: Option<Ending>,
-    mode: Option<Mode>,
+    mode: Option<RunMode>,
     cwd: Option<String>,
     timeout: Option<u64>,
     purpose: Option<String>,

@@ -68,7 +68,7 @@ fn a_conversation_becomes_messages_of_openai() {
         tools_allowed: None,
         model: Some("model-2".to_owned()),
         provider_params: json!({"messages": [], "seed": 7}).as_object().cloned(),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let body = openai::body(
         &settings(Dialect::OpenAi),

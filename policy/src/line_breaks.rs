@@ -10,28 +10,29 @@ use std::ops::Range;
 
 /// A text for the parser.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct Interpretation {
     pub(crate) text: String,
     /// Where blanks were put in.
-    blanks: Vec<usize>,
+    inserted_spaces: Vec<usize>,
 }
 
-impl Reading {
-    pub(crate) fn is_changed(&self) -> bool {
-        !self.blanks.is_empty()
+impl Interpretation {
+    pub(crate) fn is_modified(&self) -> bool {
+        !self.inserted_spaces.is_empty()
     }
 
     /// The place of a span in the original.
-    pub(crate) fn original(&self, span: &Range<usize>) -> Range<usize> {
-        let place = |at: usize| at - self.blanks.partition_point(|blank| *blank < at);
-        place(span.start)..place(span.end)
+    pub(crate) fn original_span(&self, span: &Range<usize>) -> Range<usize> {
+        let original_offset =
+            |at: usize| at - self.inserted_spaces.partition_point(|blank| *blank < at);
+        original_offset(span.start)..original_offset(span.end)
     }
 }
 
 /// Every way in which a shell may read this.
-pub(crate) fn readings(source: &str) -> Vec<Reading> {
-    let plain = read(source, false);
-    let commented = read(source, true);
+pub(crate) fn interpretations(source: &str) -> Vec<Interpretation> {
+    let plain = interpret(source, false);
+    let commented = interpret(source, true);
     if commented == plain {
         vec![plain]
     } else {
@@ -40,21 +41,24 @@ pub(crate) fn readings(source: &str) -> Vec<Reading> {
 }
 
 /// `comments` is whether a `#` may have begun a comment that is the rest of its line.
-fn read(source: &str, comments: bool) -> Reading {
+fn interpret(source: &str, comments: bool) -> Interpretation {
     let mut text = String::with_capacity(source.len());
     let mut blanks = Vec::new();
     for (at, c) in source.char_indices() {
-        if c == '\\' && begins_a_line(&source[..at], comments) {
+        if c == '\\' && starts_line(&source[..at], comments) {
             blanks.push(text.len());
             text.push(' ');
         }
         text.push(c);
     }
-    Reading { text, blanks }
+    Interpretation {
+        text,
+        inserted_spaces: blanks,
+    }
 }
 
 /// Whether what follows this text is on a line that nothing joins to the one before.
-fn begins_a_line(before: &str, comments: bool) -> bool {
+fn starts_line(before: &str, comments: bool) -> bool {
     before.strip_suffix('\n').is_some_and(|before| {
         let line = before.rsplit('\n').next().unwrap_or(before);
         let backslashes = line.len() - line.trim_end_matches('\\').len();
@@ -67,8 +71,8 @@ mod tests {
     use super::*;
 
     fn texts(source: &str) -> Vec<String> {
-        let readings = readings(source).into_iter();
-        readings.map(|reading| reading.text).collect()
+        let readings = interpretations(source).into_iter();
+        readings.map(|interpretation| interpretation.text).collect()
     }
 
     #[test]
@@ -95,23 +99,23 @@ mod tests {
             "\\\nls",
             "é\\",
         ] {
-            let readings = readings(source);
+            let readings = interpretations(source);
             assert_eq!(readings.len(), 1, "{source}");
             assert_eq!(readings[0].text, source);
-            assert!(!readings[0].is_changed());
+            assert!(!readings[0].is_modified());
         }
     }
 
     #[test]
-    fn places_are_those_of_the_original() {
+    fn spans_are_those_of_the_original() {
         let source = "\\a\n\\b é\nr\\\nm \\\n\\c # x\\\n\\d";
-        for reading in readings(source) {
+        for interpretation in interpretations(source) {
             for word in ["\\a", "\\b", "é", "m \\\n", "\\c", "\\d"] {
-                let at = reading.text.find(word).expect(word);
-                let span = reading.original(&(at..at + word.len()));
-                assert_eq!(&source[span], word, "{reading:?}");
+                let at = interpretation.text.find(word).expect(word);
+                let span = interpretation.original_span(&(at..at + word.len()));
+                assert_eq!(&source[span], word, "{interpretation:?}");
             }
-            let all = reading.original(&(0..reading.text.len()));
+            let all = interpretation.original_span(&(0..interpretation.text.len()));
             assert_eq!(all, 0..source.len());
         }
     }

@@ -1,11 +1,11 @@
 //! People and agents: who is here, in which role, and whether they are at their desk.
 
 use crate::{
-    Capability, Extra, JsonObject, ParticipantId, ParticipantKind, Profile, Role, Timestamp,
-    Transport,
+    Capability, ExtraFields, JsonObject, ParticipantId, ParticipantKind, Role, SandboxProfile,
+    Timestamp, Transport,
 };
 
-words! {
+wire_enums! {
     /// Whether someone is there.
     pub enum PresenceStatus {
         Active,
@@ -15,13 +15,13 @@ words! {
     }
 }
 
-objects! {
+wire_structs! {
     /// What an executor can hold a command to; announced by agents that run commands.
     #[derive(Default)]
-    pub struct ExecutorAbility {
+    pub struct ExecutorInfo {
         /// Sandbox profiles that this machine enforces.
         #[serde(default)]
-        pub profiles: Vec<Profile>,
+        pub profiles: Vec<SandboxProfile>,
         /// Whether it takes people's own commands.
         #[serde(default)]
         pub shell_exec: bool,
@@ -52,10 +52,10 @@ objects! {
         pub metadata: Option<JsonObject>,
         /// Set by agents that run commands.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub executor: Option<ExecutorAbility>,
+        pub executor: Option<ExecutorInfo>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `participant.role_change`
@@ -71,7 +71,7 @@ objects! {
         pub capabilities: Option<Vec<Capability>>,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `heartbeat.ping`
@@ -79,7 +79,7 @@ objects! {
     pub struct HeartbeatPing {
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `heartbeat.pong`, with `ref` naming the ping
@@ -87,7 +87,7 @@ objects! {
     pub struct HeartbeatPong {
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 
     /// `presence.update`
@@ -97,6 +97,6 @@ objects! {
         pub last_active: Timestamp,
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
-        pub extra: Extra,
+        pub extra: ExtraFields,
     }
 }

@@ -1,6 +1,6 @@
 //! Files that usually hold keys, passwords or tokens.
 
-use crate::place::{Path, Root, is_system};
+use crate::paths::{PathRoot, ResolvedPath, is_system_path};
 
 const SECRET_NAMES: &[&str] = &[
     ".ssh",
@@ -39,7 +39,7 @@ const SECRET_NAMES: &[&str] = &[
     ".config.gh",
 ];
 
-const SECRET_ENDINGS: &[&str] = &[
+const SECRET_SUFFIXES: &[&str] = &[
     ".pem",
     ".key",
     ".p12",
@@ -51,58 +51,59 @@ const SECRET_ENDINGS: &[&str] = &[
     ".asc.key",
 ];
 
-const SECRET_BEGINNINGS: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
+const SECRET_PREFIXES: &[&str] = &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "ssh_host_"];
 
 /// Whether the path names something that usually holds keys, passwords or tokens.
-pub(crate) fn is_secret(path: &Path) -> bool {
+pub(crate) fn is_secret(path: &ResolvedPath) -> bool {
     let pair = |first: &str, second: &str| {
-        path.names
+        path.components
             .windows(2)
             .any(|names| names[0] == first && names[1] == second)
     };
-    let disk = path.root == Root::Slash && path.names.first().is_some_and(|name| name == "dev");
-    let memory = path.names.first().is_some_and(|name| name == "proc")
+    let disk = path.root == PathRoot::Absolute
+        && path.components.first().is_some_and(|name| name == "dev");
+    let memory = path.components.first().is_some_and(|name| name == "proc")
         && path
-            .names
+            .components
             .last()
             .is_some_and(|name| name == "mem" || name == "maps");
-    path.names.iter().any(|name| is_secret_name(name))
+    path.components.iter().any(|name| is_secret_name(name))
         || pair("ssl", "private")
         || pair(".docker", "config.json")
         || pair(".config", "gh")
         || pair(".config", "gcloud")
         || memory
-        || (disk && !is_system(path) && path.names.len() > 1)
+        || (disk && !is_system_path(path) && path.components.len() > 1)
 }
 
 /// Whether a pattern outside the workspace could stand for such a name.
-pub(crate) fn may_be_secret(path: &Path) -> bool {
+pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
     let pattern = |name: &&String| name.contains(['*', '?', '[']);
-    let mut patterns = path.names.iter().filter(pattern);
+    let mut patterns = path.components.iter().filter(pattern);
     patterns.any(|pattern| {
         let pattern: Vec<char> = pattern.chars().collect();
-        SECRET_NAMES.iter().any(|name| stands_for(&pattern, name))
+        SECRET_NAMES.iter().any(|name| glob_matches(&pattern, name))
     })
 }
 
 /// Whether a pattern could match a name; a bracket is taken for any one character.
-fn stands_for(pattern: &[char], name: &str) -> bool {
+fn glob_matches(pattern: &[char], name: &str) -> bool {
     let Some((first, rest)) = pattern.split_first() else {
         return name.is_empty();
     };
     let after = name.chars().next().map(|c| &name[c.len_utf8()..]);
     match first {
-        '*' => stands_for(rest, name) || after.is_some_and(|after| stands_for(pattern, after)),
+        '*' => glob_matches(rest, name) || after.is_some_and(|after| glob_matches(pattern, after)),
         '[' => {
             let close = rest
                 .iter()
                 .skip(1)
                 .position(|c| *c == ']')
                 .map_or(rest.len(), |at| at + 2);
-            after.is_some_and(|after| stands_for(&rest[close.min(rest.len())..], after))
+            after.is_some_and(|after| glob_matches(&rest[close.min(rest.len())..], after))
         }
-        '?' => after.is_some_and(|after| stands_for(rest, after)),
-        c => name.starts_with(*c) && after.is_some_and(|after| stands_for(rest, after)),
+        '?' => after.is_some_and(|after| glob_matches(rest, after)),
+        c => name.starts_with(*c) && after.is_some_and(|after| glob_matches(rest, after)),
     }
 }
 
@@ -112,11 +113,8 @@ fn is_secret_name(name: &str) -> bool {
         .iter()
         .any(|ending| name.ends_with(ending));
     SECRET_NAMES.contains(&name.as_str())
-        || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
-        || SECRET_BEGINNINGS
-            .iter()
-            .any(|start| name.starts_with(start))
-            && !name.ends_with(".pub")
+        || SECRET_SUFFIXES.iter().any(|ending| name.ends_with(ending))
+        || SECRET_PREFIXES.iter().any(|start| name.starts_with(start)) && !name.ends_with(".pub")
         || (name.starts_with(".env.") && !example)
         || (name.starts_with(".env") && name.contains(['*', '?', '[']))
         || (name.starts_with(".ss") && name.contains(['*', '?', '[']))

@@ -1,25 +1,25 @@
 //! One opinion on one command; the most severe of several counts.
 
-use pvp_protocol::{Category, Profile, Risk};
+use pvp_protocol::{Category, Risk, SandboxProfile};
 
 /// What a rule says of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Opinion {
+pub(crate) struct CommandVerdict {
     pub(crate) category: Category,
     pub(crate) risk: Risk,
     pub(crate) rule: String,
     pub(crate) reason: String,
-    pub(crate) profile: Profile,
+    pub(crate) profile: SandboxProfile,
 }
 
-impl Opinion {
+impl CommandVerdict {
     pub(crate) fn new(category: Category, risk: Risk, rule: &str, reason: &str) -> Self {
         Self {
             category,
             risk,
             rule: rule.to_owned(),
             reason: reason.to_owned(),
-            profile: Profile::None,
+            profile: SandboxProfile::None,
         }
     }
 
@@ -46,7 +46,7 @@ impl Opinion {
     }
 
     /// One step more risk, because it runs with more rights.
-    pub(crate) fn raised(self) -> Self {
+    pub(crate) fn with_raised_risk(self) -> Self {
         let risk = match self.risk {
             Risk::Safe => Risk::Medium,
             Risk::Low => Risk::Medium,
@@ -58,7 +58,7 @@ impl Opinion {
 }
 
 /// The risk of a category where a rule does not say.
-pub(crate) fn usual_risk(category: Category) -> Risk {
+pub(crate) fn default_risk(category: Category) -> Risk {
     match category {
         Category::Read => Risk::Safe,
         Category::Write => Risk::Low,

@@ -8,15 +8,15 @@ use pvp_protocol::{ParticipantId, QuorumRule, Role};
 ///
 /// `could` are those whose approval counts at all, `asked` those of them who were there when the
 /// gate opened and are waited for.
-pub fn enough(
+pub fn quorum_met(
     rule: &QuorumRule,
-    could: &BTreeSet<ParticipantId>,
-    asked: &BTreeSet<ParticipantId>,
+    eligible: &BTreeSet<ParticipantId>,
+    electorate: &BTreeSet<ParticipantId>,
     roles: &BTreeMap<ParticipantId, BTreeSet<Role>>,
     approved: &BTreeSet<ParticipantId>,
 ) -> bool {
     let mut yes = 0;
-    for voter in could {
+    for voter in eligible {
         if approved.contains(voter) {
             yes += 1;
         }
@@ -24,13 +24,13 @@ pub fn enough(
     if yes == 0 {
         return false;
     }
-    let says_yes = |voter: &ParticipantId| could.contains(voter) && approved.contains(voter);
+    let says_yes = |voter: &ParticipantId| eligible.contains(voter) && approved.contains(voter);
     match rule {
         QuorumRule::Any { count } => yes >= *count,
-        QuorumRule::All => asked.iter().all(says_yes),
+        QuorumRule::All => electorate.iter().all(says_yes),
         QuorumRule::Role { role, count } => {
             let mut holders = 0;
-            for voter in could {
+            for voter in eligible {
                 let holds = roles.get(voter).is_some_and(|held| held.contains(role));
                 if holds && approved.contains(voter) {
                     holders += 1;
@@ -39,6 +39,6 @@ pub fn enough(
             holders >= (*count).max(1)
         }
         QuorumRule::Specific { participants } => participants.iter().all(says_yes),
-        QuorumRule::Majority => 2 * yes as usize > asked.len(),
+        QuorumRule::Majority => 2 * yes as usize > electorate.len(),
     }
 }

@@ -6,66 +6,66 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
-use crate::lex::{self, Layout};
+use crate::lex::{self, LineLayout};
 use crate::parse::parse;
-use crate::place::{Path, Root};
-use crate::word::{Until, Word, scan};
+use crate::paths::{PathRoot, ResolvedPath};
+use crate::word::{ScanUntil, ShellWord, scan_word};
 
 /// Levels of nesting beyond which a line is never a read.
-const MAX_NESTING: usize = 32;
+const MAX_READ_NESTING: usize = 32;
 
 /// Levels of the syntax tree that are walked at all; what lies below is only seen by raw patterns.
-const MAX_DEPTH: usize = 200;
+const MAX_TREE_DEPTH: usize = 200;
 
 /// Simple commands in one line beyond which it is never a read.
-const MAX_PARTS: usize = 50;
+const MAX_READ_COMMANDS: usize = 50;
 
 /// Simple commands that are looked at; a longer line is judged by raw patterns too.
-const MOST_PARTS: usize = 150;
+const MAX_COMMANDS: usize = 150;
 
 /// Words of one command that are looked at; a longer one is judged by raw patterns too.
-pub(crate) const MOST_WORDS: usize = 300;
+pub(crate) const MAX_WORDS: usize = 300;
 
 /// Directories that a command is judged in.
-const MAX_BASES: usize = 16;
+const MAX_DIRECTORIES: usize = 16;
 
 /// Loop values that are tried one by one.
-const MAX_VALUES: usize = 16;
+const MAX_LOOP_VALUES: usize = 16;
 
 /// One simple command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) words: Vec<Word>,
-    pub(crate) assignments: Vec<(String, Word)>,
+pub(crate) struct SimpleCommand {
+    pub(crate) words: Vec<ShellWord>,
+    pub(crate) assignments: Vec<(String, ShellWord)>,
     pub(crate) span: Range<usize>,
     /// Every directory it might run in.
-    pub(crate) bases: Vec<Path>,
+    pub(crate) directories: Vec<ResolvedPath>,
     /// A here-document feeds it.
-    pub(crate) here_document: bool,
+    pub(crate) has_here_document: bool,
 }
 
 /// One redirection.
 #[derive(Debug, Clone)]
 pub(crate) struct Redirect {
     pub(crate) operator: String,
-    pub(crate) target: Word,
+    pub(crate) target: ShellWord,
     pub(crate) span: Range<usize>,
-    pub(crate) bases: Vec<Path>,
+    pub(crate) directories: Vec<ResolvedPath>,
 }
 
 /// A function's name and body, for those that call themselves.
 #[derive(Debug, Clone)]
-pub(crate) struct Function {
+pub(crate) struct ShellFunction {
     pub(crate) name: String,
     pub(crate) body: Range<usize>,
 }
 
 /// All that a line says.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct ParsedScript {
+    pub(crate) commands: Vec<SimpleCommand>,
     pub(crate) redirects: Vec<Redirect>,
-    pub(crate) functions: Vec<Function>,
+    pub(crate) functions: Vec<ShellFunction>,
     /// Why the line cannot be a read, whatever its parts are.
     pub(crate) doubts: Vec<String>,
     /// Steps of the parser and nodes walked: the same number on every machine.
@@ -75,141 +75,143 @@ pub(crate) struct Script {
 }
 
 /// Reads a line that would be run in `base`.
-pub(crate) fn script(source: &str, base: &Path) -> Script {
-    let mut walk = Walk::new(source, base);
+pub(crate) fn parse_script(source: &str, directory: &ResolvedPath) -> ParsedScript {
+    let mut walker = SyntaxWalker::new(source, directory);
     let (tree, steps) = parse(source);
-    walk.script.steps = steps;
+    walker.script.steps = steps;
     let Some(tree) = tree else {
-        walk.opaque("too long or too tangled to take apart");
-        walk.pieces();
-        return walk.script;
+        walker.mark_opaque("too long or too tangled to take apart");
+        walker.split_at_operators();
+        return walker.script;
     };
-    walk.node(tree.root_node(), 0, 0);
-    walk.read_again(base);
+    walker.visit(tree.root_node(), 0, 0);
+    walker.cross_check(directory);
     if tree.root_node().has_error() {
-        walk.opaque("not understood as a shell command");
-        walk.begin_again(base);
-        walk.pieces();
+        walker.mark_opaque("not understood as a shell command");
+        walker.reset_directories(directory);
+        walker.split_at_operators();
     }
-    walk.script
+    walker.script
 }
 
-struct Walk<'a> {
+struct SyntaxWalker<'a> {
     source: &'a str,
-    script: Script,
+    script: ParsedScript,
     /// The words as the parser saw them.
-    layout: Layout,
-    bases: Vec<Path>,
+    layout: LineLayout,
+    directories: Vec<ResolvedPath>,
     /// Where commands run if the last `cd` failed.
-    fallback: Option<Vec<Path>>,
-    bindings: Vec<(String, Word)>,
+    directories_if_cd_fails: Option<Vec<ResolvedPath>>,
+    bindings: Vec<(String, ShellWord)>,
     /// Not the first round of a loop body.
-    again: bool,
+    repeated_iteration: bool,
     /// Inside a statement that a here-document feeds.
-    here_document: bool,
+    in_here_document: bool,
     /// Words of a command that stand behind its redirections, by the command's node.
-    trailing: Vec<(usize, Vec<Range<usize>>)>,
+    trailing_words: Vec<(usize, Vec<Range<usize>>)>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(source: &'a str, base: &Path) -> Self {
+impl<'a> SyntaxWalker<'a> {
+    fn new(source: &'a str, directory: &ResolvedPath) -> Self {
         Self {
             source,
-            script: Script::default(),
-            layout: Layout::default(),
-            bases: vec![base.clone()],
-            fallback: None,
+            script: ParsedScript::default(),
+            layout: LineLayout::default(),
+            directories: vec![directory.clone()],
+            directories_if_cd_fails: None,
             bindings: Vec::new(),
-            again: false,
-            here_document: false,
-            trailing: Vec::new(),
+            repeated_iteration: false,
+            in_here_document: false,
+            trailing_words: Vec::new(),
         }
     }
 }
 
-impl Walk<'_> {
-    fn doubt(&mut self, why: &str) {
+impl SyntaxWalker<'_> {
+    fn add_doubt(&mut self, why: &str) {
         if !self.script.doubts.iter().any(|doubt| doubt == why) {
             self.script.doubts.push(why.to_owned());
         }
     }
 
-    fn opaque(&mut self, why: &str) {
+    fn mark_opaque(&mut self, why: &str) {
         self.script.opaque = true;
-        self.doubt(why);
+        self.add_doubt(why);
     }
 
     /// A read only where the strict reading saw exactly the same words; where it saw other
     /// commands, the line is judged by those too.
-    fn read_again(&mut self, base: &Path) {
-        self.layout.targets.sort_by_key(|span| span.start);
+    fn cross_check(&mut self, directory: &ResolvedPath) {
+        self.layout.redirect_targets.sort_by_key(|span| span.start);
         self.layout.assignments.sort_by_key(|span| span.start);
         self.layout
             .commands
             .sort_by_key(|words| words.first().map(|word| word.start));
-        let strict = lex::layout(self.source);
+        let strict = lex::lex_line(self.source);
         if strict.as_ref() != Some(&self.layout) {
             if self.script.doubts.is_empty() {
-                self.doubt("uses shell syntax that is not certain to be plain");
+                self.add_doubt("uses shell syntax that is not certain to be plain");
             }
             if let Some(strict) = strict {
-                self.begin_again(base);
-                self.commands_of(&strict);
+                self.reset_directories(directory);
+                self.add_strict_commands(&strict);
             }
         }
-        if self.script.parts.len() > MAX_PARTS {
-            self.doubt("has more parts than can be overseen");
+        if self.script.commands.len() > MAX_READ_COMMANDS {
+            self.add_doubt("has more parts than can be overseen");
         }
     }
 
-    fn begin_again(&mut self, base: &Path) {
-        self.bases = vec![base.clone()];
-        self.fallback = None;
+    fn reset_directories(&mut self, directory: &ResolvedPath) {
+        self.directories = vec![directory.clone()];
+        self.directories_if_cd_fails = None;
     }
 
-    fn node(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
-        if depth > MAX_DEPTH || self.script.parts.len() >= MOST_PARTS {
-            return self.opaque("too deep or too long to take apart");
+        if depth > MAX_TREE_DEPTH || self.script.commands.len() >= MAX_COMMANDS {
+            return self.mark_opaque("too deep or too long to take apart");
         }
-        if nesting > MAX_NESTING {
-            self.doubt("nested too deep");
+        if nesting > MAX_READ_NESTING {
+            self.add_doubt("nested too deep");
         }
         let inside = || (depth + 1, nesting + 1);
         match node.kind() {
             "redirected_statement" => {
-                let outside = self.here_document;
+                let outside = self.in_here_document;
                 let mut cursor = node.walk();
                 let mut children = node.children(&mut cursor);
-                self.here_document |= children.any(|child| child.kind() == "heredoc_redirect");
-                let trailing = self.trailing.len();
-                self.trail(node);
-                self.children(node, depth + 1, nesting);
-                self.trailing.truncate(trailing);
-                self.here_document = outside;
+                self.in_here_document |= children.any(|child| child.kind() == "heredoc_redirect");
+                let trailing = self.trailing_words.len();
+                self.record_trailing_words(node);
+                self.visit_children(node, depth + 1, nesting);
+                self.trailing_words.truncate(trailing);
+                self.in_here_document = outside;
             }
             "program" | "negated_command" | "do_group" | "list" => {
-                self.children(node, depth + 1, nesting);
+                self.visit_children(node, depth + 1, nesting);
             }
             "compound_statement" | "if_statement" | "elif_clause" | "else_clause" => {
                 let (depth, nesting) = inside();
-                self.children(node, depth, nesting);
+                self.visit_children(node, depth, nesting);
             }
-            "subshell" => self.apart(|walk| walk.children(node, depth + 1, nesting + 1)),
-            "pipeline" => self.pipeline(node, depth + 1, nesting),
-            "for_statement" => self.each(node, depth + 1, nesting + 1),
-            "command" => self.command(node, depth + 1, nesting),
-            "test_command" => self.test(node, depth, nesting),
-            "file_redirect" | "herestring_redirect" => self.redirect(node, depth, nesting),
+            "subshell" => {
+                self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1))
+            }
+            "pipeline" => self.visit_pipeline(node, depth + 1, nesting),
+            "for_statement" => self.visit_for_loop(node, depth + 1, nesting + 1),
+            "command" => self.visit_command(node, depth + 1, nesting),
+            "test_command" => self.visit_test(node, depth, nesting),
+            "file_redirect" | "herestring_redirect" => self.visit_redirect(node, depth, nesting),
             "comment" => {}
             "function_definition" => {
-                self.doubt("defines a function");
-                self.function(node);
-                self.apart(|walk| walk.children(node, depth + 1, nesting + 1));
+                self.add_doubt("defines a function");
+                self.visit_function(node);
+                self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
             "command_substitution" | "process_substitution" => {
-                self.doubt("runs a command inside another one's words");
-                self.apart(|walk| walk.children(node, depth + 1, nesting + 1));
+                self.add_doubt("runs a command inside another one's words");
+                self.in_subshell(|walker| walker.visit_children(node, depth + 1, nesting + 1));
             }
             "while_statement"
             | "case_statement"
@@ -249,130 +251,140 @@ impl Walk<'_> {
             | "parenthesized_expression"
             | "ternary_expression"
             | "postfix_expression" => {
-                self.doubt(&format!("uses {}", described(node.kind())));
+                self.add_doubt(&format!("uses {}", node_description(node.kind())));
                 if node.kind() == "declaration_command" {
-                    self.declaration(node);
+                    self.visit_declaration(node);
                 }
-                self.children(node, depth + 1, nesting);
+                self.visit_children(node, depth + 1, nesting);
             }
             kind if node.is_named() => {
-                self.opaque(&format!("uses {}", described(kind)));
-                self.children(node, depth + 1, nesting);
+                self.mark_opaque(&format!("uses {}", node_description(kind)));
+                self.visit_children(node, depth + 1, nesting);
             }
-            "&" => self.doubt("leaves a process in the background"),
-            "|&" | ";&" | ";;&" => self.doubt("uses uncommon operators"),
+            "&" => self.add_doubt("leaves a process in the background"),
+            "|&" | ";&" | ";;&" => self.add_doubt("uses uncommon operators"),
             _ => {}
         }
     }
 
-    fn children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit_children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         let children: Vec<_> = node.children(&mut cursor).collect();
         for child in &children {
             if !child.is_named() && matches!(child.kind(), ";" | "||" | "\n" | "&") {
-                self.settle();
+                self.allow_for_failed_cd();
             }
             let statement = node.kind() == "program" || node.kind() == "compound_statement";
             if statement && child.is_named() {
-                self.settle_if_loose(&children, *child);
+                self.settle_between_statements(&children, *child);
             }
-            self.node(*child, depth, nesting);
+            self.visit(*child, depth, nesting);
         }
     }
 
     /// Statements on their own lines follow each other whether or not the first succeeds.
-    fn settle_if_loose(&mut self, children: &[Node<'_>], child: Node<'_>) {
+    fn settle_between_statements(&mut self, children: &[Node<'_>], child: Node<'_>) {
         if children
             .first()
             .is_some_and(|first| first.id() != child.id())
         {
-            self.settle();
+            self.allow_for_failed_cd();
         }
     }
 
     /// From here on the last `cd` may have failed.
-    fn settle(&mut self) {
-        let fallback = self.fallback.take().unwrap_or_default();
-        self.may_be_in(fallback);
+    fn allow_for_failed_cd(&mut self) {
+        let fallback = self.directories_if_cd_fails.take().unwrap_or_default();
+        self.add_directories(fallback);
     }
 
     /// What follows may run in these directories too.
-    fn may_be_in(&mut self, paths: Vec<Path>) {
+    fn add_directories(&mut self, paths: Vec<ResolvedPath>) {
         for path in paths {
-            if !self.bases.contains(&path) {
-                self.bases.push(path);
+            if !self.directories.contains(&path) {
+                self.directories.push(path);
             }
         }
-        if self.bases.len() > MAX_BASES {
-            self.doubt("goes to more directories than can be followed");
+        if self.directories.len() > MAX_DIRECTORIES {
+            self.add_doubt("goes to more directories than can be followed");
             // The worst place stands for all that are known.
-            self.bases = vec![Path::new(Root::Slash), Path::new(Root::Unknown)];
+            self.directories = vec![
+                ResolvedPath::new(PathRoot::Absolute),
+                ResolvedPath::new(PathRoot::Unknown),
+            ];
         }
     }
 
     /// Walks something that cannot change this shell's directory.
-    fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
-        let saved = (self.bases.clone(), self.fallback.clone());
-        walk(self);
-        (self.bases, self.fallback) = saved;
+    fn in_subshell(&mut self, visit: impl FnOnce(&mut Self)) {
+        let saved = (
+            self.directories.clone(),
+            self.directories_if_cd_fails.clone(),
+        );
+        visit(self);
+        (self.directories, self.directories_if_cd_fails) = saved;
     }
 
-    fn pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit_pipeline(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         for child in node.children(&mut cursor) {
             let lines = self.source[self.span(child)].contains('\n');
             if child.kind() == "list" || lines {
                 // The parser puts what follows `a | b | c`, behind `&&` or on the next line, into
                 // the pipeline.
-                let outside = self.bases.clone();
-                self.node(child, depth, nesting);
-                self.may_be_in(outside);
+                let outside = self.directories.clone();
+                self.visit(child, depth, nesting);
+                self.add_directories(outside);
             } else {
-                self.apart(|walk| walk.node(child, depth, nesting));
+                self.in_subshell(|walker| walker.visit(child, depth, nesting));
             }
         }
     }
 
-    fn each(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit_for_loop(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let variable = node.child_by_field_name("variable");
         let name = variable.map_or("", |variable| &self.source[self.span(variable)]);
         let mut cursor = node.walk();
         let values: Vec<_> = node.children_by_field_name("value", &mut cursor).collect();
-        let spans = self.joined(values.iter().map(|value| self.span(*value)).collect());
-        let words: Vec<Word> = spans.iter().map(|span| self.word(span.clone())).collect();
+        let spans =
+            self.join_continued_words(values.iter().map(|value| self.span(*value)).collect());
+        let words: Vec<ShellWord> = spans
+            .iter()
+            .map(|span| self.word_at(span.clone()))
+            .collect();
         let is_for = node.child(0).is_some_and(|first| first.kind() == "for");
-        if !is_for || values.is_empty() || !words.iter().all(Word::is_known) {
-            self.doubt("loops over values that are not known");
+        if !is_for || values.is_empty() || !words.iter().all(ShellWord::is_static) {
+            self.add_doubt("loops over values that are not known");
         }
-        if !is_free_name(name) {
-            self.doubt("loops over a variable that programs may look at");
+        if !is_safe_loop_variable(name) {
+            self.add_doubt("loops over a variable that programs may look at");
         }
-        if values.len() > MAX_VALUES {
-            self.doubt("loops over many values");
+        if values.len() > MAX_LOOP_VALUES {
+            self.add_doubt("loops over many values");
         }
         self.record_command(spans);
         for value in &values {
-            self.descend(*value, depth, nesting);
+            self.visit_word(*value, depth, nesting);
         }
         let Some(body) = node.child_by_field_name("body") else {
             return;
         };
-        let was_again = self.again;
-        for value in words.into_iter().take(MAX_VALUES) {
+        let was_again = self.repeated_iteration;
+        for value in words.into_iter().take(MAX_LOOP_VALUES) {
             self.bindings.push((name.to_owned(), value));
-            self.node(body, depth, nesting);
+            self.visit(body, depth, nesting);
             self.bindings.pop();
-            self.settle();
-            self.again = true;
+            self.allow_for_failed_cd();
+            self.repeated_iteration = true;
         }
         if values.is_empty() {
-            self.node(body, depth, nesting);
+            self.visit(body, depth, nesting);
         }
-        self.again = was_again;
+        self.repeated_iteration = was_again;
     }
 
     fn record_command(&mut self, spans: Vec<Range<usize>>) {
-        if !self.again && !spans.is_empty() {
+        if !self.repeated_iteration && !spans.is_empty() {
             self.layout.commands.push(spans);
         }
     }
@@ -384,16 +396,16 @@ impl Walk<'_> {
         self.source.floor_char_boundary(range.start)..self.source.ceil_char_boundary(range.end)
     }
 
-    fn word(&self, range: Range<usize>) -> Word {
-        let mut word = scan(&self.source[..range.end], range.start, Until::End).word;
+    fn word_at(&self, range: Range<usize>) -> ShellWord {
+        let mut word = scan_word(&self.source[..range.end], range.start, ScanUntil::End).word;
         for (name, value) in self.bindings.iter().rev() {
-            word = word.bind(name, value);
+            word = word.substitute(name, value);
         }
         word
     }
 
     /// Looks for commands inside a word.
-    fn descend(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit_word(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
         match node.kind() {
             "word"
@@ -404,23 +416,23 @@ impl Walk<'_> {
             | "special_variable_name" => {}
             "command_name" | "string" | "concatenation" | "simple_expansion" | "expansion" => {
                 if node.kind() == "expansion" && !is_plain_variable(&self.source[self.span(node)]) {
-                    self.doubt("uses a computed value");
+                    self.add_doubt("uses a computed value");
                 }
-                if depth > MAX_DEPTH {
-                    return self.opaque("too deep to take apart");
+                if depth > MAX_TREE_DEPTH {
+                    return self.mark_opaque("too deep to take apart");
                 }
                 let mut cursor = node.walk();
                 for child in node.named_children(&mut cursor) {
-                    self.descend(child, depth + 1, nesting);
+                    self.visit_word(child, depth + 1, nesting);
                 }
             }
-            _ => self.node(node, depth + 1, nesting),
+            _ => self.visit(node, depth + 1, nesting),
         }
     }
 }
 
 /// Names that no program looks at; `for PATH in …` would change which programs run.
-fn is_free_name(name: &str) -> bool {
+fn is_safe_loop_variable(name: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.bytes().all(lower) && !name.ends_with("_proxy")
 }
@@ -429,10 +441,10 @@ fn is_plain_variable(raw: &str) -> bool {
     let inner = raw
         .strip_prefix("${")
         .and_then(|rest| rest.strip_suffix('}'));
-    inner.is_some_and(lex::is_name)
+    inner.is_some_and(lex::is_variable_name)
 }
 
-fn described(kind: &str) -> &str {
+fn node_description(kind: &str) -> &str {
     match kind {
         "heredoc_redirect" | "heredoc_body" | "heredoc_start" | "heredoc_end" => "a here-document",
         "arithmetic_expansion" => "arithmetic",

@@ -3,30 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::payload::{
-    Announce, ClearedBy, GateOutcome, GateResolve, Outcome, PresenceStatus, ResolvedHow, Stream,
-    TimeoutResolution, ToolExecute, ToolOutput, ToolResult,
+    Announce, ClearedBy, GateOutcome, GateResolve, OutputStream, PresenceStatus, ResolutionCause,
+    RunOutcome, TimeoutResolution, ToolExecute, ToolOutput, ToolResult,
 };
 use pvp_protocol::{
-    Action, Assessment, Capability, Category, Command, GateTimeoutAction, MessageId, Mode,
-    ParticipantId, ParticipantKind, ParticipantTimeoutAction, QuorumRule, Role, Sender,
-    ServerMessage, SessionConfig, ShellExecMode, Timestamp, ToolCategory, capabilities_of,
+    Action, Assessment, Capability, Category, Command, GateTimeoutAction, MessageId, ParticipantId,
+    ParticipantKind, ParticipantTimeoutAction, QuorumRule, Role, RunMode, Sender, ServerMessage,
+    SessionConfig, ShellExecMode, Timestamp, ToolCategory, capabilities_of,
 };
-use pvp_session::{Audience, Entry, Session, Settings};
+use pvp_session::{Audience, Entry, Session, SessionSettings};
 
-use super::oracle;
+use super::quorum_oracle;
 
 /// Secrets in tests contain this, so that a leak is found wherever it is.
 pub const SECRET: &str = "hunter2";
 
 #[derive(Clone)]
-struct Person {
+struct AuditedParticipant {
     announce: Announce,
     left: bool,
     away: bool,
 }
 
-impl Person {
-    fn votes(&self) -> bool {
+impl AuditedParticipant {
+    fn can_vote(&self) -> bool {
         let explicit = self.announce.capabilities.iter().flatten();
         let may = capabilities_of(self.announce.kind, &self.announce.roles, explicit);
         self.announce.kind == ParticipantKind::Human
@@ -36,51 +36,51 @@ impl Person {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Door {
+enum VoteState {
     Open,
-    Passed(ResolvedHow),
-    Shut,
+    Passed(ResolutionCause),
+    Closed,
 }
 
 #[derive(Clone)]
-struct Vote {
+struct AuditedVote {
     id: MessageId,
     rule: QuorumRule,
-    asked: BTreeSet<ParticipantId>,
+    electorate: BTreeSet<ParticipantId>,
     approved: BTreeSet<ParticipantId>,
     escalated: bool,
     amended_by: Option<ParticipantId>,
     deadline: Option<Timestamp>,
-    then: GateTimeoutAction,
-    door: Door,
+    on_timeout: GateTimeoutAction,
+    state: VoteState,
 }
 
 #[derive(Clone)]
-struct Work {
+struct AuditedProposal {
     proposer: ParticipantId,
     executor: ParticipantId,
     own_command: bool,
     tool_category: Option<ToolCategory>,
     action: Action,
-    verdict: Assessment,
-    vote: Option<Vote>,
+    assessment: Assessment,
+    vote: Option<AuditedVote>,
     executed: bool,
     budget: u64,
-    streams: BTreeMap<Stream, (u64, bool)>,
-    over: bool,
+    streams: BTreeMap<OutputStream, (u64, bool)>,
+    closed: bool,
 }
 
 /// What the log says so far, and what it may therefore not say next.
 #[derive(Clone)]
-pub struct Audit {
-    settings: Settings,
+pub struct LogAuditor {
+    settings: SessionSettings,
     config: SessionConfig,
     ended: bool,
     head: u64,
     clock: Timestamp,
     ids: BTreeSet<MessageId>,
-    people: BTreeMap<ParticipantId, Person>,
-    work: BTreeMap<MessageId, Work>,
+    participants: BTreeMap<ParticipantId, AuditedParticipant>,
+    proposals: BTreeMap<MessageId, AuditedProposal>,
     gates: BTreeMap<MessageId, MessageId>,
     rules: BTreeMap<MessageId, (ParticipantId, Vec<String>, Timestamp)>,
     nonces: BTreeSet<String>,
@@ -90,7 +90,7 @@ pub struct Audit {
 
 /// The stored bytes of an entry say the same as the entry, and fold to the same state.
 pub fn invariant_stored_form(shadow: &mut Session, entry: &Entry) {
-    let stored = Entry::read(&entry.meta(), &entry.body()).unwrap();
+    let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
     assert_eq!(&stored, entry, "an entry survives being stored");
     assert_eq!(
         (stored.meta(), stored.body()),
@@ -100,8 +100,8 @@ pub fn invariant_stored_form(shadow: &mut Session, entry: &Entry) {
     shadow.replay(&stored).unwrap();
 }
 
-impl Audit {
-    pub fn new(settings: Settings) -> Self {
+impl LogAuditor {
+    pub fn new(settings: SessionSettings) -> Self {
         Self {
             settings,
             config: SessionConfig::default(),
@@ -109,8 +109,8 @@ impl Audit {
             head: 0,
             clock: Timestamp::default(),
             ids: BTreeSet::new(),
-            people: BTreeMap::new(),
-            work: BTreeMap::new(),
+            participants: BTreeMap::new(),
+            proposals: BTreeMap::new(),
             gates: BTreeMap::new(),
             rules: BTreeMap::new(),
             nonces: BTreeSet::new(),
@@ -128,7 +128,7 @@ impl Audit {
             Sender::Participant(id) => Some(id.clone()),
         };
         self.invariant_sender(entry, by.as_ref());
-        self.take(entry, by.as_ref());
+        self.check_message(entry, by.as_ref());
     }
 
     /// Seq counts without gap or repeat, time does not run backwards, no id is used twice.
@@ -174,7 +174,7 @@ impl Audit {
         if let Some(by) = by
             && !coming
         {
-            assert!(!self.people[by].left, "someone speaks who has left");
+            assert!(!self.participants[by].left, "someone speaks who has left");
         }
         if self.ended {
             let late = matches!(
@@ -189,24 +189,24 @@ impl Audit {
         }
     }
 
-    fn take(&mut self, entry: &Entry, by: Option<&ParticipantId>) {
+    fn check_message(&mut self, entry: &Entry, by: Option<&ParticipantId>) {
         use ServerMessage as M;
         let (id, at) = (entry.id(), entry.envelope.at);
         match &entry.envelope.message {
             M::SessionCreate(create) => self.config = create.config.clone(),
             M::SessionConfigUpdate(update) => {
-                self.config = self.config.clone().with(&update.changes);
+                self.config = self.config.clone().with_changes(&update.changes);
             }
             M::SessionEnd(_) => self.ended = true,
-            M::Announce(announce) => self.take_announce(announce),
+            M::Announce(announce) => self.record_announce(announce),
             M::SessionLeave(_) => {
                 let by = by.unwrap();
-                let person = self.people.get_mut(by).unwrap();
+                let person = self.participants.get_mut(by).unwrap();
                 (person.left, person.away) = (true, false);
-                self.strike(by);
+                self.remove_from_votes(by);
             }
             M::RoleChange(change) => {
-                let person = self.people.get_mut(&change.participant).unwrap();
+                let person = self.participants.get_mut(&change.participant).unwrap();
                 person.announce.roles.clone_from(&change.new_roles);
                 if change.capabilities.is_some() {
                     person
@@ -214,13 +214,16 @@ impl Audit {
                         .capabilities
                         .clone_from(&change.capabilities);
                 }
-                if !person.votes() {
-                    self.strike(&change.participant);
+                if !person.can_vote() {
+                    self.remove_from_votes(&change.participant);
                 }
             }
             M::PresenceUpdate(presence) => {
                 let away = presence.status != PresenceStatus::Active;
-                self.people.get_mut(&presence.participant).unwrap().away = away;
+                self.participants
+                    .get_mut(&presence.participant)
+                    .unwrap()
+                    .away = away;
             }
             M::ContextAdd(add) => {
                 self.context.insert(add.key.clone(), entry.audience.clone());
@@ -241,43 +244,44 @@ impl Audit {
                 );
             }
             M::ToolPropose(propose) => {
-                let action = Action::read(&propose.tool_name, &propose.arguments).unwrap();
+                let action =
+                    Action::from_arguments(&propose.tool_name, &propose.arguments).unwrap();
                 let verdict = propose.assessment.clone().unwrap();
                 assert_eq!(by, Some(&propose.agent));
                 let kind = Some(propose.category);
-                self.propose(id, &propose.agent, &propose.agent, action, verdict, kind);
+                self.record_proposal(id, &propose.agent, &propose.agent, action, verdict, kind);
             }
             M::ShellExec(exec) => {
                 let action = Action {
                     cwd: exec.cwd.clone(),
                     timeout_seconds: exec.timeout_seconds,
-                    ..Action::plain(Command::LoginShell {
+                    ..Action::new(Command::LoginShell {
                         line: exec.command.clone(),
                     })
                 };
                 let executor = exec.executor.clone().unwrap();
                 let verdict = exec.assessment.clone().unwrap();
-                self.propose(id, by.unwrap(), &executor, action, verdict, None);
+                self.record_proposal(id, by.unwrap(), &executor, action, verdict, None);
             }
             M::GateRequest(request) => {
                 let asked: BTreeSet<_> = request.voters.iter().cloned().collect();
-                let work = &self.work[&request.action_ref];
-                assert!(work.vote.is_none() && !work.executed && !work.over);
-                assert_ne!(work.verdict.category, Category::Blocked);
-                assert_eq!(asked, self.electorate(&work.proposer), "who is asked");
-                let vote = Vote {
+                let proposal = &self.proposals[&request.action_ref];
+                assert!(proposal.vote.is_none() && !proposal.executed && !proposal.closed);
+                assert_ne!(proposal.assessment.category, Category::Blocked);
+                assert_eq!(asked, self.electorate(&proposal.proposer), "who is asked");
+                let vote = AuditedVote {
                     id: id.clone(),
                     rule: request.quorum.clone(),
-                    asked,
+                    electorate: asked,
                     approved: BTreeSet::new(),
                     escalated: false,
                     amended_by: None,
                     deadline: request.deadline,
-                    then: request.on_timeout,
-                    door: Door::Open,
+                    on_timeout: request.on_timeout,
+                    state: VoteState::Open,
                 };
                 self.gates.insert(id.clone(), request.action_ref.clone());
-                self.work.get_mut(&request.action_ref).unwrap().vote = Some(vote);
+                self.proposals.get_mut(&request.action_ref).unwrap().vote = Some(vote);
             }
             M::GateApprove(vote) => self.invariant_vote(by, &vote.approver, &vote.gate, true),
             M::ToolApprove(vote) => {
@@ -289,21 +293,21 @@ impl Audit {
             }
             M::GateAmend(amend) => {
                 let proposal = self.gates[&amend.gate].clone();
-                let proposer = self.work[&proposal].proposer.clone();
+                let proposer = self.proposals[&proposal].proposer.clone();
                 let asked = self.electorate(&proposer);
-                let work = self.work.get_mut(&proposal).unwrap();
+                let proposal = self.proposals.get_mut(&proposal).unwrap();
                 assert_eq!(
-                    amend.digest, work.verdict.digest,
+                    amend.digest, proposal.assessment.digest,
                     "an edit of something else"
                 );
-                work.action = Action::read("shell", &amend.arguments).unwrap();
-                work.verdict = amend.assessment.clone().unwrap();
-                assert_eq!(work.action.digest(), work.verdict.digest);
-                assert_ne!(work.verdict.category, Category::Blocked);
-                let vote = work.vote.as_mut().unwrap();
-                assert_eq!(vote.door, Door::Open, "an edit behind a closed gate");
+                proposal.action = Action::from_arguments("shell", &amend.arguments).unwrap();
+                proposal.assessment = amend.assessment.clone().unwrap();
+                assert_eq!(proposal.action.digest(), proposal.assessment.digest);
+                assert_ne!(proposal.assessment.category, Category::Blocked);
+                let vote = proposal.vote.as_mut().unwrap();
+                assert_eq!(vote.state, VoteState::Open, "an edit behind a closed gate");
                 vote.approved.clear();
-                vote.asked = asked;
+                vote.electorate = asked;
                 vote.amended_by = by.cloned();
                 vote.escalated = false;
                 vote.rule = amend.quorum.clone().unwrap();
@@ -311,13 +315,19 @@ impl Audit {
             }
             M::GateTimeout(timeout) => {
                 let proposal = self.gates[&timeout.gate].clone();
-                let vote = self.work.get_mut(&proposal).unwrap().vote.as_mut().unwrap();
+                let vote = self
+                    .proposals
+                    .get_mut(&proposal)
+                    .unwrap()
+                    .vote
+                    .as_mut()
+                    .unwrap();
                 assert!(vote.deadline.unwrap() <= at, "a deadline before its time");
                 if timeout.resolution == TimeoutResolution::Escalated {
                     assert!(!vote.escalated, "escalated twice");
                     vote.escalated = true;
                     vote.rule = timeout.quorum.clone().unwrap();
-                    vote.asked = timeout.voters.iter().flatten().cloned().collect();
+                    vote.electorate = timeout.voters.iter().flatten().cloned().collect();
                     vote.deadline = timeout.deadline;
                 }
             }
@@ -353,37 +363,47 @@ impl Audit {
         }
     }
 
-    fn take_announce(&mut self, announce: &Announce) {
-        let here = self.people.get(&announce.id).filter(|person| !person.left);
-        let person = Person {
+    fn record_announce(&mut self, announce: &Announce) {
+        let here = self
+            .participants
+            .get(&announce.id)
+            .filter(|person| !person.left);
+        let person = AuditedParticipant {
             announce: announce.clone(),
             left: false,
             away: here.is_some_and(|person| person.away),
         };
-        let votes = person.votes();
-        self.people.insert(announce.id.clone(), person);
+        let votes = person.can_vote();
+        self.participants.insert(announce.id.clone(), person);
         if !votes {
-            self.strike(&announce.id);
+            self.remove_from_votes(&announce.id);
         }
     }
 
     /// Takes someone who left or lost the right out of every open vote.
-    fn strike(&mut self, who: &ParticipantId) {
-        for vote in self.work.values_mut().filter_map(|work| work.vote.as_mut()) {
-            vote.asked.remove(who);
+    fn remove_from_votes(&mut self, who: &ParticipantId) {
+        for vote in self
+            .proposals
+            .values_mut()
+            .filter_map(|proposal| proposal.vote.as_mut())
+        {
+            vote.electorate.remove(who);
             vote.approved.remove(who);
         }
     }
 
     fn electorate(&self, proposer: &ParticipantId) -> BTreeSet<ParticipantId> {
-        let voters = self.people.iter().filter(|(_, person)| person.votes());
+        let voters = self
+            .participants
+            .iter()
+            .filter(|(_, person)| person.can_vote());
         voters
             .map(|(id, _)| id.clone())
             .filter(|id| id != proposer)
             .collect()
     }
 
-    fn propose(
+    fn record_proposal(
         &mut self,
         id: &MessageId,
         proposer: &ParticipantId,
@@ -398,28 +418,28 @@ impl Audit {
             "a verdict on something else"
         );
         assert!(!self.paused(), "a proposal while the session is paused");
-        let work = Work {
+        let proposal = AuditedProposal {
             proposer: proposer.clone(),
             executor: executor.clone(),
             own_command: tool_category.is_none(),
             tool_category,
             action,
-            over: verdict.category == Category::Blocked,
-            verdict,
+            closed: verdict.category == Category::Blocked,
+            assessment: verdict,
             vote: None,
             executed: false,
             budget: 0,
             streams: BTreeMap::new(),
         };
         assert!(
-            self.work.insert(id.clone(), work).is_none(),
+            self.proposals.insert(id.clone(), proposal).is_none(),
             "proposed twice"
         );
     }
 
     fn paused(&self) -> bool {
         self.config.on_participant_timeout == ParticipantTimeoutAction::PauseSession
-            && self.people.values().any(|person| {
+            && self.participants.values().any(|person| {
                 let explicit = person.announce.capabilities.iter().flatten();
                 let kind = person.announce.kind;
                 let may = capabilities_of(kind, &person.announce.roles, explicit);
@@ -433,7 +453,7 @@ impl Audit {
         assert_eq!(&entry.audience, known, "a change is told to others");
         let by = by.unwrap();
         assert!(
-            known.includes(by, self.people[by].votes()),
+            known.includes(by, self.participants[by].can_vote()),
             "changed unseen"
         );
     }
@@ -447,14 +467,20 @@ impl Audit {
         yes: bool,
     ) {
         assert_eq!(by, Some(voter), "a vote in another's name");
-        assert!(self.people[voter].votes(), "a vote without the right");
+        assert!(
+            self.participants[voter].can_vote(),
+            "a vote without the right"
+        );
         let proposal = self.gates.get(gate).unwrap_or(gate).clone();
-        let work = self.work.get_mut(&proposal).unwrap();
-        assert_ne!(work.proposer, *voter, "a proposer votes");
-        let vote = work.vote.as_mut().unwrap();
-        assert_eq!(vote.door, Door::Open, "a vote at a closed gate");
+        let proposal = self.proposals.get_mut(&proposal).unwrap();
+        assert_ne!(proposal.proposer, *voter, "a proposer votes");
+        let vote = proposal.vote.as_mut().unwrap();
+        assert_eq!(vote.state, VoteState::Open, "a vote at a closed gate");
         if vote.escalated {
-            let admin = self.people[voter].announce.roles.contains(&Role::Admin);
+            let admin = self.participants[voter]
+                .announce
+                .roles
+                .contains(&Role::Admin);
             assert!(admin, "an escalated gate is for admins");
         }
         if yes {
@@ -466,92 +492,92 @@ impl Audit {
     }
 
     /// Those who count at a gate at this moment, and those of them it waits for.
-    fn deciders(
+    fn eligible_voters(
         &self,
-        work: &Work,
-        vote: &Vote,
+        proposal: &AuditedProposal,
+        vote: &AuditedVote,
     ) -> (BTreeSet<ParticipantId>, BTreeSet<ParticipantId>) {
         let skip = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
-        let mut could = self.electorate(&work.proposer);
+        let mut could = self.electorate(&proposal.proposer);
         could.retain(|id| {
             let edited = vote.amended_by.as_ref() == Some(id);
-            let admin = self.people[id].announce.roles.contains(&Role::Admin);
+            let admin = self.participants[id].announce.roles.contains(&Role::Admin);
             !(self.config.four_eyes && edited) && (admin || !vote.escalated)
         });
         let mut asked = could.clone();
-        asked.retain(|id| vote.asked.contains(id) && !(skip && self.people[id].away));
+        asked.retain(|id| vote.electorate.contains(id) && !(skip && self.participants[id].away));
         (could, asked)
     }
 
-    fn recount(&self, work: &Work, vote: &Vote) -> bool {
-        let (could, asked) = self.deciders(work, vote);
+    fn quorum_is_met(&self, proposal: &AuditedProposal, vote: &AuditedVote) -> bool {
+        let (could, asked) = self.eligible_voters(proposal, vote);
         let roles = self
-            .people
+            .participants
             .iter()
             .map(|(id, person)| (id.clone(), person.announce.roles.iter().copied().collect()))
             .collect();
-        oracle::enough(&vote.rule, &could, &asked, &roles, &vote.approved)
+        quorum_oracle::quorum_met(&vote.rule, &could, &asked, &roles, &vote.approved)
     }
 
     /// A gate that passes has passed: by a recount, or by a clock that may decide this.
     fn invariant_resolution(&mut self, resolve: &GateResolve, at: Timestamp) {
-        let work = &self.work[&resolve.tool_proposal];
-        let vote = work.vote.as_ref().unwrap();
+        let proposal = &self.proposals[&resolve.tool_proposal];
+        let vote = proposal.vote.as_ref().unwrap();
         assert_eq!(vote.id, resolve.gate);
-        assert_eq!(vote.door, Door::Open, "resolved twice");
+        assert_eq!(vote.state, VoteState::Open, "resolved twice");
         let given: BTreeSet<_> = resolve
             .approvals
             .iter()
             .map(|a| a.participant.clone())
             .collect();
         assert!(given.is_subset(&vote.approved), "approvals nobody gave");
-        let door = if resolve.outcome == GateOutcome::Approved {
+        let state = if resolve.outcome == GateOutcome::Approved {
             assert!(
                 !self.paused() && !self.ended,
                 "granted in a pause or after the end"
             );
             match resolve.how {
-                ResolvedHow::Quorum => {
-                    assert!(self.recount(work, vote), "the quorum is not met");
-                    let (could, _) = self.deciders(work, vote);
+                ResolutionCause::Quorum => {
+                    assert!(self.quorum_is_met(proposal, vote), "the quorum is not met");
+                    let (could, _) = self.eligible_voters(proposal, vote);
                     assert!(given.is_subset(&could), "someone counts who may not");
                 }
-                ResolvedHow::Clock => {
-                    assert_eq!(vote.then, GateTimeoutAction::AutoApprove);
+                ResolutionCause::Clock => {
+                    assert_eq!(vote.on_timeout, GateTimeoutAction::AutoApprove);
                     assert!(vote.deadline.unwrap() <= at);
-                    assert!(work.verdict.category <= Category::Write);
+                    assert!(proposal.assessment.category <= Category::Write);
                 }
-                ResolvedHow::Rejection
-                | ResolvedHow::Deadline
-                | ResolvedHow::Cancel
-                | ResolvedHow::ProposerLeft
-                | ResolvedHow::SessionEnded => panic!("approved by {:?}", resolve.how),
+                ResolutionCause::Rejection
+                | ResolutionCause::Deadline
+                | ResolutionCause::Cancel
+                | ResolutionCause::ProposerLeft
+                | ResolutionCause::SessionEnded => panic!("approved by {:?}", resolve.how),
             }
-            Door::Passed(resolve.how)
+            VoteState::Passed(resolve.how)
         } else {
-            Door::Shut
+            VoteState::Closed
         };
-        let work = self.work.get_mut(&resolve.tool_proposal).unwrap();
-        work.over = door == Door::Shut;
-        work.vote.as_mut().unwrap().door = door;
+        let proposal = self.proposals.get_mut(&resolve.tool_proposal).unwrap();
+        proposal.closed = state == VoteState::Closed;
+        proposal.vote.as_mut().unwrap().state = state;
     }
 
     /// No grant without a clearance, at most one for a proposal, and of exactly what was shown.
     fn invariant_grant(&mut self, execute: &ToolExecute, entry: &Entry) {
         let grant = &execute.grant;
-        let work = &self.work[&execute.tool_proposal];
-        assert!(!work.executed, "granted twice");
-        assert!(!work.over, "granted after it was over");
+        let proposal = &self.proposals[&execute.tool_proposal];
+        assert!(!proposal.executed, "granted twice");
+        assert!(!proposal.closed, "granted after it was over");
         assert!(!self.paused() && !self.ended);
         assert_eq!(
             (&grant.action, grant.digest),
-            (&work.action, work.action.digest())
+            (&proposal.action, proposal.action.digest())
         );
-        assert_eq!(grant.executor, work.executor);
-        assert_eq!(entry.private.as_ref().unwrap().to, work.executor);
+        assert_eq!(grant.executor, proposal.executor);
+        assert_eq!(entry.private.as_ref().unwrap().to, proposal.executor);
         assert_eq!((&grant.nonce, &grant.secret_env), (&None, &None));
         assert!(
-            !self.people[&work.executor].left,
+            !self.participants[&proposal.executor].left,
             "granted to someone who left"
         );
         let approved_by: Vec<_> = grant
@@ -561,58 +587,67 @@ impl Audit {
             .collect();
         assert_eq!(execute.approved_by, approved_by);
         for voter in &execute.approved_by {
-            assert_ne!(*voter, work.proposer, "the proposer counts");
-            assert!(self.people[voter].votes(), "someone counts who may not");
+            assert_ne!(*voter, proposal.proposer, "the proposer counts");
+            assert!(
+                self.participants[voter].can_vote(),
+                "someone counts who may not"
+            );
         }
-        let passed = work.vote.as_ref().map(|vote| vote.door.clone());
+        let passed = proposal.vote.as_ref().map(|vote| vote.state.clone());
         match grant.cleared_by {
-            ClearedBy::Quorum => assert_eq!(passed, Some(Door::Passed(ResolvedHow::Quorum))),
-            ClearedBy::Clock => assert_eq!(passed, Some(Door::Passed(ResolvedHow::Clock))),
+            ClearedBy::Quorum => {
+                assert_eq!(passed, Some(VoteState::Passed(ResolutionCause::Quorum)))
+            }
+            ClearedBy::Clock => assert_eq!(passed, Some(VoteState::Passed(ResolutionCause::Clock))),
             ClearedBy::Read => {
-                assert_eq!((passed, work.verdict.category), (None, Category::Read));
-                assert!(!self.always_asks(work));
-                let executor = &self.people[&work.executor].announce.executor;
+                assert_eq!(
+                    (passed, proposal.assessment.category),
+                    (None, Category::Read)
+                );
+                assert!(!self.always_requires_approval(proposal));
+                let executor = &self.participants[&proposal.executor].announce.executor;
                 let holds = executor
                     .as_ref()
-                    .is_some_and(|able| able.profiles.contains(&work.verdict.profile));
-                assert!(holds || self.config.trust_reads || self.settings.open);
+                    .is_some_and(|able| able.profiles.contains(&proposal.assessment.profile));
+                assert!(holds || self.config.trust_reads || self.settings.open_mode);
             }
             ClearedBy::AllowRule => {
                 assert_eq!(passed, None);
-                assert!(!self.always_asks(work));
-                self.invariant_rule(work, &grant.rule.clone().unwrap());
+                assert!(!self.always_requires_approval(proposal));
+                self.invariant_rule(proposal, &grant.rule.clone().unwrap());
             }
             ClearedBy::Direct => {
-                assert_eq!((passed, work.own_command), (None, true));
+                assert_eq!((passed, proposal.own_command), (None, true));
                 let most = match self.config.shell_exec {
                     ShellExecMode::Direct => Category::Write,
                     ShellExecMode::DirectAll => Category::Destructive,
                     ShellExecMode::Gated | ShellExecMode::Off => panic!("not direct here"),
                 };
-                assert!(work.verdict.category <= most);
+                assert!(proposal.assessment.category <= most);
             }
         }
         let budget = grant.limits.output_bytes;
-        let work = self.work.get_mut(&execute.tool_proposal).unwrap();
-        (work.executed, work.budget) = (true, budget);
+        let proposal = self.proposals.get_mut(&execute.tool_proposal).unwrap();
+        (proposal.executed, proposal.budget) = (true, budget);
     }
 
-    fn always_asks(&self, work: &Work) -> bool {
+    fn always_requires_approval(&self, proposal: &AuditedProposal) -> bool {
         let listed = &self.config.require_approval_for;
-        let shell = !matches!(work.action.command, Command::Tool { .. });
-        work.tool_category
+        let shell = !matches!(proposal.action.command, Command::Tool { .. });
+        proposal
+            .tool_category
             .is_some_and(|kind| listed.contains(&kind))
             || listed.contains(&ToolCategory::All)
             || (shell && listed.contains(&ToolCategory::ShellExecute))
     }
 
     /// A rule is one person's vote in advance: in force, on a plain write, by one who would do.
-    fn invariant_rule(&self, work: &Work, rule: &MessageId) {
+    fn invariant_rule(&self, proposal: &AuditedProposal, rule: &MessageId) {
         let (author, prefix, expires_at) = &self.rules[rule];
         assert!(*expires_at > self.clock, "an expired rule");
-        assert!(work.verdict.category <= Category::Write);
-        assert!(work.action.mode != Mode::Pty && work.action.env.is_empty());
-        let words: Vec<String> = match &work.action.command {
+        assert!(proposal.assessment.category <= Category::Write);
+        assert!(proposal.action.mode != RunMode::Pty && proposal.action.env.is_empty());
+        let words: Vec<String> = match &proposal.action.command {
             Command::Shell { line } => line.split(' ').map(str::to_owned).collect(),
             Command::Argv { command, args } => [command].into_iter().chain(args).cloned().collect(),
             Command::LoginShell { .. } | Command::Tool { .. } => panic!("no words to allow"),
@@ -621,7 +656,7 @@ impl Audit {
             words.starts_with(prefix),
             "{words:?} does not begin {prefix:?}"
         );
-        let alone = Vote {
+        let alone = AuditedVote {
             id: rule.clone(),
             rule: self
                 .config
@@ -629,35 +664,38 @@ impl Audit {
                 .write
                 .clone()
                 .unwrap_or_else(|| self.config.default_gate_quorum.clone()),
-            asked: self.electorate(&work.proposer),
+            electorate: self.electorate(&proposal.proposer),
             approved: BTreeSet::from([author.clone()]),
             escalated: false,
             amended_by: None,
             deadline: None,
-            then: GateTimeoutAction::Reject,
-            door: Door::Open,
+            on_timeout: GateTimeoutAction::Reject,
+            state: VoteState::Open,
         };
         assert!(
-            self.recount(work, &alone),
+            self.quorum_is_met(proposal, &alone),
             "one person's rule outweighs the quorum"
         );
     }
 
     /// Only the executor speaks of a run, without gaps, within its budget, until the result.
     fn invariant_output(&mut self, by: Option<&ParticipantId>, output: &ToolOutput) {
-        let work = self.work.get_mut(&output.tool_proposal).unwrap();
-        assert_eq!(by, Some(&work.executor), "output from someone else");
-        assert!(work.executed && !work.over, "output outside the run");
-        let (bytes, complete) = work.streams.entry(output.stream).or_default();
+        let proposal = self.proposals.get_mut(&output.tool_proposal).unwrap();
+        assert_eq!(by, Some(&proposal.executor), "output from someone else");
+        assert!(
+            proposal.executed && !proposal.closed,
+            "output outside the run"
+        );
+        let (bytes, complete) = proposal.streams.entry(output.stream).or_default();
         assert!(!*complete, "output after the end of the stream");
         assert_eq!(output.offset, Some(*bytes), "a gap in the output");
         *bytes += output.text.len() as u64;
         *complete = output.complete;
-        let total: u64 = work.streams.values().map(|(bytes, _)| bytes).sum();
-        let most = if self.settings.open {
-            work.budget.max(24 * 1024 * 1024)
+        let total: u64 = proposal.streams.values().map(|(bytes, _)| bytes).sum();
+        let most = if self.settings.open_mode {
+            proposal.budget.max(24 * 1024 * 1024)
         } else {
-            work.budget
+            proposal.budget
         };
         assert!(total <= most, "more output than the budget");
     }
@@ -665,35 +703,38 @@ impl Audit {
     /// One result, by the executor, who knows that a success is one; or by the server, which then
     /// knows nothing.
     fn invariant_result(&mut self, by: Option<&ParticipantId>, result: &ToolResult) {
-        let work = self.work.get_mut(&result.tool_proposal).unwrap();
-        assert!(work.executed, "a result of nothing");
-        assert!(!work.over, "a second result");
-        work.over = true;
+        let proposal = self.proposals.get_mut(&result.tool_proposal).unwrap();
+        assert!(proposal.executed, "a result of nothing");
+        assert!(!proposal.closed, "a second result");
+        proposal.closed = true;
         match by {
             Some(by) => {
-                assert_eq!(*by, work.executor);
+                assert_eq!(*by, proposal.executor);
                 assert!(result.outcome.is_some());
-                assert!(!result.success || result.outcome == Some(Outcome::Known));
+                assert!(!result.success || result.outcome == Some(RunOutcome::Known));
             }
             None => assert_eq!(
                 (result.outcome, result.success),
-                (Some(Outcome::Unknown), false)
+                (Some(RunOutcome::Unknown), false)
             ),
         }
     }
 
     /// After a batch, every proposal is at a gate, running or over; and no open gate has passed.
     pub fn invariant_nothing_half_done(&self) {
-        for (id, work) in &self.work {
-            let open = work.vote.as_ref().filter(|vote| vote.door == Door::Open);
+        for (id, proposal) in &self.proposals {
+            let open = proposal
+                .vote
+                .as_ref()
+                .filter(|vote| vote.state == VoteState::Open);
             assert!(
-                work.over || work.executed || open.is_some(),
+                proposal.closed || proposal.executed || open.is_some(),
                 "{id} is nowhere"
             );
             if let Some(vote) = open.filter(|_| !self.paused() && !self.ended) {
                 let due = vote.deadline.is_some_and(|due| due <= self.clock);
                 assert!(
-                    due || !self.recount(work, vote),
+                    due || !self.quorum_is_met(proposal, vote),
                     "{id} has passed and waits"
                 );
             }

@@ -7,12 +7,12 @@
     reason = "each test uses some of it, and a broken corpus stops them all"
 )]
 
-use pvp_policy::{Explanation, Place, Policy};
+use pvp_policy::{Explanation, Policy, Workspace};
 use pvp_protocol::{Action, Category, Command};
 
 /// One line of the corpus: what is expected of a command, and why.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct CorpusCase {
     pub file: &'static str,
     pub expected: Category,
     pub line: String,
@@ -25,7 +25,7 @@ macro_rules! corpus {
     };
 }
 
-const FILES: &[(&str, &str)] = corpus![
+const CORPUS_FILES: &[(&str, &str)] = corpus![
     "everyday.tsv",
     "files.tsv",
     "shell.tsv",
@@ -37,18 +37,18 @@ const FILES: &[(&str, &str)] = corpus![
 const LINE_BREAK: char = '⏎';
 
 /// The whole corpus.
-pub fn cases() -> Vec<Case> {
+pub fn corpus_cases() -> Vec<CorpusCase> {
     let rows = |(file, text): &(&'static str, &'static str)| {
         let file = *file;
         text.split('\n')
             .filter(|row| !row.is_empty())
-            .map(move |row| case(file, row))
+            .map(move |row| parse_case(file, row))
             .collect::<Vec<_>>()
     };
-    FILES.iter().flat_map(rows).collect()
+    CORPUS_FILES.iter().flat_map(rows).collect()
 }
 
-fn case(file: &'static str, row: &'static str) -> Case {
+fn parse_case(file: &'static str, row: &'static str) -> CorpusCase {
     let columns: Vec<&'static str> = row.split('\t').collect();
     let [first, middle @ .., reason] = columns.as_slice() else {
         panic!("{file}: `{row}` has no columns");
@@ -62,7 +62,7 @@ fn case(file: &'static str, row: &'static str) -> Case {
     };
     // A command may hold tabs of its own.
     let line = middle.join("\t").replace(LINE_BREAK, "\n");
-    Case {
+    CorpusCase {
         file,
         expected,
         line,
@@ -72,26 +72,26 @@ fn case(file: &'static str, row: &'static str) -> Case {
 
 /// A line for the shell.
 pub fn shell(line: &str) -> Action {
-    Action::plain(Command::Shell {
+    Action::new(Command::Shell {
         line: line.to_owned(),
     })
 }
 
 /// The verdict with all that led to it.
 pub fn explain(line: &str) -> Explanation {
-    let place = Place {
-        workspace: Some("/work/app".to_owned()),
+    let workspace = Workspace {
+        directory: Some("/work/app".to_owned()),
     };
-    Policy::built_in().explain(&shell(line), &place)
+    Policy::built_in().explain(&shell(line), &workspace)
 }
 
 /// The category of a line.
-pub fn verdict(line: &str) -> Category {
+pub fn category_of(line: &str) -> Category {
     explain(line).assessment.category
 }
 
 /// What hostile lines are made of.
-pub const PIECES: &[&str] = &[
+pub const HOSTILE_FRAGMENTS: &[&str] = &[
     "(",
     ")",
     "$(",

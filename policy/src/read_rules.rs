@@ -1,22 +1,22 @@
 //! The second key of a read: every argument is one that is known to only read.
 
-use pvp_protocol::Profile;
+use pvp_protocol::SandboxProfile;
 use regex::Regex;
 
 use crate::checks;
-use crate::data::{Operands, ReadData};
-use crate::word::{Piece, Word};
+use crate::rule_file::{OperandKind, ReadRuleData};
+use crate::word::{ShellWord, WordPart};
 
 /// A command that only reads when its arguments are of the right kind.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadRule {
     pub(crate) id: String,
     /// The command and its subcommand.
     pub(crate) words: Vec<String>,
-    pub(crate) data: ReadData,
+    pub(crate) data: ReadRuleData,
     operand: Option<Regex>,
     refuse: Option<Regex>,
-    check: Option<checks::Check>,
+    check: Option<checks::ArgumentCheck>,
     long: Vec<String>,
     long_value: Vec<String>,
     refused_long: Option<Vec<String>>,
@@ -24,20 +24,20 @@ pub(crate) struct Read {
 
 /// Arguments that were taken apart and found harmless.
 #[derive(Debug, Default)]
-pub(crate) struct Checked {
-    pub(crate) flags: Vec<(String, Option<Word>)>,
-    pub(crate) operands: Vec<Word>,
+pub(crate) struct CheckedArguments {
+    pub(crate) flags: Vec<(String, Option<ShellWord>)>,
+    pub(crate) operands: Vec<ShellWord>,
     /// Everything that would be opened.
-    pub(crate) paths: Vec<Word>,
+    pub(crate) paths: Vec<ShellWord>,
 }
 
-impl Checked {
-    pub(crate) fn has(&self, flag: &str) -> bool {
+impl CheckedArguments {
+    pub(crate) fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|(name, _)| name == flag)
     }
 
     /// The values that were given with any of these flags.
-    pub(crate) fn values<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Word> {
+    pub(crate) fn values<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a ShellWord> {
         self.flags
             .iter()
             .filter(|(name, _)| names.contains(&name.as_str()))
@@ -45,12 +45,12 @@ impl Checked {
     }
 }
 
-fn list(text: &str) -> Vec<String> {
+fn split_list(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-impl Read {
-    pub(crate) fn new(data: ReadData) -> Result<Self, String> {
+impl ReadRule {
+    pub(crate) fn new(data: ReadRuleData) -> Result<Self, String> {
         let compile = |pattern: &Option<String>| {
             pattern
                 .as_ref()
@@ -61,7 +61,7 @@ impl Read {
             Some(name) => Some(checks::by_name(name).ok_or(format!("no check `{name}`"))?),
             None => None,
         };
-        let words = list(&data.command);
+        let words = split_list(&data.command);
         if words.is_empty() {
             return Err("`command` names no command".to_owned());
         }
@@ -75,43 +75,43 @@ impl Read {
             operand: compile(&data.operand)?,
             refuse: compile(&data.refuse)?,
             check,
-            long: list(&data.long),
-            long_value: list(&data.long_value),
-            refused_long: data.refused_long.as_deref().map(list),
+            long: split_list(&data.long),
+            long_value: split_list(&data.long_value),
+            refused_long: data.refused_long.as_deref().map(split_list),
             data,
         })
     }
 
-    pub(crate) fn profile(&self) -> Profile {
+    pub(crate) fn profile(&self) -> SandboxProfile {
         if self.data.net {
-            Profile::ReadNet
+            SandboxProfile::ReadNet
         } else {
-            Profile::Read
+            SandboxProfile::Read
         }
     }
 
     /// The paths that would be read, or what stands against it.
-    pub(crate) fn check(&self, arguments: &[Word]) -> Result<Vec<Word>, String> {
+    pub(crate) fn check(&self, arguments: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
         if self.data.text {
-            let plain = arguments.iter().all(Word::is_plain_expansion);
+            let plain = arguments.iter().all(ShellWord::has_only_plain_variables);
             return plain.then(Vec::new).ok_or_else(unknown_value);
         }
         for argument in arguments {
-            self.check_word(argument)?;
+            self.check_argument(argument)?;
         }
-        if let Some(checks::Check::Whole(check)) = self.check {
+        if let Some(checks::ArgumentCheck::Raw(check)) = self.check {
             return check(arguments);
         }
-        let mut checked = self.take_apart(arguments)?;
+        let mut checked = self.parse_arguments(arguments)?;
         self.check_operands(&mut checked)?;
-        if let Some(checks::Check::After(check)) = self.check {
+        if let Some(checks::ArgumentCheck::Parsed(check)) = self.check {
             check(&mut checked)?;
         }
         Ok(checked.paths)
     }
 
-    fn check_word(&self, word: &Word) -> Result<(), String> {
-        if !word.is_known() {
+    fn check_argument(&self, word: &ShellWord) -> Result<(), String> {
+        if !word.is_static() {
             return Err(unknown_value());
         }
         let text = word.text();
@@ -123,8 +123,8 @@ impl Read {
         }
     }
 
-    fn take_apart(&self, arguments: &[Word]) -> Result<Checked, String> {
-        let mut checked = Checked::default();
+    fn parse_arguments(&self, arguments: &[ShellWord]) -> Result<CheckedArguments, String> {
+        let mut checked = CheckedArguments::default();
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let text = word.text();
@@ -137,22 +137,22 @@ impl Read {
                     "`{text}` may stand for a name that is taken as a flag"
                 ));
             }
-            if word.tilde || !text.starts_with('-') || text == "-" {
+            if word.leading_tilde || !text.starts_with('-') || text == "-" {
                 checked.operands.push(word.clone());
             } else if glob_in_flag(word) {
                 return Err(format!("`{text}` may stand for other flags"));
-            } else if self.is_exact(&text) {
+            } else if self.is_exact_flag(&text) {
                 checked.flags.push((text, None));
             } else if let Some(long) = text.strip_prefix("--") {
-                checked.flags.push(self.long_flag(long, &mut words)?);
+                checked.flags.push(self.parse_long_flag(long, &mut words)?);
             } else {
-                self.cluster(&text[1..], &mut words, &mut checked)?;
+                self.parse_short_flags(&text[1..], &mut words, &mut checked)?;
             }
         }
         Ok(checked)
     }
 
-    fn is_exact(&self, text: &str) -> bool {
+    fn is_exact_flag(&self, text: &str) -> bool {
         let number =
             self.data.number && text.len() > 1 && text[1..].bytes().all(|b| b.is_ascii_digit());
         number
@@ -163,18 +163,18 @@ impl Read {
                 .any(|exact| exact == text)
     }
 
-    fn long_flag<'a>(
+    fn parse_long_flag<'a>(
         &self,
         flag: &str,
-        words: &mut impl Iterator<Item = &'a Word>,
-    ) -> Result<(String, Option<Word>), String> {
+        words: &mut impl Iterator<Item = &'a ShellWord>,
+    ) -> Result<(String, Option<ShellWord>), String> {
         let (name, value) = match flag.split_once('=') {
-            Some((name, value)) => (name, Some(Word::literal(value))),
+            Some((name, value)) => (name, Some(ShellWord::literal(value))),
             None => (flag, None),
         };
         let full = self
-            .full_name(name)
-            .ok_or_else(|| not_allowed(&format!("--{name}")))?;
+            .resolve_long_flag(name)
+            .ok_or_else(|| flag_not_allowed(&format!("--{name}")))?;
         let takes_value = self.long_value.contains(&full);
         match value {
             Some(value) => Ok((full, Some(value))),
@@ -187,7 +187,7 @@ impl Read {
     }
 
     /// The allowed flag that this name, or an abbreviation of it, always means.
-    fn full_name(&self, name: &str) -> Option<String> {
+    fn resolve_long_flag(&self, name: &str) -> Option<String> {
         let allowed = || self.long.iter().chain(&self.long_value);
         if let Some(full) = allowed().find(|full| *full == name) {
             return Some(full.clone());
@@ -201,11 +201,11 @@ impl Read {
         only.then(|| full.clone())
     }
 
-    fn cluster<'a>(
+    fn parse_short_flags<'a>(
         &self,
         letters: &str,
-        words: &mut impl Iterator<Item = &'a Word>,
-        checked: &mut Checked,
+        words: &mut impl Iterator<Item = &'a ShellWord>,
+        checked: &mut CheckedArguments,
     ) -> Result<(), String> {
         let mut rest = letters.chars();
         while let Some(letter) = rest.next() {
@@ -213,31 +213,31 @@ impl Read {
             if self.data.short.contains(letter) {
                 checked.flags.push((name, None));
             } else if self.data.short_optional.contains(letter) {
-                let value = Word::literal(rest.as_str());
+                let value = ShellWord::literal(rest.as_str());
                 checked.flags.push((name, Some(value)));
                 return Ok(());
             } else if self.data.short_value.contains(letter) {
                 let value = if rest.as_str().is_empty() {
                     flag_value(words, &format!("-{letter}"))?
                 } else {
-                    Word::literal(rest.as_str())
+                    ShellWord::literal(rest.as_str())
                 };
                 checked.flags.push((name, Some(value)));
                 return Ok(());
             } else {
-                return Err(not_allowed(&format!("-{letter}")));
+                return Err(flag_not_allowed(&format!("-{letter}")));
             }
         }
         Ok(())
     }
 
-    fn check_operands(&self, checked: &mut Checked) -> Result<(), String> {
+    fn check_operands(&self, checked: &mut CheckedArguments) -> Result<(), String> {
         let operands = &checked.operands;
         let count = operands.len();
         if count < self.data.min_operands || self.data.max_operands.is_some_and(|max| count > max) {
             return Err(format!("{count} operands are not what only reads"));
         }
-        let unfit = |operand: &&Word| {
+        let unfit = |operand: &&ShellWord| {
             self.operand
                 .as_ref()
                 .is_some_and(|shape| !shape.is_match(&operand.text()))
@@ -246,20 +246,20 @@ impl Read {
             return Err(format!("`{}` can do more than read", operand.text()));
         }
         let mut required = self.data.requires.split_whitespace().peekable();
-        if required.peek().is_some() && !required.any(|flag| checked.has(flag)) {
+        if required.peek().is_some() && !required.any(|flag| checked.has_flag(flag)) {
             return Err("without a flag that says so, it does more than read".to_owned());
         }
         match self.data.operands {
-            Operands::None if count > 0 => {
+            OperandKind::None if count > 0 => {
                 return Err(format!("`{}` is not expected here", operands[0].text()));
             }
-            Operands::None | Operands::Any => {}
-            Operands::Names => {
+            OperandKind::None | OperandKind::Any => {}
+            OperandKind::Names => {
                 let paths = operands.iter().filter(|operand| is_path_like(operand));
                 checked.paths.extend(paths.cloned());
             }
-            Operands::Paths => checked.paths.extend(operands.iter().cloned()),
-            Operands::Pattern => {
+            OperandKind::Paths => checked.paths.extend(operands.iter().cloned()),
+            OperandKind::Pattern => {
                 let given = [
                     "e",
                     "regexp",
@@ -269,24 +269,27 @@ impl Read {
                     "from-file",
                     "files",
                 ];
-                let skip = usize::from(!given.iter().any(|flag| checked.has(flag)));
+                let skip = usize::from(!given.iter().any(|flag| checked.has_flag(flag)));
                 checked.paths.extend(operands.iter().skip(skip).cloned());
             }
         }
         let flags: Vec<&str> = self.data.path_flags.split_whitespace().collect();
-        let values: Vec<Word> = checked.values(&flags).cloned().collect();
+        let values: Vec<ShellWord> = checked.values(&flags).cloned().collect();
         checked.paths.extend(values);
         Ok(())
     }
 }
 
-fn is_path_like(word: &Word) -> bool {
+fn is_path_like(word: &ShellWord) -> bool {
     let text = word.text();
-    word.tilde || text.starts_with('/') || text.split('/').any(|name| name == "..")
+    word.leading_tilde || text.starts_with('/') || text.split('/').any(|name| name == "..")
 }
 
 /// A value that stands as its own word. One that looks like a flag may be one.
-fn flag_value<'a>(words: &mut impl Iterator<Item = &'a Word>, flag: &str) -> Result<Word, String> {
+fn flag_value<'a>(
+    words: &mut impl Iterator<Item = &'a ShellWord>,
+    flag: &str,
+) -> Result<ShellWord, String> {
     let value = words.next().ok_or(format!("`{flag}` has no value"))?;
     let text = value.text();
     let digits = text.len() > 1 && text[1..].starts_with(|c: char| c.is_ascii_digit());
@@ -297,11 +300,12 @@ fn flag_value<'a>(words: &mut impl Iterator<Item = &'a Word>, flag: &str) -> Res
 }
 
 /// Names that begin like this word up to a `=` are still the same flag.
-fn glob_in_flag(word: &Word) -> bool {
-    word.has_glob() && !matches!(word.pieces.first(), Some(Piece::Text(text)) if text.contains('='))
+fn glob_in_flag(word: &ShellWord) -> bool {
+    word.has_glob()
+        && !matches!(word.parts.first(), Some(WordPart::Text(text)) if text.contains('='))
 }
 
-fn not_allowed(flag: &str) -> String {
+fn flag_not_allowed(flag: &str) -> String {
     format!("`{flag}` is not known to only read")
 }
 
@@ -312,28 +316,28 @@ fn unknown_value() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::{Until, scan};
+    use crate::word::{ScanUntil, scan_word};
 
-    fn read() -> Read {
-        Read::new(ReadData {
+    fn sort_rule() -> ReadRule {
+        ReadRule::new(ReadRuleData {
             command: "sort".to_owned(),
             short: "rn".to_owned(),
             short_value: "k".to_owned(),
             long: "reverse numeric-sort".to_owned(),
             long_value: "key".to_owned(),
             refused_long: Some("output random-sort".to_owned()),
-            operands: Operands::Paths,
-            ..ReadData::default()
+            operands: OperandKind::Paths,
+            ..ReadRuleData::default()
         })
         .unwrap()
     }
 
     fn passes(line: &str) -> bool {
-        let words: Vec<Word> = line
+        let words: Vec<ShellWord> = line
             .split(' ')
-            .map(|text| scan(text, 0, Until::End).word)
+            .map(|text| scan_word(text, 0, ScanUntil::End).word)
             .collect();
-        read().check(&words).is_ok()
+        sort_rule().check(&words).is_ok()
     }
 
     #[test]

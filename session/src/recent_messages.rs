@@ -5,42 +5,42 @@ use std::collections::{BTreeMap, VecDeque};
 use pvp_protocol::{Digest, MessageId};
 
 /// How many of a session's latest messages are remembered.
-pub(crate) const REMEMBERED: usize = 8192;
+pub(crate) const MAX_RECENT_MESSAGES: usize = 8192;
 
 /// Ids of recent entries with what they stood for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct RecentMessages {
     order: VecDeque<MessageId>,
     by_id: BTreeMap<MessageId, (Option<Digest>, u64)>,
 }
 
 /// What is known about a message id.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Sighting {
+pub(crate) enum MessageIdStatus {
     New,
     /// The same message was applied as this seq.
-    Same(u64),
+    Duplicate(u64),
     /// Another message has this id.
-    Other,
+    Conflict,
 }
 
-impl Seen {
-    pub(crate) fn look(&self, id: &MessageId, digest: &Digest) -> Sighting {
+impl RecentMessages {
+    pub(crate) fn status(&self, id: &MessageId, digest: &Digest) -> MessageIdStatus {
         match self.by_id.get(id) {
-            None => Sighting::New,
-            Some((Some(known), seq)) if known == digest => Sighting::Same(*seq),
-            Some(_) => Sighting::Other,
+            None => MessageIdStatus::New,
+            Some((Some(known), seq)) if known == digest => MessageIdStatus::Duplicate(*seq),
+            Some(_) => MessageIdStatus::Conflict,
         }
     }
 
-    pub(crate) fn knows(&self, id: &MessageId) -> bool {
+    pub(crate) fn contains(&self, id: &MessageId) -> bool {
         self.by_id.contains_key(id)
     }
 
-    pub(crate) fn remember(&mut self, id: MessageId, origin: Option<Digest>, seq: u64) {
+    pub(crate) fn record(&mut self, id: MessageId, origin: Option<Digest>, seq: u64) {
         self.by_id.insert(id.clone(), (origin, seq));
         self.order.push_back(id);
-        if self.order.len() > REMEMBERED
+        if self.order.len() > MAX_RECENT_MESSAGES
             && let Some(oldest) = self.order.pop_front()
         {
             self.by_id.remove(&oldest);

@@ -3,149 +3,156 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pvp_protocol::{MessageId, SessionId, Timestamp};
-use pvp_session::{Answer, Entry, Outcome, Session, Settings, Stamped, Terms};
+use pvp_session::{Answer, Decision, DecisionContext, Entry, Session, SessionSettings, Stamped};
 
-use super::audit::{self, Audit};
-use super::step::Step;
-use super::{POLICY, at, line, seed};
+use super::auditor::{self, LogAuditor};
+use super::simulation_step::SimulationStep;
+use super::{POLICY, at, entry_format, seed};
 
 /// An entry as the store has it.
-type Stored = (Vec<u8>, Vec<u8>);
+type StoredEntry = (Vec<u8>, Vec<u8>);
 
 /// What was decided from one input and waits for the disk.
-struct Batch {
+struct PendingBatch {
     entries: Vec<Entry>,
     id: Option<MessageId>,
     answer: Answer,
 }
 
-pub struct World {
-    settings: Settings,
+pub struct SessionSimulation {
+    settings: SessionSettings,
     pub live: Session,
-    live_audit: Audit,
-    live_shadow: Session,
-    pending: VecDeque<Batch>,
-    log: Vec<Stored>,
+    live_audit: LogAuditor,
+    live_replayed: Session,
+    pending: VecDeque<PendingBatch>,
+    log: Vec<StoredEntry>,
     durable: Session,
-    durable_audit: Audit,
+    durable_audit: LogAuditor,
     /// How much of the log anyone has heard of.
-    told: usize,
+    published_entries: usize,
     /// The answer to the last message.
-    heard: Option<Answer>,
+    last_answer: Option<Answer>,
     /// What senders were told about their messages.
-    answers: BTreeMap<MessageId, u64>,
+    acknowledged: BTreeMap<MessageId, u64>,
     now: Timestamp,
     seeds: u64,
-    steps: Vec<Step>,
-    telling: Telling,
+    steps: Vec<SimulationStep>,
+    failure_printing: FailurePrinting,
 }
 
 /// Whether a story that breaks a promise is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Telling {
-    Quiet,
-    Loud,
+pub enum FailurePrinting {
+    Off,
+    On,
 }
 
 /// Prints the story so far if what follows panics.
-struct Story<'a>(&'a [Step], Telling);
+struct TranscriptGuard<'a>(&'a [SimulationStep], FailurePrinting);
 
-impl Drop for Story<'_> {
+impl Drop for TranscriptGuard<'_> {
     fn drop(&mut self) {
-        if self.1 == Telling::Loud && std::thread::panicking() {
+        if self.1 == FailurePrinting::On && std::thread::panicking() {
             println!("--- keep this as session/tests/transcripts/NAME.jsonl");
             for step in self.0 {
-                println!("{}", step.line());
+                println!("{}", step.to_json());
             }
             println!("---");
         }
     }
 }
 
-impl World {
-    pub fn new(settings: Settings, telling: Telling) -> Self {
+impl SessionSimulation {
+    pub fn new(settings: SessionSettings, failure_printing: FailurePrinting) -> Self {
         let session = Session::new(SessionId::parse("world").unwrap());
-        let audit = Audit::new(settings.clone());
+        let audit = LogAuditor::new(settings.clone());
         Self {
             settings,
             live: session.clone(),
             live_audit: audit.clone(),
-            live_shadow: session.clone(),
+            live_replayed: session.clone(),
             pending: VecDeque::new(),
             log: Vec::new(),
             durable: session,
             durable_audit: audit,
-            told: 0,
-            heard: None,
-            answers: BTreeMap::new(),
+            published_entries: 0,
+            last_answer: None,
+            acknowledged: BTreeMap::new(),
             now: at(0),
             seeds: 0,
             steps: Vec::new(),
-            telling,
+            failure_printing,
         }
     }
 
     /// Runs a whole story, every promise checked after every step.
-    pub fn replay(steps: impl IntoIterator<Item = Step>) -> Self {
+    pub fn replay(steps: impl IntoIterator<Item = SimulationStep>) -> Self {
         let mut steps = steps.into_iter().peekable();
-        let settings = steps.peek().map(Step::settings).unwrap_or_default();
-        let mut world = Self::new(settings, Telling::Loud);
+        let settings = steps
+            .peek()
+            .map(SimulationStep::settings)
+            .unwrap_or_default();
+        let mut simulation = Self::new(settings, FailurePrinting::On);
         for step in steps {
-            world.step(step);
+            simulation.step(step);
         }
-        world.finish();
-        world
+        simulation.finish();
+        simulation
     }
 
     /// Does one step. The answer, if something was said, is what the sender would hear if the
     /// append succeeds.
-    pub fn step(&mut self, step: Step) -> Option<Answer> {
+    pub fn step(&mut self, step: SimulationStep) -> Option<Answer> {
         self.steps.push(step.clone());
         let steps = std::mem::take(&mut self.steps);
-        let story = Story(&steps, self.telling);
-        let answer = self.take(&step);
-        drop(story);
+        let guard = TranscriptGuard(&steps, self.failure_printing);
+        let answer = self.run_step(&step);
+        drop(guard);
         self.steps = steps;
         answer
     }
 
-    fn take(&mut self, step: &Step) -> Option<Answer> {
+    fn run_step(&mut self, step: &SimulationStep) -> Option<Answer> {
         let answer = match step {
-            Step::Wait { ms } => {
+            SimulationStep::Wait { ms } => {
                 self.now = self.now.plus_millis(*ms);
                 None
             }
-            Step::Durable { batches } => {
+            SimulationStep::Durable { batches } => {
                 for _ in 0..*batches {
                     self.append();
                 }
                 None
             }
-            Step::Lost => {
-                self.lose();
+            SimulationStep::Lost => {
+                self.crash();
                 None
             }
-            Step::Expect { answer } => {
-                let heard = self.heard.as_ref().map(line::answer).unwrap_or_default();
+            SimulationStep::Expect { answer } => {
+                let heard = self
+                    .last_answer
+                    .as_ref()
+                    .map(entry_format::format_answer)
+                    .unwrap_or_default();
                 assert!(heard.starts_with(&format!("= {answer}")), "heard {heard}");
                 None
             }
-            Step::Create { .. }
-            | Step::Join { .. }
-            | Step::Say { .. }
-            | Step::Quiet { .. }
-            | Step::Back { .. }
-            | Step::Tick => Some(self.decide(step)),
+            SimulationStep::Create { .. }
+            | SimulationStep::Join { .. }
+            | SimulationStep::Say { .. }
+            | SimulationStep::Quiet { .. }
+            | SimulationStep::Back { .. }
+            | SimulationStep::Tick => Some(self.decide(step)),
         };
-        self.invariant_told_is_durable();
+        self.invariant_published_is_durable();
         answer
     }
 
-    fn decide(&mut self, step: &Step) -> Answer {
+    fn decide(&mut self, step: &SimulationStep) -> Answer {
         let input = step.input(self.now).unwrap();
         // Counted on through a crash: a seed is used once.
         self.seeds += 1;
-        let terms = Terms {
+        let decision_context = DecisionContext {
             policy: &POLICY,
             settings: &self.settings,
         };
@@ -155,16 +162,16 @@ impl World {
             input,
         };
         let before = self.live.clone();
-        let outcome = self.live.apply(terms, stamped);
+        let outcome = self.live.apply(decision_context, stamped);
         self.invariant_decision(&before, &outcome);
-        let id = if let Step::Say { id, .. } = step {
-            Some(super::id(id))
+        let id = if let SimulationStep::Say { id, .. } = step {
+            Some(super::message_id(id))
         } else {
             None
         };
         let answer = outcome.answer.clone();
-        self.heard = Some(answer.clone());
-        self.pending.push_back(Batch {
+        self.last_answer = Some(answer.clone());
+        self.pending.push_back(PendingBatch {
             entries: outcome.entries,
             id,
             answer: outcome.answer,
@@ -172,7 +179,7 @@ impl World {
         answer
     }
 
-    fn invariant_decision(&mut self, before: &Session, outcome: &Outcome) {
+    fn invariant_decision(&mut self, before: &Session, outcome: &Decision) {
         if outcome.entries.is_empty() {
             assert_eq!(
                 &self.live, before,
@@ -181,10 +188,10 @@ impl World {
         }
         for entry in &outcome.entries {
             self.live_audit.invariant_entry(entry);
-            audit::invariant_stored_form(&mut self.live_shadow, entry);
+            auditor::invariant_stored_form(&mut self.live_replayed, entry);
         }
         self.live_audit.invariant_nothing_half_done();
-        assert_eq!(self.live_shadow, self.live, "replay equals live");
+        assert_eq!(self.live_replayed, self.live, "replay equals live");
     }
 
     /// The oldest batch reaches the disk; then, and only then, someone hears of it.
@@ -197,33 +204,33 @@ impl World {
             self.durable_audit.invariant_entry(entry);
             self.durable.replay(entry).unwrap();
         }
-        self.told = self.log.len();
+        self.published_entries = self.log.len();
         if let (Some(id), Answer::Accepted(Some(seq))) = (batch.id, &batch.answer) {
-            self.answers.insert(id, *seq);
+            self.acknowledged.insert(id, *seq);
         }
     }
 
     /// What was not durable is forgotten, and its senders are refused.
-    fn lose(&mut self) {
+    fn crash(&mut self) {
         self.pending.clear();
-        self.live = self.refold();
+        self.live = self.replay_log();
         assert_eq!(self.live, self.durable, "the log alone gives the state");
         self.live_audit = self.durable_audit.clone();
-        self.live_shadow = self.live.clone();
+        self.live_replayed = self.live.clone();
     }
 
-    fn refold(&self) -> Session {
+    fn replay_log(&self) -> Session {
         let mut session = Session::new(self.live.id().clone());
         for (meta, body) in &self.log {
-            let entry = Entry::read(meta, body).unwrap();
+            let entry = Entry::decode(meta, body).unwrap();
             session.replay(&entry).unwrap();
         }
         session
     }
 
     /// Nothing is told that is not durable, and what was acknowledged is in the log as that seq.
-    fn invariant_told_is_durable(&self) {
-        assert!(self.told <= self.log.len());
+    fn invariant_published_is_durable(&self) {
+        assert!(self.published_entries <= self.log.len());
         assert_eq!(self.durable.head() as usize, self.log.len());
         let waiting: usize = self.pending.iter().map(|batch| batch.entries.len()).sum();
         assert_eq!(self.live.head() as usize, self.log.len() + waiting);
@@ -235,14 +242,14 @@ impl World {
     /// At the end everything acknowledged is found, and the log folds to what is live.
     pub fn finish(&mut self) {
         let steps = self.steps.clone();
-        let _story = Story(&steps, self.telling);
+        let _story = TranscriptGuard(&steps, self.failure_printing);
         while !self.pending.is_empty() {
             self.append();
         }
-        assert_eq!(self.refold(), self.live);
-        for (id, seq) in &self.answers {
+        assert_eq!(self.replay_log(), self.live);
+        for (id, seq) in &self.acknowledged {
             let (meta, body) = &self.log[*seq as usize - 1];
-            let entry = Entry::read(meta, body).unwrap();
+            let entry = Entry::decode(meta, body).unwrap();
             assert_eq!(
                 (entry.id(), entry.seq()),
                 (id, *seq),
@@ -252,30 +259,30 @@ impl World {
     }
 }
 
-impl World {
+impl SessionSimulation {
     /// The kinds of entries in the log, with how those that decide something decided it.
-    pub fn words(&self) -> Vec<String> {
+    pub fn entry_kinds(&self) -> Vec<String> {
         use pvp_protocol::ServerMessage as M;
-        use pvp_protocol::Vocabulary;
-        fn word(value: impl serde::Serialize) -> String {
+        use pvp_protocol::WireMessage;
+        fn outcome_word(value: impl serde::Serialize) -> String {
             let value = serde_json::to_value(value).unwrap();
             format!(" {}", value.as_str().unwrap_or_default())
         }
         let entries = self
             .log
             .iter()
-            .map(|(meta, body)| Entry::read(meta, body).unwrap());
+            .map(|(meta, body)| Entry::decode(meta, body).unwrap());
         entries
             .map(|entry| {
                 let message = &entry.envelope.message;
                 let how = if let M::ToolExecute(execute) = message {
-                    word(execute.grant.cleared_by)
+                    outcome_word(execute.grant.cleared_by)
                 } else if let M::GateResolve(resolve) = message {
-                    word(resolve.outcome)
+                    outcome_word(resolve.outcome)
                 } else if let M::GateTimeout(timeout) = message {
-                    word(timeout.resolution)
+                    outcome_word(timeout.resolution)
                 } else if let M::ToolResult(result) = message {
-                    word(result.outcome)
+                    outcome_word(result.outcome)
                 } else {
                     String::new()
                 };

@@ -3,13 +3,13 @@
 /// The deepest nesting of arrays and objects in `json`, counted up to `limit + 1`.
 ///
 /// Runs before the parser, so that a hostile text costs one pass over its bytes and no stack.
-pub fn nesting(json: &str, limit: usize) -> usize {
+pub fn nesting_depth(json: &str, limit: usize) -> usize {
     let bytes = json.as_bytes();
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
     while let Some(byte) = bytes.get(at) {
         at += 1;
         match byte {
-            b'"' => at = after_string(bytes, at),
+            b'"' => at = skip_string(bytes, at),
             b'[' | b'{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
@@ -25,9 +25,9 @@ pub fn nesting(json: &str, limit: usize) -> usize {
 }
 
 /// Where a string has ended whose first byte is at `at`.
-fn after_string(bytes: &[u8], mut at: usize) -> usize {
+fn skip_string(bytes: &[u8], mut at: usize) -> usize {
     loop {
-        at += plain(bytes.get(at..).unwrap_or_default());
+        at += plain_prefix_len(bytes.get(at..).unwrap_or_default());
         match bytes.get(at) {
             None => return at,
             Some(b'"') => return at + 1,
@@ -39,7 +39,7 @@ fn after_string(bytes: &[u8], mut at: usize) -> usize {
 
 /// How many bytes come before the first quote or backslash. Most of a message is the text of one
 /// string, so whole chunks are looked at with wide instructions.
-fn plain(bytes: &[u8]) -> usize {
+fn plain_prefix_len(bytes: &[u8]) -> usize {
     const CHUNK: usize = 16;
     let special = |byte: &u8| *byte == b'"' || *byte == b'\\';
     let mut known = 0;
@@ -58,7 +58,7 @@ fn plain(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::nesting;
+    use super::nesting_depth;
 
     #[test]
     fn brackets_count_outside_strings_only() {
@@ -69,9 +69,9 @@ mod tests {
             (r#"["[[[[\"[[["]"#, 1),
             ("]]]][", 1),
         ] {
-            assert_eq!(nesting(json, 64), expected, "{json}");
+            assert_eq!(nesting_depth(json, 64), expected, "{json}");
         }
-        assert_eq!(nesting(&"[".repeat(10_000), 64), 65);
+        assert_eq!(nesting_depth(&"[".repeat(10_000), 64), 65);
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
                 (format!(r#"["{text}[[["#), 1),
                 (format!(r#"["{text}[[[\"#), 1),
             ] {
-                assert_eq!(nesting(&json, 64), expected, "{json}");
+                assert_eq!(nesting_depth(&json, 64), expected, "{json}");
             }
         }
     }

@@ -1,20 +1,20 @@
 //! The form of a command that patterns look at: words between single blanks, places by name.
 
-use crate::place::{Path, Root};
-use crate::word::Word;
+use crate::paths::{PathRoot, ResolvedPath};
+use crate::word::ShellWord;
 
 /// Stands for a blank inside a word, so that a pattern sees where words end.
-pub(crate) const INNER_BLANK: char = '\u{1f}';
+pub(crate) const INNER_SPACE: char = '\u{1f}';
 
 /// The arguments as patterns see them, ` -rf <root> `, once for every directory that the command
 /// may run in, once with only those places that are the same everywhere, and once without any: a
 /// word such as `stop` is no path to every command, wherever it runs.
-pub(crate) fn arguments(words: &[Word], bases: &[Path]) -> Vec<String> {
-    let everywhere = Path::new(Root::Unknown);
-    let bases = bases.iter().chain([&everywhere]).map(Some);
+pub(crate) fn argument_forms(words: &[ShellWord], directories: &[ResolvedPath]) -> Vec<String> {
+    let any_directory = ResolvedPath::new(PathRoot::Unknown);
+    let directories = directories.iter().chain([&any_directory]).map(Some);
     let mut forms: Vec<String> = Vec::new();
-    for base in bases.chain([None]) {
-        let form = form(words, base);
+    for directory in directories.chain([None]) {
+        let form = normalized_arguments(words, directory);
         if !forms.contains(&form) {
             forms.push(form);
         }
@@ -22,38 +22,38 @@ pub(crate) fn arguments(words: &[Word], bases: &[Path]) -> Vec<String> {
     forms
 }
 
-fn form(words: &[Word], base: Option<&Path>) -> String {
+fn normalized_arguments(words: &[ShellWord], directory: Option<&ResolvedPath>) -> String {
     let mut text = String::from(" ");
     for word in words {
-        text.push_str(&argument(word, base));
+        text.push_str(&normalized_argument(word, directory));
         text.push(' ');
     }
     text
 }
 
-fn argument(word: &Word, base: Option<&Path>) -> String {
+fn normalized_argument(word: &ShellWord, directory: Option<&ResolvedPath>) -> String {
     let text = word.text();
-    let named = base.and_then(|base| named_place(word, &text, base));
+    let named = directory.and_then(|directory| with_location_name(word, &text, directory));
     let shown = named.unwrap_or(if text.is_empty() { "''".into() } else { text });
-    shown.replace(char::is_whitespace, &INNER_BLANK.to_string())
+    shown.replace(char::is_whitespace, &INNER_SPACE.to_string())
 }
 
 /// The word with a place of note in it replaced by that place's name.
-fn named_place(word: &Word, text: &str, base: &Path) -> Option<String> {
+fn with_location_name(word: &ShellWord, text: &str, directory: &ResolvedPath) -> Option<String> {
     if let Some((key, value)) = text.split_once('=')
         && !key.contains('/')
     {
-        let inner = Word::literal(value);
-        return name(&base.resolve(&inner)).map(|name| format!("{key}={name}"));
+        let inner = ShellWord::literal(value);
+        return location_name(&directory.resolve(&inner)).map(|name| format!("{key}={name}"));
     }
     if text.starts_with('-') {
         return None;
     }
-    name(&base.resolve(word)).map(str::to_owned)
+    location_name(&directory.resolve(word)).map(str::to_owned)
 }
 
 /// Directories whose loss breaks the machine.
-const VITAL: &[&str] = &[
+const CRITICAL_DIRS: &[&str] = &[
     "bin",
     "boot",
     "dev",
@@ -78,12 +78,12 @@ const VITAL: &[&str] = &[
     "Windows",
 ];
 
-const DISKS: &[&str] = &[
+const DISK_DEVICE_PREFIXES: &[&str] = &[
     "sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "loop", "dm-", "md", "mapper",
     "mem", "kmem", "port", "sr", "st", "nbd", "ram",
 ];
 
-const AUTHENTICATION: &[&str] = &[
+const AUTH_FILES: &[&str] = &[
     "etc/passwd",
     "etc/shadow",
     "etc/group",
@@ -103,23 +103,23 @@ const AUTHENTICATION: &[&str] = &[
 ];
 
 /// The name of a place that rules speak of.
-pub(crate) fn name(path: &Path) -> Option<&'static str> {
+pub(crate) fn location_name(path: &ResolvedPath) -> Option<&'static str> {
     match path.root {
-        Root::Slash => absolute(&path.names),
-        Root::Home => match path.names.as_slice() {
+        PathRoot::Absolute => absolute_location_name(&path.components),
+        PathRoot::Home => match path.components.as_slice() {
             [] => Some("<home>"),
-            [one] if is_everything(one) => Some("<home>"),
+            [one] if matches_everything(one) => Some("<home>"),
             [ssh, ..] if ssh == ".ssh" => Some("<keys>"),
             [..] => None,
         },
-        Root::Workspace | Root::Above | Root::Unknown => None,
+        PathRoot::Workspace | PathRoot::AboveWorkspace | PathRoot::Unknown => None,
     }
 }
 
-fn absolute(names: &[String]) -> Option<&'static str> {
+fn absolute_location_name(names: &[String]) -> Option<&'static str> {
     let (last, parents) = match names.split_last() {
         None => return Some("<root>"),
-        Some((last, parents)) if is_everything(last) => (None, parents),
+        Some((last, parents)) if matches_everything(last) => (None, parents),
         Some((last, parents)) => (Some(last.as_str()), parents),
     };
     let names: Vec<&str> = parents.iter().map(String::as_str).chain(last).collect();
@@ -131,23 +131,29 @@ fn absolute(names: &[String]) -> Option<&'static str> {
     };
     match names.as_slice() {
         [] => Some("<root>"),
-        ["dev", disk, ..] if DISKS.iter().any(|start| disk.starts_with(start)) => Some("<device>"),
+        ["dev", disk, ..]
+            if DISK_DEVICE_PREFIXES
+                .iter()
+                .any(|start| disk.starts_with(start)) =>
+        {
+            Some("<device>")
+        }
         ["boot" | "efi", _, ..] => Some("<boot>"),
         ["home" | "Users"] | ["root"] | ["home" | "Users", _] => Some("<home>"),
-        [vital] if VITAL.contains(vital) => Some("<system>"),
+        [vital] if CRITICAL_DIRS.contains(vital) => Some("<system>"),
         ["root", ".ssh", ..] | ["home" | "Users", _, ".ssh", ..] => Some("<keys>"),
         ["proc", "sysrq-trigger"] => Some("<sysrq>"),
         ["usr", part] if ["bin", "lib", "lib64", "sbin", "local", "share"].contains(part) => {
             Some("<system>")
         }
         ["var", "lib" | "log"] => Some("<system>"),
-        _ if AUTHENTICATION.iter().any(|file| below(file)) => Some("<auth>"),
+        _ if AUTH_FILES.iter().any(|file| below(file)) => Some("<auth>"),
         _ => None,
     }
 }
 
 /// `*`, `.*`, `?*` and the like.
-fn is_everything(name: &str) -> bool {
+fn matches_everything(name: &str) -> bool {
     let plain = name.contains('*') && name.chars().all(|c| "*.?".contains(c));
     plain || matches!(name, "[a-z]*" | "[a-zA-Z]*" | "[!.]*" | ".[!.]*" | "??*")
 }
@@ -157,7 +163,7 @@ pub(crate) fn expand_braces(text: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];
     while let Some(word) = open.pop() {
-        match split_brace(&word) {
+        match expand_last_open_brace(&word) {
             Some(parts) if done.len() + open.len() + parts.len() <= 64 => {
                 open.extend(parts.into_iter().rev());
             }
@@ -167,7 +173,7 @@ pub(crate) fn expand_braces(text: &str) -> Vec<String> {
     done
 }
 
-fn split_brace(word: &str) -> Option<Vec<String>> {
+fn expand_last_open_brace(word: &str) -> Option<Vec<String>> {
     let close = word.find('}')?;
     let start = word[..close].rfind('{')?;
     let inner = &word[start + 1..close];
@@ -182,22 +188,25 @@ fn split_brace(word: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::{Until, scan};
+    use crate::word::{ScanUntil, scan_word};
 
-    fn canonical(cwd: &str, line: &[&str]) -> String {
-        let words: Vec<Word> = line
+    fn normalized(cwd: &str, line: &[&str]) -> String {
+        let words: Vec<ShellWord> = line
             .iter()
-            .map(|text| scan(text, 0, Until::End).word)
+            .map(|text| scan_word(text, 0, ScanUntil::End).word)
             .collect();
-        form(&words, Some(&Path::new(Root::Slash).join(cwd)))
+        normalized_arguments(
+            &words,
+            Some(&ResolvedPath::new(PathRoot::Absolute).join(cwd)),
+        )
     }
 
     #[test]
     fn words_are_seen_in_every_directory_and_in_none() {
-        let words = ["/", "rm", "*"].map(|text| scan(text, 0, Until::End).word);
-        let root = Path::new(Root::Slash);
-        let keys = Path::new(Root::Home).join(".ssh");
-        let forms = arguments(&words, &[keys, root]);
+        let words = ["/", "rm", "*"].map(|text| scan_word(text, 0, ScanUntil::End).word);
+        let root = ResolvedPath::new(PathRoot::Absolute);
+        let keys = ResolvedPath::new(PathRoot::Home).join(".ssh");
+        let forms = argument_forms(&words, &[keys, root]);
         let expected = [
             " <root> <keys> <keys> ",
             " <root> rm <root> ",
@@ -205,11 +214,11 @@ mod tests {
             " / rm * ",
         ];
         assert_eq!(forms, expected);
-        assert_eq!(arguments(&words[1..2], &[]), [" rm "]);
+        assert_eq!(argument_forms(&words[1..2], &[]), [" rm "]);
     }
 
     #[test]
-    fn places_of_note_are_named_in_all_their_spellings() {
+    fn well_known_locations_are_named_in_all_their_spellings() {
         for (text, name) in [
             ("/", "<root>"),
             ("//", "<root>"),
@@ -239,14 +248,14 @@ mod tests {
             ("a b", "a\u{1f}b"),
         ] {
             assert_eq!(
-                canonical("/work/app", &[text]),
+                normalized("/work/app", &[text]),
                 format!(" {name} "),
                 "{text}"
             );
         }
-        assert_eq!(canonical("/", &["*"]), " <root> ");
-        assert_eq!(canonical("/", &["etc"]), " <system> ");
-        assert_eq!(canonical("/work", &["*"]), " * ");
+        assert_eq!(normalized("/", &["*"]), " <root> ");
+        assert_eq!(normalized("/", &["etc"]), " <system> ");
+        assert_eq!(normalized("/work", &["*"]), " * ");
     }
 
     #[test]

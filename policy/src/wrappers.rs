@@ -1,58 +1,66 @@
 //! Commands that run other commands: what they would run.
 
-use crate::data::WrapperData;
-use crate::lex::{is_assignment, is_name};
-use crate::table::Table;
-use crate::word::Word;
+use crate::lex::{is_assignment, is_variable_name};
+use crate::rule_file::WrapperData;
+use crate::rule_table::RuleTable;
+use crate::word::ShellWord;
 
 /// Ways to read one wrapper that are looked at; raw patterns see the rest.
-const MOST_INNER: usize = 8;
+const MAX_WRAPPED: usize = 8;
 
 /// What a wrapper runs.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Inner {
+pub(crate) enum WrappedCommand {
     /// A command, word by word.
-    Words(Vec<Word>),
+    Words(Vec<ShellWord>),
     /// Text for a shell.
     Script(String),
     /// Something that is not in the line: a file, or what comes through a pipe.
-    Unseen,
+    UnseenScript,
 }
 
 /// All that could be run by these words, if they are a wrapper's.
-pub(crate) fn inner(table: &Table, name: &str, words: &[Word]) -> Option<Vec<Inner>> {
+pub(crate) fn wrapped_commands(
+    table: &RuleTable,
+    name: &str,
+    words: &[ShellWord],
+) -> Option<Vec<WrappedCommand>> {
     if name == "find" {
-        let found = find_actions(words);
+        let found = find_exec_commands(words);
         return (!found.is_empty()).then_some(found);
     }
-    if name == "command" && asks_for_a_name(words) {
+    if name == "command" && is_name_lookup(words) {
         return None;
     }
-    let (wrapper, length) = wrapper(table, name, words)?;
+    let (wrapper, length) = find_wrapper(table, name, words)?;
     let mut found = Vec::new();
-    Unwrapping {
+    WrapperParser {
         wrapper,
         words,
         at: length,
         skip: wrapper.skip,
     }
-    .run(&mut found);
+    .parse(&mut found);
     if found.is_empty() && wrapper.shell {
-        found.push(Inner::Unseen);
+        found.push(WrappedCommand::UnseenScript);
     }
     Some(found)
 }
 
 /// `command -v` only tells what a name stands for.
-fn asks_for_a_name(words: &[Word]) -> bool {
-    let flag = words.get(1).and_then(Word::as_literal);
+fn is_name_lookup(words: &[ShellWord]) -> bool {
+    let flag = words.get(1).and_then(ShellWord::as_literal);
     matches!(flag.as_deref(), Some("-v" | "-V"))
 }
 
 /// The wrapper by its name, or by its name and subcommand.
-fn wrapper<'a>(table: &'a Table, name: &str, words: &[Word]) -> Option<(&'a WrapperData, usize)> {
-    let second = words.get(1).map(Word::text).unwrap_or_default();
-    let third = words.get(2).map(Word::text).unwrap_or_default();
+fn find_wrapper<'a>(
+    table: &'a RuleTable,
+    name: &str,
+    words: &[ShellWord],
+) -> Option<(&'a WrapperData, usize)> {
+    let second = words.get(1).map(ShellWord::text).unwrap_or_default();
+    let third = words.get(2).map(ShellWord::text).unwrap_or_default();
     let keys = [
         (format!("{name} {second} {third}"), 3),
         (format!("{name} {second}"), 2),
@@ -65,22 +73,22 @@ fn wrapper<'a>(table: &'a Table, name: &str, words: &[Word]) -> Option<(&'a Wrap
 }
 
 /// `A=1`, `a[0]=1`, and the `!` that may follow `time`.
-fn stands_before_a_command(text: &str) -> bool {
+fn is_command_prefix(text: &str) -> bool {
     let element = text
         .split_once('[')
-        .is_some_and(|(name, rest)| is_name(name) && rest.contains("]="));
+        .is_some_and(|(name, rest)| is_variable_name(name) && rest.contains("]="));
     is_assignment(text) || element || text == "!"
 }
 
-struct Unwrapping<'a> {
+struct WrapperParser<'a> {
     wrapper: &'a WrapperData,
-    words: &'a [Word],
+    words: &'a [ShellWord],
     at: usize,
     skip: usize,
 }
 
-impl Unwrapping<'_> {
-    fn run(mut self, found: &mut Vec<Inner>) {
+impl WrapperParser<'_> {
+    fn parse(mut self, found: &mut Vec<WrappedCommand>) {
         while let Some(word) = self.words.get(self.at) {
             let text = word.text();
             self.at += 1;
@@ -89,7 +97,7 @@ impl Unwrapping<'_> {
                 break;
             } else if text.len() > 1 && text.starts_with('-') {
                 self.flag(&text, found);
-            } else if self.wrapper.assignments && stands_before_a_command(&text) {
+            } else if self.wrapper.assignments && is_command_prefix(&text) {
                 continue;
             } else if self.skip > 0 {
                 self.skip -= 1;
@@ -98,23 +106,23 @@ impl Unwrapping<'_> {
                 break;
             }
         }
-        found.extend(self.rest_from(self.at));
+        found.extend(self.commands_from(self.at));
     }
 
     /// What would run if the command began at this word. Joined words lose their quotes, so they
     /// are also taken as they stand.
-    fn rest_from(&self, at: usize) -> Vec<Inner> {
+    fn commands_from(&self, at: usize) -> Vec<WrappedCommand> {
         let rest = self.words.get(at..).unwrap_or_default();
         if rest.is_empty() {
             return Vec::new();
         }
         if self.wrapper.shell {
-            return vec![Inner::Unseen];
+            return vec![WrappedCommand::UnseenScript];
         }
-        let words = Inner::Words(rest.to_vec());
+        let words = WrappedCommand::Words(rest.to_vec());
         if self.wrapper.join {
-            let texts: Vec<String> = rest.iter().map(Word::text).collect();
-            let script = Inner::Script(texts.join(" "));
+            let texts: Vec<String> = rest.iter().map(ShellWord::text).collect();
+            let script = WrappedCommand::Script(texts.join(" "));
             let plain = |text: &String| {
                 text.chars()
                     .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
@@ -128,7 +136,7 @@ impl Unwrapping<'_> {
         vec![words]
     }
 
-    fn flag(&mut self, text: &str, found: &mut Vec<Inner>) {
+    fn flag(&mut self, text: &str, found: &mut Vec<WrappedCommand>) {
         if let Some(long) = text.strip_prefix("--") {
             self.long_flag(long, found);
             return;
@@ -145,13 +153,13 @@ impl Unwrapping<'_> {
                 return;
             }
             if !self.wrapper.short.contains(letter) {
-                self.unknown(found);
+                self.unknown_flag(found);
                 return;
             }
         }
     }
 
-    fn long_flag(&mut self, long: &str, found: &mut Vec<Inner>) {
+    fn long_flag(&mut self, long: &str, found: &mut Vec<WrappedCommand>) {
         let (name, value) = match long.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
@@ -162,40 +170,40 @@ impl Unwrapping<'_> {
         } else if has(&self.wrapper.long_value) {
             self.at += usize::from(value.is_none());
         } else if !has(&self.wrapper.long) && value.is_none() {
-            self.unknown(found);
+            self.unknown_flag(found);
         }
     }
 
     /// Shells take the script from the next operand; others from what is attached.
-    fn script(&mut self, attached: &str, found: &mut Vec<Inner>) {
+    fn script(&mut self, attached: &str, found: &mut Vec<WrappedCommand>) {
         if !attached.is_empty() {
-            found.push(Inner::Script(attached.to_owned()));
+            found.push(WrappedCommand::Script(attached.to_owned()));
         }
         let operand = self.words[self.at.min(self.words.len())..]
             .iter()
             .position(|word| !word.text().starts_with(['-', '+']) || word.text().contains(' '));
         if let Some(offset) = operand {
-            found.push(Inner::Script(self.words[self.at + offset].text()));
+            found.push(WrappedCommand::Script(self.words[self.at + offset].text()));
             self.at = self.words.len();
         }
     }
 
     /// Nobody knows whether this flag takes a value, so the command may begin in two places.
-    fn unknown(&self, found: &mut Vec<Inner>) {
-        if found.len() >= MOST_INNER {
+    fn unknown_flag(&self, found: &mut Vec<WrappedCommand>) {
+        if found.len() >= MAX_WRAPPED {
             return;
         }
-        found.extend(self.rest_from(self.at + 1 + self.skip));
-        found.extend(self.rest_from(self.at + self.skip));
+        found.extend(self.commands_from(self.at + 1 + self.skip));
+        found.extend(self.commands_from(self.at + self.skip));
     }
 }
 
 /// What `-exec` and its like run.
-fn find_actions(words: &[Word]) -> Vec<Inner> {
-    let texts: Vec<String> = words.iter().map(Word::text).collect();
+fn find_exec_commands(words: &[ShellWord]) -> Vec<WrappedCommand> {
+    let texts: Vec<String> = words.iter().map(ShellWord::text).collect();
     let mut found = Vec::new();
     let mut at = 0;
-    while at < words.len() && found.len() < MOST_INNER {
+    while at < words.len() && found.len() < MAX_WRAPPED {
         at += 1;
         if matches!(
             texts[at - 1].as_str(),
@@ -204,7 +212,7 @@ fn find_actions(words: &[Word]) -> Vec<Inner> {
             let rest = &texts[at..];
             let end = rest.iter().position(|text| text == ";" || text == "+");
             let length = end.unwrap_or(rest.len());
-            found.push(Inner::Words(words[at..at + length].to_vec()));
+            found.push(WrappedCommand::Words(words[at..at + length].to_vec()));
             at += length;
         }
     }

@@ -9,21 +9,21 @@ use toml::Spanned;
 /// One file of rules.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct File {
-    pub(crate) rule: Vec<RuleData>,
-    pub(crate) raw: Vec<RawData>,
-    pub(crate) read: Vec<ReadData>,
-    pub(crate) tool: Vec<ToolData>,
+pub(crate) struct RuleFile {
+    pub(crate) rule: Vec<CommandRuleData>,
+    pub(crate) raw: Vec<RawRuleData>,
+    pub(crate) read: Vec<ReadRuleData>,
+    pub(crate) tool: Vec<GlobalFlagsData>,
     pub(crate) wrapper: Vec<WrapperData>,
-    pub(crate) arguments: Arguments,
+    pub(crate) arguments: CommandLists,
     pub(crate) limits: BTreeMap<Category, LimitData>,
     /// Changes to rules that are there already.
-    pub(crate) change: Vec<ChangeData>,
+    pub(crate) change: Vec<RuleChangeData>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Arguments {
+pub(crate) struct CommandLists {
     /// Commands whose arguments are never run.
     pub(crate) inert: String,
     /// Commands that run what they are given through a pipe.
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 /// A pattern over one simple command.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RuleData {
+pub(crate) struct CommandRuleData {
     pub(crate) id: Spanned<String>,
     /// Names of commands, between blanks; `*` is any.
     pub(crate) command: String,
@@ -52,7 +52,7 @@ pub(crate) struct RuleData {
 /// A pattern over raw text; only raises.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawData {
+pub(crate) struct RawRuleData {
     pub(crate) id: Spanned<String>,
     pub(crate) pattern: String,
     pub(crate) category: Category,
@@ -66,7 +66,7 @@ pub(crate) struct RawData {
 /// What may follow a command that only reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct ReadData {
+pub(crate) struct ReadRuleData {
     pub(crate) id: Option<Spanned<String>>,
     /// The command and its subcommand, between blanks.
     pub(crate) command: String,
@@ -93,7 +93,7 @@ pub(crate) struct ReadData {
     pub(crate) path_flags: String,
     /// At least one of these must be there.
     pub(crate) requires: String,
-    pub(crate) operands: Operands,
+    pub(crate) operands: OperandKind,
     pub(crate) max_operands: Option<usize>,
     pub(crate) min_operands: usize,
     /// What every operand must look like.
@@ -117,7 +117,7 @@ pub(crate) struct ReadData {
 /// What operands are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Operands {
+pub(crate) enum OperandKind {
     #[default]
     None,
     /// Text that is not looked up as a file.
@@ -132,7 +132,7 @@ pub(crate) enum Operands {
 /// Flags that may stand between a command and its subcommand.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct ToolData {
+pub(crate) struct GlobalFlagsData {
     pub(crate) command: String,
     pub(crate) flags: String,
     pub(crate) value_flags: String,
@@ -168,7 +168,7 @@ pub(crate) struct WrapperData {
 /// More severity or another quorum for a rule that exists.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ChangeData {
+pub(crate) struct RuleChangeData {
     pub(crate) rule: Spanned<String>,
     pub(crate) category: Option<Category>,
     pub(crate) quorum: Option<QuorumRule>,

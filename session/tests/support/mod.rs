@@ -12,11 +12,11 @@
     reason = "clippy knows test functions, but not what they call"
 )]
 
-pub mod audit;
-pub mod line;
-pub mod oracle;
-pub mod step;
-pub mod world;
+pub mod auditor;
+pub mod entry_format;
+pub mod quorum_oracle;
+pub mod simulation;
+pub mod simulation_step;
 
 use std::sync::LazyLock;
 
@@ -24,29 +24,30 @@ use pvp_policy::Policy;
 use pvp_protocol::payload::Announce;
 use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, SessionId, Timestamp};
 use pvp_session::{
-    Answer, Attendance, Entry, Identity, Input, Outcome, Said, Session, Settings, Stamped, Terms,
+    Answer, AttendanceChange, Decision, DecisionContext, Entry, Identity, Input, Session,
+    SessionSettings, Stamped, Submitted,
 };
 use serde_json::{Value, json};
 
-use audit::Audit;
-use line::Names;
+use auditor::LogAuditor;
+use entry_format::EntryFormatter;
 
 pub static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 
 /// When every test begins: 2026-01-01T00:00:00Z.
-pub const BEGIN_MS: u64 = 1_767_225_600_000;
+pub const START_MS: u64 = 1_767_225_600_000;
 
-pub fn person(name: &str) -> ParticipantId {
+pub fn participant_id(name: &str) -> ParticipantId {
     ParticipantId::parse(name).unwrap()
 }
 
-pub fn id(text: &str) -> MessageId {
+pub fn message_id(text: &str) -> MessageId {
     MessageId::parse(text).unwrap()
 }
 
 /// The moment so many seconds after the beginning.
 pub fn at(seconds: u64) -> Timestamp {
-    Timestamp::from_millis(BEGIN_MS).plus_seconds(seconds)
+    Timestamp::from_millis(START_MS).plus_seconds(seconds)
 }
 
 /// A different seed for every number.
@@ -55,8 +56,8 @@ pub fn seed(number: u64) -> [u8; 32] {
 }
 
 /// A client's message, as its type and payload stand on the wire.
-pub fn message(kind: &str, payload: &Value) -> ClientMessage {
-    ClientMessage::read(kind, &payload.to_string())
+pub fn client_message(kind: &str, payload: &Value) -> ClientMessage {
+    ClientMessage::parse_payload(kind, &payload.to_string())
         .unwrap_or_else(|| panic!("`{kind}` is not for clients"))
         .unwrap_or_else(|error| panic!("`{kind}` {payload}: {error}"))
 }
@@ -67,7 +68,7 @@ pub fn announcement(name: &str, kind: &str, roles: &[&str]) -> Value {
 }
 
 /// What an agent that runs commands announces.
-pub fn executor(name: &str, ability: Value) -> Value {
+pub fn executor_announcement(name: &str, ability: Value) -> Value {
     let mut announce = announcement(name, "agent", &[]);
     announce["executor"] = ability;
     announce
@@ -85,7 +86,7 @@ pub fn identity(announce: &Announce) -> Identity {
 }
 
 /// `tool.propose` of a shell line.
-pub fn shell(agent: &str, line: &str) -> Value {
+pub fn shell_proposal(agent: &str, line: &str) -> Value {
     json!({
         "tool_name": "shell", "arguments": {"full_command": line}, "agent": agent,
         "risk_level": "safe", "description": "because", "requires_approval": false,
@@ -95,63 +96,63 @@ pub fn shell(agent: &str, line: &str) -> Value {
 
 /// Compares a whole list of effects.
 #[track_caller]
-pub fn told(actual: Vec<String>, expected: &[&str]) {
+pub fn assert_lines(actual: Vec<String>, expected: &[&str]) {
     assert_eq!(actual, expected);
 }
 
 /// Compares a refusal.
 #[track_caller]
-pub fn says_no(actual: String, expected: &str) {
+pub fn assert_refusal(actual: String, expected: &str) {
     assert_eq!(actual, expected);
 }
 
 /// One session and the people in it.
 #[derive(Clone)]
-pub struct Room {
+pub struct SessionFixture {
     pub session: Session,
-    pub settings: Settings,
+    pub settings: SessionSettings,
     pub log: Vec<Entry>,
     pub now: Timestamp,
-    audit: Audit,
-    shadow: Session,
-    names: Names,
+    audit: LogAuditor,
+    replayed: Session,
+    formatter: EntryFormatter,
     seeds: u64,
     messages: u64,
 }
 
-impl Room {
+impl SessionFixture {
     /// A session that nobody has created.
-    pub fn nowhere(settings: Settings) -> Self {
+    pub fn uncreated(settings: SessionSettings) -> Self {
         let session = Session::new(SessionId::parse("room").unwrap());
         Self {
-            audit: Audit::new(settings.clone()),
-            shadow: session.clone(),
+            audit: LogAuditor::new(settings.clone()),
+            replayed: session.clone(),
             session,
             settings,
             log: Vec::new(),
             now: at(0),
-            names: Names::default(),
+            formatter: EntryFormatter::default(),
             seeds: 0,
             messages: 0,
         }
     }
 
     /// An empty room with this configuration.
-    pub fn empty(settings: Settings, config: Value) -> Self {
-        let mut room = Self::nowhere(settings);
-        let outcome = room.create("ann", json!({"config": config}));
+    pub fn created(settings: SessionSettings, config: Value) -> Self {
+        let mut fixture = Self::uncreated(settings);
+        let outcome = fixture.create("ann", json!({"config": config}));
         assert!(matches!(outcome.answer, Answer::Accepted(Some(1))));
-        room
+        fixture
     }
 
     /// The usual company: ann is admin, bob approver, cat navigator, dan driver, eve observer,
     /// and bot an agent that can hold reads to reading. The next entry is number 8.
     pub fn team(config: Value) -> Self {
-        Self::team_under(Settings::default(), config)
+        Self::team_with_settings(SessionSettings::default(), config)
     }
 
-    pub fn team_under(settings: Settings, config: Value) -> Self {
-        let mut room = Self::empty(settings, config);
+    pub fn team_with_settings(settings: SessionSettings, config: Value) -> Self {
+        let mut fixture = Self::created(settings, config);
         for (name, role) in [
             ("ann", "admin"),
             ("bob", "approver"),
@@ -159,19 +160,19 @@ impl Room {
             ("dan", "driver"),
             ("eve", "observer"),
         ] {
-            room.joins(announcement(name, "human", &[role]));
+            fixture.joins(announcement(name, "human", &[role]));
         }
-        room.joins(executor(
+        fixture.joins(executor_announcement(
             "bot",
             json!({"profiles": ["read"], "shell_exec": true}),
         ));
-        assert_eq!(room.session.head(), 7);
-        room
+        assert_eq!(fixture.session.head(), 7);
+        fixture
     }
 
     /// Decides one input and checks every promise.
     #[track_caller]
-    pub fn apply(&mut self, input: Input) -> Outcome {
+    pub fn apply(&mut self, input: Input) -> Decision {
         self.seeds += 1;
         let before = self.session.clone();
         let stamped = Stamped {
@@ -179,11 +180,11 @@ impl Room {
             seed: seed(self.seeds),
             input,
         };
-        let terms = Terms {
+        let decision_context = DecisionContext {
             policy: &POLICY,
             settings: &self.settings,
         };
-        let outcome = self.session.apply(terms, stamped);
+        let outcome = self.session.apply(decision_context, stamped);
         if outcome.entries.is_empty() {
             assert_eq!(
                 self.session, before,
@@ -192,34 +193,37 @@ impl Room {
         }
         for entry in &outcome.entries {
             self.audit.invariant_entry(entry);
-            audit::invariant_stored_form(&mut self.shadow, entry);
+            auditor::invariant_stored_form(&mut self.replayed, entry);
         }
         self.audit.invariant_nothing_half_done();
-        assert_eq!(self.shadow, self.session, "replay equals live");
+        assert_eq!(self.replayed, self.session, "replay equals live");
         self.log.extend(outcome.entries.iter().cloned());
         outcome
     }
 
     /// An outcome as lines: each entry, then what is whispered, then the answer.
-    pub fn lines(&mut self, outcome: &Outcome) -> Vec<String> {
+    pub fn lines(&mut self, outcome: &Decision) -> Vec<String> {
         let mut lines: Vec<_> = outcome
             .entries
             .iter()
-            .map(|entry| self.names.entry(entry))
+            .map(|entry| self.formatter.format_entry(entry))
             .collect();
-        if let Some(whisper) = &outcome.whisper {
-            lines.push(format!("~ {}", self.names.envelope(&whisper.envelope)));
+        if let Some(whisper) = &outcome.ephemeral {
+            lines.push(format!(
+                "~ {}",
+                self.formatter.format_envelope(&whisper.envelope)
+            ));
         }
-        lines.push(line::answer(&outcome.answer));
+        lines.push(entry_format::format_answer(&outcome.answer));
         lines
     }
 
     #[track_caller]
-    pub fn create(&mut self, by: &str, create: Value) -> Outcome {
+    pub fn create(&mut self, by: &str, create: Value) -> Decision {
         let id = self.next_id();
         let create = serde_json::from_value(create).unwrap();
         self.apply(Input::Create {
-            by: person(by),
+            by: participant_id(by),
             id,
             create,
         })
@@ -234,18 +238,18 @@ impl Room {
     }
 
     /// Decides one input without any checks, for tests that need very many.
-    pub fn apply_unchecked(&mut self, input: Input) -> Outcome {
+    pub fn apply_unchecked(&mut self, input: Input) -> Decision {
         self.seeds += 1;
         let stamped = Stamped {
             at: self.now,
             seed: seed(self.seeds),
             input,
         };
-        let terms = Terms {
+        let decision_context = DecisionContext {
             policy: &POLICY,
             settings: &self.settings,
         };
-        self.session.apply(terms, stamped)
+        self.session.apply(decision_context, stamped)
     }
 
     #[track_caller]
@@ -261,23 +265,32 @@ impl Room {
 
     /// Someone says something under an id of its own.
     #[track_caller]
-    pub fn says(&mut self, who: &str, kind: &str, payload: Value) -> Vec<String> {
+    pub fn sends(&mut self, who: &str, kind: &str, payload: Value) -> Vec<String> {
         let id = self.next_id();
-        self.says_as(id.as_str(), who, kind, payload)
+        self.sends_with_id(id.as_str(), who, kind, payload)
     }
 
     /// Someone says something under this id.
     #[track_caller]
-    pub fn says_as(&mut self, name: &str, who: &str, kind: &str, payload: Value) -> Vec<String> {
-        let outcome = self.say(who, Said::new(id(name), message(kind, &payload)));
+    pub fn sends_with_id(
+        &mut self,
+        name: &str,
+        who: &str,
+        kind: &str,
+        payload: Value,
+    ) -> Vec<String> {
+        let outcome = self.submit(
+            who,
+            Submitted::new(message_id(name), client_message(kind, &payload)),
+        );
         self.lines(&outcome)
     }
 
     #[track_caller]
-    pub fn say(&mut self, who: &str, said: Said) -> Outcome {
-        self.apply(Input::Say {
-            by: person(who),
-            said,
+    pub fn submit(&mut self, who: &str, submitted: Submitted) -> Decision {
+        self.apply(Input::Submit {
+            by: participant_id(who),
+            submitted,
         })
     }
 
@@ -285,12 +298,12 @@ impl Room {
     #[track_caller]
     pub fn refused(&mut self, who: &str, kind: &str, payload: Value) -> String {
         let id = self.next_id();
-        self.refused_as(id.as_str(), who, kind, payload)
+        self.refused_with_id(id.as_str(), who, kind, payload)
     }
 
     #[track_caller]
-    pub fn refused_as(&mut self, id: &str, who: &str, kind: &str, payload: Value) -> String {
-        let mut lines = self.says_as(id, who, kind, payload);
+    pub fn refused_with_id(&mut self, id: &str, who: &str, kind: &str, payload: Value) -> String {
+        let mut lines = self.sends_with_id(id, who, kind, payload);
         assert_eq!(lines.len(), 1, "refused without effects: {lines:?}");
         let answer = lines.remove(0);
         answer
@@ -301,58 +314,58 @@ impl Room {
 
     #[track_caller]
     pub fn proposes(&mut self, name: &str, command: &str) -> Vec<String> {
-        self.says_as(name, "bot", "tool.propose", shell("bot", command))
+        self.sends_with_id(name, "bot", "tool.propose", shell_proposal("bot", command))
     }
 
     #[track_caller]
     pub fn approves(&mut self, who: &str, gate: &str) -> Vec<String> {
-        self.says(who, "gate.approve", json!({"gate": gate, "approver": who}))
+        self.sends(who, "gate.approve", json!({"gate": gate, "approver": who}))
     }
 
     #[track_caller]
     pub fn rejects(&mut self, who: &str, gate: &str) -> Vec<String> {
         let ballot = json!({"gate": gate, "rejector": who, "reason": "no"});
-        self.says(who, "gate.reject", ballot)
+        self.sends(who, "gate.reject", ballot)
     }
 
     #[track_caller]
     pub fn configures(&mut self, changes: Value) -> Vec<String> {
         let update = json!({"changes": changes, "reason": "test"});
-        self.says("ann", "session.config_update", update)
+        self.sends("ann", "session.config_update", update)
     }
 
     #[track_caller]
     pub fn leaves(&mut self, who: &str) -> Vec<String> {
-        self.says(who, "session.leave", json!({}))
+        self.sends(who, "session.leave", json!({}))
     }
 
     /// Time goes on, and nothing else happens.
-    pub fn later(&mut self, seconds: u64) {
+    pub fn advance(&mut self, seconds: u64) {
         self.now = self.now.plus_seconds(seconds);
     }
 
     /// Time goes on, and the clock is looked at.
     #[track_caller]
-    pub fn ticks(&mut self, seconds: u64) -> Vec<String> {
-        self.later(seconds);
+    pub fn advances_and_ticks(&mut self, seconds: u64) -> Vec<String> {
+        self.advance(seconds);
         let outcome = self.apply(Input::Tick);
         self.lines(&outcome)
     }
 
     #[track_caller]
-    pub fn goes_quiet(&mut self, who: &str) -> Vec<String> {
-        self.attends(who, Attendance::TimedOut)
+    pub fn times_out(&mut self, who: &str) -> Vec<String> {
+        self.attendance(who, AttendanceChange::TimedOut)
     }
 
     #[track_caller]
-    pub fn is_back(&mut self, who: &str) -> Vec<String> {
-        self.attends(who, Attendance::Back)
+    pub fn comes_back(&mut self, who: &str) -> Vec<String> {
+        self.attendance(who, AttendanceChange::Back)
     }
 
     #[track_caller]
-    fn attends(&mut self, who: &str, attendance: Attendance) -> Vec<String> {
+    fn attendance(&mut self, who: &str, attendance: AttendanceChange) -> Vec<String> {
         let outcome = self.apply(Input::Attendance {
-            participant: person(who),
+            participant: participant_id(who),
             attendance,
             last_active: self.now,
         });
@@ -361,13 +374,13 @@ impl Room {
 
     /// The digest of what a proposal, as it stands, would do.
     pub fn digest(&self, proposal: &str) -> String {
-        let proposal = self.session.proposal(&id(proposal)).unwrap();
+        let proposal = self.session.proposal(&message_id(proposal)).unwrap();
         proposal.assessment.digest.to_string()
     }
 
     /// The id of the open gate of a proposal.
     pub fn gate_id(&self, proposal: &str) -> String {
-        let proposal = id(proposal);
+        let proposal = message_id(proposal);
         let gates = self.session.open_gates();
         let (_, gate) = gates.iter().find(|(p, _)| p.id == proposal).unwrap();
         gate.id.to_string()
@@ -375,6 +388,6 @@ impl Room {
 
     pub fn next_id(&mut self) -> MessageId {
         self.messages += 1;
-        id(&format!("m{}", self.messages))
+        message_id(&format!("m{}", self.messages))
     }
 }

@@ -4,69 +4,77 @@ use std::collections::BTreeSet;
 
 use pvp_protocol::payload::{
     Announce, Content, ContextAdd, ContextContentType, GateOutcome, PresenceStatus, PresenceUpdate,
-    ResolvedHow, RoleChange, SessionConfigUpdate, SessionCreate, SessionEnd, SessionLeave,
+    ResolutionCause, RoleChange, SessionConfigUpdate, SessionCreate, SessionEnd, SessionLeave,
     ToolCancel,
 };
 use pvp_protocol::{
-    Extra, Heading, Limits, MessageId, ParticipantId, ParticipantKind, Refusal, Sender,
+    ExtraFields, Heading, Limits, MessageId, ParticipantId, ParticipantKind, Refusal, Sender,
     SessionConfig, Timestamp, capabilities_of,
 };
 
-use super::{Answer, Decided, Decision};
+use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
-use crate::input::{Attendance, Identity, Said};
+use crate::input::{AttendanceChange, Identity, Submitted};
 use crate::member::Member;
-use crate::seen::Sighting;
+use crate::recent_messages::MessageIdStatus;
 
 /// Longest name of a person or a session, in characters.
-const MAX_NAME: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 /// Largest announcement and largest configuration, in bytes of JSON.
-const MAX_ANNOUNCEMENT: usize = 16 * 1024;
-const MAX_CONFIG: usize = 64 * 1024;
+const MAX_ANNOUNCEMENT_BYTES: usize = 16 * 1024;
+const MAX_CONFIG_BYTES: usize = 64 * 1024;
 
 /// People and agents that a session remembers, those who left included.
-const MAX_KNOWN: usize = 10_000;
+const MAX_KNOWN_PARTICIPANTS: usize = 10_000;
 
 /// The key under which newcomers are told where commands run.
-pub(crate) const WORKING_DIRECTORY: &str = "session:working_directory";
+pub(crate) const WORKING_DIRECTORY_KEY: &str = "session:working_directory";
 
-impl Decision<'_> {
-    pub(super) fn create(
+impl DecisionBuilder<'_> {
+    pub(super) fn session_create(
         &mut self,
         by: &ParticipantId,
         id: MessageId,
         create: SessionCreate,
-    ) -> Decided {
-        let said = Said::new(id, create.clone());
-        if self.session.exists() {
-            return match self.session.seen.look(&said.id, &said.digest(by)) {
-                Sighting::Same(seq) => Ok(Answer::Duplicate(seq)),
-                Sighting::Other | Sighting::New => {
+    ) -> AnswerResult {
+        let submitted = Submitted::new(id, create.clone());
+        if self.session.is_created() {
+            return match self
+                .session
+                .recent_messages
+                .status(&submitted.id, &submitted.digest(by))
+            {
+                MessageIdStatus::Duplicate(seq) => Ok(Answer::Duplicate(seq)),
+                MessageIdStatus::Conflict | MessageIdStatus::New => {
                     Err(Refusal::SessionExists(self.session.id.clone()))
                 }
             };
         }
-        good_config(&create.config, &self.terms.settings.limits)?;
-        create.name.as_deref().map_or(Ok(()), good_name)?;
-        let answer = self.relay(by, &said, create);
-        if let Some(directory) = self.terms.settings.working_directory.clone() {
-            self.tell(working_directory(directory), None);
+        check_config(&create.config, &self.decision_context.settings.limits)?;
+        create.name.as_deref().map_or(Ok(()), check_name)?;
+        let answer = self.relay(by, &submitted, create);
+        if let Some(directory) = self.decision_context.settings.working_directory.clone() {
+            self.append_system(working_directory_context(directory), None);
         }
         Ok(answer)
     }
 
-    pub(super) fn join(
+    pub(super) fn session_join(
         &mut self,
         identity: &Identity,
         announce: Announce,
         id: MessageId,
-    ) -> Decided {
-        if !self.session.exists() {
+    ) -> AnswerResult {
+        if !self.session.is_created() {
             return Err(Refusal::NoSuchSession(self.session.id.clone()));
         }
-        let known = self.session.people.get(&identity.participant).cloned();
-        let announce = self.admissible(identity, announce, known.as_ref())?;
+        let known = self
+            .session
+            .participants
+            .get(&identity.participant)
+            .cloned();
+        let announce = self.admit(identity, announce, known.as_ref())?;
         let returning = known.filter(|member| !member.left);
         if self.session.has_ended() {
             // Those who were there may come back to read; nobody else comes in.
@@ -78,7 +86,7 @@ impl Decision<'_> {
         match returning {
             Some(member) if member.announce == announce => return Ok(Answer::Accepted(None)),
             Some(_) => {}
-            None => self.has_room(&identity.participant)?,
+            None => self.check_capacity(&identity.participant)?,
         }
         let directory = announce
             .executor
@@ -86,8 +94,8 @@ impl Decision<'_> {
             .filter(|_| announce.kind == ParticipantKind::Agent)
             .and_then(|e| e.working_directory.clone());
         let heading = Heading {
-            id: if self.session.seen.knows(&id) {
-                self.fresh.id()
+            id: if self.session.recent_messages.contains(&id) {
+                self.id_generator.next_id()
             } else {
                 id
             },
@@ -99,21 +107,21 @@ impl Decision<'_> {
         };
         let seq = self.append(heading, announce.into(), Audience::everyone(), None, None);
         if let Some(directory) = directory {
-            self.tell(working_directory(directory), None);
+            self.append_system(working_directory_context(directory), None);
         }
-        self.settle_gates();
+        self.grant_passed_gates();
         Ok(Answer::Accepted(Some(seq)))
     }
 
     /// The announcement with the name, roles and capabilities that this identity may have here.
-    fn admissible(
+    fn admit(
         &self,
         identity: &Identity,
         mut announce: Announce,
         known: Option<&Member>,
     ) -> Result<Announce, Refusal> {
         if announce.id != identity.participant {
-            return Err(Refusal::NotYou {
+            return Err(Refusal::IdentityMismatch {
                 field: "participant.id",
                 claimed: announce.id.to_string(),
                 actual: identity.participant.clone(),
@@ -150,8 +158,8 @@ impl Decision<'_> {
                 announce.id
             )));
         }
-        good_name(&announce.name)?;
-        good_announcement(&announce)?;
+        check_name(&announce.name)?;
+        check_announcement(&announce)?;
         if let Some(member) = known.filter(|member| member.roles_set_by_admin) {
             announce.roles.clone_from(&member.announce.roles);
             announce
@@ -166,7 +174,7 @@ impl Decision<'_> {
             .filter(|role| !identity.roles.contains(role))
             .collect();
         if !beyond.is_empty() {
-            return Err(Refusal::RolesBeyondToken(beyond));
+            return Err(Refusal::RolesNotInToken(beyond));
         }
         let roles: BTreeSet<_> = announce.roles.iter().copied().collect();
         announce.roles = roles.into_iter().collect();
@@ -176,7 +184,7 @@ impl Decision<'_> {
             .iter()
             .find(|capability| !allowed.contains(capability))
         {
-            return Err(Refusal::Lacks(*beyond));
+            return Err(Refusal::MissingCapability(*beyond));
         }
         // What goes beyond the roles comes from the token, whether or not it was claimed.
         let explicit: BTreeSet<_> = claimed
@@ -187,19 +195,19 @@ impl Decision<'_> {
         Ok(announce)
     }
 
-    fn has_room(&self, newcomer: &ParticipantId) -> Result<(), Refusal> {
-        let people = &self.session.people;
-        if people.len() >= MAX_KNOWN && !people.contains_key(newcomer) {
+    fn check_capacity(&self, newcomer: &ParticipantId) -> Result<(), Refusal> {
+        let people = &self.session.participants;
+        if people.len() >= MAX_KNOWN_PARTICIPANTS && !people.contains_key(newcomer) {
             return Err(Refusal::TooMany {
                 what: "people over the life of one session; start another session",
-                limit: MAX_KNOWN as u64,
+                limit: MAX_KNOWN_PARTICIPANTS as u64,
             });
         }
         let limit = self
             .session
             .config
             .max_participants
-            .min(self.terms.settings.limits.participants);
+            .min(self.decision_context.settings.limits.participants);
         if self.session.members().count() < limit as usize {
             return Ok(());
         }
@@ -210,14 +218,14 @@ impl Decision<'_> {
     }
 
     /// Only what does not concern rights can be changed by announcing oneself again.
-    pub(super) fn announce_again(
+    pub(super) fn announce(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         announce: Announce,
-    ) -> Decided {
-        good_announcement(&announce)?;
-        let current = &self.session.people[by].announce;
+    ) -> AnswerResult {
+        check_announcement(&announce)?;
+        let current = &self.session.participants[by].announce;
         let announce = Announce {
             name: current.name.clone(),
             kind: current.kind,
@@ -225,11 +233,16 @@ impl Decision<'_> {
             capabilities: current.capabilities.clone(),
             ..announce
         };
-        Ok(self.relay(by, said, announce))
+        Ok(self.relay(by, submitted, announce))
     }
 
-    pub(super) fn leave(&mut self, by: &ParticipantId, said: &Said, leave: SessionLeave) -> Answer {
-        let answer = self.relay(by, said, leave);
+    pub(super) fn session_leave(
+        &mut self,
+        by: &ParticipantId,
+        submitted: &Submitted,
+        leave: SessionLeave,
+    ) -> Answer {
+        let answer = self.relay(by, submitted, leave);
         let waiting: Vec<_> = self
             .session
             .open_gates()
@@ -238,20 +251,25 @@ impl Decision<'_> {
             .map(|(proposal, _)| proposal.id.clone())
             .collect();
         for proposal in waiting {
-            self.resolve(
+            self.append_resolution(
                 &proposal,
                 GateOutcome::Cancelled,
-                ResolvedHow::ProposerLeft,
+                ResolutionCause::ProposerLeft,
                 None,
             );
         }
-        self.give_up_runs_of(by, "the executor left the session");
-        self.settle_gates();
+        self.close_runs_as_unknown(by, "the executor left the session");
+        self.grant_passed_gates();
         answer
     }
 
-    pub(super) fn end(&mut self, by: &ParticipantId, said: &Said, end: SessionEnd) -> Answer {
-        let answer = self.relay(by, said, end);
+    pub(super) fn session_end(
+        &mut self,
+        by: &ParticipantId,
+        submitted: &Submitted,
+        end: SessionEnd,
+    ) -> Answer {
+        let answer = self.relay(by, submitted, end);
         let waiting: Vec<_> = self
             .session
             .open_gates()
@@ -259,10 +277,10 @@ impl Decision<'_> {
             .map(|(proposal, _)| proposal.id.clone())
             .collect();
         for proposal in waiting {
-            self.resolve(
+            self.append_resolution(
                 &proposal,
                 GateOutcome::Cancelled,
-                ResolvedHow::SessionEnded,
+                ResolutionCause::SessionEnded,
                 Some(by),
             );
         }
@@ -273,11 +291,11 @@ impl Decision<'_> {
             .collect();
         for tool_proposal in running {
             let reason = Some("the session has ended".to_owned());
-            self.tell(
+            self.append_system(
                 ToolCancel {
                     tool_proposal,
                     reason,
-                    extra: Extra::new(),
+                    extra: ExtraFields::new(),
                 },
                 None,
             );
@@ -285,29 +303,29 @@ impl Decision<'_> {
         answer
     }
 
-    pub(super) fn config_update(
+    pub(super) fn session_config_update(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         update: SessionConfigUpdate,
-    ) -> Decided {
-        let changed = self.session.config.clone().with(&update.changes);
-        good_config(&changed, &self.terms.settings.limits)?;
-        let answer = self.relay(by, said, update);
-        self.settle_gates();
+    ) -> AnswerResult {
+        let changed = self.session.config.clone().with_changes(&update.changes);
+        check_config(&changed, &self.decision_context.settings.limits)?;
+        let answer = self.relay(by, submitted, update);
+        self.grant_passed_gates();
         Ok(answer)
     }
 
     pub(super) fn role_change(
         &mut self,
         by: &ParticipantId,
-        said: &Said,
+        submitted: &Submitted,
         mut change: RoleChange,
-    ) -> Decided {
+    ) -> AnswerResult {
         let missing = || Refusal::NoSuchParticipant(change.participant.clone());
         let member = self
             .session
-            .people
+            .participants
             .get(&change.participant)
             .filter(|m| !m.left)
             .ok_or_else(missing)?;
@@ -322,22 +340,22 @@ impl Decision<'_> {
         }
         let once: BTreeSet<_> = change.new_roles.into_iter().collect();
         change.new_roles = once.into_iter().collect();
-        let answer = self.relay(by, said, change);
-        self.settle_gates();
+        let answer = self.relay(by, submitted, change);
+        self.grant_passed_gates();
         Ok(answer)
     }
 
     /// Records that someone who counts for decisions went quiet or came back.
-    pub(super) fn attendance(
+    pub(super) fn record_attendance(
         &mut self,
         participant: &ParticipantId,
-        attendance: Attendance,
+        attendance: AttendanceChange,
         last_active: Timestamp,
     ) -> Answer {
-        let timed_out = attendance == Attendance::TimedOut;
+        let timed_out = attendance == AttendanceChange::TimedOut;
         let changes = self
             .session
-            .people
+            .participants
             .get(participant)
             .is_some_and(|member| !member.left && member.timed_out != timed_out);
         if !changes || self.session.has_ended() {
@@ -349,24 +367,24 @@ impl Decision<'_> {
             PresenceStatus::Active
         };
         let participant = participant.clone();
-        self.tell(
+        self.append_system(
             PresenceUpdate {
                 participant,
                 status,
                 last_active,
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             },
             None,
         );
-        self.settle_gates();
+        self.grant_passed_gates();
         Answer::Accepted(Some(self.session.head))
     }
 }
 
-fn good_name(name: &str) -> Result<(), Refusal> {
-    if name.trim().is_empty() || name.chars().count() > MAX_NAME {
+fn check_name(name: &str) -> Result<(), Refusal> {
+    if name.trim().is_empty() || name.chars().count() > MAX_NAME_CHARS {
         return Err(Refusal::Malformed(format!(
-            "a name has 1 to {MAX_NAME} characters"
+            "a name has 1 to {MAX_NAME_CHARS} characters"
         )));
     }
     if name.chars().any(char::is_control) {
@@ -378,37 +396,37 @@ fn good_name(name: &str) -> Result<(), Refusal> {
 }
 
 /// An announcement is kept for as long as the session, so it is a card and not a suitcase.
-fn good_announcement(announce: &Announce) -> Result<(), Refusal> {
+fn check_announcement(announce: &Announce) -> Result<(), Refusal> {
     let bytes = serde_json::to_vec(announce).map_or(usize::MAX, |json| json.len());
-    if bytes > MAX_ANNOUNCEMENT {
+    if bytes > MAX_ANNOUNCEMENT_BYTES {
         return Err(Refusal::Malformed(format!(
-            "an announcement has at most {MAX_ANNOUNCEMENT} bytes, not {bytes}"
+            "an announcement has at most {MAX_ANNOUNCEMENT_BYTES} bytes, not {bytes}"
         )));
     }
     Ok(())
 }
 
 /// A configuration is kept, and told to every newcomer.
-fn good_config(config: &SessionConfig, limits: &Limits) -> Result<(), Refusal> {
-    config.check(limits).map_err(Refusal::BadConfig)?;
+fn check_config(config: &SessionConfig, limits: &Limits) -> Result<(), Refusal> {
+    config.validate(limits).map_err(Refusal::InvalidConfig)?;
     let bytes = serde_json::to_vec(config).map_or(usize::MAX, |json| json.len());
-    if bytes > MAX_CONFIG {
-        return Err(Refusal::BadConfig(format!(
-            "a configuration has at most {MAX_CONFIG} bytes, not {bytes}"
+    if bytes > MAX_CONFIG_BYTES {
+        return Err(Refusal::InvalidConfig(format!(
+            "a configuration has at most {MAX_CONFIG_BYTES} bytes, not {bytes}"
         )));
     }
     Ok(())
 }
 
-fn working_directory(directory: String) -> ContextAdd {
+fn working_directory_context(directory: String) -> ContextAdd {
     ContextAdd {
-        key: WORKING_DIRECTORY.to_owned(),
+        key: WORKING_DIRECTORY_KEY.to_owned(),
         content_type: ContextContentType::Text,
         content: Some(Content::Text(directory)),
         content_ref: None,
         visible_to: None,
         source: None,
         tags: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     }
 }

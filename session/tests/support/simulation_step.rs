@@ -2,16 +2,16 @@
 
 use pvp_protocol::payload::{Announce, SessionCreate};
 use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
-use pvp_session::{Attendance, Input, Said, Settings};
+use pvp_session::{AttendanceChange, Input, SessionSettings, Submitted};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{id, identity, message, person};
+use super::{client_message, identity, message_id, participant_id};
 
 /// One thing that happens to a session or to its store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
-pub enum Step {
+pub enum SimulationStep {
     /// Always the first: how the server and the session are set up.
     Create {
         by: String,
@@ -57,12 +57,12 @@ pub enum Step {
     },
 }
 
-impl Step {
-    pub fn line(&self) -> String {
+impl SimulationStep {
+    pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap()
     }
 
-    pub fn read(line: &str) -> Self {
+    pub fn from_json(line: &str) -> Self {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
@@ -79,60 +79,63 @@ impl Step {
     /// What this step tells the session, if it does.
     pub fn input(&self, now: Timestamp) -> Option<Input> {
         Some(match self {
-            Step::Create {
+            SimulationStep::Create {
                 by,
                 id: name,
                 config,
                 ..
             } => Input::Create {
-                by: person(by),
-                id: id(name),
+                by: participant_id(by),
+                id: message_id(name),
                 create: SessionCreate {
                     name: None,
-                    config: SessionConfig::default().with(config),
+                    config: SessionConfig::default().with_changes(config),
                     extra: Default::default(),
                 },
             },
-            Step::Join { id: name, announce } => Input::Join {
+            SimulationStep::Join { id: name, announce } => Input::Join {
                 identity: identity(announce),
                 announce: announce.clone(),
-                id: id(name),
+                id: message_id(name),
             },
-            Step::Say {
+            SimulationStep::Say {
                 by,
                 id: name,
                 kind,
                 payload,
                 reference,
-            } => Input::Say {
-                by: person(by),
-                said: Said {
-                    reference: reference.as_deref().map(id),
-                    ..Said::new(id(name), message(kind, payload))
+            } => Input::Submit {
+                by: participant_id(by),
+                submitted: Submitted {
+                    reference: reference.as_deref().map(message_id),
+                    ..Submitted::new(message_id(name), client_message(kind, payload))
                 },
             },
-            Step::Quiet { who } | Step::Back { who } => Input::Attendance {
-                participant: person(who),
-                attendance: if matches!(self, Step::Quiet { .. }) {
-                    Attendance::TimedOut
+            SimulationStep::Quiet { who } | SimulationStep::Back { who } => Input::Attendance {
+                participant: participant_id(who),
+                attendance: if matches!(self, SimulationStep::Quiet { .. }) {
+                    AttendanceChange::TimedOut
                 } else {
-                    Attendance::Back
+                    AttendanceChange::Back
                 },
                 last_active: now,
             },
-            Step::Tick => Input::Tick,
-            Step::Wait { .. } | Step::Durable { .. } | Step::Lost | Step::Expect { .. } => {
+            SimulationStep::Tick => Input::Tick,
+            SimulationStep::Wait { .. }
+            | SimulationStep::Durable { .. }
+            | SimulationStep::Lost
+            | SimulationStep::Expect { .. } => {
                 return None;
             }
         })
     }
 
     /// The server's settings that a first step asks for.
-    pub fn settings(&self) -> Settings {
-        let open = matches!(self, Step::Create { open: true, .. });
-        Settings {
-            open,
-            ..Settings::default()
+    pub fn settings(&self) -> SessionSettings {
+        let open = matches!(self, SimulationStep::Create { open: true, .. });
+        SessionSettings {
+            open_mode: open,
+            ..SessionSettings::default()
         }
     }
 }

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use pvp_protocol::payload::{Approval, Content, Visibility};
 use pvp_protocol::{
     Action, Assessment, Envelope, MessageId, ParticipantId, QuorumRule, Role, ServerMessage,
-    Timestamp, Vocabulary,
+    Timestamp, WireMessage,
 };
-use pvp_session::{Answer, Entry, Who};
+use pvp_session::{Answer, Entry, Viewers};
 
-use super::BEGIN_MS;
+use super::START_MS;
 
 /// What the session's own ids are called in lines.
 #[derive(Clone, Default)]
-pub struct Names {
+pub struct EntryFormatter {
     gates: BTreeMap<MessageId, String>,
 }
 
-pub fn answer(answer: &Answer) -> String {
+pub fn format_answer(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(Some(seq)) => format!("= accepted {seq}"),
         Answer::Accepted(None) => "= accepted".to_owned(),
@@ -26,14 +26,16 @@ pub fn answer(answer: &Answer) -> String {
     }
 }
 
-impl Names {
+impl EntryFormatter {
     /// `3 system gate.request …`, with the audience at the end if it is not everyone.
-    pub fn entry(&mut self, entry: &Entry) -> String {
-        let mut line = format!("{} {}", entry.seq(), self.envelope(&entry.envelope));
+    pub fn format_entry(&mut self, entry: &Entry) -> String {
+        let mut line = format!("{} {}", entry.seq(), self.format_envelope(&entry.envelope));
         match &entry.audience.who {
-            Who::Everyone => {}
-            Who::Approvers { and } => line.push_str(&format!(" | approvers and {}", people(and))),
-            Who::Only(only) => line.push_str(&format!(" | only {}", people(only))),
+            Viewers::Everyone => {}
+            Viewers::Approvers { and } => {
+                line.push_str(&format!(" | approvers and {}", format_id_set(and)))
+            }
+            Viewers::Only(only) => line.push_str(&format!(" | only {}", format_id_set(only))),
         }
         if let Some(private) = &entry.private {
             line.push_str(&format!(" | nonce for {}", private.to));
@@ -41,72 +43,81 @@ impl Names {
         line
     }
 
-    pub fn envelope(&mut self, envelope: &Envelope) -> String {
+    pub fn format_envelope(&mut self, envelope: &Envelope) -> String {
         if let ServerMessage::GateRequest(request) = &envelope.message {
             let name = format!("gate({})", request.action_ref);
             self.gates.insert(envelope.heading.id.clone(), name);
         }
         let sender = envelope.heading.sender.as_str();
         let kind = envelope.message.kind();
-        let detail = self.detail(&envelope.message);
+        let detail = self.payload_details(&envelope.message);
         let line = format!("{sender} {kind} {detail}");
         line.trim_end().to_owned()
     }
 
-    fn name(&self, id: &MessageId) -> String {
+    fn gate_name(&self, id: &MessageId) -> String {
         self.gates
             .get(id)
             .cloned()
             .unwrap_or_else(|| id.to_string())
     }
 
-    fn detail(&self, message: &ServerMessage) -> String {
+    fn payload_details(&self, message: &ServerMessage) -> String {
         use ServerMessage as M;
         match message {
             M::SessionCreate(create) => create.name.clone().unwrap_or_default(),
             M::SessionLeave(leave) => leave.reason.clone().unwrap_or_default(),
-            M::SessionEnd(end) => format!("{} {}", word(&end.final_state), end.reason),
-            M::SessionConfigUpdate(update) => json(&update.changes),
+            M::SessionEnd(end) => format!("{} {}", serialized_word(&end.final_state), end.reason),
+            M::SessionConfigUpdate(update) => to_json(&update.changes),
             M::Announce(announce) => {
-                let mut line = format!("{} {}", word(&announce.kind), roles(&announce.roles));
+                let mut line = format!(
+                    "{} {}",
+                    serialized_word(&announce.kind),
+                    format_roles(&announce.roles)
+                );
                 if let Some(capabilities) = &announce.capabilities {
-                    line.push_str(&format!(" and {}", json(capabilities)));
+                    line.push_str(&format!(" and {}", to_json(capabilities)));
                 }
                 line
             }
             M::RoleChange(change) => format!(
                 "{} {} -> {}",
                 change.participant,
-                roles(&change.old_roles),
-                roles(&change.new_roles)
+                format_roles(&change.old_roles),
+                format_roles(&change.new_roles)
             ),
             M::PresenceUpdate(presence) => {
-                format!("{} {}", presence.participant, word(&presence.status))
+                format!(
+                    "{} {}",
+                    presence.participant,
+                    serialized_word(&presence.status)
+                )
             }
             M::ContextAdd(add) => match &add.content {
                 Some(Content::Text(text)) => format!("{} {text:.40}", add.key),
-                Some(content) => format!("{} {}", add.key, json(content)),
+                Some(content) => format!("{} {}", add.key, to_json(content)),
                 None => format!("{} by reference", add.key),
             },
             M::ContextUpdate(update) => update.key.clone(),
             M::ContextRemove(remove) => remove.key.clone(),
-            M::SecretShare(share) => json(share),
+            M::SecretShare(share) => to_json(share),
             M::SecretRevoke(revoke) => format!("{} {}", revoke.key, revoke.reason),
             M::PromptDraft(draft) => draft.content.clone(),
             M::PromptSubmit(prompt) => format!("to {} {}", prompt.target_agent, prompt.content),
             M::PromptAmend(amend) => format!("{} {}", amend.original_prompt, amend.amendment),
             M::ThinkingStart(start) => match &start.visible_to {
-                Visibility::Group(group) => word(group),
-                Visibility::People(people) => list(people),
+                Visibility::Group(group) => serialized_word(group),
+                Visibility::People(people) => format_ids(people),
             },
             M::ThinkingChunk(chunk) => chunk.text.clone(),
             M::ThinkingEnd(end) => end.summary.clone().unwrap_or_default(),
             M::ResponseStart(start) => format!("to {}", start.prompt_ref),
             M::ResponseChunk(chunk) => chunk.text.clone(),
-            M::ResponseEnd(end) => word(&end.finish_reason),
+            M::ResponseEnd(end) => serialized_word(&end.finish_reason),
             M::ToolPropose(propose) => {
-                let action = Action::read(&propose.tool_name, &propose.arguments).unwrap();
-                verdict(&action, propose.assessment.as_ref())
+                let action =
+                    Action::from_arguments(&propose.tool_name, &propose.arguments).unwrap();
+                format_assessment(&action, propose.assessment.as_ref())
             }
             M::ShellExec(exec) => format!(
                 "`{}` {} on {} within {}s",
@@ -121,40 +132,40 @@ impl Names {
                 "action_ref={} {} quorum={} voters={} deadline={} then {}",
                 request.action_ref,
                 request.category,
-                quorum(&request.quorum),
-                list(&request.voters),
-                moment(request.deadline),
-                word(&request.on_timeout)
+                format_quorum(&request.quorum),
+                format_ids(&request.voters),
+                format_time(request.deadline),
+                serialized_word(&request.on_timeout)
             ),
             M::GateAmend(amend) => format!(
                 "{} {} quorum={} voters={} deadline={}",
-                self.name(&amend.gate),
-                verdict(
-                    &Action::read("shell", &amend.arguments).unwrap(),
+                self.gate_name(&amend.gate),
+                format_assessment(
+                    &Action::from_arguments("shell", &amend.arguments).unwrap(),
                     amend.assessment.as_ref()
                 ),
-                amend.quorum.as_ref().map(quorum).unwrap_or_default(),
-                list(amend.voters.as_deref().unwrap_or_default()),
-                moment(amend.deadline)
+                amend.quorum.as_ref().map(format_quorum).unwrap_or_default(),
+                format_ids(amend.voters.as_deref().unwrap_or_default()),
+                format_time(amend.deadline)
             ),
-            M::GateApprove(vote) => self.name(&vote.gate),
-            M::GateReject(vote) => format!("{} {}", self.name(&vote.gate), vote.reason),
+            M::GateApprove(vote) => self.gate_name(&vote.gate),
+            M::GateReject(vote) => format!("{} {}", self.gate_name(&vote.gate), vote.reason),
             M::ToolApprove(vote) => vote.tool_proposal.to_string(),
             M::ToolReject(vote) => format!("{} {}", vote.tool_proposal, vote.reason),
             M::GateTimeout(timeout) => {
                 let mut line = format!(
                     "{} {} {} of {}",
-                    self.name(&timeout.gate),
-                    word(&timeout.resolution),
+                    self.gate_name(&timeout.gate),
+                    serialized_word(&timeout.resolution),
                     timeout.approvals_received,
                     timeout.approvals_required
                 );
                 if let (Some(rule), Some(voters)) = (&timeout.quorum, &timeout.voters) {
                     line.push_str(&format!(
                         " quorum={} voters={} deadline={}",
-                        quorum(rule),
-                        list(voters),
-                        moment(timeout.deadline)
+                        format_quorum(rule),
+                        format_ids(voters),
+                        format_time(timeout.deadline)
                     ));
                 }
                 line
@@ -163,14 +174,14 @@ impl Names {
                 let mut line = format!(
                     "{} {} by {}",
                     resolve.tool_proposal,
-                    word(&resolve.outcome),
-                    word(&resolve.how)
+                    serialized_word(&resolve.outcome),
+                    serialized_word(&resolve.how)
                 );
                 for (name, value) in [
                     ("by", resolve.by.as_ref().map(ToString::to_string)),
                     ("reason", resolve.reason.clone()),
                     ("suggestion", resolve.suggestion.clone()),
-                    ("approvals", approvals(&resolve.approvals)),
+                    ("approvals", format_approvals(&resolve.approvals)),
                 ] {
                     if let Some(value) = value {
                         line.push_str(&format!(" {name}={value}"));
@@ -185,12 +196,12 @@ impl Names {
                     execute.tool_proposal,
                     grant.action.command.summary(),
                     grant.executor,
-                    word(&grant.cleared_by),
-                    list(&execute.approved_by),
-                    word(&grant.profile),
+                    serialized_word(&grant.cleared_by),
+                    format_ids(&execute.approved_by),
+                    serialized_word(&grant.profile),
                     grant.limits.timeout_ms,
                     grant.limits.output_bytes,
-                    moment(Some(grant.expires_at))
+                    format_time(Some(grant.expires_at))
                 );
                 if let Some(rule) = &grant.rule {
                     line.push_str(&format!(" rule={rule}"));
@@ -203,9 +214,9 @@ impl Names {
             M::ToolOutput(output) => format!(
                 "{} {}@{} {:?}{}",
                 output.tool_proposal,
-                word(&output.stream),
+                serialized_word(&output.stream),
                 output.offset.unwrap_or_default(),
-                short(&output.text),
+                shortened(&output.text),
                 if output.complete { " complete" } else { "" }
             ),
             M::ToolResult(result) => {
@@ -213,14 +224,18 @@ impl Names {
                     "{} {} {}",
                     result.tool_proposal,
                     if result.success { "ok" } else { "failed" },
-                    result.outcome.as_ref().map(word).unwrap_or_default()
+                    result
+                        .outcome
+                        .as_ref()
+                        .map(serialized_word)
+                        .unwrap_or_default()
                 );
                 if let Some(body) = &result.result {
                     line.push_str(&format!(
                         " {:?} {:?} {:?}",
                         body.exit_code,
-                        short(&body.stdout),
-                        short(&body.stderr)
+                        shortened(&body.stdout),
+                        shortened(&body.stderr)
                     ));
                 }
                 if let Some(error) = &result.error {
@@ -233,20 +248,20 @@ impl Names {
                 cancel.tool_proposal,
                 cancel.reason.clone().unwrap_or_default()
             ),
-            M::ToolInput(input) => json(input),
+            M::ToolInput(input) => to_json(input),
             M::PolicyAllow(allow) => format!(
                 "{} until {}",
                 allow.prefix.join(" "),
-                moment(Some(allow.expires_at))
+                format_time(Some(allow.expires_at))
             ),
             M::PolicyRevoke(revoke) => revoke.rule.to_string(),
             M::InterruptRaise(raise) => format!(
                 "{} {}",
-                word(&raise.urgency),
+                serialized_word(&raise.urgency),
                 raise.target.as_ref().map_or("all", ParticipantId::as_str)
             ),
             M::InterruptAcknowledge(done) => {
-                format!("{} {}", done.interrupt, word(&done.action_taken))
+                format!("{} {}", done.interrupt, serialized_word(&done.action_taken))
             }
             M::Error(report) => format!("{:?} {}", report.code, report.message),
             M::SessionWelcome(_)
@@ -258,7 +273,7 @@ impl Names {
     }
 }
 
-fn verdict(action: &Action, assessment: Option<&Assessment>) -> String {
+fn format_assessment(action: &Action, assessment: Option<&Assessment>) -> String {
     let Some(assessment) = assessment else {
         return format!("`{}` without a verdict", action.command.summary());
     };
@@ -270,20 +285,20 @@ fn verdict(action: &Action, assessment: Option<&Assessment>) -> String {
 }
 
 /// `any:2`, `all`, `role:admin:1`, `specific:[ann,bob]`, `majority`.
-pub fn quorum(rule: &QuorumRule) -> String {
+pub fn format_quorum(rule: &QuorumRule) -> String {
     match rule {
         QuorumRule::Any { count } => format!("any:{count}"),
         QuorumRule::All => "all".to_owned(),
         QuorumRule::Role { role, count } => format!("role:{role}:{count}"),
-        QuorumRule::Specific { participants } => format!("specific:{}", list(participants)),
+        QuorumRule::Specific { participants } => format!("specific:{}", format_ids(participants)),
         QuorumRule::Majority => "majority".to_owned(),
     }
 }
 
 /// Seconds since the beginning.
-fn moment(at: Option<Timestamp>) -> String {
+fn format_time(at: Option<Timestamp>) -> String {
     at.map_or("never".to_owned(), |at| {
-        let ms = at.as_millis() - BEGIN_MS;
+        let ms = at.as_millis() - START_MS;
         if ms.is_multiple_of(1000) {
             format!("+{}", ms / 1000)
         } else {
@@ -292,26 +307,26 @@ fn moment(at: Option<Timestamp>) -> String {
     })
 }
 
-fn approvals(approvals: &[Approval]) -> Option<String> {
+fn format_approvals(approvals: &[Approval]) -> Option<String> {
     let ids: Vec<_> = approvals.iter().map(|a| a.participant.clone()).collect();
-    (!ids.is_empty()).then(|| list(&ids))
+    (!ids.is_empty()).then(|| format_ids(&ids))
 }
 
-fn list(ids: &[ParticipantId]) -> String {
-    people(ids)
+fn format_ids(ids: &[ParticipantId]) -> String {
+    format_id_set(ids)
 }
 
-fn people<'a>(ids: impl IntoIterator<Item = &'a ParticipantId>) -> String {
+fn format_id_set<'a>(ids: impl IntoIterator<Item = &'a ParticipantId>) -> String {
     let names: Vec<_> = ids.into_iter().map(ParticipantId::as_str).collect();
     format!("[{}]", names.join(","))
 }
 
-fn roles(roles: &[Role]) -> String {
+fn format_roles(roles: &[Role]) -> String {
     let names: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
     format!("[{}]", names.join(","))
 }
 
-fn short(text: &str) -> String {
+fn shortened(text: &str) -> String {
     if text.len() <= 40 {
         return text.to_owned();
     }
@@ -319,11 +334,11 @@ fn short(text: &str) -> String {
     format!("{head}… {} bytes", text.len())
 }
 
-fn word(value: &impl serde::Serialize) -> String {
+fn serialized_word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap();
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn json(value: &impl serde::Serialize) -> String {
+fn to_json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap()
 }

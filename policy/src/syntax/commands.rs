@@ -4,130 +4,141 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
-use super::{Function, MAX_DEPTH, MOST_PARTS, MOST_WORDS, Part, Redirect, Walk};
-use crate::lex::Layout;
-use crate::place::{Path, Root};
-use crate::word::{Until, Word, scan};
+use super::{
+    MAX_COMMANDS, MAX_TREE_DEPTH, MAX_WORDS, Redirect, ShellFunction, SimpleCommand, SyntaxWalker,
+};
+use crate::lex::LineLayout;
+use crate::paths::{PathRoot, ResolvedPath};
+use crate::word::{ScanUntil, ShellWord, scan_word};
 
 /// What separates commands wherever it stands.
 const OPERATORS: [char; 9] = ['\n', ';', '&', '|', '(', ')', '{', '}', '`'];
 
-impl Walk<'_> {
+impl SyntaxWalker<'_> {
     /// Takes a line that cannot be parsed apart at every operator, so that patterns see commands.
-    pub(super) fn pieces(&mut self) {
+    pub(super) fn split_at_operators(&mut self) {
         let mut start = 0;
         let mut joined_from = None;
         for piece in self.source.split(OPERATORS) {
             let span = start..start + piece.len();
             start = span.end + 1;
-            self.piece(span.clone());
+            self.add_fragment(span.clone());
             // Where a backslash takes a break away, the line goes on; in a comment it does not.
             let begin = *joined_from.get_or_insert(span.start);
             let rest = &self.source[span.end..];
             if !(piece.ends_with('\\') && rest.starts_with('\n')) {
                 if begin < span.start {
-                    self.piece(begin..span.end);
+                    self.add_fragment(begin..span.end);
                 }
                 joined_from = None;
             }
         }
     }
 
-    fn piece(&mut self, span: Range<usize>) {
-        let (words, _) = blank_separated(&self.source[..span.end], span.clone());
-        self.loose(words, span);
+    fn add_fragment(&mut self, span: Range<usize>) {
+        let (words, _) = split_on_blanks(&self.source[..span.end], span.clone());
+        self.add_loose_command(words, span);
     }
 
     /// The commands that the strict reading saw. Also those that the parser saw: what it missed
     /// before them may be a `cd`.
-    pub(super) fn commands_of(&mut self, strict: &Layout) {
+    pub(super) fn add_strict_commands(&mut self, strict: &LineLayout) {
         for spans in &strict.commands {
             let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
                 continue;
             };
-            let words = spans.iter().map(|span| self.word(span.clone())).collect();
-            self.loose(words, first.start..last.end);
+            let words = spans
+                .iter()
+                .map(|span| self.word_at(span.clone()))
+                .collect();
+            self.add_loose_command(words, first.start..last.end);
         }
     }
 
     /// A command that may or may not run after the one before it.
-    fn loose(&mut self, mut words: Vec<Word>, span: Range<usize>) {
+    fn add_loose_command(&mut self, mut words: Vec<ShellWord>, span: Range<usize>) {
         if words.is_empty() {
             return;
         }
-        let full = self.script.parts.len() >= MOST_PARTS;
-        if full || words.len() > MOST_WORDS {
-            self.opaque("too long to take apart");
+        let full = self.script.commands.len() >= MAX_COMMANDS;
+        if full || words.len() > MAX_WORDS {
+            self.mark_opaque("too long to take apart");
         }
         if full {
             return;
         }
-        words.truncate(MOST_WORDS);
+        words.truncate(MAX_WORDS);
         self.script.steps += 1;
-        let part = Part {
+        let command = SimpleCommand {
             words,
             assignments: Vec::new(),
             span,
-            bases: self.bases.clone(),
-            here_document: false,
+            directories: self.directories.clone(),
+            has_here_document: false,
         };
-        self.change_directory(&part);
-        self.settle();
-        if !self.script.parts.contains(&part) {
-            self.script.parts.push(part);
+        self.apply_cd(&command);
+        self.allow_for_failed_cd();
+        if !self.script.commands.contains(&command) {
+            self.script.commands.push(command);
         }
     }
 
-    pub(super) fn command(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
-        let mut lines = Lines::default();
+    pub(super) fn visit_command(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+        let mut lines = PhysicalLines::default();
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
             let span = self.span(child);
             match child.kind() {
                 "variable_assignment" => {
-                    let assignment = self.assignment(child, depth, nesting);
+                    let assignment = self.visit_assignment(child, depth, nesting);
                     lines
-                        .line(self.source, &span)
+                        .line_for(self.source, &span)
                         .assignments
                         .extend(assignment);
                 }
                 "file_redirect" | "herestring_redirect" | "heredoc_redirect" | "ERROR" => {
-                    lines.line(self.source, &span);
-                    self.node(child, depth, nesting);
+                    lines.line_for(self.source, &span);
+                    self.visit(child, depth, nesting);
                 }
                 "comment" => {}
                 _ => {
-                    self.descend(child, depth, nesting);
-                    lines.line(self.source, &span).words.push(span);
+                    self.visit_word(child, depth, nesting);
+                    lines.line_for(self.source, &span).words.push(span);
                 }
             }
         }
-        let behind = self.trailing.iter().filter(|(id, _)| *id == node.id());
+        let behind = self
+            .trailing_words
+            .iter()
+            .filter(|(id, _)| *id == node.id());
         for span in behind.flat_map(|(_, spans)| spans.clone()) {
-            lines.line(self.source, &span).words.push(span);
+            lines.line_for(self.source, &span).words.push(span);
         }
         let whole = self.span(node);
         let alone = lines.lines.len() == 1;
         for line in lines.lines {
-            let mut spans = self.joined(line.words);
+            let mut spans = self.join_continued_words(line.words);
             // The parser knows only the first of several.
             let negations = spans
                 .iter()
                 .take_while(|span| &self.source[(*span).clone()] == "!");
             spans.drain(..negations.count());
-            let words = spans.iter().map(|span| self.word(span.clone())).collect();
+            let words = spans
+                .iter()
+                .map(|span| self.word_at(span.clone()))
+                .collect();
             self.record_command(spans);
             let span = if alone { whole.clone() } else { line.span };
-            self.part(span, words, line.assignments);
+            self.add_command(span, words, line.assignments);
             if !alone {
-                self.settle();
+                self.allow_for_failed_cd();
             }
         }
     }
 
     /// Notes the words behind redirections: in `rm >x -rf y` the parser takes them for more files
     /// to write to.
-    pub(super) fn trail(&mut self, statement: Node<'_>) {
+    pub(super) fn record_trailing_words(&mut self, statement: Node<'_>) {
         let mut spans = Vec::new();
         let mut cursor = statement.walk();
         for child in statement.named_children(&mut cursor) {
@@ -150,16 +161,16 @@ impl Walk<'_> {
             body = last.checked_sub(1).and_then(|last| node.named_child(last));
         }
         if let (false, Some(command)) = (spans.is_empty(), body) {
-            self.trailing.push((command.id(), spans));
+            self.trailing_words.push((command.id(), spans));
         }
     }
 
     /// The parser sees two words in one that goes on in the next line.
-    pub(super) fn joined(&self, spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    pub(super) fn join_continued_words(&self, spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         let mut joined: Vec<Range<usize>> = Vec::new();
         for span in spans {
             match joined.last_mut() {
-                Some(last) if is_joint(self.source.get(last.end..span.start)) => {
+                Some(last) if is_line_continuation(self.source.get(last.end..span.start)) => {
                     last.end = span.end;
                 }
                 _ => joined.push(span),
@@ -168,123 +179,130 @@ impl Walk<'_> {
         joined
     }
 
-    fn part(&mut self, span: Range<usize>, mut words: Vec<Word>, assignments: Vec<(String, Word)>) {
-        if words.len() > MOST_WORDS {
-            words.truncate(MOST_WORDS);
-            self.opaque("has more words than can be overseen");
+    fn add_command(
+        &mut self,
+        span: Range<usize>,
+        mut words: Vec<ShellWord>,
+        assignments: Vec<(String, ShellWord)>,
+    ) {
+        if words.len() > MAX_WORDS {
+            words.truncate(MAX_WORDS);
+            self.mark_opaque("has more words than can be overseen");
         }
-        let part = Part {
+        let command = SimpleCommand {
             words,
             assignments,
             span,
-            bases: self.bases.clone(),
-            here_document: self.here_document,
+            directories: self.directories.clone(),
+            has_here_document: self.in_here_document,
         };
-        self.change_directory(&part);
-        self.script.parts.push(part);
+        self.apply_cd(&command);
+        self.script.commands.push(command);
     }
 
-    fn assignment(
+    fn visit_assignment(
         &mut self,
         node: Node<'_>,
         depth: usize,
         nesting: usize,
-    ) -> Option<(String, Word)> {
-        if !self.again {
+    ) -> Option<(String, ShellWord)> {
+        if !self.repeated_iteration {
             self.layout.assignments.push(self.span(node));
         }
         let name = node.child_by_field_name("name")?;
         if name.kind() != "variable_name" {
-            self.doubt("assigns to a computed name");
+            self.add_doubt("assigns to a computed name");
         }
         let name = self.source[self.span(name)].to_owned();
         let value = match node.child_by_field_name("value") {
             Some(value) => {
-                self.descend(value, depth, nesting);
-                self.word(self.span(value))
+                self.visit_word(value, depth, nesting);
+                self.word_at(self.span(value))
             }
-            None => Word::literal(""),
+            None => ShellWord::literal(""),
         };
         Some((name, value))
     }
 
     /// `cd` moves what follows it.
-    fn change_directory(&mut self, part: &Part) {
-        let first = part.words.first().and_then(Word::as_literal);
+    fn apply_cd(&mut self, command: &SimpleCommand) {
+        let first = command.words.first().and_then(ShellWord::as_literal);
         if !matches!(first.as_deref(), Some("cd" | "pushd" | "chdir")) {
             return;
         }
-        let operand = part.words[1..]
+        let operand = command.words[1..]
             .iter()
             .find(|word| !word.text().starts_with('-') || word.text() == "-");
-        let moved = |base: &Path| match operand {
-            None => Path::new(Root::Home),
-            Some(word) if word.text() == "-" => Path::new(Root::Unknown),
-            Some(word) if word.is_known() || word.text().starts_with("$HOME") => base.resolve(word),
-            Some(_) => Path::new(Root::Unknown),
+        let moved = |directory: &ResolvedPath| match operand {
+            None => ResolvedPath::new(PathRoot::Home),
+            Some(word) if word.text() == "-" => ResolvedPath::new(PathRoot::Unknown),
+            Some(word) if word.is_static() || word.text().starts_with("$HOME") => {
+                directory.resolve(word)
+            }
+            Some(_) => ResolvedPath::new(PathRoot::Unknown),
         };
-        let mut next: Vec<Path> = Vec::new();
-        for path in self.bases.iter().map(moved) {
+        let mut next: Vec<ResolvedPath> = Vec::new();
+        for path in self.directories.iter().map(moved) {
             if !next.contains(&path) {
                 next.push(path);
             }
         }
-        let mut old = std::mem::replace(&mut self.bases, next);
-        old.extend(self.fallback.take().unwrap_or_default());
-        self.fallback = Some(old);
+        let mut old = std::mem::replace(&mut self.directories, next);
+        old.extend(self.directories_if_cd_fails.take().unwrap_or_default());
+        self.directories_if_cd_fails = Some(old);
     }
 
-    pub(super) fn test(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    pub(super) fn visit_test(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let range = self.span(node);
-        let (words, spans) = blank_separated(self.source, range.clone());
+        let (words, spans) = split_on_blanks(self.source, range.clone());
         self.record_command(spans);
-        self.part(range, words, Vec::new());
+        self.add_command(range, words, Vec::new());
         // Substitutions inside are commands of their own.
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
-            self.search(child, depth + 1, nesting);
+            self.visit_substitutions(child, depth + 1, nesting);
         }
     }
 
     /// Walks down to substitutions without judging what is around them.
-    fn search(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit_substitutions(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
-        if depth > MAX_DEPTH {
-            return self.opaque("too deep to take apart");
+        if depth > MAX_TREE_DEPTH {
+            return self.mark_opaque("too deep to take apart");
         }
         match node.kind() {
-            "command_substitution" | "process_substitution" => self.node(node, depth, nesting),
+            "command_substitution" | "process_substitution" => self.visit(node, depth, nesting),
             "arithmetic_expansion" | "expansion" | "subscript" => {
-                self.doubt("uses a computed value");
-                self.search_children(node, depth, nesting);
+                self.add_doubt("uses a computed value");
+                self.visit_child_substitutions(node, depth, nesting);
             }
-            _ => self.search_children(node, depth, nesting),
+            _ => self.visit_child_substitutions(node, depth, nesting),
         }
     }
 
-    fn search_children(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    fn visit_child_substitutions(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
-            self.search(child, depth + 1, nesting);
+            self.visit_substitutions(child, depth + 1, nesting);
         }
     }
 
-    pub(super) fn declaration(&mut self, node: Node<'_>) {
-        let (words, _) = blank_separated(self.source, self.span(node));
-        self.part(self.span(node), words, Vec::new());
+    pub(super) fn visit_declaration(&mut self, node: Node<'_>) {
+        let (words, _) = split_on_blanks(self.source, self.span(node));
+        self.add_command(self.span(node), words, Vec::new());
     }
 
-    pub(super) fn function(&mut self, node: Node<'_>) {
+    pub(super) fn visit_function(&mut self, node: Node<'_>) {
         let name = node.child_by_field_name("name");
         let body = node.child_by_field_name("body");
         if let (Some(name), Some(body)) = (name, body) {
             let name = self.source[self.span(name)].to_owned();
             let body = self.span(body);
-            self.script.functions.push(Function { name, body });
+            self.script.functions.push(ShellFunction { name, body });
         }
     }
 
-    pub(super) fn redirect(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
+    pub(super) fn visit_redirect(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         let mut operator = String::new();
         let mut has_target = false;
         let mut cursor = node.walk();
@@ -292,20 +310,20 @@ impl Walk<'_> {
         for child in children {
             match child.kind() {
                 "file_descriptor" => {}
-                _ if has_target => self.descend(child, depth + 1, nesting),
+                _ if has_target => self.visit_word(child, depth + 1, nesting),
                 _ if !child.is_named() => operator.push_str(child.kind()),
                 _ => {
                     has_target = true;
-                    if !self.again {
-                        self.layout.targets.push(self.span(child));
+                    if !self.repeated_iteration {
+                        self.layout.redirect_targets.push(self.span(child));
                     }
                     self.script.redirects.push(Redirect {
                         operator: operator.clone(),
-                        target: self.word(self.span(child)),
+                        target: self.word_at(self.span(child)),
                         span: self.span(node),
-                        bases: self.bases.clone(),
+                        directories: self.directories.clone(),
                     });
-                    self.descend(child, depth + 1, nesting);
+                    self.visit_word(child, depth + 1, nesting);
                 }
             }
         }
@@ -315,25 +333,25 @@ impl Walk<'_> {
 /// What the parser takes for one command, line by line: now and then it goes on over a line break,
 /// as in `a | b | c⏎rm x <y`.
 #[derive(Default)]
-struct Lines {
-    lines: Vec<Line>,
+struct PhysicalLines {
+    lines: Vec<PhysicalLine>,
 }
 
 #[derive(Default)]
-struct Line {
+struct PhysicalLine {
     span: Range<usize>,
     words: Vec<Range<usize>>,
-    assignments: Vec<(String, Word)>,
+    assignments: Vec<(String, ShellWord)>,
 }
 
-impl Lines {
+impl PhysicalLines {
     /// The line that what is next belongs to.
-    fn line(&mut self, source: &str, next: &Range<usize>) -> &mut Line {
-        let goes_on = |line: &Line| !has_break(source.get(line.span.end..next.start));
+    fn line_for(&mut self, source: &str, next: &Range<usize>) -> &mut PhysicalLine {
+        let goes_on = |line: &PhysicalLine| !has_line_break(source.get(line.span.end..next.start));
         if !self.lines.last().is_some_and(goes_on) {
-            self.lines.push(Line {
+            self.lines.push(PhysicalLine {
                 span: next.clone(),
-                ..Line::default()
+                ..PhysicalLine::default()
             });
         }
         let at = self.lines.len() - 1;
@@ -344,7 +362,7 @@ impl Lines {
 }
 
 /// Whether a line ends between two words. A backslash takes a break away, but not in a comment.
-fn has_break(between: Option<&str>) -> bool {
+fn has_line_break(between: Option<&str>) -> bool {
     between.is_some_and(|between| {
         between.contains('\n')
             && (between.contains('#') || between.replace("\\\n", "").contains('\n'))
@@ -352,16 +370,16 @@ fn has_break(between: Option<&str>) -> bool {
 }
 
 /// Whether there is nothing between two words but breaks that backslashes take away.
-fn is_joint(between: Option<&str>) -> bool {
+fn is_line_continuation(between: Option<&str>) -> bool {
     between.is_some_and(|between| between.replace("\\\n", "").is_empty() && !between.is_empty())
 }
 
-fn blank_separated(source: &str, range: Range<usize>) -> (Vec<Word>, Vec<Range<usize>>) {
+fn split_on_blanks(source: &str, range: Range<usize>) -> (Vec<ShellWord>, Vec<Range<usize>>) {
     let text = &source[..range.end];
     let mut at = range.start;
     let (mut words, mut spans) = (Vec::new(), Vec::new());
     while at < text.len() {
-        let scan = scan(text, at, Until::Operator);
+        let scan = scan_word(text, at, ScanUntil::Operator);
         if scan.end == at {
             at += text[at..].chars().next().map_or(1, char::len_utf8);
             continue;

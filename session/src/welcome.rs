@@ -1,12 +1,12 @@
 //! What a newcomer is told of the session as it is.
 
 use pvp_protocol::payload::{
-    Announce, ContextAdd, Extensions, OpenGate, Person, PresenceStatus, Running, SessionWelcome,
-    StandingRule,
+    AllowRuleInfo, Announce, ContextAdd, OpenGate, Participant, PresenceStatus, ProtocolExtensions,
+    RunningCommand, SessionWelcome,
 };
 use pvp_protocol::{Limits, ParticipantId, ShellExecMode};
 
-use crate::apply::WORKING_DIRECTORY;
+use crate::apply::WORKING_DIRECTORY_KEY;
 use crate::state::Session;
 
 impl Session {
@@ -16,14 +16,20 @@ impl Session {
     }
 
     /// Where commands run, as the server tells it.
-    pub fn working_directory(&self) -> Option<&ContextAdd> {
-        self.context.get(WORKING_DIRECTORY)?.shown.as_ref()
+    pub fn working_directory_context(&self) -> Option<&ContextAdd> {
+        self.context
+            .get(WORKING_DIRECTORY_KEY)?
+            .sent_on_join
+            .as_ref()
     }
 
     /// Everyone who is in the session, and how present they are.
-    pub fn present(&self, presence: impl Fn(&ParticipantId) -> PresenceStatus) -> Vec<Person> {
+    pub fn describe_participants(
+        &self,
+        presence: impl Fn(&ParticipantId) -> PresenceStatus,
+    ) -> Vec<Participant> {
         self.members()
-            .map(|(id, member)| Person {
+            .map(|(id, member)| Participant {
                 announce: member.announce.clone(),
                 presence: presence(id),
             })
@@ -31,7 +37,7 @@ impl Session {
     }
 
     /// The gates that are open, oldest first.
-    pub fn gates_told(&self) -> Vec<OpenGate> {
+    pub fn describe_open_gates(&self) -> Vec<OpenGate> {
         self.open_gates()
             .into_iter()
             .map(|(proposal, gate)| OpenGate {
@@ -49,9 +55,9 @@ impl Session {
     }
 
     /// The commands that are running.
-    pub fn runs(&self) -> Vec<Running> {
+    pub fn describe_running(&self) -> Vec<RunningCommand> {
         self.running()
-            .map(|(proposal, execution)| Running {
+            .map(|(proposal, execution)| RunningCommand {
                 tool_proposal: proposal.id.clone(),
                 executor: proposal.executor.clone(),
                 command: proposal.action.command.summary(),
@@ -62,11 +68,11 @@ impl Session {
     }
 
     /// The allow rules, oldest first.
-    pub fn rules_told(&self) -> Vec<StandingRule> {
+    pub fn describe_allow_rules(&self) -> Vec<AllowRuleInfo> {
         let mut rules: Vec<_> = self
-            .rules
+            .allow_rules
             .iter()
-            .map(|(id, rule)| StandingRule {
+            .map(|(id, rule)| AllowRuleInfo {
                 rule: id.clone(),
                 by: rule.by.clone(),
                 at: rule.at,
@@ -87,7 +93,7 @@ impl Session {
         presence: impl Fn(&ParticipantId) -> PresenceStatus,
         server: String,
     ) -> Option<SessionWelcome> {
-        let member = self.people.get(participant)?;
+        let member = self.participants.get(participant)?;
         Some(SessionWelcome {
             participant: participant.clone(),
             roles: member.announce.roles.clone(),
@@ -95,12 +101,12 @@ impl Session {
             name: self.name.clone(),
             config: self.config.clone(),
             head: self.head,
-            people: self.present(presence),
-            gates: self.gates_told(),
-            running: self.runs(),
-            rules: self.rules_told(),
+            people: self.describe_participants(presence),
+            gates: self.describe_open_gates(),
+            running: self.describe_running(),
+            rules: self.describe_allow_rules(),
             limits: limits.clone(),
-            extensions: Extensions {
+            extensions: ProtocolExtensions {
                 supports_shell_exec: self.config.shell_exec != ShellExecMode::Off,
                 supports_amend: true,
                 supports_allow_rules: true,
@@ -108,7 +114,7 @@ impl Session {
                 supports_output_read: true,
                 supports_forks: false,
             },
-            paused: self.paused(),
+            paused: self.paused_until_back(),
             server,
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::Digest;
 
-words! {
+wire_enums! {
     /// What a command does to the machine, in order of severity.
     pub enum Category {
         /// No lasting effect.
@@ -25,7 +25,7 @@ words! {
     }
 
     /// The sandbox a command runs in.
-    pub enum Profile {
+    pub enum SandboxProfile {
         /// Unconfined.
         None,
         /// Read-only, no network, no sockets.
@@ -69,7 +69,7 @@ impl std::fmt::Display for Category {
     }
 }
 
-objects! {
+wire_structs! {
     /// The verdict on one proposal: computed once, recorded, never computed again.
     pub struct Assessment {
         pub category: Category,
@@ -81,13 +81,13 @@ objects! {
         /// Verdicts of the parts of a compound command, in the order they stand.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
-        pub parts: Vec<PartVerdict>,
+        pub parts: Vec<PartAssessment>,
         /// What kept it from a milder category, or what the agent's own claim raised.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub notes: Vec<String>,
         /// The sandbox an automatic run needs.
-        pub profile: Profile,
+        pub profile: SandboxProfile,
         /// Binds the verdict, and every vote, to exactly this action.
         pub digest: Digest,
         /// Hash of the rule set that gave the verdict.
@@ -95,7 +95,7 @@ objects! {
     }
 
     /// The verdict on one simple command inside a longer line.
-    pub struct PartVerdict {
+    pub struct PartAssessment {
         /// Byte range in the command as shown.
         pub start: usize,
         pub end: usize,

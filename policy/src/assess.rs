@@ -1,0 +1,470 @@
+//! The verdict on a whole line: every part, what it runs, where it writes.
+
+mod read_check;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use pvp_protocol::{Category, Risk, SandboxProfile};
+
+use crate::environment::{is_harmless, variable_verdict};
+use crate::line_breaks::{self, Interpretation};
+use crate::normalize;
+use crate::paths::{PathRoot, ResolvedPath, Workspace};
+use crate::rule_table::RuleTable;
+use crate::syntax::{self, ParsedScript, Redirect, ShellFunction, SimpleCommand};
+use crate::verdict::CommandVerdict;
+use crate::word::ShellWord;
+use crate::wrappers::{self, WrappedCommand};
+
+/// Wrappers around wrappers that are opened.
+const MAX_WRAPPER_DEPTH: usize = 8;
+
+/// Commands that are judged for one line, inner ones included.
+const MAX_ASSESSED_COMMANDS: usize = 160;
+
+/// Bytes that are parsed for one line, scripts inside it included.
+const MAX_PARSED_BYTES: usize = 80 * 1024;
+
+/// The opinion on one stretch of the line.
+#[derive(Debug, Clone)]
+pub(crate) struct SpanVerdict {
+    pub(crate) span: Range<usize>,
+    pub(crate) verdict: CommandVerdict,
+}
+
+/// Collects opinions on one action.
+pub(crate) struct Assessor<'a> {
+    table: &'a RuleTable,
+    workspace: &'a Workspace,
+    pub(crate) span_verdicts: Vec<SpanVerdict>,
+    pub(crate) doubts: Vec<String>,
+    pub(crate) notes: BTreeSet<String>,
+    /// Every rule that matched anywhere.
+    pub(crate) matched_rules: BTreeSet<String>,
+    commands_assessed: usize,
+    bytes_parsed: usize,
+    /// What was done to come to the verdict, the same on every machine.
+    pub(crate) steps: u32,
+    /// Something runs a script that is not in its arguments.
+    runs_unseen_script: bool,
+}
+
+impl<'a> Assessor<'a> {
+    pub(crate) fn new(table: &'a RuleTable, workspace: &'a Workspace) -> Self {
+        Self {
+            table,
+            workspace,
+            span_verdicts: Vec::new(),
+            doubts: Vec::new(),
+            notes: BTreeSet::new(),
+            matched_rules: BTreeSet::new(),
+            commands_assessed: 0,
+            bytes_parsed: 0,
+            steps: 0,
+            runs_unseen_script: false,
+        }
+    }
+
+    /// Judges a line that a shell would run in `base`.
+    pub(crate) fn assess_line(&mut self, source: &str, directory: &ResolvedPath) {
+        let (span_verdicts, doubts) = self.assess_script(source, directory, 0);
+        self.span_verdicts = span_verdicts;
+        self.doubts = doubts;
+    }
+
+    /// Judges words that are run without a shell.
+    pub(crate) fn assess_argv(
+        &mut self,
+        mut words: Vec<ShellWord>,
+        directory: &ResolvedPath,
+        shown: &str,
+    ) {
+        if words.len() > syntax::MAX_WORDS {
+            words.truncate(syntax::MAX_WORDS);
+            self.doubts
+                .push("has more words than can be overseen".to_owned());
+        }
+        let command = SimpleCommand {
+            words,
+            assignments: Vec::new(),
+            span: 0..shown.len(),
+            directories: vec![directory.clone()],
+            has_here_document: false,
+        };
+        let mut verdict = self.assess_command(&command, 0);
+        if verdict.category > Category::Read && !self.has_inert_arguments(&command) {
+            verdict = self.raised_by_raw_rules(verdict, shown);
+        }
+        let span = command.span;
+        self.span_verdicts.push(SpanVerdict { span, verdict });
+    }
+
+    fn assess_script(
+        &mut self,
+        source: &str,
+        directory: &ResolvedPath,
+        depth: usize,
+    ) -> (Vec<SpanVerdict>, Vec<String>) {
+        self.bytes_parsed += source.len();
+        if depth > 0 && self.bytes_parsed > MAX_PARSED_BYTES {
+            let reason = "more scripts inside scripts than can be overseen";
+            let verdict = CommandVerdict::write(Risk::High, "default.too-much", reason);
+            let span = 0..source.len();
+            // The raw patterns have seen this text as a part of the whole line.
+            self.runs_unseen_script = true;
+            return (vec![SpanVerdict { span, verdict }], vec![reason.to_owned()]);
+        }
+        let mut all = (Vec::new(), Vec::new());
+        for interpretation in line_breaks::interpretations(source) {
+            let (span_verdicts, doubts) =
+                self.assess_interpretation(&interpretation, directory, depth);
+            all.0.extend(span_verdicts);
+            all.1.extend(doubts);
+        }
+        all
+    }
+
+    fn assess_interpretation(
+        &mut self,
+        interpretation: &Interpretation,
+        directory: &ResolvedPath,
+        depth: usize,
+    ) -> (Vec<SpanVerdict>, Vec<String>) {
+        let source = interpretation.text.as_str();
+        let mut script = syntax::parse_script(source, directory);
+        self.steps += script.steps;
+        if interpretation.is_modified() {
+            let why = "has backslashes around line breaks";
+            script.doubts.push(why.to_owned());
+        }
+        let mut span_verdicts: Vec<SpanVerdict> = Vec::new();
+        for command in &script.commands {
+            let verdict = self.assess_command(command, depth);
+            span_verdicts.push(SpanVerdict {
+                span: command.span.clone(),
+                verdict,
+            });
+        }
+        for redirect in &script.redirects {
+            if let Some(verdict) = self.assess_redirect(redirect) {
+                let span = redirect.span.clone();
+                span_verdicts.push(SpanVerdict { span, verdict });
+            }
+        }
+        span_verdicts.extend(detect_fork_bomb(source, &script));
+        self.apply_raw_rules(source, &script, &mut span_verdicts);
+        for span_verdict in &mut span_verdicts {
+            span_verdict.span = interpretation.original_span(&span_verdict.span);
+        }
+        (span_verdicts, script.doubts)
+    }
+
+    /// Patterns over the text itself, where it may hold more than its parts have shown.
+    fn apply_raw_rules(
+        &mut self,
+        source: &str,
+        script: &ParsedScript,
+        span_verdicts: &mut Vec<SpanVerdict>,
+    ) {
+        let reads = span_verdicts
+            .iter()
+            .all(|it| it.verdict.category == Category::Read);
+        let proven = script.doubts.is_empty() && reads && !span_verdicts.is_empty();
+        if proven {
+            return;
+        }
+        let receives_code = |command: &SimpleCommand| {
+            let unknown = command
+                .words
+                .first()
+                .is_none_or(|word| word.as_literal().is_none());
+            unknown && !command.words.is_empty()
+                || self.interprets_stdin(command)
+                || (command.has_here_document && !self.has_inert_arguments(command))
+        };
+        if script.opaque || self.runs_unseen_script || script.commands.iter().any(receives_code) {
+            let span = 0..source.len();
+            let nothing = CommandVerdict::new(Category::Read, Risk::Safe, "", "");
+            let verdict = self.raised_by_raw_rules(nothing, source);
+            if verdict.category > Category::Read {
+                span_verdicts.push(SpanVerdict { span, verdict });
+            }
+        }
+        for (command, span_verdict) in script.commands.iter().zip(span_verdicts.iter_mut()) {
+            if span_verdict.verdict.category > Category::Read && !self.has_inert_arguments(command)
+            {
+                let text = &source[command.span.clone()];
+                span_verdict.verdict = self.raised_by_raw_rules(span_verdict.verdict.clone(), text);
+            }
+        }
+    }
+
+    fn raised_by_raw_rules(&mut self, verdict: CommandVerdict, text: &str) -> CommandVerdict {
+        let found = self.table.matching_raw_rules(text);
+        found.iter().fold(verdict, |verdict, raw| {
+            self.matched_rules.insert(raw.data.id.get_ref().clone());
+            verdict.max(raw.verdict())
+        })
+    }
+
+    /// Whether what comes through a pipe is code for this command.
+    fn interprets_stdin(&self, command: &SimpleCommand) -> bool {
+        command_name(command).is_some_and(|name| self.table.stdin_interpreters.contains(&name))
+    }
+
+    /// Whether the arguments are only ever data for this command.
+    fn has_inert_arguments(&self, command: &SimpleCommand) -> bool {
+        command_name(command).is_some_and(|name| {
+            let inert = self.table.inert_commands.contains(&name);
+            inert && wrappers::wrapped_commands(self.table, &name, &command.words).is_none()
+        })
+    }
+
+    fn assess_command(&mut self, command: &SimpleCommand, depth: usize) -> CommandVerdict {
+        self.commands_assessed += 1;
+        self.steps += 1;
+        if self.commands_assessed > MAX_ASSESSED_COMMANDS {
+            return CommandVerdict::write(
+                Risk::Medium,
+                "default.too-much",
+                "more than can be overseen",
+            );
+        }
+        let Some(first) = command.words.first() else {
+            let reason = "sets variables of the shell";
+            return CommandVerdict::write(Risk::Low, "default.assignment", reason);
+        };
+        let name = command_name(command).unwrap_or_default();
+        let mut verdicts = self.match_rules(&name, &command.words[1..], &command.directories);
+        verdicts.extend(self.assess_wrapped(&name, command, depth));
+        verdicts.extend(self.assess_brace_expansion(command, depth));
+        verdicts.extend(self.assess_assignments(command));
+        let severe = verdicts.into_iter().reduce(CommandVerdict::max);
+        let lowered = severe
+            .as_ref()
+            .is_none_or(|it| it.category <= Category::Write);
+        let read = if lowered {
+            self.assess_read(first, command, severe.is_some())
+        } else {
+            Err(None)
+        };
+        match (severe, read) {
+            (_, Ok(read)) => read,
+            (Some(severe), Err(Some(path))) => severe.max(path),
+            (Some(severe), Err(None)) => severe,
+            (None, Err(Some(reason))) => reason,
+            (None, Err(None)) => self.unknown_command(&name, first),
+        }
+    }
+
+    /// What the rules for a name say of these words.
+    fn match_rules(
+        &mut self,
+        name: &str,
+        words: &[ShellWord],
+        directories: &[ResolvedPath],
+    ) -> Vec<CommandVerdict> {
+        let table = self.table;
+        let forms = normalize::argument_forms(words, directories);
+        let rules: Vec<_> = forms
+            .iter()
+            .flat_map(|arguments| table.matching_rules(name, arguments))
+            .collect();
+        let ids = rules.iter().map(|rule| rule.data.id.get_ref().clone());
+        self.matched_rules.extend(ids);
+        rules.iter().map(|rule| rule.verdict()).collect()
+    }
+
+    fn assess_wrapped(
+        &mut self,
+        name: &str,
+        command: &SimpleCommand,
+        depth: usize,
+    ) -> Option<CommandVerdict> {
+        let found = wrappers::wrapped_commands(self.table, name, &command.words)?;
+        if depth >= MAX_WRAPPER_DEPTH {
+            let reason = "too many commands that run commands";
+            return Some(CommandVerdict::write(
+                Risk::High,
+                "default.too-deep",
+                reason,
+            ));
+        }
+        let raises = self
+            .table
+            .wrappers
+            .get(name)
+            .is_some_and(|wrapper| wrapper.raises);
+        let inner = found
+            .iter()
+            .filter_map(|inner| self.assess_wrapped_command(inner, command, depth + 1))
+            .map(|verdict| verdict.at_least_write(name))
+            .reduce(CommandVerdict::max)?;
+        Some(if raises {
+            inner.with_raised_risk()
+        } else {
+            inner
+        })
+    }
+
+    fn assess_wrapped_command(
+        &mut self,
+        inner: &WrappedCommand,
+        command: &SimpleCommand,
+        depth: usize,
+    ) -> Option<CommandVerdict> {
+        match inner {
+            WrappedCommand::Words(words) => {
+                let inner = SimpleCommand {
+                    words: words.clone(),
+                    assignments: Vec::new(),
+                    ..command.clone()
+                };
+                (!words.is_empty()).then(|| self.assess_command(&inner, depth))
+            }
+            WrappedCommand::Script(text) => {
+                let directory = command
+                    .directories
+                    .first()
+                    .cloned()
+                    .unwrap_or(ResolvedPath::new(PathRoot::Unknown));
+                let (span_verdicts, doubts) = self.assess_script(text, &directory, depth);
+                let doubt = doubts
+                    .first()
+                    .map(|doubt| CommandVerdict::write(Risk::Medium, "default.write", doubt));
+                let verdicts = span_verdicts
+                    .into_iter()
+                    .map(|span_verdict| span_verdict.verdict);
+                verdicts.chain(doubt).reduce(CommandVerdict::max)
+            }
+            WrappedCommand::UnseenScript => {
+                self.runs_unseen_script = true;
+                let reason = "runs a script that is not in the command";
+                Some(CommandVerdict::write(
+                    Risk::Medium,
+                    "default.unseen-script",
+                    reason,
+                ))
+            }
+        }
+    }
+
+    /// Braces may hold a whole command.
+    fn assess_brace_expansion(
+        &mut self,
+        command: &SimpleCommand,
+        depth: usize,
+    ) -> Option<CommandVerdict> {
+        let braced = |word: &ShellWord| word.has_braces && word.text().len() < 1024;
+        if depth >= MAX_WRAPPER_DEPTH || !command.words.iter().any(braced) {
+            return None;
+        }
+        let texts: Vec<String> = command.words.iter().map(ShellWord::text).collect();
+        let words = texts
+            .iter()
+            .flat_map(|text| normalize::expand_braces(text))
+            .take(256);
+        let words: Vec<ShellWord> = words.map(|text| ShellWord::literal(&text)).collect();
+        let expanded = SimpleCommand {
+            words,
+            ..command.clone()
+        };
+        let verdict = self.assess_command(&expanded, depth + 1);
+        Some(verdict.at_least_write("{…}"))
+    }
+
+    fn assess_assignments(&mut self, command: &SimpleCommand) -> Option<CommandVerdict> {
+        let unsure = |(name, value): &&(String, ShellWord)| {
+            !value
+                .as_literal()
+                .is_some_and(|value| is_harmless(name, &value))
+        };
+        let (name, _) = command.assignments.iter().find(unsure)?;
+        self.notes.insert(format!("sets `{name}` for the command"));
+        Some(variable_verdict(name))
+    }
+
+    fn assess_redirect(&mut self, redirect: &Redirect) -> Option<CommandVerdict> {
+        let target = redirect.target.as_literal();
+        let target = target.as_deref();
+        match redirect.operator.as_str() {
+            "<<<" => None,
+            "<" => self
+                .check_paths(
+                    std::slice::from_ref(&redirect.target),
+                    &redirect.directories,
+                    false,
+                )
+                .err(),
+            ">&" | "<&" | ">&-" | "<&-"
+                if target.is_some_and(|to| to == "-" || to.bytes().all(|b| b.is_ascii_digit())) =>
+            {
+                None
+            }
+            _ if matches!(target, Some("/dev/null" | "/dev/stdout" | "/dev/stderr")) => None,
+            _ => Some(self.assess_output_redirect(redirect)),
+        }
+    }
+
+    fn assess_output_redirect(&mut self, redirect: &Redirect) -> CommandVerdict {
+        let target = std::slice::from_ref(&redirect.target);
+        let verdicts = self.match_rules(">", target, &redirect.directories);
+        let reason = format!("writes to `{}`", redirect.target.text());
+        let write = CommandVerdict::write(Risk::Low, "default.redirect", &reason);
+        verdicts.into_iter().fold(write, CommandVerdict::max)
+    }
+
+    fn unknown_command(&self, name: &str, first: &ShellWord) -> CommandVerdict {
+        let reason = match first.as_literal() {
+            None => "what it runs is computed by the shell".to_owned(),
+            Some(text) if text.contains('/') => format!("`{text}` is run by its path"),
+            Some(_) if self.table.has_rules_for(name) => {
+                format!("this use of `{name}` is not known to only read")
+            }
+            Some(_) => format!("nothing is known about `{name}`, so it may change things"),
+        };
+        CommandVerdict::write(Risk::Medium, "default.write", &reason)
+    }
+}
+
+/// The name a command goes by, without its directory.
+fn command_name(command: &SimpleCommand) -> Option<String> {
+    let text = command.words.first()?.text();
+    let name = text.rsplit('/').next().unwrap_or(&text);
+    Some(name.strip_suffix(".exe").unwrap_or(name).to_owned())
+}
+
+/// A function that starts itself more than once, or in the background, never ends.
+fn detect_fork_bomb(source: &str, script: &ParsedScript) -> Option<SpanVerdict> {
+    let calls = |function: &ShellFunction| {
+        let inside = |command: &&SimpleCommand| {
+            function.body.contains(&command.span.start)
+                && command_name(command).as_ref() == Some(&function.name)
+        };
+        script.commands.iter().filter(inside).count()
+    };
+    let background = |function: &ShellFunction| source[function.body.clone()].contains('&');
+    let bomb = script
+        .functions
+        .iter()
+        .find(|function| calls(function) > 1 || (calls(function) == 1 && background(function)))?;
+    let reason = "a function that keeps starting itself";
+    Some(SpanVerdict {
+        span: bomb.body.clone(),
+        verdict: CommandVerdict::new(
+            Category::Blocked,
+            Risk::Critical,
+            "blocked.fork-bomb",
+            reason,
+        ),
+    })
+}
+
+/// The sandbox that all reads among the findings need.
+pub(crate) fn required_profile(span_verdicts: &[SpanVerdict]) -> SandboxProfile {
+    let profiles = span_verdicts
+        .iter()
+        .map(|span_verdict| span_verdict.verdict.profile);
+    profiles.max().unwrap_or(SandboxProfile::None)
+}

@@ -1,0 +1,177 @@
+//! Whether a command only reads, and only what may be read without asking.
+
+use pvp_protocol::{Category, Risk};
+
+use super::Assessor;
+use crate::environment::is_harmless;
+use crate::paths::{PathAccess, PathRoot, ResolvedPath};
+use crate::read_rules::ReadRule;
+use crate::rule_file::OperandKind;
+use crate::rule_table::RuleOrigin;
+use crate::syntax::SimpleCommand;
+use crate::verdict::CommandVerdict;
+use crate::word::ShellWord;
+
+impl Assessor<'_> {
+    /// A read, or a more telling reason why not. A user's own read rules also lower a plain write.
+    pub(super) fn assess_read(
+        &mut self,
+        first: &ShellWord,
+        command: &SimpleCommand,
+        ruled: bool,
+    ) -> Result<CommandVerdict, Option<CommandVerdict>> {
+        let name = first.as_literal().ok_or(None)?;
+        let arguments = self.without_global_flags(&name, &command.words[1..]);
+        let mut not_read_verdict = None;
+        for (read, origin) in self.table.read_rules_for(&name) {
+            let subcommand = &read.words[1..];
+            let Some(rest) =
+                arguments
+                    .split_at_checked(subcommand.len())
+                    .and_then(|(head, rest)| {
+                        let same = head
+                            .iter()
+                            .zip(subcommand)
+                            .all(|(word, expected)| word.as_literal().as_ref() == Some(expected));
+                        same.then_some(rest)
+                    })
+            else {
+                continue;
+            };
+            let beats_write = *origin == RuleOrigin::User || read.data.beats_write;
+            if ruled && (!beats_write || command.assignments.iter().any(is_harmful_assignment)) {
+                continue;
+            }
+            match read.check(rest) {
+                Ok(paths) => return self.check_read_paths(read, paths, command).map_err(Some),
+                Err(reason) => {
+                    not_read_verdict.get_or_insert_with(|| not_a_read_verdict(&name, &reason));
+                }
+            }
+        }
+        Err(not_read_verdict)
+    }
+
+    /// The arguments without flags that may stand before a subcommand.
+    fn without_global_flags(&self, name: &str, words: &[ShellWord]) -> Vec<ShellWord> {
+        let Some(tool) = self.table.global_flags.get(name) else {
+            return words.to_vec();
+        };
+        let has = |list: &str, flag: &str| list.split_whitespace().any(|it| it == flag);
+        let mut rest = words;
+        let mut paths = Vec::new();
+        while let Some(word) = rest.first() {
+            let text = word.as_literal().unwrap_or_default();
+            let flag = text.split('=').next().unwrap_or_default();
+            let attached = flag.len() < text.len();
+            if has(&tool.flags, &text) || (attached && has(&tool.value_flags, flag)) {
+                rest = &rest[1..];
+            } else if has(&tool.value_flags, &text) && rest.len() > 1 {
+                if has(&tool.path_flags, &text) {
+                    paths.push(rest[1].clone());
+                }
+                rest = &rest[2..];
+            } else {
+                break;
+            }
+        }
+        let near = |word: &ShellWord| {
+            let path = ResolvedPath::new(PathRoot::Workspace).resolve(word);
+            word.as_literal().is_some() && path.root == PathRoot::Workspace
+        };
+        if paths.iter().all(near) {
+            rest.to_vec()
+        } else {
+            words.to_vec()
+        }
+    }
+
+    /// A read, if everything it would open may be read without asking.
+    fn check_read_paths(
+        &mut self,
+        read: &ReadRule,
+        paths: Vec<ShellWord>,
+        command: &SimpleCommand,
+    ) -> Result<CommandVerdict, CommandVerdict> {
+        let here = [ShellWord::literal(".")];
+        let paths = if paths.is_empty() {
+            &here[..]
+        } else {
+            &paths[..]
+        };
+        self.check_paths(paths, &command.directories, read.data.text)?;
+        if read.data.operands == OperandKind::Pattern {
+            self.check_not_whole_system(paths, &command.directories)?;
+        }
+        self.matched_rules.insert(read.id.clone());
+        let mut verdict =
+            CommandVerdict::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
+        verdict.profile = read.profile();
+        Ok(verdict)
+    }
+
+    pub(super) fn check_paths(
+        &mut self,
+        paths: &[ShellWord],
+        directories: &[ResolvedPath],
+        text: bool,
+    ) -> Result<(), CommandVerdict> {
+        if text {
+            return Ok(());
+        }
+        for word in paths.iter().filter(|word| word.text() != "-") {
+            for directory in directories {
+                self.check_path(&directory.resolve(word))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A search through a whole system directory also finds what is secret there.
+    fn check_not_whole_system(
+        &self,
+        paths: &[ShellWord],
+        directories: &[ResolvedPath],
+    ) -> Result<(), CommandVerdict> {
+        let whole = |path: &ResolvedPath| {
+            path.root == PathRoot::Absolute && matches!(path.components.as_slice(), [] | [_])
+        };
+        let mut resolved = paths
+            .iter()
+            .flat_map(|word| directories.iter().map(|directory| directory.resolve(word)));
+        match resolved.find(whole) {
+            Some(path) => {
+                let reason = format!("searches all of `{path}`, where secrets may be");
+                Err(CommandVerdict::write(Risk::Medium, "path.secret", &reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
+        match self.workspace.classify_read(path) {
+            PathAccess::Allowed => Ok(()),
+            PathAccess::Outside(path) => {
+                self.notes.insert(format!("outside the workspace: {path}"));
+                let reason = format!("reads `{path}`, which is outside the workspace");
+                Err(CommandVerdict::write(Risk::Low, "path.outside", &reason))
+            }
+            PathAccess::Secret(path) => {
+                self.notes.insert(format!("may hold secrets: {path}"));
+                let reason = format!("reads `{path}`, which may hold secrets");
+                Err(CommandVerdict::write(Risk::High, "path.secret", &reason))
+            }
+        }
+    }
+}
+
+fn not_a_read_verdict(name: &str, reason: &str) -> CommandVerdict {
+    let reason = format!("`{name}`: {reason}");
+    CommandVerdict::write(Risk::Low, "default.arguments", &reason)
+}
+
+fn is_harmful_assignment((name, value): &(String, ShellWord)) -> bool {
+    !value
+        .as_literal()
+        .is_some_and(|value| is_harmless(name, &value))
+}
