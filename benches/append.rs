@@ -19,7 +19,9 @@ use bytes::Bytes;
 use kit::{Kind, Latencies, Peer, Subject, met, setting};
 use pvp_protocol::SessionId;
 use pvp_server::clock;
-use pvp_server::store::{Append, Done, Head, Record, Seal, Standing, Store};
+use pvp_server::store::{
+    AppendCallback, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex, Store,
+};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -79,7 +81,7 @@ async fn write(
 ) -> Latencies {
     let body = Bytes::from(vec![b'x'; BODY]);
     let meta = Bytes::from_static(br#"{"origin":"0123456789abcdef0123456789abcdef"}"#);
-    let mut head = Head::empty(&session);
+    let mut head = LogHead::empty(&session);
     let (report, mut reports) = mpsc::unbounded_channel();
     let room = Arc::new(Semaphore::new(under_way));
     while Instant::now() < until {
@@ -87,25 +89,25 @@ async fn write(
         let prev = head;
         let mut records = Vec::with_capacity(size);
         for _ in 0..size {
-            let record = Record::after(&head, meta.clone(), body.clone());
+            let record = LogRecord::after(&head, meta.clone(), body.clone());
             head = record.head();
             records.push(record);
         }
         let (begun, report, room) = (Instant::now(), report.clone(), room.clone());
-        let done = Done::new(move |result| {
+        let done = AppendCallback::new(move |result| {
             result.unwrap();
             room.add_permits(1);
             // The receiver lives until the last report.
             let _ = report.send(begun.elapsed());
         });
-        let append = Append {
+        let append = AppendRequest {
             session: session.clone(),
             prev,
             records,
             at: clock::now(),
-            standing: Standing::default(),
-            seal: Seal::WhenDue,
-            done,
+            index: SessionIndex::default(),
+            seal: SealTiming::WhenDue,
+            on_done: done,
         };
         store.append(append).await;
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kit::Server;
-use pvp_server::config::Config;
+use pvp_server::config::ServerConfig;
 
 const BEGIN: &str = "<!-- settings: made from the types by `make generate` -->\n";
 const END: &str = "<!-- end of settings -->";
@@ -23,7 +23,7 @@ fn page() -> PathBuf {
 
 fn settings() -> String {
     let mut table = "| setting | default | may be | means |\n|---|---|---|---|\n".to_owned();
-    for setting in Config::reference() {
+    for setting in ServerConfig::reference() {
         let default = match setting.default.as_str() {
             "None" => "none".to_owned(),
             default => format!("`{}`", default.trim_matches('"')),

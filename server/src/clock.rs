@@ -14,7 +14,7 @@ pub fn now() -> Timestamp {
 }
 
 /// Bytes that nobody can guess.
-pub fn random<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the kernel's random source always answers");
     bytes
@@ -22,14 +22,14 @@ pub fn random<const N: usize>() -> [u8; N] {
 
 /// A fresh message id.
 pub fn fresh_id() -> MessageId {
-    MessageId::new_v7(now(), random())
+    MessageId::new_v7(now(), random_bytes())
 }
 
 /// An input with the time and a seed.
 pub(crate) fn stamp<T>(input: T) -> Stamped<T> {
     Stamped {
         at: now(),
-        seed: random(),
+        seed: random_bytes(),
         input,
     }
 }

@@ -11,31 +11,31 @@ use toml::{Spanned, Value};
 /// A setting that was not understood: where it stands, what it says, and what it may be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{place}: `{key}` is {found}; use {allowed}")]
-    Bad {
-        place: String,
+    #[error("{location}: `{key}` is {found}; use {allowed}")]
+    Invalid {
+        location: String,
         key: String,
         found: String,
         allowed: String,
     },
-    #[error("{place}: there is no setting `{key}`; the settings are {known}")]
+    #[error("{location}: there is no setting `{key}`; the settings are {known}")]
     Unknown {
-        place: String,
+        location: String,
         key: String,
         known: String,
     },
-    #[error("{place}: {problem}")]
-    Syntax { place: String, problem: String },
+    #[error("{location}: {problem}")]
+    Syntax { location: String, problem: String },
     #[error("{0}")]
     Unsafe(String),
 }
 
 /// How one kind of setting is read.
-trait Read: Sized {
+trait SettingValue: Sized {
     fn read(value: &Value) -> Option<Self>;
 }
 
-impl Read for bool {
+impl SettingValue for bool {
     fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Boolean(value) => Some(*value),
@@ -53,7 +53,7 @@ impl Read for bool {
     }
 }
 
-impl Read for u64 {
+impl SettingValue for u64 {
     fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Integer(value) => u64::try_from(*value).ok(),
@@ -67,7 +67,7 @@ impl Read for u64 {
     }
 }
 
-impl Read for String {
+impl SettingValue for String {
     fn read(value: &Value) -> Option<Self> {
         value
             .as_str()
@@ -76,13 +76,13 @@ impl Read for String {
     }
 }
 
-impl Read for PathBuf {
+impl SettingValue for PathBuf {
     fn read(value: &Value) -> Option<Self> {
         String::read(value).map(PathBuf::from)
     }
 }
 
-impl Read for SocketAddr {
+impl SettingValue for SocketAddr {
     fn read(value: &Value) -> Option<Self> {
         let text = value.as_str()?;
         let text = text
@@ -92,7 +92,7 @@ impl Read for SocketAddr {
     }
 }
 
-impl<T: Read> Read for Option<T> {
+impl<T: SettingValue> SettingValue for Option<T> {
     fn read(value: &Value) -> Option<Self> {
         T::read(value).map(Some)
     }
@@ -111,17 +111,17 @@ macro_rules! settings {
     ($($(#[doc = $meaning:literal])* $key:ident: $type:ty = $default:expr, $allowed:literal, $check:expr;)*) => {
         /// Every setting of the server.
         #[derive(Debug, Clone, PartialEq)]
-        pub struct Config {
+        pub struct ServerConfig {
             $($(#[doc = $meaning])* pub $key: $type,)*
         }
 
-        impl Default for Config {
+        impl Default for ServerConfig {
             fn default() -> Self {
                 Self { $($key: $default,)* }
             }
         }
 
-        impl Config {
+        impl ServerConfig {
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
 
             /// Every setting with its default, what it may be and what it means.
@@ -135,21 +135,21 @@ macro_rules! settings {
                 }),*]
             }
 
-            fn set(&mut self, place: &str, key: &str, value: &Value) -> Result<(), ConfigError> {
+            fn set(&mut self, location: &str, key: &str, value: &Value) -> Result<(), ConfigError> {
                 match key {
                     $(stringify!($key) => {
                         let check: fn(&$type) -> bool = $check;
-                        let bad = || ConfigError::Bad {
-                            place: place.to_owned(),
+                        let bad = || ConfigError::Invalid {
+                            location: location.to_owned(),
                             key: key.to_owned(),
                             found: value.to_string(),
                             allowed: $allowed.to_owned(),
                         };
-                        self.$key = <$type as Read>::read(value).filter(check).ok_or_else(bad)?;
+                        self.$key = <$type as SettingValue>::read(value).filter(check).ok_or_else(bad)?;
                         Ok(())
                     })*
                     _ => Err(ConfigError::Unknown {
-                        place: place.to_owned(),
+                        location: location.to_owned(),
                         key: key.to_owned(),
                         known: Self::KEYS.join(", "),
                     }),
@@ -224,17 +224,17 @@ settings! {
 
 /// A setting from the command line.
 #[derive(Debug, Clone)]
-pub struct Flag {
+pub struct ConfigFlag {
     pub key: &'static str,
     pub text: String,
 }
 
-impl Config {
+impl ServerConfig {
     /// Reads the file (its name and text), then the environment, then the flags.
     pub fn load(
         file: Option<(&str, &str)>,
         environment: impl IntoIterator<Item = (String, String)>,
-        flags: &[Flag],
+        flags: &[ConfigFlag],
     ) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         if let Some((name, text)) = file {
@@ -248,8 +248,8 @@ impl Config {
             }
         }
         for flag in flags {
-            let place = format!("--{}", flag.key.replace('_', "-"));
-            config.set(&place, flag.key, &Value::String(flag.text.clone()))?;
+            let location = format!("--{}", flag.key.replace('_', "-"));
+            config.set(&location, flag.key, &Value::String(flag.text.clone()))?;
         }
         Ok(config)
     }
@@ -258,12 +258,12 @@ impl Config {
         let line = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
         let settings: BTreeMap<String, Spanned<Value>> =
             toml::from_str(text).map_err(|error| ConfigError::Syntax {
-                place: format!("{name}:{}", error.span().map_or(1, |span| line(span.start))),
+                location: format!("{name}:{}", error.span().map_or(1, |span| line(span.start))),
                 problem: error.message().to_owned(),
             })?;
         for (key, value) in settings {
-            let place = format!("{name}:{}", line(value.span().start));
-            self.set(&place, &key, value.get_ref())?;
+            let location = format!("{name}:{}", line(value.span().start));
+            self.set(&location, &key, value.get_ref())?;
         }
         Ok(())
     }
@@ -322,18 +322,18 @@ mod tests {
         file: &str,
         env: &[(&str, &str)],
         flags: &[(&'static str, &str)],
-    ) -> Result<Config, ConfigError> {
+    ) -> Result<ServerConfig, ConfigError> {
         let env = env
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let flags: Vec<_> = flags
             .iter()
-            .map(|(key, text)| Flag {
+            .map(|(key, text)| ConfigFlag {
                 key,
                 text: (*text).to_owned(),
             })
             .collect();
-        Config::load(Some(("pvp.toml", file)), env, &flags)
+        ServerConfig::load(Some(("pvp.toml", file)), env, &flags)
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_bad_value_is_named_with_where_it_stands_and_what_is_allowed() {
-        let error = |result: Result<Config, ConfigError>| result.unwrap_err().to_string();
+        let error = |result: Result<ServerConfig, ConfigError>| result.unwrap_err().to_string();
         assert_eq!(
             error(load("\nopen_gates = 0\n", &[], &[])),
             "pvp.toml:2: `open_gates` is 0; use 1 to 10000"
@@ -385,9 +385,12 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_documented_limits() {
-        assert_eq!(Config::default().settings(), SessionSettings::default());
+        assert_eq!(
+            ServerConfig::default().settings(),
+            SessionSettings::default()
+        );
         assert!(
-            Config::reference()
+            ServerConfig::reference()
                 .iter()
                 .all(|setting| !setting.meaning.is_empty())
         );

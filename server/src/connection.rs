@@ -1,10 +1,10 @@
 //! One WebSocket connection: first a stranger in the lobby, then a participant in a room.
 
-mod fetch;
-mod lobby;
-mod room;
+mod backfill;
+mod handshake;
+mod participant;
 
-pub(crate) use lobby::{anyone, check as check_token};
+pub(crate) use handshake::{anonymous_identity, check_token};
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::house::{House, Place};
-use crate::socket::{Incoming, Socket, SocketError, Stream, text_frame};
+use crate::directory::{ConnectionSlot, SessionDirectory};
+use crate::socket::{Incoming, Socket, SocketError, SocketStream, text_frame};
 use crate::token::Login;
 
 /// How long a closing connection may take to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Close codes, as WebSocket defines them.
-mod code {
+mod close_code {
     pub(super) const NORMAL: u16 = 1000;
     pub(super) const GOING_AWAY: u16 = 1001;
     pub(super) const POLICY: u16 = 1008;
@@ -30,12 +30,12 @@ mod code {
 }
 
 /// Why a connection ends: what the other side is told.
-struct Farewell {
+struct CloseReason {
     code: u16,
     reason: String,
 }
 
-impl Farewell {
+impl CloseReason {
     fn new(code: u16, reason: &str) -> Self {
         Self {
             code,
@@ -45,35 +45,35 @@ impl Farewell {
 }
 
 /// How a connection ended.
-enum Ended {
+enum ConnectionEnd {
     /// We end it.
-    ByUs(Farewell),
+    ByServer(CloseReason),
     /// The other side closed, broke the protocol or is gone; the socket knows what to answer.
-    ByThem,
+    ByPeer,
 }
 
 /// Serves a connection from the upgrade to its end.
 pub(crate) async fn serve(
-    mut socket: Box<Socket<Stream>>,
-    house: Arc<House>,
+    mut socket: Box<Socket<SocketStream>>,
+    directory: Arc<SessionDirectory>,
     login: Option<Login>,
-    place: Place,
+    slot: ConnectionSlot,
 ) {
     // Boxed here and where messages are heard: a task is as large as the largest thing it may wait
     // for, and most connections wait for the next message only.
-    let ended = match Box::pin(lobby::wait(&mut socket, &house, login, place)).await {
-        Ok(seat) => Box::pin(room::follow(&mut socket, house, seat)).await,
+    let end = match Box::pin(handshake::await_join(&mut socket, &directory, login, slot)).await {
+        Ok(admitted) => Box::pin(participant::serve(&mut socket, directory, admitted)).await,
         Err(ended) => ended,
     };
-    if let Ended::ByUs(farewell) = ended {
-        socket.close(farewell.code, &farewell.reason);
+    if let ConnectionEnd::ByServer(close_reason) = end {
+        socket.close(close_reason.code, &close_reason.reason);
     }
     // Whoever does not answer the close in time is dropped.
-    let _ = tokio::time::timeout(GOODBYE, poll_fn(|cx| socket.poll_closed(cx))).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, poll_fn(|cx| socket.poll_closed(cx))).await;
 }
 
 /// Sends one message.
-fn push<IO: AsyncRead + AsyncWrite + Unpin>(socket: &mut Socket<IO>, text: &[u8]) {
+fn push_text<IO: AsyncRead + AsyncWrite + Unpin>(socket: &mut Socket<IO>, text: &[u8]) {
     socket.push(text_frame(text));
 }
 

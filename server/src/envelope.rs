@@ -6,19 +6,19 @@ use pvp_protocol::{
 };
 
 use crate::clock;
-use crate::outbox::{Reply, Verdict};
+use crate::reply_queue::{ConnectionReply, ReplyStatus};
 
 /// Something the server says that is not kept.
-pub(crate) fn unkept(
+pub(crate) fn ephemeral(
     session: &SessionId,
     reference: Option<MessageId>,
     message: impl Into<ServerMessage>,
 ) -> Vec<u8> {
-    unkept_by(session, Sender::System, reference, message)
+    ephemeral_from(session, Sender::System, reference, message)
 }
 
 /// Something someone said before, told again to a newcomer.
-pub(crate) fn unkept_by(
+pub(crate) fn ephemeral_from(
     session: &SessionId,
     sender: Sender,
     reference: Option<MessageId>,
@@ -42,7 +42,7 @@ pub(crate) fn unkept_by(
 }
 
 /// A refusal as the one who asked is told.
-pub(crate) fn error(
+pub(crate) fn error_report(
     session: &SessionId,
     refusal: &Refusal,
     related_to: Option<MessageId>,
@@ -55,26 +55,26 @@ pub(crate) fn error(
         related_to: related_to.clone(),
         extra: ExtraFields::new(),
     };
-    unkept(session, related_to, report)
+    ephemeral(session, related_to, report)
 }
 
 /// The answer to a message.
-pub(crate) fn reply(session: &SessionId, reply: Reply) -> Vec<u8> {
-    let Reply { id, verdict } = reply;
-    let (seq, duplicate) = match verdict {
-        Verdict::Accepted(seq) => (seq, false),
-        Verdict::Duplicate(seq) => (Some(seq), true),
-        Verdict::Refused(refusal) => return error(session, &refusal, Some(id)),
+pub(crate) fn reply(session: &SessionId, reply: ConnectionReply) -> Vec<u8> {
+    let ConnectionReply { id, status } = reply;
+    let (seq, duplicate) = match status {
+        ReplyStatus::Accepted(seq) => (seq, false),
+        ReplyStatus::Duplicate(seq) => (Some(seq), true),
+        ReplyStatus::Refused(refusal) => return error_report(session, &refusal, Some(id)),
     };
-    unkept(session, Some(id.clone()), SessionAck { id, seq, duplicate })
+    ephemeral(session, Some(id.clone()), SessionAck { id, seq, duplicate })
 }
 
 /// The answer to a ping.
 pub(crate) fn pong(session: &SessionId, ping: MessageId) -> Vec<u8> {
-    unkept(session, Some(ping), HeartbeatPong::default())
+    ephemeral(session, Some(ping), HeartbeatPong::default())
 }
 
 /// The server's own ping.
 pub(crate) fn ping(session: &SessionId) -> Vec<u8> {
-    unkept(session, None, HeartbeatPing::default())
+    ephemeral(session, None, HeartbeatPing::default())
 }

@@ -15,43 +15,43 @@ use crate::socket::{append_text_frame, text_frame};
 use crate::viewer::Viewer;
 
 /// Bytes of frames that a session keeps at hand.
-const RING_BYTES: usize = 2 * 1024 * 1024;
+const MAX_RING_BYTES: usize = 2 * 1024 * 1024;
 
 /// Unkept messages that a session keeps at hand; who lags behind them misses them.
-const WHISPERS: usize = 64;
+const MAX_EPHEMERAL_FRAMES: usize = 64;
 
 /// Most pieces a connection takes at a time: what one vectored write carries.
-pub(crate) const BATCH: usize = 64;
+pub(crate) const MAX_BATCH_FRAMES: usize = 64;
 
 /// Most bytes a connection takes at a time.
-const BATCH_BYTES: usize = 256 * 1024;
+const MAX_BATCH_BYTES: usize = 256 * 1024;
 
 /// One entry on its way to the viewers.
-pub(crate) struct Told {
+pub(crate) struct Delivery {
     pub(crate) seq: u64,
     pub(crate) body: Bytes,
     pub(crate) audience: Audience,
     /// The executor's own copy.
-    pub(crate) private: Option<(ParticipantId, Bytes)>,
+    pub(crate) executor_copy: Option<(ParticipantId, Bytes)>,
 }
 
-impl Told {
-    fn for_all_alike(&self) -> bool {
-        self.private.is_none() && self.audience == Audience::everyone()
+impl Delivery {
+    fn is_same_for_everyone(&self) -> bool {
+        self.executor_copy.is_none() && self.audience == Audience::everyone()
     }
 
     /// What this viewer is told, if anything.
     pub(crate) fn body_for(&self, viewer: &Viewer) -> Option<&Bytes> {
-        match &self.private {
+        match &self.executor_copy {
             Some((to, body)) if *to == viewer.participant => Some(body),
             Some(_) | None => viewer.may_see(&self.audience).then_some(&self.body),
         }
     }
 }
 
-impl Told {
+impl Delivery {
     /// As `body_for`; who did not say who they are sees what everyone may.
-    pub(crate) fn body_for_reader(&self, viewer: Option<&Viewer>) -> Option<&Bytes> {
+    pub(crate) fn body_for_http_reader(&self, viewer: Option<&Viewer>) -> Option<&Bytes> {
         match viewer {
             Some(viewer) => self.body_for(viewer),
             None => (self.audience == Audience::everyone()).then_some(&self.body),
@@ -60,81 +60,90 @@ impl Told {
 }
 
 /// Consecutive entries in the ring.
-struct Chunk {
-    first: u64,
-    last: u64,
-    frames: Frames,
+struct RingChunk {
+    first_seq: u64,
+    last_seq: u64,
+    frames: ChunkFrames,
 }
 
-enum Frames {
+enum ChunkFrames {
     /// For everyone alike: whole frames one after the other, and where each ends.
     Shared { bytes: Bytes, ends: Vec<u32> },
     /// For some only, or not alike for all.
     Single {
         frame: Bytes,
         audience: Audience,
-        private: Option<(ParticipantId, Bytes)>,
+        executor_copy: Option<(ParticipantId, Bytes)>,
     },
 }
 
-impl Chunk {
-    fn shared(run: &[Told]) -> Self {
-        let mut bytes = BytesMut::with_capacity(run.iter().map(|told| told.body.len() + 10).sum());
-        let ends = run
+impl RingChunk {
+    fn shared(deliveries: &[Delivery]) -> Self {
+        let mut bytes = BytesMut::with_capacity(
+            deliveries
+                .iter()
+                .map(|delivery| delivery.body.len() + 10)
+                .sum(),
+        );
+        let ends = deliveries
             .iter()
-            .map(|told| {
-                append_text_frame(&mut bytes, &told.body);
+            .map(|delivery| {
+                append_text_frame(&mut bytes, &delivery.body);
                 u32::try_from(bytes.len()).unwrap_or(u32::MAX)
             })
             .collect();
-        let frames = Frames::Shared {
+        let frames = ChunkFrames::Shared {
             bytes: bytes.freeze(),
             ends,
         };
         Self {
-            first: run[0].seq,
-            last: run[run.len() - 1].seq,
+            first_seq: deliveries[0].seq,
+            last_seq: deliveries[deliveries.len() - 1].seq,
             frames,
         }
     }
 
-    fn single(told: Told) -> Self {
-        let private = told.private.map(|(to, body)| (to, text_frame(&body)));
-        let frame = text_frame(&told.body);
-        let frames = Frames::Single {
+    fn single(delivery: Delivery) -> Self {
+        let executor_copy = delivery
+            .executor_copy
+            .map(|(to, body)| (to, text_frame(&body)));
+        let frame = text_frame(&delivery.body);
+        let frames = ChunkFrames::Single {
             frame,
-            audience: told.audience,
-            private,
+            audience: delivery.audience,
+            executor_copy,
         };
         Self {
-            first: told.seq,
-            last: told.seq,
+            first_seq: delivery.seq,
+            last_seq: delivery.seq,
             frames,
         }
     }
 
     fn size(&self) -> usize {
         match &self.frames {
-            Frames::Shared { bytes, ends } => bytes.len() + ends.len() * 4,
-            Frames::Single { frame, private, .. } => {
-                frame.len() + private.as_ref().map_or(0, |(_, frame)| frame.len())
-            }
+            ChunkFrames::Shared { bytes, ends } => bytes.len() + ends.len() * 4,
+            ChunkFrames::Single {
+                frame,
+                executor_copy,
+                ..
+            } => frame.len() + executor_copy.as_ref().map_or(0, |(_, frame)| frame.len()),
         }
     }
 
     /// What a viewer gets of this chunk from `from` on.
-    fn part(&self, from: u64, viewer: &Viewer) -> Option<Bytes> {
+    fn frames_for(&self, from: u64, viewer: &Viewer) -> Option<Bytes> {
         match &self.frames {
-            Frames::Shared { bytes, .. } if from <= self.first => Some(bytes.clone()),
-            Frames::Shared { bytes, ends } => {
-                let skip = usize::try_from(from - self.first).ok()?;
+            ChunkFrames::Shared { bytes, .. } if from <= self.first_seq => Some(bytes.clone()),
+            ChunkFrames::Shared { bytes, ends } => {
+                let skip = usize::try_from(from - self.first_seq).ok()?;
                 Some(bytes.slice(ends[skip - 1] as usize..))
             }
-            Frames::Single {
-                private: Some((to, frame)),
+            ChunkFrames::Single {
+                executor_copy: Some((to, frame)),
                 ..
             } if *to == viewer.participant => Some(frame.clone()),
-            Frames::Single {
+            ChunkFrames::Single {
                 frame, audience, ..
             } => viewer.may_see(audience).then(|| frame.clone()),
         }
@@ -142,33 +151,33 @@ impl Chunk {
 }
 
 /// Consecutive entries that every viewer sees alike are merged up to this size.
-const MERGE_BYTES: usize = 64 * 1024;
+const MAX_MERGED_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
-struct Ring {
-    chunks: VecDeque<Chunk>,
+struct FrameRing {
+    chunks: VecDeque<RingChunk>,
     bytes: usize,
     /// The last seq that may be told.
     head: u64,
-    whispers: VecDeque<(u64, Bytes)>,
-    last_whisper: u64,
+    ephemeral_frames: VecDeque<(u64, Bytes)>,
+    last_ephemeral: u64,
     /// The session is being put away; connections must come again.
     closed: bool,
 }
 
 /// Where a connection is in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct LogCursor {
     /// The next seq to tell.
-    pub(crate) next: u64,
-    pub(crate) whisper: u64,
+    pub(crate) next_seq: u64,
+    pub(crate) ephemeral: u64,
 }
 
 /// What a look at the ring gave.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum FeedRead {
     /// Frames, or nothing but a moved cursor.
-    Some,
+    Advanced,
     /// Nothing to tell.
     UpToDate,
     /// The ring no longer has what comes next; the store does.
@@ -179,14 +188,14 @@ pub(crate) enum Taken {
 
 /// The ring of a session and the bell that wakes its viewers.
 #[derive(Default)]
-pub(crate) struct Feed {
-    ring: RwLock<Ring>,
-    bell: Notify,
+pub(crate) struct SessionFeed {
+    ring: RwLock<FrameRing>,
+    notify: Notify,
 }
 
-impl Feed {
-    pub(crate) fn bell(&self) -> &Notify {
-        &self.bell
+impl SessionFeed {
+    pub(crate) fn notifier(&self) -> &Notify {
+        &self.notify
     }
 
     /// The last seq that may be told.
@@ -200,15 +209,15 @@ impl Feed {
     }
 
     /// Where someone starts who has seen everything up to `seen`.
-    pub(crate) fn cursor_after(&self, seen: u64) -> Cursor {
-        Cursor {
-            next: seen + 1,
-            whisper: self.ring.read().last_whisper,
+    pub(crate) fn cursor_after(&self, seen: u64) -> LogCursor {
+        LogCursor {
+            next_seq: seen + 1,
+            ephemeral: self.ring.read().last_ephemeral,
         }
     }
 
     /// The log has been read up to here; what is not in the ring comes from the store.
-    pub(crate) fn start_at_least(&self, head: u64) {
+    pub(crate) fn advance_head_to(&self, head: u64) {
         let mut ring = self.ring.write();
         if head > ring.head {
             ring.chunks.clear();
@@ -216,123 +225,125 @@ impl Feed {
             ring.head = head;
         }
         drop(ring);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// Tells durable entries.
-    pub(crate) fn publish(&self, told: Vec<Told>) {
-        let Some(last) = told.last() else { return };
+    pub(crate) fn publish(&self, deliveries: Vec<Delivery>) {
+        let Some(last) = deliveries.last() else {
+            return;
+        };
         let head = last.seq;
-        let chunks = merge(told);
+        let chunks = merge_into_chunks(deliveries);
         let mut ring = self.ring.write();
         for chunk in chunks {
             ring.bytes += chunk.size();
             ring.chunks.push_back(chunk);
         }
         ring.head = head;
-        while ring.bytes > RING_BYTES && ring.chunks.len() > 1 {
+        while ring.bytes > MAX_RING_BYTES && ring.chunks.len() > 1 {
             if let Some(oldest) = ring.chunks.pop_front() {
                 ring.bytes -= oldest.size();
             }
         }
         drop(ring);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// Tells something that is not kept.
-    pub(crate) fn whisper(&self, text: &[u8]) {
+    pub(crate) fn broadcast_ephemeral(&self, text: &[u8]) {
         let frame = text_frame(text);
         let mut ring = self.ring.write();
-        ring.last_whisper += 1;
-        let number = ring.last_whisper;
-        ring.whispers.push_back((number, frame));
-        if ring.whispers.len() > WHISPERS {
-            ring.whispers.pop_front();
+        ring.last_ephemeral += 1;
+        let number = ring.last_ephemeral;
+        ring.ephemeral_frames.push_back((number, frame));
+        if ring.ephemeral_frames.len() > MAX_EPHEMERAL_FRAMES {
+            ring.ephemeral_frames.pop_front();
         }
         drop(ring);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// No more will be told here.
     pub(crate) fn close(&self) {
         self.ring.write().closed = true;
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     /// Moves a cursor on, handing out at most one batch of what its viewer may see.
-    pub(crate) fn take(
+    pub(crate) fn read_batch(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut LogCursor,
         viewer: &Viewer,
         mut push: impl FnMut(Bytes),
-    ) -> Taken {
+    ) -> FeedRead {
         let ring = self.ring.read();
-        let (mut pieces, mut bytes) = (0, 0);
+        let (mut frame_count, mut bytes) = (0, 0);
         let before = *cursor;
-        if cursor.whisper < ring.last_whisper {
-            for (number, frame) in &ring.whispers {
-                if *number > cursor.whisper {
+        if cursor.ephemeral < ring.last_ephemeral {
+            for (number, frame) in &ring.ephemeral_frames {
+                if *number > cursor.ephemeral {
                     push(frame.clone());
-                    pieces += 1;
+                    frame_count += 1;
                 }
             }
-            cursor.whisper = ring.last_whisper;
+            cursor.ephemeral = ring.last_ephemeral;
         }
-        if cursor.next <= ring.head {
+        if cursor.next_seq <= ring.head {
             let oldest = ring
                 .chunks
                 .front()
-                .map_or(ring.head + 1, |chunk| chunk.first);
-            if cursor.next < oldest {
-                return Taken::Behind;
+                .map_or(ring.head + 1, |chunk| chunk.first_seq);
+            if cursor.next_seq < oldest {
+                return FeedRead::Behind;
             }
             let start = ring
                 .chunks
-                .partition_point(|chunk| chunk.last < cursor.next);
+                .partition_point(|chunk| chunk.last_seq < cursor.next_seq);
             for chunk in ring.chunks.iter().skip(start) {
-                if pieces >= BATCH || bytes >= BATCH_BYTES {
+                if frame_count >= MAX_BATCH_FRAMES || bytes >= MAX_BATCH_BYTES {
                     break;
                 }
-                if let Some(part) = chunk.part(cursor.next, viewer) {
-                    bytes += part.len();
-                    pieces += 1;
-                    push(part);
+                if let Some(frames) = chunk.frames_for(cursor.next_seq, viewer) {
+                    bytes += frames.len();
+                    frame_count += 1;
+                    push(frames);
                 }
-                cursor.next = chunk.last + 1;
+                cursor.next_seq = chunk.last_seq + 1;
             }
         }
         match () {
-            () if *cursor != before => Taken::Some,
-            () if ring.closed => Taken::Closed,
-            () => Taken::UpToDate,
+            () if *cursor != before => FeedRead::Advanced,
+            () if ring.closed => FeedRead::Closed,
+            () => FeedRead::UpToDate,
         }
     }
 }
 
-fn merge(told: Vec<Told>) -> Vec<Chunk> {
+fn merge_into_chunks(deliveries: Vec<Delivery>) -> Vec<RingChunk> {
     let mut chunks = Vec::new();
-    let mut run: Vec<Told> = Vec::new();
-    let mut run_bytes = 0;
-    let flush = |run: &mut Vec<Told>, chunks: &mut Vec<Chunk>| {
-        if !run.is_empty() {
-            chunks.push(Chunk::shared(run));
-            run.clear();
+    let mut pending: Vec<Delivery> = Vec::new();
+    let mut pending_bytes = 0;
+    let flush = |pending: &mut Vec<Delivery>, chunks: &mut Vec<RingChunk>| {
+        if !pending.is_empty() {
+            chunks.push(RingChunk::shared(pending));
+            pending.clear();
         }
     };
-    for entry in told {
-        let alike = entry.for_all_alike();
-        if !alike || run_bytes > MERGE_BYTES {
-            flush(&mut run, &mut chunks);
-            run_bytes = 0;
+    for delivery in deliveries {
+        let shared = delivery.is_same_for_everyone();
+        if !shared || pending_bytes > MAX_MERGED_BYTES {
+            flush(&mut pending, &mut chunks);
+            pending_bytes = 0;
         }
-        if alike {
-            run_bytes += entry.body.len();
-            run.push(entry);
+        if shared {
+            pending_bytes += delivery.body.len();
+            pending.push(delivery);
         } else {
-            chunks.push(Chunk::single(entry));
+            chunks.push(RingChunk::single(delivery));
         }
     }
-    flush(&mut run, &mut chunks);
+    flush(&mut pending, &mut chunks);
     chunks
 }
 
@@ -346,29 +357,29 @@ mod tests {
         Viewer::new(id, Timestamp::default(), &Limits::default())
     }
 
-    fn told(seq: u64, audience: Audience) -> Told {
-        Told {
+    fn delivery(seq: u64, audience: Audience) -> Delivery {
+        Delivery {
             seq,
             body: Bytes::from(format!("e{seq}")),
             audience,
-            private: None,
+            executor_copy: None,
         }
     }
 
-    fn only(name: &str) -> Audience {
+    fn audience_of(name: &str) -> Audience {
         Audience::only([ParticipantId::parse(name).unwrap()])
     }
 
     /// Everything a viewer gets from a cursor on, as the texts of the frames.
-    fn read(feed: &Feed, from: u64, viewer: &Viewer) -> (Vec<String>, Cursor) {
-        let mut cursor = Cursor {
-            next: from,
-            whisper: 0,
+    fn read_texts(feed: &SessionFeed, from: u64, viewer: &Viewer) -> (Vec<String>, LogCursor) {
+        let mut cursor = LogCursor {
+            next_seq: from,
+            ephemeral: 0,
         };
         let mut bytes = Vec::new();
-        while feed.take(&mut cursor, viewer, |frame| bytes.extend_from_slice(&frame)) == Taken::Some
-        {
-        }
+        while feed.read_batch(&mut cursor, viewer, |frame| bytes.extend_from_slice(&frame))
+            == FeedRead::Advanced
+        {}
         let mut texts = Vec::new();
         let mut rest = bytes.as_slice();
         while let [0x81, length, after @ ..] = rest {
@@ -382,96 +393,104 @@ mod tests {
 
     #[test]
     fn each_viewer_gets_what_they_may_see_in_order() {
-        let feed = Feed::default();
+        let feed = SessionFeed::default();
         let everyone = Audience::everyone;
-        let mut private = told(4, everyone());
-        private.private = Some((ParticipantId::parse("bot").unwrap(), Bytes::from("secret4")));
+        let mut granted = delivery(4, everyone());
+        granted.executor_copy =
+            Some((ParticipantId::parse("bot").unwrap(), Bytes::from("secret4")));
         feed.publish(vec![
-            told(1, everyone()),
-            told(2, everyone()),
-            told(3, only("ann")),
-            private,
-            told(5, everyone()),
+            delivery(1, everyone()),
+            delivery(2, everyone()),
+            delivery(3, audience_of("ann")),
+            granted,
+            delivery(5, everyone()),
         ]);
         assert_eq!(
-            read(&feed, 1, &viewer("ann")).0,
+            read_texts(&feed, 1, &viewer("ann")).0,
             ["e1", "e2", "e3", "e4", "e5"]
         );
-        assert_eq!(read(&feed, 1, &viewer("bob")).0, ["e1", "e2", "e4", "e5"]);
         assert_eq!(
-            read(&feed, 1, &viewer("bot")).0,
+            read_texts(&feed, 1, &viewer("bob")).0,
+            ["e1", "e2", "e4", "e5"]
+        );
+        assert_eq!(
+            read_texts(&feed, 1, &viewer("bot")).0,
             ["e1", "e2", "secret4", "e5"]
         );
     }
 
     #[test]
     fn a_cursor_in_the_middle_of_a_merged_run_gets_only_the_rest() {
-        let feed = Feed::default();
-        feed.publish((1..=9).map(|seq| told(seq, Audience::everyone())).collect());
-        let (texts, cursor) = read(&feed, 6, &viewer("ann"));
+        let feed = SessionFeed::default();
+        feed.publish(
+            (1..=9)
+                .map(|seq| delivery(seq, Audience::everyone()))
+                .collect(),
+        );
+        let (texts, cursor) = read_texts(&feed, 6, &viewer("ann"));
         assert_eq!(texts, ["e6", "e7", "e8", "e9"]);
-        assert_eq!(cursor.next, 10);
+        assert_eq!(cursor.next_seq, 10);
     }
 
     #[test]
-    fn who_falls_out_of_the_ring_is_sent_to_the_store() {
-        let feed = Feed::default();
-        let big = |seq| Told {
-            body: Bytes::from(vec![b'x'; RING_BYTES / 4]),
-            ..told(seq, Audience::everyone())
+    fn a_client_that_falls_behind_reads_from_the_store() {
+        let feed = SessionFeed::default();
+        let big = |seq| Delivery {
+            body: Bytes::from(vec![b'x'; MAX_RING_BYTES / 4]),
+            ..delivery(seq, Audience::everyone())
         };
         for seq in 1..=12 {
             feed.publish(vec![big(seq)]);
         }
-        let mut cursor = Cursor {
-            next: 1,
-            whisper: 0,
+        let mut cursor = LogCursor {
+            next_seq: 1,
+            ephemeral: 0,
         };
         assert_eq!(
-            feed.take(&mut cursor, &viewer("ann"), |_| {}),
-            Taken::Behind
+            feed.read_batch(&mut cursor, &viewer("ann"), |_| {}),
+            FeedRead::Behind
         );
-        assert_eq!(cursor.next, 1);
-        assert!(feed.ring.read().bytes <= RING_BYTES + RING_BYTES / 4);
+        assert_eq!(cursor.next_seq, 1);
+        assert!(feed.ring.read().bytes <= MAX_RING_BYTES + MAX_RING_BYTES / 4);
     }
 
     #[test]
     fn after_a_restart_everything_older_is_in_the_store() {
-        let feed = Feed::default();
-        feed.start_at_least(7);
-        let mut cursor = Cursor {
-            next: 7,
-            whisper: 0,
+        let feed = SessionFeed::default();
+        feed.advance_head_to(7);
+        let mut cursor = LogCursor {
+            next_seq: 7,
+            ephemeral: 0,
         };
         assert_eq!(
-            feed.take(&mut cursor, &viewer("ann"), |_| {}),
-            Taken::Behind
+            feed.read_batch(&mut cursor, &viewer("ann"), |_| {}),
+            FeedRead::Behind
         );
         let mut cursor = feed.cursor_after(7);
         assert_eq!(
-            feed.take(&mut cursor, &viewer("ann"), |_| {}),
-            Taken::UpToDate
+            feed.read_batch(&mut cursor, &viewer("ann"), |_| {}),
+            FeedRead::UpToDate
         );
         feed.close();
         assert_eq!(
-            feed.take(&mut cursor, &viewer("ann"), |_| {}),
-            Taken::Closed
+            feed.read_batch(&mut cursor, &viewer("ann"), |_| {}),
+            FeedRead::Closed
         );
     }
 
     #[test]
-    fn whispers_reach_those_who_are_there_and_are_bounded() {
-        let feed = Feed::default();
+    fn ephemeral_broadcasts_reach_those_connected_and_are_bounded() {
+        let feed = SessionFeed::default();
         let mut cursor = feed.cursor_after(0);
         for _ in 0..1000 {
-            feed.whisper(b"w");
+            feed.broadcast_ephemeral(b"w");
         }
-        let mut heard = 0;
-        feed.take(&mut cursor, &viewer("ann"), |_| heard += 1);
-        assert_eq!(heard, WHISPERS);
+        let mut received = 0;
+        feed.read_batch(&mut cursor, &viewer("ann"), |_| received += 1);
+        assert_eq!(received, MAX_EPHEMERAL_FRAMES);
         assert_eq!(
-            feed.take(&mut cursor, &viewer("ann"), |_| {}),
-            Taken::UpToDate
+            feed.read_batch(&mut cursor, &viewer("ann"), |_| {}),
+            FeedRead::UpToDate
         );
     }
 }

@@ -1,11 +1,11 @@
 //! The HTTP edge: the upgrade to WebSocket, and the API beside it.
 
-mod asking;
+mod commands;
+mod extractors;
 mod gates;
 mod invites;
 mod messages;
 mod openapi;
-mod outputs;
 mod routes;
 mod sessions;
 mod transcript;
@@ -28,25 +28,25 @@ use pvp_protocol::{ErrorCode, ExtraFields, MessageId, Refusal, SCHEMA};
 use serde_json::json;
 
 use crate::connection::{self, check_token};
-use crate::house::House;
+use crate::directory::SessionDirectory;
 use crate::metrics;
-use crate::origin::OwnNames;
+use crate::origin::AllowedHosts;
 use crate::socket::{SocketLimits, UpgradeRefusal, upgrade};
 
 /// Longest wait for something to happen; bounded, so that a caller who is gone is noticed.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Bytes of a request's body, where it is not a message.
-const MOST_BODY: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// A refusal as an HTTP answer.
-pub(crate) struct Refused {
+pub(crate) struct RefusalResponse {
     refusal: Refusal,
     status: StatusCode,
     related_to: Option<MessageId>,
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for RefusalResponse {
     fn from(refusal: Refusal) -> Self {
         let status = match (&refusal, refusal.code()) {
             (Refusal::NoSuchGate(_) | Refusal::NoSuchProposal(_), _) => StatusCode::NOT_FOUND,
@@ -74,9 +74,9 @@ impl From<Refusal> for Refused {
     }
 }
 
-impl Refused {
+impl RefusalResponse {
     /// For someone who has not shown who they are.
-    fn unknown_caller(refusal: Refusal) -> Self {
+    fn unauthenticated(refusal: Refusal) -> Self {
         let status = match refusal.code() == ErrorCode::Unauthorized {
             true => StatusCode::UNAUTHORIZED,
             false => StatusCode::SERVICE_UNAVAILABLE,
@@ -89,13 +89,13 @@ impl Refused {
     }
 
     /// Says which message was refused.
-    fn about(mut self, id: &MessageId) -> Self {
+    fn with_related_to(mut self, id: &MessageId) -> Self {
         self.related_to = Some(id.clone());
         self
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for RefusalResponse {
     fn into_response(self) -> Response {
         let report = ErrorReport {
             code: self.refusal.code(),
@@ -111,58 +111,67 @@ impl IntoResponse for Refused {
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
         // The middleware counts it.
-        response.extensions_mut().insert(Counted(self.refusal));
+        response
+            .extensions_mut()
+            .insert(RefusalExtension(self.refusal));
         response
     }
 }
 
 /// A refusal on its way out.
 #[derive(Clone)]
-struct Counted(Refusal);
+struct RefusalExtension(Refusal);
 
-pub(crate) fn router(house: Arc<House>, names: OwnNames) -> Router {
+pub(crate) fn router(directory: Arc<SessionDirectory>, allowed_hosts: AllowedHosts) -> Router {
     let mut router = Router::new()
-        .route("/", any(front_door))
-        .route("/ws", any(front_door));
-    for route in routes::all(&house) {
+        .route("/", any(websocket_upgrade))
+        .route("/ws", any(websocket_upgrade));
+    for route in routes::all(&directory) {
         router = router.route(route.path, route.handler);
     }
     router
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(not_that_method)
-        .layer(DefaultBodyLimit::max(MOST_BODY))
-        .layer(middleware::from_fn_with_state(house.clone(), count))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(
-            Arc::new(names),
-            own_names_only,
+            directory.clone(),
+            count_request,
         ))
-        .with_state(house)
+        .layer(middleware::from_fn_with_state(
+            Arc::new(allowed_hosts),
+            check_host_and_origin,
+        ))
+        .with_state(directory)
 }
 
 /// How long a request may wait for something to happen.
-fn longest_wait(seconds: u64) -> Duration {
-    Duration::from_secs(seconds).min(LONGEST_WAIT)
+fn clamp_wait(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(MAX_WAIT)
 }
 
-async fn no_such_route(uri: Uri) -> Response {
+async fn not_found(uri: Uri) -> Response {
     let path: String = uri.path().chars().take(200).collect();
     let problem = format!("there is no `{path}` here; /openapi.json lists what there is");
-    let mut refused = Refused::from(Refusal::Malformed(problem));
+    let mut refused = RefusalResponse::from(Refusal::Malformed(problem));
     refused.status = StatusCode::NOT_FOUND;
     refused.into_response()
 }
 
-async fn not_that_method(method: Method, uri: Uri) -> Response {
+async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     let problem = format!("`{}` takes another method than {method}", uri.path());
-    let mut refused = Refused::from(Refusal::Malformed(problem));
+    let mut refused = RefusalResponse::from(Refusal::Malformed(problem));
     refused.status = StatusCode::METHOD_NOT_ALLOWED;
     refused.into_response()
 }
 
 /// Counts requests by the route they matched, and what was refused.
-async fn count(State(house): State<Arc<House>>, request: Request, next: Next) -> Response {
+async fn count_request(
+    State(directory): State<Arc<SessionDirectory>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>();
-    let route = route.and_then(|path| routes::name(path.as_str()));
+    let route = route.and_then(|path| routes::known_path(path.as_str()));
     let response = next.run(request).await;
     let status = match response.status().as_u16() {
         100..200 => "1xx",
@@ -171,22 +180,24 @@ async fn count(State(house): State<Arc<House>>, request: Request, next: Next) ->
         400..500 => "4xx",
         _ => "5xx",
     };
-    house.metrics.answered(route.unwrap_or("other"), status);
-    if let Some(Counted(refusal)) = response.extensions().get() {
-        house.metrics.refused(refusal);
+    directory
+        .metrics
+        .record_request(route.unwrap_or("other"), status);
+    if let Some(RefusalExtension(refusal)) = response.extensions().get() {
+        directory.metrics.record_refusal(refusal);
         tracing::info!(status = response.status().as_u16(), code = ?refusal.code(), "refused a request");
     }
     response
 }
 
-async fn own_names_only(
-    State(names): State<Arc<OwnNames>>,
+async fn check_host_and_origin(
+    State(allowed_hosts): State<Arc<AllowedHosts>>,
     request: Request,
     next: Next,
 ) -> Response {
-    if let Err(foreign) = names.check(request.headers()) {
+    if let Err(foreign) = allowed_hosts.check(request.headers()) {
         tracing::info!(%foreign, "refused a request");
-        return Refused::from(Refusal::Unauthorized(foreign.to_string())).into_response();
+        return RefusalResponse::from(Refusal::Unauthorized(foreign.to_string())).into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -201,17 +212,19 @@ async fn health() -> Json<serde_json::Value> {
 }
 
 /// Ready means that the store answers.
-async fn ready(State(house): State<Arc<House>>) -> Response {
-    let store = house.store.clone();
+async fn ready(State(directory): State<Arc<SessionDirectory>>) -> Response {
+    let store = directory.store.clone();
     match tokio::task::spawn_blocking(move || store.next_deadline()).await {
         Ok(Ok(_)) => Json(json!({ "status": "ready" })).into_response(),
-        Ok(Err(error)) => Refused::from(Refusal::ReadFailed(error.to_string())).into_response(),
-        Err(panic) => Refused::from(Refusal::ReadFailed(panic.to_string())).into_response(),
+        Ok(Err(error)) => {
+            RefusalResponse::from(Refusal::ReadFailed(error.to_string())).into_response()
+        }
+        Err(panic) => RefusalResponse::from(Refusal::ReadFailed(panic.to_string())).into_response(),
     }
 }
 
-async fn metrics(State(house): State<Arc<House>>) -> Response {
-    match house.metrics.render(house.population()) {
+async fn metrics(State(directory): State<Arc<SessionDirectory>>) -> Response {
+    match directory.metrics.render(directory.counts()) {
         Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
@@ -223,15 +236,18 @@ async fn schema() -> Response {
 }
 
 /// A WebSocket for those who ask for one; for a browser, a word about where it is.
-async fn front_door(State(house): State<Arc<House>>, mut request: Request) -> Response {
+async fn websocket_upgrade(
+    State(directory): State<Arc<SessionDirectory>>,
+    mut request: Request,
+) -> Response {
     let limits = SocketLimits {
-        max_message: house.settings.limits.message_bytes,
+        max_message: directory.settings.limits.message_bytes,
     };
     let login = match presented_token(request.headers(), request.uri()) {
         None => None,
-        Some(token) => match check_token(&house, token).await {
+        Some(token) => match check_token(&directory, token).await {
             Ok(login) => Some(login),
-            Err(refusal) => return Refused::unknown_caller(refusal).into_response(),
+            Err(refusal) => return RefusalResponse::unauthenticated(refusal).into_response(),
         },
     };
     let (response, pending) = match upgrade(&mut request, limits) {
@@ -244,7 +260,7 @@ async fn front_door(State(house): State<Arc<House>>, mut request: Request) -> Re
     };
     // The headers keep the buffer they were read into.
     drop(request);
-    let Some(place) = house.place() else {
+    let Some(slot) = directory.acquire_connection_slot() else {
         return (
             StatusCode::SERVICE_UNAVAILABLE,
             "too many connections; try again later\n",
@@ -253,7 +269,7 @@ async fn front_door(State(house): State<Arc<House>>, mut request: Request) -> Re
     };
     tokio::spawn(async move {
         match pending.accept().await {
-            Ok(socket) => connection::serve(Box::new(socket), house, login, place).await,
+            Ok(socket) => connection::serve(Box::new(socket), directory, login, slot).await,
             Err(error) => tracing::debug!(%error, "an upgrade was not completed"),
         }
     });

@@ -4,13 +4,13 @@ use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{Refusal, Timestamp};
 
 use crate::store::TokenTable;
-use crate::token::{self, Bearer};
+use crate::token::{self, TokenClaims};
 
 /// Longest life of a token with an expiry: ten years.
-const MOST_SECONDS: u64 = 315_360_000;
+const MAX_TOKEN_SECONDS: u64 = 315_360_000;
 
 /// Makes a token and its link.
-pub fn make(
+pub fn create_invitation(
     table: &TokenTable,
     invite: InviteRequest,
     base_url: &str,
@@ -28,7 +28,7 @@ pub fn make(
     }
     if invite
         .expires_seconds
-        .is_some_and(|seconds| seconds == 0 || seconds > MOST_SECONDS)
+        .is_some_and(|seconds| seconds == 0 || seconds > MAX_TOKEN_SECONDS)
     {
         return malformed("a token lives 1 second to 10 years");
     }
@@ -42,27 +42,27 @@ pub fn make(
     let expires = invite
         .expires_seconds
         .map(|seconds| now.plus_seconds(seconds));
-    let bearer = Bearer {
+    let claims = TokenClaims {
         participant: invite
             .participant
-            .unwrap_or_else(|| token::participant_id(&invite.name)),
+            .unwrap_or_else(|| token::new_participant_id(&invite.name)),
         name: invite.name,
         kind: invite.kind,
         roles: invite.roles,
         capabilities: invite.capabilities,
         session: invite.session,
     };
-    let token = token::issue(table, &bearer, expires)
+    let token = token::issue(table, &claims, expires)
         .map_err(|error| Refusal::WriteFailed(error.to_string()))?;
-    let link = match &bearer.session {
+    let link = match &claims.session {
         Some(session) => format!("{base_url}/?token={token}&session={session}"),
         None => format!("{base_url}/?token={token}"),
     };
     Ok(Invitation {
         token,
         link,
-        participant: bearer.participant,
-        roles: bearer.roles,
+        participant: claims.participant,
+        roles: claims.roles,
         expires,
     })
 }

@@ -8,18 +8,18 @@ pub mod store;
 pub mod token;
 
 mod connection;
+mod delivery;
+mod directory;
 mod envelope;
 mod feed;
-mod house;
 mod http;
 mod metrics;
 mod origin;
-mod outbox;
 mod output;
+mod reply_queue;
+mod secrets;
 mod serve;
 mod task;
-mod told;
-mod vault;
 mod viewer;
 
-pub use serve::{Reloader, Server};
+pub use serve::{PolicyReloader, Server};

@@ -60,7 +60,7 @@ impl Default for Metrics {
             sessions_stored: Gauge::default(),
             registry: Registry::default(),
         };
-        metrics.begin_at_zero();
+        metrics.initialize_series();
         metrics.register(&mut registry);
         Self {
             registry,
@@ -71,7 +71,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// A counter that appears only with its first event hides that event from a rate.
-    fn begin_at_zero(&self) {
+    fn initialize_series(&self) {
         use Category::{Blocked, Destructive, Read, Write};
         for category in [Read, Write, Destructive, Blocked] {
             let labels = [("category", category.as_str())];
@@ -156,12 +156,14 @@ impl Metrics {
         clippy::wildcard_enum_match_arm,
         reason = "of other entries only the number is counted"
     )]
-    pub(crate) fn told(&self, message: &ServerMessage, bytes: usize) {
+    pub(crate) fn record_entry(&self, message: &ServerMessage, bytes: usize) {
         self.entries.inc();
         self.entry_bytes.inc_by(bytes as u64);
         match message {
-            ServerMessage::ToolPropose(propose) => self.judged(propose.assessment.as_ref()),
-            ServerMessage::ShellExec(exec) => self.judged(exec.assessment.as_ref()),
+            ServerMessage::ToolPropose(propose) => {
+                self.record_assessment(propose.assessment.as_ref())
+            }
+            ServerMessage::ShellExec(exec) => self.record_assessment(exec.assessment.as_ref()),
             ServerMessage::GateResolve(resolve) => {
                 let labels = [("outcome", outcome(resolve.outcome))];
                 self.gates.get_or_create(&labels).inc();
@@ -178,7 +180,7 @@ impl Metrics {
         }
     }
 
-    fn judged(&self, assessment: Option<&Assessment>) {
+    fn record_assessment(&self, assessment: Option<&Assessment>) {
         if let Some(assessment) = assessment {
             let labels = [("category", assessment.category.as_str())];
             self.proposals.get_or_create(&labels).inc();
@@ -186,26 +188,26 @@ impl Metrics {
     }
 
     /// An append took this long, and was written or not.
-    pub(crate) fn appended(&self, took: Duration, written: bool) {
+    pub(crate) fn record_append(&self, took: Duration, written: bool) {
         self.append_seconds.observe(took.as_secs_f64());
         if !written {
             self.failed_appends.inc();
         }
     }
 
-    pub(crate) fn refused(&self, refusal: &Refusal) {
+    pub(crate) fn record_refusal(&self, refusal: &Refusal) {
         let labels = [("code", code(refusal.code()))];
         self.refusals.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn answered(&self, route: &'static str, status: &'static str) {
+    pub(crate) fn record_request(&self, route: &'static str, status: &'static str) {
         let labels = [("route", route), ("status", status)];
         self.requests.get_or_create(&labels).inc();
     }
 
     /// Everything as text.
-    pub(crate) fn render(&self, population: (u64, usize, u64)) -> Result<String, std::fmt::Error> {
-        let (connections, in_memory, stored) = population;
+    pub(crate) fn render(&self, counts: (u64, usize, u64)) -> Result<String, std::fmt::Error> {
+        let (connections, in_memory, stored) = counts;
         self.connections
             .set(i64::try_from(connections).unwrap_or(i64::MAX));
         self.sessions_in_memory

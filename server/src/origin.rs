@@ -7,21 +7,21 @@ use http::header::{HOST, ORIGIN};
 
 /// The names that this server goes by.
 #[derive(Debug, Clone)]
-pub(crate) struct OwnNames {
+pub(crate) struct AllowedHosts {
     listen: SocketAddr,
     public: Option<String>,
 }
 
 /// Why a request was not for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Foreign {
+pub(crate) enum OriginError {
     #[error("the Host header is not a name of this server; set --public-url to the one you use")]
     Host,
     #[error("the Origin header is a foreign page; set --public-url to the address you use")]
     Origin,
 }
 
-impl OwnNames {
+impl AllowedHosts {
     pub(crate) fn new(listen: SocketAddr, public_url: Option<&str>) -> Self {
         Self {
             listen,
@@ -30,31 +30,31 @@ impl OwnNames {
     }
 
     /// A page elsewhere, or a name that was made to point here, gets nothing.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Foreign> {
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), OriginError> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts
             .next()
             .and_then(|host| host.to_str().ok())
-            .ok_or(Foreign::Host)?;
-        if hosts.next().is_some() || !self.is_own(&host.to_ascii_lowercase(), 80) {
-            return Err(Foreign::Host);
+            .ok_or(OriginError::Host)?;
+        if hosts.next().is_some() || !self.is_allowed(&host.to_ascii_lowercase(), 80) {
+            return Err(OriginError::Host);
         }
         for origin in headers.get_all(ORIGIN) {
-            let origin = origin.to_str().map_err(|_| Foreign::Origin)?;
+            let origin = origin.to_str().map_err(|_| OriginError::Origin)?;
             let port = if origin.starts_with("https://") {
                 443
             } else {
                 80
             };
-            let authority = authority_of(origin).ok_or(Foreign::Origin)?;
-            if !self.is_own(&authority, port) {
-                return Err(Foreign::Origin);
+            let authority = authority_of(origin).ok_or(OriginError::Origin)?;
+            if !self.is_allowed(&authority, port) {
+                return Err(OriginError::Origin);
             }
         }
         Ok(())
     }
 
-    fn is_own(&self, authority: &str, default_port: u16) -> bool {
+    fn is_allowed(&self, authority: &str, default_port: u16) -> bool {
         if self.public.as_deref() == Some(authority) {
             return true;
         }
@@ -103,17 +103,17 @@ mod tests {
         public: Option<&str>,
         host: &str,
         origin: Option<&str>,
-    ) -> Result<(), Foreign> {
+    ) -> Result<(), OriginError> {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.parse().unwrap());
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        OwnNames::new(listen.parse().unwrap(), public).check(&headers)
+        AllowedHosts::new(listen.parse().unwrap(), public).check(&headers)
     }
 
     #[test]
-    fn own_names_are_the_bound_address_and_the_public_one() {
+    fn allowed_hosts_are_the_bound_address_and_the_public_one() {
         let here = "127.0.0.1:3000";
         let public = Some("https://pvp.example.org/");
         for (host, origin) in [
@@ -149,7 +149,11 @@ mod tests {
             "",
             "pvp.example.org",
         ] {
-            assert_eq!(check(here, None, host, None), Err(Foreign::Host), "{host}");
+            assert_eq!(
+                check(here, None, host, None),
+                Err(OriginError::Host),
+                "{host}"
+            );
         }
         for origin in [
             "http://evil.example",
@@ -161,13 +165,13 @@ mod tests {
         ] {
             assert_eq!(
                 check(here, None, "127.0.0.1:3000", Some(origin)),
-                Err(Foreign::Origin),
+                Err(OriginError::Origin),
                 "{origin}"
             );
         }
         assert_eq!(
             check("0.0.0.0:3000", None, "rebound.example:3000", None),
-            Err(Foreign::Host)
+            Err(OriginError::Host)
         );
     }
 }

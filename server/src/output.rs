@@ -7,59 +7,59 @@ use pvp_protocol::payload::{OutputLine, OutputPage, OutputRead, OutputStream, To
 use pvp_protocol::{Limits, Refusal, ServerMessage, SessionId, parse_server_message};
 use pvp_session::OutputRange;
 
-use crate::house::House;
-use crate::store::{ReadBound, Store};
+use crate::directory::SessionDirectory;
+use crate::store::{ReadLimit, Store};
 
 /// Lines of a page unless the reader says otherwise, and at most.
 const DEFAULT_LINES: u64 = 1000;
-const MOST_LINES: u64 = 10_000;
+const MAX_LINES: u64 = 10_000;
 
 /// Bytes of text in a page; a page must fit in a message with its escapes.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_PAGE_BYTES: usize = 256 * 1024;
 
-const PAGE: ReadBound = ReadBound {
+const READ_LIMIT: ReadLimit = ReadLimit {
     records: 1024,
     bytes: 1024 * 1024,
 };
 
 /// The lines that were asked for.
-pub(crate) async fn page(
-    house: &Arc<House>,
+pub(crate) async fn read_page(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
-    read: OutputRead,
+    request: OutputRead,
 ) -> Result<OutputPage, Refusal> {
-    let wanted = Wanted::from(&read)?;
-    let reference = read.reference.clone();
-    let span = house
-        .ask(session, move |session| session.output_range(&reference))
+    let range = OutputLineRange::from_request(&request)?;
+    let reference = request.reference.clone();
+    let span = directory
+        .query(session, move |session| session.output_range(&reference))
         .await;
     let span = span
         .flatten()
-        .ok_or_else(|| Refusal::NoSuchProposal(read.reference.clone()))?;
-    let permit = house.readers.clone().acquire_owned().await;
-    let (store, session) = (house.store.clone(), session.clone());
+        .ok_or_else(|| Refusal::NoSuchProposal(request.reference.clone()))?;
+    let permit = directory.read_permits.clone().acquire_owned().await;
+    let (store, session) = (directory.store.clone(), session.clone());
     let reading = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let mut picker = Picker::new(wanted, read);
-        scan(&store, &session, span, &mut picker)?;
-        Ok(picker.page(span.last_seq.is_some()))
+        let mut collector = OutputLineCollector::new(range, request);
+        scan_output(&store, &session, span, &mut collector)?;
+        Ok(collector.into_page(span.last_seq.is_some()))
     });
     reading
         .await
         .unwrap_or_else(|panic| Err(Refusal::ReadFailed(panic.to_string())))
 }
 
-fn scan(
+fn scan_output(
     store: &Store,
     session: &SessionId,
     span: OutputRange,
-    picker: &mut Picker,
+    collector: &mut OutputLineCollector,
 ) -> Result<(), Refusal> {
     let unreadable = Refusal::ReadFailed;
     let mut from = span.first_seq;
     loop {
         let records = store
-            .read(session, from, PAGE)
+            .read(session, from, READ_LIMIT)
             .map_err(|error| unreadable(error.to_string()))?;
         for record in &records {
             if span.last_seq.is_some_and(|last| record.seq > last) {
@@ -73,7 +73,7 @@ fn scan(
             if let Ok(Some(envelope)) = parse_server_message(text, &Limits::default())
                 && let ServerMessage::ToolOutput(output) = envelope.message
             {
-                picker.take(output);
+                collector.push_output(output);
             }
         }
         match records.last() {
@@ -85,65 +85,65 @@ fn scan(
 
 /// Which of the lines that match are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    From { offset: u64, limit: u64 },
-    Last(u64),
+enum OutputLineRange {
+    Offset { offset: u64, limit: u64 },
+    Tail(u64),
 }
 
-impl Wanted {
-    fn from(read: &OutputRead) -> Result<Self, Refusal> {
+impl OutputLineRange {
+    fn from_request(request: &OutputRead) -> Result<Self, Refusal> {
         let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
-        let ranged = read.offset.is_some() || read.limit.is_some();
-        match (read.head, read.tail) {
+        let ranged = request.offset.is_some() || request.limit.is_some();
+        match (request.head, request.tail) {
             (Some(_), Some(_)) => malformed("ask for `head` or for `tail`, not for both"),
             (Some(_), _) | (_, Some(_)) if ranged => {
                 malformed("`head` and `tail` do not go with `offset` and `limit`")
             }
-            (Some(head), None) => Ok(Wanted::From {
+            (Some(head), None) => Ok(OutputLineRange::Offset {
                 offset: 0,
-                limit: head.min(MOST_LINES),
+                limit: head.min(MAX_LINES),
             }),
-            (None, Some(tail)) => Ok(Wanted::Last(tail.min(MOST_LINES))),
-            (None, None) => Ok(Wanted::From {
-                offset: read.offset.unwrap_or(0),
-                limit: read.limit.unwrap_or(DEFAULT_LINES).min(MOST_LINES),
+            (None, Some(tail)) => Ok(OutputLineRange::Tail(tail.min(MAX_LINES))),
+            (None, None) => Ok(OutputLineRange::Offset {
+                offset: request.offset.unwrap_or(0),
+                limit: request.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES),
             }),
         }
     }
 }
 
 /// Puts chunks together to lines and keeps the wanted ones.
-struct Picker {
-    wanted: Wanted,
-    read: OutputRead,
-    partial: [String; 2],
+struct OutputLineCollector {
+    range: OutputLineRange,
+    request: OutputRead,
+    partial_lines: [String; 2],
     lines: VecDeque<OutputLine>,
     bytes: usize,
     total_lines: u64,
-    matching: u64,
+    matching_lines: u64,
     total_bytes: u64,
-    cut: bool,
+    truncated: bool,
 }
 
-impl Picker {
-    fn new(wanted: Wanted, read: OutputRead) -> Self {
+impl OutputLineCollector {
+    fn new(range: OutputLineRange, request: OutputRead) -> Self {
         Self {
-            wanted,
-            read,
-            partial: Default::default(),
+            range,
+            request,
+            partial_lines: Default::default(),
             lines: VecDeque::new(),
             bytes: 0,
             total_lines: 0,
-            matching: 0,
+            matching_lines: 0,
             total_bytes: 0,
-            cut: false,
+            truncated: false,
         }
     }
 
-    fn take(&mut self, output: ToolOutput) {
-        if output.tool_proposal != self.read.reference
+    fn push_output(&mut self, output: ToolOutput) {
+        if output.tool_proposal != self.request.reference
             || self
-                .read
+                .request
                 .stream
                 .is_some_and(|stream| stream != output.stream)
         {
@@ -151,52 +151,53 @@ impl Picker {
         }
         self.total_bytes += output.text.len() as u64;
         let slot = output.stream as usize;
-        let mut text = std::mem::take(&mut self.partial[slot]) + &output.text;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        for line in text[..whole].split_terminator('\n') {
-            self.line(output.stream, line);
+        let mut text = std::mem::take(&mut self.partial_lines[slot]) + &output.text;
+        let complete_end = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..complete_end].split_terminator('\n') {
+            self.push_line(output.stream, line);
         }
-        text.drain(..whole);
+        text.drain(..complete_end);
         // A line that never ends is told in pieces.
-        if (output.complete && !text.is_empty()) || text.len() > MOST_BYTES {
-            self.line(output.stream, &text);
+        if (output.complete && !text.is_empty()) || text.len() > MAX_PAGE_BYTES {
+            self.push_line(output.stream, &text);
             text.clear();
         }
-        self.partial[slot] = text;
+        self.partial_lines[slot] = text;
     }
 
-    fn line(&mut self, stream: OutputStream, mut text: &str) {
+    fn push_line(&mut self, stream: OutputStream, mut text: &str) {
         let number = self.total_lines;
         self.total_lines += 1;
         if self
-            .read
+            .request
             .grep
             .as_ref()
             .is_some_and(|grep| !text.contains(grep.as_str()))
         {
             return;
         }
-        let place = self.matching;
-        self.matching += 1;
-        if text.len() > MOST_BYTES / 4 {
-            text = &text[..text.floor_char_boundary(MOST_BYTES / 4)];
-            self.cut = true;
+        let index = self.matching_lines;
+        self.matching_lines += 1;
+        if text.len() > MAX_PAGE_BYTES / 4 {
+            text = &text[..text.floor_char_boundary(MAX_PAGE_BYTES / 4)];
+            self.truncated = true;
         }
-        match self.wanted {
-            Wanted::From { offset, limit } => {
-                if place < offset || place - offset >= limit {
+        match self.range {
+            OutputLineRange::Offset { offset, limit } => {
+                if index < offset || index - offset >= limit {
                     return;
                 }
-                if self.bytes + text.len() > MOST_BYTES {
-                    self.cut = true;
+                if self.bytes + text.len() > MAX_PAGE_BYTES {
+                    self.truncated = true;
                     return;
                 }
             }
-            Wanted::Last(count) => {
+            OutputLineRange::Tail(count) => {
                 while !self.lines.is_empty()
-                    && (self.lines.len() as u64 >= count || self.bytes + text.len() > MOST_BYTES)
+                    && (self.lines.len() as u64 >= count
+                        || self.bytes + text.len() > MAX_PAGE_BYTES)
                 {
-                    self.cut |= (self.lines.len() as u64) < count;
+                    self.truncated |= (self.lines.len() as u64) < count;
                     self.bytes -= self.lines.pop_front().map_or(0, |line| line.text.len());
                 }
                 if count == 0 {
@@ -212,23 +213,23 @@ impl Picker {
         });
     }
 
-    fn page(mut self, finished: bool) -> OutputPage {
+    fn into_page(mut self, finished: bool) -> OutputPage {
         for (slot, stream) in [OutputStream::Stdout, OutputStream::Stderr]
             .into_iter()
             .enumerate()
         {
-            let rest = std::mem::take(&mut self.partial[slot]);
+            let rest = std::mem::take(&mut self.partial_lines[slot]);
             if !rest.is_empty() {
-                self.line(stream, &rest);
+                self.push_line(stream, &rest);
             }
         }
         OutputPage {
-            reference: self.read.reference,
+            reference: self.request.reference,
             lines: self.lines.into(),
             total_lines: self.total_lines,
             total_bytes: self.total_bytes,
             finished,
-            cut: self.cut,
+            cut: self.truncated,
         }
     }
 }
@@ -238,9 +239,9 @@ mod tests {
     use super::*;
     use pvp_protocol::{ExtraFields, MessageId};
 
-    fn ask(change: impl FnOnce(&mut OutputRead)) -> Result<Vec<String>, Refusal> {
+    fn collect_lines(change: impl FnOnce(&mut OutputRead)) -> Result<Vec<String>, Refusal> {
         let reference = MessageId::parse("p1").unwrap();
-        let mut read = OutputRead {
+        let mut request = OutputRead {
             reference: reference.clone(),
             stream: None,
             offset: None,
@@ -250,8 +251,9 @@ mod tests {
             grep: None,
             extra: ExtraFields::new(),
         };
-        change(&mut read);
-        let mut picker = Picker::new(Wanted::from(&read)?, read);
+        change(&mut request);
+        let mut collector =
+            OutputLineCollector::new(OutputLineRange::from_request(&request)?, request);
         for (stream, text) in [
             (OutputStream::Stdout, "one\ntw"),
             (OutputStream::Stderr, "oops\n"),
@@ -260,7 +262,7 @@ mod tests {
         ] {
             let tool_proposal = reference.clone();
             let (text, extra) = (text.to_owned(), ExtraFields::new());
-            picker.take(ToolOutput {
+            collector.push_output(ToolOutput {
                 tool_proposal,
                 stream,
                 text,
@@ -269,7 +271,7 @@ mod tests {
                 extra,
             });
         }
-        let page = picker.page(true);
+        let page = collector.into_page(true);
         assert_eq!(page.total_bytes, 23);
         Ok(page
             .lines
@@ -279,33 +281,33 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_together_and_picked() {
+    fn chunks_are_joined_into_lines_and_filtered() {
         assert_eq!(
-            ask(|_| {}).unwrap(),
+            collect_lines(|_| {}).unwrap(),
             ["0 one", "1 oops", "2 two", "3 three", "4 four"]
         );
         assert_eq!(
-            ask(|read| read.head = Some(2)).unwrap(),
+            collect_lines(|read| read.head = Some(2)).unwrap(),
             ["0 one", "1 oops"]
         );
         assert_eq!(
-            ask(|read| read.tail = Some(2)).unwrap(),
+            collect_lines(|read| read.tail = Some(2)).unwrap(),
             ["3 three", "4 four"]
         );
         assert_eq!(
-            ask(|read| (read.offset, read.limit) = (Some(1), Some(2))).unwrap(),
+            collect_lines(|read| (read.offset, read.limit) = (Some(1), Some(2))).unwrap(),
             ["1 oops", "2 two"]
         );
         assert_eq!(
-            ask(|read| read.grep = Some("o".to_owned())).unwrap(),
+            collect_lines(|read| read.grep = Some("o".to_owned())).unwrap(),
             ["0 one", "1 oops", "2 two", "4 four"]
         );
         assert_eq!(
-            ask(|read| (read.grep, read.tail) = (Some("t".to_owned()), Some(1))).unwrap(),
+            collect_lines(|read| (read.grep, read.tail) = (Some("t".to_owned()), Some(1))).unwrap(),
             ["3 three"]
         );
         assert_eq!(
-            ask(|read| read.tail = Some(0)).unwrap(),
+            collect_lines(|read| read.tail = Some(0)).unwrap(),
             Vec::<String>::new()
         );
     }
@@ -313,9 +315,9 @@ mod tests {
     #[test]
     fn wrong_combinations_are_refused_with_a_sentence() {
         for refusal in [
-            ask(|read| (read.head, read.tail) = (Some(1), Some(1))),
-            ask(|read| (read.head, read.offset) = (Some(1), Some(1))),
-            ask(|read| (read.tail, read.limit) = (Some(1), Some(1))),
+            collect_lines(|read| (read.head, read.tail) = (Some(1), Some(1))),
+            collect_lines(|read| (read.head, read.offset) = (Some(1), Some(1))),
+            collect_lines(|read| (read.tail, read.limit) = (Some(1), Some(1))),
         ] {
             assert!(matches!(refusal, Err(Refusal::Malformed(_))), "{refusal:?}");
         }

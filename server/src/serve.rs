@@ -18,30 +18,30 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::clock;
-use crate::config::Config;
-use crate::house::House;
+use crate::config::ServerConfig;
+use crate::directory::SessionDirectory;
 use crate::http;
 use crate::invite;
-use crate::origin::OwnNames;
+use crate::origin::AllowedHosts;
 use crate::store::Store;
 use crate::token;
 
 /// How long connections may take to close when the server stops.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait when a connection could not be taken.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub struct Server {
-    house: Arc<House>,
+    directory: Arc<SessionDirectory>,
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Server {
     /// Opens the store and binds the address.
-    pub async fn start(mut config: Config) -> anyhow::Result<Self> {
+    pub async fn start(mut config: ServerConfig) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -52,17 +52,17 @@ impl Server {
         let data = config.data.clone();
         let store = tokio::task::spawn_blocking(move || Store::open(&data)).await??;
         let policy = load_policy(config.policy.as_deref())?;
-        let house = House::new(store, config, policy)?;
+        let directory = SessionDirectory::new(store, config, policy)?;
         Ok(Self {
-            house,
+            directory,
             listener,
             address,
         })
     }
 
     /// What reads the policy file again, when asked to.
-    pub fn reloader(&self) -> Reloader {
-        Reloader(self.house.clone())
+    pub fn policy_reloader(&self) -> PolicyReloader {
+        PolicyReloader(self.directory.clone())
     }
 
     /// Where it listens.
@@ -72,7 +72,7 @@ impl Server {
 
     /// A link that makes its holder an admin, if nobody has a token yet. Blocks for a moment.
     pub fn first_admin_link(&self) -> anyhow::Result<Option<String>> {
-        if self.house.store.tokens().count()? > 0 {
+        if self.directory.store.tokens().count()? > 0 {
             return Ok(None);
         }
         let invitation = self.invite(InviteRequest {
@@ -89,36 +89,39 @@ impl Server {
 
     /// The address that its links begin with.
     pub fn url(&self) -> String {
-        self.house.base_url()
+        self.directory.base_url()
     }
 
     /// Makes a token and its link. Blocks on the disk for a moment.
     pub fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
-        let base = self.house.base_url();
-        invite::make(self.house.store.tokens(), invite, &base, clock::now())
+        let base = self.directory.base_url();
+        invite::create_invitation(self.directory.store.tokens(), invite, &base, clock::now())
             .map_err(|refusal| anyhow::anyhow!("{refusal}"))
     }
 
     /// Whether this token opens anything here. Blocks on the disk for a moment.
-    pub fn knows(&self, token: &str) -> bool {
-        token::check(self.house.store.tokens(), token, clock::now()).is_ok()
+    pub fn accepts_token(&self, token: &str) -> bool {
+        token::verify(self.directory.store.tokens(), token, clock::now()).is_ok()
     }
 
     /// Serves until `stop` completes, then tells everyone, writes what is left and closes.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let sweep = tokio::spawn(self.house.clone().sweep());
+        let sweep = tokio::spawn(self.directory.clone().wake_due_sessions());
         tokio::select! {
-            () = accept(&self.house, &self.listener) => {}
+            () = accept_loop(&self.directory, &self.listener) => {}
             () = stop => {}
         }
         drop(self.listener);
-        self.house.begin_to_stop();
+        self.directory.begin_shutdown();
         sweep.await.context("the watch over deadlines failed")?;
-        self.house.shut_down().await;
-        if timeout(DRAIN, self.house.all_disconnected()).await.is_err() {
+        self.directory.shut_down().await;
+        if timeout(DRAIN_TIMEOUT, self.directory.wait_all_disconnected())
+            .await
+            .is_err()
+        {
             tracing::warn!("some connections did not close in time");
         }
-        self.house
+        self.directory
             .store
             .clone()
             .close(clock::now())
@@ -128,9 +131,9 @@ impl Server {
 }
 
 /// Reads the policy file again without a restart.
-pub struct Reloader(Arc<House>);
+pub struct PolicyReloader(Arc<SessionDirectory>);
 
-impl Reloader {
+impl PolicyReloader {
     /// Sorts by the file as it is; a bad file changes nothing and is named in the log.
     pub fn reload(&self) {
         match load_policy(self.0.config.policy.as_deref()) {
@@ -158,40 +161,46 @@ fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
 }
 
 /// Takes connections for ever. A connection must make a request soon, or it is closed.
-async fn accept(house: &Arc<House>, listener: &TcpListener) {
-    let names = OwnNames::new(house.config.listen, house.config.public_url.as_deref());
-    let service = TowerToHyperService::new(http::router(house.clone(), names));
-    let patience = Duration::from_secs(house.config.join_seconds);
+async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) {
+    let allowed_hosts = AllowedHosts::new(
+        directory.config.listen,
+        directory.config.public_url.as_deref(),
+    );
+    let service = TowerToHyperService::new(http::router(directory.clone(), allowed_hosts));
+    let header_timeout = Duration::from_secs(directory.config.join_seconds);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(patience);
+        .header_read_timeout(header_timeout);
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of file descriptors, most likely: some will come free.
                 tracing::warn!(%error, "could not take a connection");
-                tokio::time::sleep(ACCEPT_AGAIN).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
         };
-        let Some(place) = house.place() else {
+        let Some(slot) = directory.acquire_connection_slot() else {
             tracing::warn!("too many connections; closed a new one");
             continue;
         };
-        let mut stopping = house.stopping();
+        let mut shutdown = directory.shutdown_signal();
         let (builder, service) = (builder.clone(), service.clone());
         tokio::spawn(async move {
             // The timeout for headers begins with their first byte.
-            if !matches!(timeout(patience, stream.peek(&mut [0])).await, Ok(Ok(1))) {
+            if !matches!(
+                timeout(header_timeout, stream.peek(&mut [0])).await,
+                Ok(Ok(1))
+            ) {
                 return;
             }
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             let mut connection = pin!(connection.with_upgrades());
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
+                () = async { drop(shutdown.wait_for(|stopping| *stopping).await) } => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }
@@ -199,7 +208,7 @@ async fn accept(house: &Arc<House>, listener: &TcpListener) {
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended badly");
             }
-            drop(place);
+            drop(slot);
         });
     }
 }

@@ -1,7 +1,7 @@
 //! One WebSocket connection: shared pre-encoded frames out, small-buffer messages in.
 
 mod frame;
-mod meter;
+mod frame_tracker;
 mod reader;
 mod stream;
 #[cfg(test)]
@@ -18,12 +18,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tungstenite::Message;
 
 pub use frame::{append_text_frame, text_frame};
-pub use stream::Stream;
+pub use stream::SocketStream;
 pub use tungstenite::Utf8Bytes;
-pub use upgrade::{Pending, SUBPROTOCOL, UpgradeRefusal, upgrade};
+pub use upgrade::{PendingUpgrade, SUBPROTOCOL, UpgradeRefusal, upgrade};
 
-use reader::{Input, Reader};
-use writer::Writer;
+use reader::{MessageReader, ReadState};
+use writer::FrameWriter;
 
 /// What a peer may make us hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum SocketError {
     #[error("not WebSocket: {0}")]
     Protocol(tungstenite::error::ProtocolError),
     #[error("peer left without closing")]
-    Gone,
+    Disconnected,
     #[error("connection failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -66,7 +66,7 @@ impl SocketError {
             SocketError::TooBig { .. } => Some(1009),
             SocketError::BadUtf8 => Some(1007),
             SocketError::Protocol(_) => Some(1002),
-            SocketError::Gone | SocketError::Io(_) => None,
+            SocketError::Disconnected | SocketError::Io(_) => None,
         }
     }
 }
@@ -75,15 +75,15 @@ impl SocketError {
 #[derive(Debug)]
 pub struct Socket<IO> {
     io: IO,
-    reader: Reader,
-    writer: Writer,
+    reader: MessageReader,
+    writer: FrameWriter,
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
     /// `leftover` is what arrived behind the handshake and was read with it.
     pub fn new(io: IO, leftover: Bytes, limits: SocketLimits) -> Self {
-        let reader = Reader::new(leftover, limits.max_message);
-        let writer = Writer::default();
+        let reader = MessageReader::new(leftover, limits.max_message);
+        let writer = FrameWriter::default();
         Self { io, reader, writer }
     }
 
@@ -100,13 +100,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
     /// [`poll_closed`](Self::poll_closed) makes sense.
     pub fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
         loop {
-            if self.writer.replies_pile_up() {
+            if self.writer.pongs_backed_up() {
                 ready!(self.poll_write(cx))?;
             }
             let Poll::Ready(message) = self.reader.poll_message(&mut self.io, cx) else {
-                return self.poll_replies(cx);
+                return self.poll_pongs(cx);
             };
-            if let Some(incoming) = self.receive(message) {
+            if let Some(incoming) = self.on_message(message) {
                 return Poll::Ready(incoming);
             }
         }
@@ -158,7 +158,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
         if let Poll::Ready(Err(_)) = written {
             return Poll::Ready(()); // Nobody is left to read the close frame.
         }
-        let input = ready!(self.reader.poll_last(&mut self.io, cx));
+        let input = ready!(self.reader.poll_until_closed(&mut self.io, cx));
         let drained = self.reader.poll_discard(&mut self.io, cx);
         // Everything is flushed by the time of the shutdown, so its failing leaves nothing undone.
         if written.is_pending() || Pin::new(&mut self.io).poll_shutdown(cx).is_pending() {
@@ -166,12 +166,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
         }
         match input {
             // The peer's close cannot be recognised, only that it leaves once it has seen ours.
-            Input::Broken => drained,
-            Input::Open | Input::Closed | Input::Gone => Poll::Ready(()),
+            ReadState::Broken => drained,
+            ReadState::Open | ReadState::Closed | ReadState::Disconnected => Poll::Ready(()),
         }
     }
 
-    fn receive(
+    fn on_message(
         &mut self,
         message: Result<Message, SocketError>,
     ) -> Option<Result<Incoming, SocketError>> {
@@ -179,7 +179,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
             Ok(Message::Text(text)) => Some(Ok(Incoming::Text(text))),
             Ok(Message::Binary(bytes)) => Some(Ok(Incoming::Binary(bytes))),
             Ok(Message::Ping(payload)) => {
-                self.writer.pong(&payload);
+                self.writer.push_pong(&payload);
                 None
             }
             Ok(Message::Pong(_) | Message::Frame(_)) => None,
@@ -198,8 +198,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
     }
 
     /// Pongs leave even if the owner polled writing before reading.
-    fn poll_replies(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
-        if self.writer.has_replies()
+    fn poll_pongs(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
+        if self.writer.has_pongs()
             && let Poll::Ready(Err(error)) = self.poll_write(cx)
         {
             return Poll::Ready(Err(error.into()));

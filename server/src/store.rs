@@ -10,29 +10,29 @@ use pvp_protocol::{SessionId, Timestamp};
 
 pub mod audit;
 mod chain;
-mod check;
 mod checkpoint;
 mod export;
-mod group;
 mod keys;
-mod reader;
+mod log_appender;
+mod read_pool;
 mod schema;
 mod tokens;
+mod verifier;
 mod writer;
 
-pub use chain::{Hash, MAX_RECORD_BYTES, genesis, link};
+pub use chain::{Hash, MAX_RECORD_BYTES, chain_hash, genesis_hash};
 pub use checkpoint::{CHECKPOINT_EVERY, Checkpoint};
 pub use keys::{PublicKey, hex, unhex};
 pub use tokens::{TokenRow, TokenTable};
 
-use reader::Readers;
-use writer::Writer;
+use read_pool::ReadPool;
+use writer::WriterHandle;
 
-const LOCK: &str = "pvp.lock";
+const LOCK_FILE: &str = "pvp.lock";
 
 /// One written entry: its exact bytes, and what the server noted beside them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// Counted from 1, without gaps.
     pub seq: u64,
     /// JSON other than `null`, or empty.
@@ -41,20 +41,20 @@ pub struct Record {
     pub hash: Hash,
 }
 
-impl Record {
+impl LogRecord {
     /// The record that follows `prev`.
-    pub fn after(prev: &Head, meta: Bytes, body: Bytes) -> Self {
+    pub fn after(prev: &LogHead, meta: Bytes, body: Bytes) -> Self {
         Self {
             seq: prev.seq + 1,
-            hash: link(&prev.hash, &meta, &body),
+            hash: chain_hash(&prev.hash, &meta, &body),
             meta,
             body,
         }
     }
 
     /// The head of a log that ends with this record.
-    pub fn head(&self) -> Head {
-        Head {
+    pub fn head(&self) -> LogHead {
+        LogHead {
             seq: self.seq,
             hash: self.hash,
         }
@@ -63,24 +63,24 @@ impl Record {
 
 /// Where a log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct LogHead {
     pub seq: u64,
     pub hash: Hash,
 }
 
-impl Head {
+impl LogHead {
     /// The head of a log with nothing in it.
     pub fn empty(session: &SessionId) -> Self {
         Self {
             seq: 0,
-            hash: genesis(session),
+            hash: genesis_hash(session),
         }
     }
 }
 
 /// When the log gets a signed checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seal {
+pub enum SealTiming {
     /// After [`CHECKPOINT_EVERY`] entries, when the session ends and when the store is closed.
     WhenDue,
     /// At the end of this append.
@@ -88,20 +88,20 @@ pub enum Seal {
 }
 
 /// One session's consecutive records, written all or none; without records, only the rest.
-pub struct Append {
+pub struct AppendRequest {
     pub session: SessionId,
     /// The head the records were decided on.
-    pub prev: Head,
-    pub records: Vec<Record>,
-    pub standing: Standing,
+    pub prev: LogHead,
+    pub records: Vec<LogRecord>,
+    pub index: SessionIndex,
     pub at: Timestamp,
-    pub seal: Seal,
-    pub done: Done,
+    pub seal: SealTiming,
+    pub on_done: AppendCallback,
 }
 
 /// What is looked up of a session without reading its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct SessionIndex {
     pub name: Option<String>,
     pub next_deadline: Option<Timestamp>,
     pub open_gates: u32,
@@ -109,27 +109,27 @@ pub struct Standing {
 }
 
 /// Told once, from the writer's thread, how an append went; dropped unanswered, it tells a failure.
-pub struct Done(Option<Tell>);
+pub struct AppendCallback(Option<AppendCallbackFn>);
 
-type Tell = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
+type AppendCallbackFn = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 
-impl Done {
+impl AppendCallback {
     /// `tell` must not block: every session waits for it.
-    pub fn new(tell: impl FnOnce(Result<(), AppendError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(tell)))
+    pub fn new(callback: impl FnOnce(Result<(), AppendError>) + Send + 'static) -> Self {
+        Self(Some(Box::new(callback)))
     }
 
-    fn tell(mut self, result: Result<(), AppendError>) {
-        if let Some(tell) = self.0.take() {
-            tell(result);
+    fn call(mut self, result: Result<(), AppendError>) {
+        if let Some(callback) = self.0.take() {
+            callback(result);
         }
     }
 }
 
-impl Drop for Done {
+impl Drop for AppendCallback {
     fn drop(&mut self) {
-        if let Some(tell) = self.0.take() {
-            tell(Err(AppendError::Unwritable("the store is closed".into())));
+        if let Some(callback) = self.0.take() {
+            callback(Err(AppendError::Unwritable("the store is closed".into())));
         }
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Done {
 pub enum AppendError {
     /// Someone else appended, or an earlier append failed: fold the log again.
     #[error("the log ends at seq {}, not at seq {} with the expected hash", found.seq, expected.seq)]
-    Conflict { expected: Head, found: Head },
+    Conflict { expected: LogHead, found: LogHead },
     /// The records do not continue the log; a mistake in the caller.
     #[error("record {seq} cannot be written: {why}")]
     BadChain { seq: u64, why: &'static str },
@@ -158,21 +158,21 @@ pub enum StoreError {
     #[error("the store is damaged: {0}")]
     Damaged(String),
     #[error("a token `{0}` exists already")]
-    TokenTaken(String),
+    TokenExists(String),
 }
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("`{}` cannot be used: {source}", path.display())]
-    Directory {
+    DataDirectory {
         path: PathBuf,
         source: std::io::Error,
     },
     #[error("the data directory `{}` is in use by another pvp server; stop it or choose another directory", .0.display())]
     Locked(PathBuf),
     #[error("`{}` is not a PVP store", path.display())]
-    Foreign { path: PathBuf },
+    NotAStore { path: PathBuf },
     #[error("`{}` has format {found}, this program knows up to {known}; upgrade this program", path.display())]
     Newer {
         path: PathBuf,
@@ -192,7 +192,7 @@ pub enum OpenError {
 
 /// How much one read may return; one record is always returned if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadBound {
+pub struct ReadLimit {
     pub records: usize,
     pub bytes: usize,
 }
@@ -205,18 +205,18 @@ pub struct SessionSummary {
     pub seq: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    pub standing: Standing,
+    pub index: SessionIndex,
 }
 
 /// A data directory that this process alone appends to. Clones share it.
 ///
 /// All but `append` and `close` block on the disk.
 #[derive(Clone)]
-pub struct Store(Arc<Inner>);
+pub struct Store(Arc<StoreInner>);
 
-struct Inner {
-    writer: Writer,
-    readers: Readers,
+struct StoreInner {
+    writer: WriterHandle,
+    readers: ReadPool,
     tokens: TokenTable,
     key: PublicKey,
 }
@@ -224,25 +224,25 @@ struct Inner {
 impl Store {
     /// Opens the directory, making it and what belongs in it where missing, and locks it.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        make_directory(dir)?;
-        let lock = lock(dir)?;
-        let key = keys::load_or_make(dir)?;
-        let connection = schema::create(dir, schema::Migrate::Older)?;
-        Ok(Self(Arc::new(Inner {
-            readers: Readers::new(dir.to_owned()),
+        create_data_directory(dir)?;
+        let lock = lock_directory(dir)?;
+        let key = keys::load_or_create(dir)?;
+        let connection = schema::open_or_create(dir, schema::MigrationScope::Older)?;
+        Ok(Self(Arc::new(StoreInner {
+            readers: ReadPool::new(dir.to_owned()),
             tokens: TokenTable::open(dir)?,
             key: key.verifying_key().to_bytes(),
-            writer: Writer::start(dir, connection, key, lock)?,
+            writer: WriterHandle::start(dir, connection, key, lock)?,
         })))
     }
 
     /// Queues an append, waiting for room; `done` hears how it went.
-    pub async fn append(&self, append: Append) {
+    pub async fn append(&self, append: AppendRequest) {
         self.0.writer.append(append).await;
     }
 
     /// Where the session's log ends; `None` if there is no such session.
-    pub fn head(&self, session: &SessionId) -> Result<Option<Head>, StoreError> {
+    pub fn head(&self, session: &SessionId) -> Result<Option<LogHead>, StoreError> {
         self.0.readers.head(session)
     }
 
@@ -251,19 +251,19 @@ impl Store {
         &self,
         session: &SessionId,
         from: u64,
-        most: ReadBound,
-    ) -> Result<Vec<Record>, StoreError> {
-        self.0.readers.read(session, from, most)
+        limit: ReadLimit,
+    ) -> Result<Vec<LogRecord>, StoreError> {
+        self.0.readers.read(session, from, limit)
     }
 
     /// Every session, oldest first.
-    pub fn sessions(&self) -> Result<Vec<SessionSummary>, StoreError> {
-        self.0.readers.sessions()
+    pub fn list_sessions(&self) -> Result<Vec<SessionSummary>, StoreError> {
+        self.0.readers.list_sessions()
     }
 
     /// Sessions with open gates, oldest first.
-    pub fn gated(&self) -> Result<Vec<SessionId>, StoreError> {
-        self.0.readers.gated()
+    pub fn sessions_with_open_gates(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.0.readers.sessions_with_open_gates()
     }
 
     /// How many sessions there are, ended ones too.
@@ -272,8 +272,8 @@ impl Store {
     }
 
     /// At most `most` sessions whose next deadline is not after `now`, earliest first.
-    pub fn due(&self, now: Timestamp, most: usize) -> Result<Vec<SessionId>, StoreError> {
-        self.0.readers.due(now, most)
+    pub fn due_sessions(&self, now: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError> {
+        self.0.readers.due_sessions(now, limit)
     }
 
     /// The earliest deadline of all sessions.
@@ -297,26 +297,26 @@ impl Store {
     }
 }
 
-fn make_directory(dir: &Path) -> Result<(), OpenError> {
+fn create_data_directory(dir: &Path) -> Result<(), OpenError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(|source| OpenError::Directory {
+        .map_err(|source| OpenError::DataDirectory {
             path: dir.to_owned(),
             source,
         })
 }
 
 /// Holds until the file is closed, also by a kill.
-fn lock(dir: &Path) -> Result<File, OpenError> {
-    let path = dir.join(LOCK);
+fn lock_directory(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join(LOCK_FILE);
     let opened = OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .open(&path);
-    let failed = |source| OpenError::Directory {
+    let failed = |source| OpenError::DataDirectory {
         path: path.clone(),
         source,
     };

@@ -5,9 +5,9 @@
 //! refused and the session is folded again from what was written.
 
 mod attendance;
+mod command;
 mod load;
-mod order;
-mod writing;
+mod persist;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,204 +19,208 @@ use pvp_session::{Answer, DecisionContext, Input, Session, Submitted};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use order::{Joined, Order, Presence, Release, ReplyTo, Visit, Wish};
-use writing::{Batch, Writing};
+pub(crate) use command::{
+    DeferredReply, HttpAccess, JoinedSession, PresenceMap, ReplyTo, SessionCommand, SessionRequest,
+};
+use persist::{PendingAppend, WriteBatch};
 
 use crate::clock;
-use crate::feed::Feed;
-use crate::house::House;
-use crate::store::{Append, AppendError, Done, Head, Seal};
-use crate::vault::Vault;
-use crate::viewer::{Device, Viewer};
+use crate::directory::SessionDirectory;
+use crate::feed::SessionFeed;
+use crate::secrets::SecretStore;
+use crate::store::{AppendCallback, AppendError, AppendRequest, LogHead, SealTiming};
+use crate::viewer::{DeviceGuard, Viewer};
 
 /// Orders decided in one go, and so written in one append.
-const ORDERS_AT_ONCE: usize = 256;
+const MAX_COMMANDS_PER_BATCH: usize = 256;
 
 /// Entries that may wait for the disk before the task stops taking orders.
-const MOST_IN_FLIGHT: usize = 1024;
+const MAX_ENTRIES_IN_FLIGHT: usize = 1024;
 
 /// How long a session with nobody in it stays in memory.
-const IDLE: Duration = Duration::from_secs(30);
+const UNLOAD_IDLE_AFTER: Duration = Duration::from_secs(30);
 
 /// How long to wait before trying again by oneself what the disk refused.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How the rest of the server reaches a session.
 #[derive(Clone)]
-pub(crate) struct Handle {
-    pub(crate) orders: mpsc::Sender<Order>,
+pub(crate) struct SessionHandle {
+    pub(crate) commands: mpsc::Sender<SessionCommand>,
     /// Becomes true when the task has let go of the session.
-    pub(crate) gone: watch::Receiver<bool>,
+    pub(crate) unloaded: watch::Receiver<bool>,
 }
 
 /// Whether the session can be worked on.
-enum Health {
-    Fit,
+enum LogHealth {
+    Readable,
     /// The log could not be read.
     Unreadable(String),
 }
 
-pub(crate) struct Task {
+pub(crate) struct SessionTask {
     id: SessionId,
-    house: Arc<House>,
+    directory: Arc<SessionDirectory>,
     session: Session,
-    head: Head,
-    feed: Arc<Feed>,
-    vault: Arc<Vault>,
+    head: LogHead,
+    feed: Arc<SessionFeed>,
+    secrets: Arc<SecretStore>,
     viewers: BTreeMap<ParticipantId, Arc<Viewer>>,
-    presence: Presence,
+    presence: PresenceMap,
     /// Those who were here over HTTP lately, and until when that counts.
-    visits: BTreeMap<ParticipantId, (Device, Timestamp)>,
+    http_presence: BTreeMap<ParticipantId, (DeviceGuard, Timestamp)>,
     /// The batch that the store is writing, and one that gathers what is decided meanwhile.
-    in_flight: VecDeque<Batch>,
+    in_flight: VecDeque<WriteBatch>,
     /// The second of them, as it will be sent.
-    waiting: Option<Writing>,
+    pending_append: Option<PendingAppend>,
     entries_in_flight: usize,
-    health: Health,
-    reports: mpsc::UnboundedReceiver<Result<(), AppendError>>,
-    report: mpsc::UnboundedSender<Result<(), AppendError>>,
+    log_health: LogHealth,
+    append_results: mpsc::UnboundedReceiver<Result<(), AppendError>>,
+    append_result_sender: mpsc::UnboundedSender<Result<(), AppendError>>,
     last_used: Instant,
     /// When the append under way was handed to the store.
-    sent_at: Instant,
+    append_sent_at: Instant,
     last_ping: Instant,
-    next_look: Option<Timestamp>,
+    next_presence_check: Option<Timestamp>,
     /// After the disk failed, nothing happens by itself before this.
-    hold: Instant,
+    backoff_until: Instant,
     stopping: bool,
 }
 
 /// Starts the task of a session; it reads the log before it takes its first order.
-pub(crate) fn spawn(house: Arc<House>, id: SessionId) -> Handle {
-    let (orders, inbox) = mpsc::channel(ORDERS_AT_ONCE);
-    let (gone_sender, gone) = watch::channel(false);
-    let (report, reports) = mpsc::unbounded_channel();
+pub(crate) fn spawn(directory: Arc<SessionDirectory>, id: SessionId) -> SessionHandle {
+    let (commands, receiver) = mpsc::channel(MAX_COMMANDS_PER_BATCH);
+    let (unloaded_sender, unloaded) = watch::channel(false);
+    let (append_result_sender, append_results) = mpsc::unbounded_channel();
     let now = Instant::now();
-    let task = Task {
+    let task = SessionTask {
         session: Session::new(id.clone()),
-        head: Head::empty(&id),
+        head: LogHead::empty(&id),
         feed: Arc::default(),
-        vault: Arc::default(),
+        secrets: Arc::default(),
         viewers: BTreeMap::new(),
         presence: BTreeMap::new(),
-        visits: BTreeMap::new(),
+        http_presence: BTreeMap::new(),
         in_flight: VecDeque::new(),
-        waiting: None,
+        pending_append: None,
         entries_in_flight: 0,
-        health: Health::Fit,
-        reports,
-        report,
+        log_health: LogHealth::Readable,
+        append_results,
+        append_result_sender,
         last_used: now,
-        sent_at: now,
+        append_sent_at: now,
         last_ping: now,
-        next_look: None,
-        hold: now,
+        next_presence_check: None,
+        backoff_until: now,
         stopping: false,
-        house: house.clone(),
+        directory: directory.clone(),
         id: id.clone(),
     };
-    let leaving = Leaving {
-        house,
+    let unload_guard = UnloadGuard {
+        directory,
         id,
         feed: task.feed.clone(),
-        gone: gone_sender,
+        unloaded: unloaded_sender,
     };
     tokio::spawn(async move {
-        let _leaving = leaving;
-        task.run(inbox).await;
+        let _unload_guard = unload_guard;
+        task.run(receiver).await;
     });
-    Handle { orders, gone }
+    SessionHandle { commands, unloaded }
 }
 
 /// Lets go of the session however its task ends, so that the next order finds it again.
-struct Leaving {
-    house: Arc<House>,
+struct UnloadGuard {
+    directory: Arc<SessionDirectory>,
     id: SessionId,
-    feed: Arc<Feed>,
-    gone: watch::Sender<bool>,
+    feed: Arc<SessionFeed>,
+    unloaded: watch::Sender<bool>,
 }
 
-impl Drop for Leaving {
+impl Drop for UnloadGuard {
     fn drop(&mut self) {
-        self.house.forget(&self.id);
-        self.gone.send_replace(true);
+        self.directory.remove(&self.id);
+        self.unloaded.send_replace(true);
         // Connections that still follow it come again.
         self.feed.close();
     }
 }
 
-impl Task {
-    async fn run(mut self, mut inbox: mpsc::Receiver<Order>) {
+impl SessionTask {
+    async fn run(mut self, mut receiver: mpsc::Receiver<SessionCommand>) {
         self.load().await;
-        let mut orders = Vec::new();
+        let mut commands = Vec::new();
         loop {
-            let accepting =
-                matches!(self.health, Health::Fit) && self.entries_in_flight < MOST_IN_FLIGHT;
-            let quiet = self.in_flight.is_empty();
-            let unreadable = matches!(self.health, Health::Unreadable(_));
-            let alarm = self.next_alarm();
-            let rest = self.last_used + self.patience();
-            let may_rest = quiet && self.may_rest();
+            let accepting = matches!(self.log_health, LogHealth::Readable)
+                && self.entries_in_flight < MAX_ENTRIES_IN_FLIGHT;
+            let nothing_in_flight = self.in_flight.is_empty();
+            let unreadable = matches!(self.log_health, LogHealth::Unreadable(_));
+            let next_timer = self.next_timer();
+            let unload_at = self.last_used + self.idle_timeout();
+            let can_unload = nothing_in_flight && self.can_unload();
             tokio::select! {
                 biased;
-                Some(report) = self.reports.recv() => self.hear(report).await,
+                Some(result) = self.append_results.recv() => self.on_append_result(result).await,
                 // Before the orders, or enough of them could put off a deadline for ever.
-                () = sleep_until(alarm), if accepting => self.alarm().await,
-                () = sleep_until(self.hold), if unreadable && quiet => self.load().await,
-                count = inbox.recv_many(&mut orders, ORDERS_AT_ONCE), if accepting || unreadable => {
+                () = sleep_until(next_timer), if accepting => self.on_timer().await,
+                () = sleep_until(self.backoff_until), if unreadable && nothing_in_flight => self.load().await,
+                count = receiver.recv_many(&mut commands, MAX_COMMANDS_PER_BATCH), if accepting || unreadable => {
                     if count == 0 {
                         break;
                     }
                     self.last_used = Instant::now();
-                    self.take_orders(std::mem::take(&mut orders)).await;
+                    self.handle_commands(std::mem::take(&mut commands)).await;
                 }
-                () = sleep_until(rest), if may_rest => {
-                    inbox.close();
+                () = sleep_until(unload_at), if can_unload => {
+                    receiver.close();
                 }
             }
             if self.stopping {
-                inbox.close();
+                receiver.close();
             }
         }
-        self.put_away().await;
+        self.unload().await;
     }
 
     /// Nobody is here, so the session can leave memory; its deadlines are indexed in the store.
-    fn may_rest(&self) -> bool {
-        self.viewers.values().all(|viewer| viewer.devices() == 0)
+    fn can_unload(&self) -> bool {
+        self.viewers
+            .values()
+            .all(|viewer| viewer.device_count() == 0)
     }
 
-    fn patience(&self) -> Duration {
+    fn idle_timeout(&self) -> Duration {
         if self.session.is_created() {
-            IDLE
+            UNLOAD_IDLE_AFTER
         } else {
             Duration::ZERO
         }
     }
 
     /// Waits for what is being written, seals the log, and lets go.
-    async fn put_away(mut self) {
+    async fn unload(mut self) {
         while !self.in_flight.is_empty() {
-            let Some(report) = self.reports.recv().await else {
+            let Some(result) = self.append_results.recv().await else {
                 break;
             };
-            self.hear(report).await;
+            self.on_append_result(result).await;
         }
-        if self.session.is_created() && matches!(self.health, Health::Fit) {
-            let report = self.report.clone();
-            self.house
+        if self.session.is_created() && matches!(self.log_health, LogHealth::Readable) {
+            let sender = self.append_result_sender.clone();
+            self.directory
                 .store
-                .append(Append {
+                .append(AppendRequest {
                     session: self.id.clone(),
                     prev: self.head,
                     records: Vec::new(),
-                    standing: self.standing(),
+                    index: self.session_index(),
                     at: clock::now(),
-                    seal: Seal::Now,
+                    seal: SealTiming::Now,
                     // The receiver lives as long as this task, which waits for the report.
-                    done: Done::new(move |result| drop(report.send(result))),
+                    on_done: AppendCallback::new(move |result| drop(sender.send(result))),
                 })
                 .await;
-            if let Some(Err(error)) = self.reports.recv().await {
+            if let Some(Err(error)) = self.append_results.recv().await {
                 tracing::warn!(session = %self.id, %error, "could not seal the log");
             }
         }
@@ -230,57 +234,66 @@ impl Task {
         }
     }
 
-    async fn take_orders(&mut self, orders: Vec<Order>) {
-        let mut batch = Batch::default();
-        for order in orders {
-            self.take_order(order, &mut batch);
+    async fn handle_commands(&mut self, commands: Vec<SessionCommand>) {
+        let mut batch = WriteBatch::default();
+        for command in commands {
+            self.handle_command(command, &mut batch);
         }
-        self.write(batch).await;
+        self.persist(batch).await;
     }
 
-    fn take_order(&mut self, order: Order, batch: &mut Batch) {
-        if let Health::Unreadable(why) = &self.health {
-            order.refuse(Refusal::WriteFailed(why.clone()));
+    fn handle_command(&mut self, command: SessionCommand, batch: &mut WriteBatch) {
+        if let LogHealth::Unreadable(why) = &self.log_health {
+            command.refuse(Refusal::WriteFailed(why.clone()));
             return;
         }
-        match order {
-            Order::Wish(wish, reply) => self.grant_wish(*wish, reply, batch),
-            Order::Heard(participant) => self.heard(&participant, batch),
-            Order::Disconnected => self.look_around(batch),
-            Order::Visit(participant, answer) => {
-                // Who asked may have gone.
-                let _ = answer.send(self.visit(participant, batch));
+        match command {
+            SessionCommand::Request(request, reply) => self.handle_request(*request, reply, batch),
+            SessionCommand::ParticipantReturned(participant) => {
+                self.on_participant_returned(&participant, batch)
             }
-            Order::Ask(question) => batch.releases.push(question(&self.session, &self.presence)),
-            Order::Stop => self.stopping = true,
+            SessionCommand::ConnectionClosed => self.refresh_presence(batch),
+            SessionCommand::HttpAccess(participant, answer) => {
+                // Who asked may have gone.
+                let _ = answer.send(self.http_access(participant, batch));
+            }
+            SessionCommand::Query(query) => batch
+                .deferred_replies
+                .push(query(&self.session, &self.presence)),
+            SessionCommand::Stop => self.stopping = true,
         }
     }
 
-    fn grant_wish(&mut self, wish: Wish, mut reply: ReplyTo, batch: &mut Batch) {
-        match wish {
-            Wish::Create { by, id, create } => {
-                let answer = self.create(Input::Create { by, id, create }, batch);
+    fn handle_request(
+        &mut self,
+        request: SessionRequest,
+        mut reply: ReplyTo,
+        batch: &mut WriteBatch,
+    ) {
+        match request {
+            SessionRequest::Create { by, id, create } => {
+                let answer = self.create_session(Input::Create { by, id, create }, batch);
                 batch.answers.push((reply, answer));
             }
-            Wish::Join {
+            SessionRequest::Join {
                 identity,
                 announce,
                 id,
-                found,
+                create_if_missing,
             } => {
-                if let (false, Some(create)) = (self.session.is_created(), found) {
+                if let (false, Some(create)) = (self.session.is_created(), create_if_missing) {
                     let by = identity.participant.clone();
                     let create = Input::Create {
                         by,
                         id: clock::fresh_id(),
                         create: *create,
                     };
-                    if let Answer::Refused(refusal) = self.create(create, batch) {
+                    if let Answer::Refused(refusal) = self.create_session(create, batch) {
                         return reply.refuse(refusal);
                     }
                 }
                 let participant = identity.participant.clone();
-                let answer = self.decide(
+                let answer = self.apply_input(
                     Input::Join {
                         identity,
                         announce,
@@ -289,21 +302,15 @@ impl Task {
                     batch,
                 );
                 if let Answer::Accepted(seq) = answer {
-                    self.seat(&participant, seq, &mut reply, batch);
+                    self.admit(&participant, seq, &mut reply, batch);
                 }
                 batch.answers.push((reply, answer));
             }
-            Wish::Say { by, said } => {
-                let (said, value) = self.without_secrets(said);
-                let answer = self.decide(
-                    Input::Submit {
-                        by,
-                        submitted: said,
-                    },
-                    batch,
-                );
+            SessionRequest::Submit { by, submitted } => {
+                let (submitted, value) = self.strip_secrets(submitted);
+                let answer = self.apply_input(Input::Submit { by, submitted }, batch);
                 if let (Answer::Accepted(Some(seq)), Some(value)) = (&answer, value) {
-                    batch.values.insert(*seq, value);
+                    batch.secret_values.insert(*seq, value);
                 }
                 batch.answers.push((reply, answer));
             }
@@ -311,16 +318,16 @@ impl Task {
     }
 
     /// Makes the session, if the server has room for one more.
-    fn create(&mut self, create: Input, batch: &mut Batch) -> Answer {
+    fn create_session(&mut self, create: Input, batch: &mut WriteBatch) -> Answer {
         if self.session.is_created() {
-            return self.decide(create, batch);
+            return self.apply_input(create, batch);
         }
-        if let Err(refusal) = self.house.room_for_a_session() {
+        if let Err(refusal) = self.directory.reserve_session() {
             return Answer::Refused(refusal);
         }
-        let answer = self.decide(create, batch);
+        let answer = self.apply_input(create, batch);
         if matches!(answer, Answer::Refused(_)) {
-            self.house.session_not_made();
+            self.directory.release_reserved_session();
         }
         answer
     }
@@ -330,31 +337,31 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "no other message carries values or output"
     )]
-    fn without_secrets(&self, mut said: Submitted) -> (Submitted, Option<String>) {
+    fn strip_secrets(&self, mut submitted: Submitted) -> (Submitted, Option<String>) {
         let mut value = None;
-        match &mut said.message {
+        match &mut submitted.message {
             ClientMessage::SecretShare(share) => value = share.value.take(),
-            ClientMessage::ToolOutput(output) => self.vault.mask_output(output),
-            ClientMessage::ToolResult(result) => self.vault.mask_result(result),
+            ClientMessage::ToolOutput(output) => self.secrets.mask_output(output),
+            ClientMessage::ToolResult(result) => self.secrets.mask_result(result),
             _ => {}
         }
-        (said, value)
+        (submitted, value)
     }
 
     /// Decides on the session as it is; what follows waits in the batch to be written.
-    fn decide(&mut self, input: Input, batch: &mut Batch) -> Answer {
-        let policy = self.house.policy();
-        let terms = DecisionContext {
+    fn apply_input(&mut self, input: Input, batch: &mut WriteBatch) -> Answer {
+        let policy = self.directory.policy();
+        let context = DecisionContext {
             policy: &policy,
-            settings: &self.house.settings,
+            settings: &self.directory.settings,
         };
-        let outcome = self.session.apply(terms, clock::stamp(input));
+        let outcome = self.session.apply(context, clock::stamp(input));
         for entry in outcome.entries {
             let body = Bytes::from(entry.body());
             batch.entries.push((entry, body));
         }
-        if let Some(whisper) = outcome.ephemeral {
-            self.feed.whisper(&whisper.envelope.to_json());
+        if let Some(ephemeral) = outcome.ephemeral {
+            self.feed.broadcast_ephemeral(&ephemeral.envelope.to_json());
         }
         outcome.answer
     }

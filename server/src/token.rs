@@ -17,7 +17,7 @@ const PREFIX: &str = "pvp";
 
 /// What a token vouches for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bearer {
+pub struct TokenClaims {
     pub participant: ParticipantId,
     pub name: String,
     pub kind: ParticipantKind,
@@ -29,7 +29,7 @@ pub struct Bearer {
     pub session: Option<SessionId>,
 }
 
-impl Bearer {
+impl TokenClaims {
     /// The most that the holder may be in a session.
     pub fn identity(&self) -> Identity {
         Identity {
@@ -42,7 +42,7 @@ impl Bearer {
     }
 
     /// Who may create a session: a token that is not bound to one and carries driver or admin.
-    pub fn may_create(&self) -> bool {
+    pub fn may_create_sessions(&self) -> bool {
         self.session.is_none()
             && (self.roles.contains(&Role::Driver) || self.roles.contains(&Role::Admin))
     }
@@ -55,7 +55,7 @@ impl Bearer {
     }
 
     /// Whether the token opens this session.
-    pub fn opens(&self, session: &SessionId) -> bool {
+    pub fn allows_session(&self, session: &SessionId) -> bool {
         self.session.as_ref().is_none_or(|bound| bound == session)
     }
 }
@@ -64,7 +64,7 @@ impl Bearer {
 #[derive(Debug, Clone)]
 pub struct Login {
     pub token_id: String,
-    pub bearer: Bearer,
+    pub claims: TokenClaims,
     pub expires_at: Option<Timestamp>,
 }
 
@@ -82,7 +82,7 @@ pub enum TokenError {
 }
 
 /// A new participant's id: the name where it can be read, and enough that two are never the same.
-pub fn participant_id(name: &str) -> ParticipantId {
+pub fn new_participant_id(name: &str) -> ParticipantId {
     let slug: String = name
         .to_lowercase()
         .chars()
@@ -99,22 +99,22 @@ pub fn participant_id(name: &str) -> ParticipantId {
         slug
     };
     let short: String = slug.chars().take(40).collect();
-    let suffix = hex(&clock::random::<4>());
+    let suffix = hex(&clock::random_bytes::<4>());
     ParticipantId::parse(&format!("{short}-{suffix}")).expect("made of letters, digits and dashes")
 }
 
 /// Makes a token and keeps its hash. The text returned is the only copy of it.
 pub fn issue(
     table: &TokenTable,
-    bearer: &Bearer,
+    claims: &TokenClaims,
     expires_at: Option<Timestamp>,
 ) -> Result<String, StoreError> {
-    let id = hex(&clock::random::<8>());
-    let secret = clock::random::<32>();
+    let id = hex(&clock::random_bytes::<8>());
+    let secret = clock::random_bytes::<32>();
     table.insert(&TokenRow {
         id: id.clone(),
         hash: Sha256::digest(secret).into(),
-        data: serde_json::to_string(bearer).expect("a bearer is plain data"),
+        data: serde_json::to_string(claims).expect("a bearer is plain data"),
         created_at: clock::now(),
         expires_at,
         revoked_at: None,
@@ -123,28 +123,28 @@ pub fn issue(
 }
 
 /// Who the holder of this text is.
-pub fn check(table: &TokenTable, text: &str, now: Timestamp) -> Result<Login, TokenError> {
-    let (id, secret) = split(text).ok_or(TokenError::Unknown)?;
+pub fn verify(table: &TokenTable, text: &str, now: Timestamp) -> Result<Login, TokenError> {
+    let (id, secret) = parse_token(text).ok_or(TokenError::Unknown)?;
     let row = table.find(id)?.ok_or(TokenError::Unknown)?;
     let hash: [u8; 32] = Sha256::digest(secret).into();
     if !bool::from(hash.ct_eq(&row.hash)) {
         return Err(TokenError::Unknown);
     }
-    in_force(&row, now)?;
-    let bearer = serde_json::from_str(&row.data).map_err(|_| TokenError::Unknown)?;
+    check_valid(&row, now)?;
+    let claims = serde_json::from_str(&row.data).map_err(|_| TokenError::Unknown)?;
     Ok(Login {
         token_id: row.id,
-        bearer,
+        claims,
         expires_at: row.expires_at,
     })
 }
 
 /// Whether a token that was checked before still holds.
 pub fn recheck(table: &TokenTable, token_id: &str, now: Timestamp) -> Result<(), TokenError> {
-    in_force(&table.find(token_id)?.ok_or(TokenError::Unknown)?, now)
+    check_valid(&table.find(token_id)?.ok_or(TokenError::Unknown)?, now)
 }
 
-fn in_force(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
+fn check_valid(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
     if row.revoked_at.is_some() {
         return Err(TokenError::Revoked);
     }
@@ -154,7 +154,7 @@ fn in_force(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
     Ok(())
 }
 
-fn split(text: &str) -> Option<(&str, [u8; 32])> {
+fn parse_token(text: &str) -> Option<(&str, [u8; 32])> {
     let mut parts = text.split('_');
     let (prefix, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
     if prefix != PREFIX || parts.next().is_some() {
@@ -167,9 +167,9 @@ fn split(text: &str) -> Option<(&str, [u8; 32])> {
 mod tests {
     use super::*;
 
-    fn bearer() -> Bearer {
-        Bearer {
-            participant: participant_id("Ann O'Neil"),
+    fn sample_claims() -> TokenClaims {
+        TokenClaims {
+            participant: new_participant_id("Ann O'Neil"),
             name: "Ann O'Neil".to_owned(),
             kind: ParticipantKind::Human,
             roles: [Role::Driver].into(),
@@ -183,26 +183,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let table = TokenTable::open(dir.path()).unwrap();
         let now = clock::now();
-        let token = issue(&table, &bearer(), Some(now.plus_seconds(60))).unwrap();
-        let login = check(&table, &token, now).unwrap();
-        assert_eq!(login.bearer.name, "Ann O'Neil");
-        assert!(login.bearer.participant.as_str().starts_with("ann-o-neil-"));
+        let token = issue(&table, &sample_claims(), Some(now.plus_seconds(60))).unwrap();
+        let login = verify(&table, &token, now).unwrap();
+        assert_eq!(login.claims.name, "Ann O'Neil");
+        assert!(login.claims.participant.as_str().starts_with("ann-o-neil-"));
         assert!(matches!(
-            check(&table, &token, now.plus_seconds(60)),
+            verify(&table, &token, now.plus_seconds(60)),
             Err(TokenError::Expired)
         ));
         assert!(table.revoke(&login.token_id, now).unwrap());
         assert!(matches!(
-            check(&table, &token, now),
+            verify(&table, &token, now),
             Err(TokenError::Revoked)
         ));
     }
 
     #[test]
-    fn nothing_but_the_whole_token_opens() {
+    fn nothing_but_the_whole_token_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let table = TokenTable::open(dir.path()).unwrap();
-        let token = issue(&table, &bearer(), None).unwrap();
+        let token = issue(&table, &sample_claims(), None).unwrap();
         let flipped = if token.ends_with('0') { "1" } else { "0" };
         let mut other = token.clone();
         other.replace_range(token.len() - 1.., flipped);
@@ -216,7 +216,10 @@ mod tests {
             &token.to_uppercase(),
         ] {
             assert!(
-                matches!(check(&table, wrong, clock::now()), Err(TokenError::Unknown)),
+                matches!(
+                    verify(&table, wrong, clock::now()),
+                    Err(TokenError::Unknown)
+                ),
                 "{wrong}"
             );
         }
@@ -226,7 +229,7 @@ mod tests {
     fn the_store_has_only_the_hash() {
         let dir = tempfile::tempdir().unwrap();
         let table = TokenTable::open(dir.path()).unwrap();
-        let token = issue(&table, &bearer(), None).unwrap();
+        let token = issue(&table, &sample_claims(), None).unwrap();
         let secret = token.rsplit('_').next().unwrap();
         let row = &table.list().unwrap()[0];
         assert!(!row.data.contains(secret));

@@ -15,18 +15,18 @@ pub(crate) struct Viewer {
     left: AtomicBool,
     /// Set by the task when it counts the participant as quiet, so that the next sign of life is
     /// reported to it at once.
-    quiet: AtomicBool,
+    inactive: AtomicBool,
     devices: AtomicU32,
     /// Requests that wait for what comes next.
-    waiting: AtomicU32,
-    last_heard: AtomicU64,
+    waiting_requests: AtomicU32,
+    last_seen: AtomicU64,
     last_active: AtomicU64,
-    bucket: Mutex<Bucket>,
+    bucket: Mutex<TokenBucket>,
 }
 
 /// Messages that may still be sent at once.
 #[derive(Debug)]
-struct Bucket {
+struct TokenBucket {
     tokens: f64,
     filled_at: Timestamp,
 }
@@ -37,12 +37,12 @@ impl Viewer {
             participant,
             may_approve: AtomicBool::new(false),
             left: AtomicBool::new(false),
-            quiet: AtomicBool::new(false),
+            inactive: AtomicBool::new(false),
             devices: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
-            last_heard: AtomicU64::new(now.as_millis()),
+            waiting_requests: AtomicU32::new(0),
+            last_seen: AtomicU64::new(now.as_millis()),
             last_active: AtomicU64::new(now.as_millis()),
-            bucket: Mutex::new(Bucket {
+            bucket: Mutex::new(TokenBucket {
                 tokens: f64::from(limits.message_burst),
                 filled_at: now,
             }),
@@ -65,24 +65,24 @@ impl Viewer {
         self.left.store(left, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_quiet(&self, quiet: bool) {
-        self.quiet.store(quiet, Ordering::Relaxed);
+    pub(crate) fn set_inactive(&self, inactive: bool) {
+        self.inactive.store(inactive, Ordering::Relaxed);
     }
 
     /// Notes a sign of life; true if the task had given the participant up.
-    pub(crate) fn heard(&self, now: Timestamp) -> bool {
-        self.last_heard.store(now.as_millis(), Ordering::Relaxed);
-        self.quiet.load(Ordering::Relaxed)
+    pub(crate) fn record_seen(&self, now: Timestamp) -> bool {
+        self.last_seen.store(now.as_millis(), Ordering::Relaxed);
+        self.inactive.load(Ordering::Relaxed)
     }
 
     /// Notes that the participant did something, beyond being there.
-    pub(crate) fn acted(&self, now: Timestamp) -> bool {
+    pub(crate) fn record_activity(&self, now: Timestamp) -> bool {
         self.last_active.store(now.as_millis(), Ordering::Relaxed);
-        self.heard(now)
+        self.record_seen(now)
     }
 
-    pub(crate) fn last_heard(&self) -> Timestamp {
-        Timestamp::from_millis(self.last_heard.load(Ordering::Relaxed))
+    pub(crate) fn last_seen(&self) -> Timestamp {
+        Timestamp::from_millis(self.last_seen.load(Ordering::Relaxed))
     }
 
     pub(crate) fn last_active(&self) -> Timestamp {
@@ -90,28 +90,28 @@ impl Viewer {
     }
 
     /// Counts one more device, for as long as it is kept.
-    pub(crate) fn connect(self: &Arc<Self>) -> Device {
+    pub(crate) fn add_device(self: &Arc<Self>) -> DeviceGuard {
         self.devices.fetch_add(1, Ordering::Relaxed);
-        Device(self.clone())
+        DeviceGuard(self.clone())
     }
 
-    pub(crate) fn devices(&self) -> u32 {
+    pub(crate) fn device_count(&self) -> u32 {
         self.devices.load(Ordering::Relaxed)
     }
 
     /// Counts one more request that waits, for as long as it is kept.
-    pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(self.clone())
+    pub(crate) fn begin_wait(self: &Arc<Self>) -> WaitGuard {
+        self.waiting_requests.fetch_add(1, Ordering::Relaxed);
+        WaitGuard(self.clone())
     }
 
     /// Whether a request of theirs waits: they are there, though nothing is heard of them.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+    pub(crate) fn has_waiting_request(&self) -> bool {
+        self.waiting_requests.load(Ordering::Relaxed) > 0
     }
 
     /// Takes one message from the participant's allowance, on whichever device it came.
-    pub(crate) fn may_send(&self, now: Timestamp, limits: &Limits) -> bool {
+    pub(crate) fn try_acquire_send(&self, now: Timestamp, limits: &Limits) -> bool {
         let mut bucket = self.bucket.lock();
         let elapsed = now.millis_since(bucket.filled_at) as f64 / 1000.0;
         let refilled = bucket.tokens + elapsed * f64::from(limits.messages_per_second);
@@ -126,9 +126,9 @@ impl Viewer {
 }
 
 /// One device of a participant's.
-pub(crate) struct Device(Arc<Viewer>);
+pub(crate) struct DeviceGuard(Arc<Viewer>);
 
-impl std::ops::Deref for Device {
+impl std::ops::Deref for DeviceGuard {
     type Target = Arc<Viewer>;
 
     fn deref(&self) -> &Arc<Viewer> {
@@ -136,18 +136,18 @@ impl std::ops::Deref for Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for DeviceGuard {
     fn drop(&mut self) {
         self.0.devices.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// One request of a participant's that waits.
-pub(crate) struct Waiting(Arc<Viewer>);
+pub(crate) struct WaitGuard(Arc<Viewer>);
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.waiting_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         let at = |ms: u64| Timestamp::from_millis(1_000_000 + ms);
         let viewer = Viewer::new(ParticipantId::parse("ann").unwrap(), at(0), &limits);
         let sent: Vec<_> = [0, 0, 0, 0, 400, 500, 500, 1500, 1500, 1500, 60_000]
-            .map(|ms| viewer.may_send(at(ms), &limits))
+            .map(|ms| viewer.try_acquire_send(at(ms), &limits))
             .into();
         assert_eq!(
             sent,

@@ -31,45 +31,45 @@ const HANDSHAKE: &str = "GET /listen HTTP/1.1\r\nHost: localhost\r\nConnection: 
 
 /// What a listening server makes of a connection, until it ends.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum ReceivedEvent {
     Text(String),
     Binary(Vec<u8>),
     Closed(Option<u16>),
     Refused(u16),
-    Gone,
+    Disconnected,
 }
 
 /// First byte and payload.
-type Frame = (u8, Vec<u8>);
+type SocketFrame = (u8, Vec<u8>);
 
-struct Case {
+struct SocketCase {
     name: &'static str,
     sent: Vec<u8>,
-    heard: Vec<Heard>,
-    received: Vec<Frame>,
+    events: Vec<ReceivedEvent>,
+    received: Vec<SocketFrame>,
 }
 
 #[tokio::test]
 async fn conformance_in_one_piece() {
-    let mut server = Server::start().await;
+    let mut server = TestSocketServer::start().await;
     for case in cases() {
         let mut client = server.connect().await;
         client.write_all(HANDSHAKE.as_bytes()).await.unwrap();
         read_head(&mut client).await;
         client.write_all(&case.sent).await.unwrap();
-        case.check(client, server.heard().await).await;
+        case.check(client, server.next_events().await).await;
     }
 }
 
 #[tokio::test]
 async fn conformance_glued_to_the_handshake() {
-    let mut server = Server::start().await;
+    let mut server = TestSocketServer::start().await;
     for case in cases() {
         let mut client = server.connect().await;
         let glued = [HANDSHAKE.as_bytes(), &case.sent].concat();
         client.write_all(&glued).await.unwrap();
         read_head(&mut client).await;
-        case.check(client, server.heard().await).await;
+        case.check(client, server.next_events().await).await;
     }
 }
 
@@ -77,11 +77,11 @@ async fn conformance_glued_to_the_handshake() {
 async fn conformance_byte_by_byte() {
     for case in cases() {
         let (mut client, stream) = duplex(1);
-        let (sender, mut heard) = unbounded_channel();
+        let (sender, mut events) = unbounded_channel();
         let socket = Socket::new(stream, Bytes::new(), LIMITS);
-        let listening = tokio::spawn(listen(socket, sender));
+        let listening = tokio::spawn(record_events(socket, sender));
         client.write_all(&case.sent).await.unwrap();
-        case.check(client, heard.recv().await.unwrap()).await;
+        case.check(client, events.recv().await.unwrap()).await;
         listening.await.unwrap();
     }
 }
@@ -90,7 +90,7 @@ async fn conformance_byte_by_byte() {
 async fn conformance_over_a_stream_that_is_not_tcp() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    let (sender, mut heard) = unbounded_channel();
+    let (sender, mut events) = unbounded_channel();
     let listener = UnixListener::bind(&path).unwrap();
     tokio::spawn(axum::serve(listener, router(sender)).into_future());
     for case in cases() {
@@ -98,82 +98,100 @@ async fn conformance_over_a_stream_that_is_not_tcp() {
         let glued = [HANDSHAKE.as_bytes(), &case.sent].concat();
         client.write_all(&glued).await.unwrap();
         read_head(&mut client).await;
-        case.check(client, heard.recv().await.unwrap()).await;
+        case.check(client, events.recv().await.unwrap()).await;
     }
 }
 
-fn cases() -> Vec<Case> {
-    use Heard::{Binary, Closed, Refused, Text};
+fn cases() -> Vec<SocketCase> {
+    use ReceivedEvent::{Binary, Closed, Refused, Text};
     let text = |text: &str| Text(text.into());
-    let bye = masked(0x88, &1000u16.to_be_bytes());
-    let bye_echo = closed(1000, "");
-    let pleasant = |name, frames: &[Vec<u8>], heard: Vec<Heard>, received: Vec<Frame>| Case {
+    let bye = masked_frame(0x88, &1000u16.to_be_bytes());
+    let bye_echo = close_frame(1000, "");
+    let accepted = |name,
+                    frames: &[Vec<u8>],
+                    events: Vec<ReceivedEvent>,
+                    received: Vec<SocketFrame>| SocketCase {
         name,
         sent: [&frames.concat()[..], &bye].concat(),
-        heard: heard.into_iter().chain([Closed(Some(1000))]).collect(),
+        events: events.into_iter().chain([Closed(Some(1000))]).collect(),
         received: received.into_iter().chain([bye_echo.clone()]).collect(),
     };
-    let closing = |name, payload: &[u8], code: Option<u16>, reply: Vec<u8>| Case {
+    let closing = |name, payload: &[u8], code: Option<u16>, reply: Vec<u8>| SocketCase {
         name,
-        sent: masked(0x88, payload),
-        heard: vec![Closed(code)],
+        sent: masked_frame(0x88, payload),
+        events: vec![Closed(code)],
         received: vec![(0x88, reply)],
     };
-    let refused = |name, frames: &[Vec<u8>], code: u16, reason: &str| Case {
+    let refused = |name, frames: &[Vec<u8>], code: u16, reason: &str| SocketCase {
         name,
         sent: frames.concat(),
-        heard: vec![Refused(code)],
-        received: vec![closed(code, reason)],
+        events: vec![Refused(code)],
+        received: vec![close_frame(code, reason)],
     };
-    let mut unmasked = masked(0x81, b"hi");
+    let mut unmasked = masked_frame(0x81, b"hi");
     unmasked.splice(1..6, [2]);
     let huge = vec![0x81, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4];
     let too_big = "message is larger than 1000 bytes";
     vec![
-        pleasant("text", &[masked(0x81, b"hi")], vec![text("hi")], vec![]),
-        pleasant("empty text", &[masked(0x81, b"")], vec![text("")], vec![]),
-        pleasant(
+        accepted(
+            "text",
+            &[masked_frame(0x81, b"hi")],
+            vec![text("hi")],
+            vec![],
+        ),
+        accepted(
+            "empty text",
+            &[masked_frame(0x81, b"")],
+            vec![text("")],
+            vec![],
+        ),
+        accepted(
             "longest text",
-            &[masked(0x81, &[b'x'; 1_000])],
+            &[masked_frame(0x81, &[b'x'; 1_000])],
             vec![text(&"x".repeat(1_000))],
             vec![],
         ),
-        pleasant(
+        accepted(
             "ping",
-            &[masked(0x89, b"here?")],
+            &[masked_frame(0x89, b"here?")],
             vec![],
             vec![(0x8a, b"here?".to_vec())],
         ),
-        pleasant(
+        accepted(
             "pings",
-            &[masked(0x89, b""), masked(0x89, &[9; 125])],
+            &[masked_frame(0x89, b""), masked_frame(0x89, &[9; 125])],
             vec![],
             vec![(0x8a, vec![]), (0x8a, vec![9; 125])],
         ),
-        pleasant("pong unasked", &[masked(0x8a, b"here")], vec![], vec![]),
-        pleasant(
+        accepted(
+            "pong unasked",
+            &[masked_frame(0x8a, b"here")],
+            vec![],
+            vec![],
+        ),
+        accepted(
             "binary",
-            &[masked(0x82, &[0, 255])],
+            &[masked_frame(0x82, &[0, 255])],
             vec![Binary(vec![0, 255])],
             vec![],
         ),
-        pleasant(
+        accepted(
             "fragments, cut inside a character",
             &[
-                masked(0x01, b"caf\xc3"),
-                masked(0x00, b""),
-                masked(0x80, b"\xa9"),
+                masked_frame(0x01, b"caf\xc3"),
+                masked_frame(0x00, b""),
+                masked_frame(0x80, b"\xa9"),
             ],
             vec![text("café")],
             vec![],
         ),
-        pleasant(
+        accepted(
             "control between fragments",
             &[
-                masked(0x01, b"on"),
-                masked(0x89, b"here?"),
-                masked(0x80, b"ce"),
-                masked(0x81, b"2"),
+                masked_frame(0x01, b"on"),
+                masked_frame(0x89, b"here?"),
+                masked_frame(0x80, b"ce"),
+                masked_frame(0x81, b"2"),
             ],
             vec![text("once"), text("2")],
             vec![(0x8a, b"here?".to_vec())],
@@ -199,19 +217,19 @@ fn cases() -> Vec<Case> {
         ),
         refused(
             "close with half a code",
-            &[masked(0x88, &[3])],
+            &[masked_frame(0x88, &[3])],
             1002,
             "not WebSocket: Invalid close sequence",
         ),
         refused(
             "text not UTF-8",
-            &[masked(0x81, b"\xff")],
+            &[masked_frame(0x81, b"\xff")],
             1007,
             "text is not UTF-8",
         ),
         refused(
             "fragments not UTF-8",
-            &[masked(0x01, b"caf\xc3"), masked(0x80, b"e")],
+            &[masked_frame(0x01, b"caf\xc3"), masked_frame(0x80, b"e")],
             1007,
             "text is not UTF-8",
         ),
@@ -223,74 +241,77 @@ fn cases() -> Vec<Case> {
         ),
         refused(
             "reserved bit",
-            &[masked(0xc1, b"hi")],
+            &[masked_frame(0xc1, b"hi")],
             1002,
             "not WebSocket: Reserved bits are non-zero",
         ),
         refused(
             "reserved data",
-            &[masked(0x83, b"hi")],
+            &[masked_frame(0x83, b"hi")],
             1002,
             "not WebSocket: Encountered invalid opcode: 3",
         ),
         refused(
             "reserved control",
-            &[masked(0x8b, b"hi")],
+            &[masked_frame(0x8b, b"hi")],
             1002,
             "not WebSocket: Encountered invalid opcode: 11",
         ),
         refused(
             "continuation of nothing",
-            &[masked(0x80, b"hi")],
+            &[masked_frame(0x80, b"hi")],
             1002,
             "not WebSocket: Continue frame but nothing to continue",
         ),
         refused(
             "text inside a fragmented text",
-            &[masked(0x01, b"on"), masked(0x81, b"ce")],
+            &[masked_frame(0x01, b"on"), masked_frame(0x81, b"ce")],
             1002,
             "not WebSocket: While waiting for more fragments received: TEXT",
         ),
         refused(
             "fragmented ping",
-            &[masked(0x09, b"he")],
+            &[masked_frame(0x09, b"he")],
             1002,
             "not WebSocket: Fragmented control frame",
         ),
         refused(
             "long ping",
-            &[masked(0x89, &[1; 126])],
+            &[masked_frame(0x89, &[1; 126])],
             1002,
             "not WebSocket: Control frame too big (payload must be 125 bytes or less)",
         ),
         refused("header of 64 MiB", &[huge], 1009, too_big),
         refused(
             "one byte too many",
-            &[masked(0x81, &[b'x'; 1_001])],
+            &[masked_frame(0x81, &[b'x'; 1_001])],
             1009,
             too_big,
         ),
         refused(
             "fragments too big together",
-            &[masked(0x01, &[b'x'; 600]), masked(0x80, &[b'x'; 401])],
+            &[
+                masked_frame(0x01, &[b'x'; 600]),
+                masked_frame(0x80, &[b'x'; 401]),
+            ],
             1009,
             too_big,
         ),
     ]
 }
 
-impl Case {
-    async fn check(self, mut client: impl AsyncRead + Unpin, heard: Vec<Heard>) {
-        assert_eq!(heard, self.heard, "{}", self.name);
+impl SocketCase {
+    async fn check(self, mut client: impl AsyncRead + Unpin, events: Vec<ReceivedEvent>) {
+        assert_eq!(events, self.events, "{}", self.name);
         let mut bytes = Vec::new();
         client.read_to_end(&mut bytes).await.expect(self.name);
-        assert_eq!(frames(&bytes), self.received, "{}", self.name);
+        assert_eq!(parse_frames(&bytes), self.received, "{}", self.name);
     }
 }
 
 #[tokio::test]
 async fn text_frames_of_every_length_arrive() {
-    let server = Server::start().await;
+    let server = TestSocketServer::start().await;
     let (mut client, _) = tokio_tungstenite::connect_async(server.url("/talk"))
         .await
         .unwrap();
@@ -319,7 +340,7 @@ async fn text_frames_of_every_length_arrive() {
 
 const LENGTHS: [usize; 5] = [0, 125, 126, 65_535, 65_536];
 
-async fn talk<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
+async fn send_texts<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
     for length in LENGTHS {
         socket.push(text_frame(&vec![b'x'; length]));
     }
@@ -329,12 +350,12 @@ async fn talk<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
     socket.push(merged.freeze());
     poll_fn(|cx| socket.poll_write(cx)).await.unwrap();
     socket.close(1000, "that was all");
-    end(socket).await;
+    wait_closed(socket).await;
 }
 
 #[tokio::test]
 async fn an_independent_client_is_understood() {
-    let mut server = Server::start().await;
+    let mut server = TestSocketServer::start().await;
     let (mut client, _) = tokio_tungstenite::connect_async(server.url("/listen"))
         .await
         .unwrap();
@@ -347,54 +368,57 @@ async fn an_independent_client_is_understood() {
     client.close(None).await.unwrap();
     assert_eq!(client.next().await.unwrap().unwrap(), Message::Close(None));
     assert!(client.next().await.is_none());
-    let hello = Heard::Text("hello".into());
-    assert_eq!(server.heard().await, [hello, Heard::Closed(None)]);
+    let hello = ReceivedEvent::Text("hello".into());
+    assert_eq!(
+        server.next_events().await,
+        [hello, ReceivedEvent::Closed(None)]
+    );
 }
 
 #[tokio::test]
-async fn a_peer_that_vanishes_is_gone() {
-    let mut server = Server::start().await;
+async fn a_peer_that_vanishes_is_reported_as_disconnected() {
+    let mut server = TestSocketServer::start().await;
     let mut client = server.connect().await;
     client.write_all(HANDSHAKE.as_bytes()).await.unwrap();
     read_head(&mut client).await;
     drop(client);
-    assert_eq!(server.heard().await, [Heard::Gone]);
+    assert_eq!(server.next_events().await, [ReceivedEvent::Disconnected]);
 }
 
 #[tokio::test]
 async fn a_close_is_delivered_over_unread_input() {
-    let chatter = masked(0x81, &[b'x'; 900]).repeat(500);
+    let chatter = masked_frame(0x81, &[b'x'; 900]).repeat(500);
     let gibberish = vec![0xff; 500_000];
     for unread in [chatter, gibberish] {
-        let server = Server::start().await;
+        let server = TestSocketServer::start().await;
         let mut client = server.connect().await;
         let handshake = HANDSHAKE.replace("/listen", "/refuse");
         let glued = [handshake.as_bytes(), &unread].concat();
         client.write_all(&glued).await.unwrap();
         read_head(&mut client).await;
-        client.write_all(&masked(0x88, &[])).await.unwrap();
+        client.write_all(&masked_frame(0x88, &[])).await.unwrap();
         let mut bytes = Vec::new();
         client.read_to_end(&mut bytes).await.unwrap();
         assert_eq!(
-            frames(&bytes),
-            [(0x81, b"no".to_vec()), closed(1008, "not welcome")]
+            parse_frames(&bytes),
+            [(0x81, b"no".to_vec()), close_frame(1008, "not welcome")]
         );
     }
 }
 
-async fn refuse<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
+async fn refuse_peer<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
     socket.push(text_frame(b"no"));
     socket.close(1008, "not welcome");
-    end(socket).await;
+    wait_closed(socket).await;
 }
 
 #[tokio::test]
 async fn the_subprotocol_is_chosen_when_offered() {
-    let server = Server::start().await;
+    let server = TestSocketServer::start().await;
     for (offered, chosen) in [("chat, pvp.v1", Some("pvp.v1")), ("chat", None)] {
         let offer = format!("Sec-WebSocket-Protocol: {offered}\r\n\r\n");
         let head = server
-            .ask(&HANDSHAKE.replace("\r\n\r\n", &format!("\r\n{offer}")))
+            .response_head(&HANDSHAKE.replace("\r\n\r\n", &format!("\r\n{offer}")))
             .await;
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         assert_eq!(
@@ -412,7 +436,7 @@ async fn the_subprotocol_is_chosen_when_offered() {
 
 #[tokio::test]
 async fn requests_that_are_no_upgrade_are_told_why() {
-    let server = Server::start().await;
+    let server = TestSocketServer::start().await;
     let refused = [
         ("GET /", "POST /", "405", ("allow", "GET")),
         (
@@ -459,24 +483,24 @@ async fn requests_that_are_no_upgrade_are_told_why() {
         ),
     ];
     for (right, wrong, status, (name, value)) in refused {
-        let head = server.ask(&HANDSHAKE.replace(right, wrong)).await;
+        let head = server.response_head(&HANDSHAKE.replace(right, wrong)).await;
         assert_eq!(head.split(' ').nth(1), Some(status), "{wrong}");
         assert_eq!(header(&head, name), Some(value), "{wrong}");
     }
 }
 
-struct Server {
+struct TestSocketServer {
     address: std::net::SocketAddr,
-    heard: UnboundedReceiver<Vec<Heard>>,
+    events: UnboundedReceiver<Vec<ReceivedEvent>>,
 }
 
-impl Server {
+impl TestSocketServer {
     async fn start() -> Self {
-        let (sender, heard) = unbounded_channel();
+        let (sender, events) = unbounded_channel();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(axum::serve(listener, router(sender)).into_future());
-        Self { address, heard }
+        Self { address, events }
     }
 
     fn url(&self, path: &str) -> String {
@@ -487,22 +511,27 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    async fn heard(&mut self) -> Vec<Heard> {
-        self.heard.recv().await.unwrap()
+    async fn next_events(&mut self) -> Vec<ReceivedEvent> {
+        self.events.recv().await.unwrap()
     }
 
-    async fn ask(&self, request: &str) -> String {
+    async fn response_head(&self, request: &str) -> String {
         let mut client = self.connect().await;
         client.write_all(request.as_bytes()).await.unwrap();
         read_head(&mut client).await
     }
 }
 
-fn router(heard: UnboundedSender<Vec<Heard>>) -> Router {
-    Router::new().route("/{what}", any(serve)).with_state(heard)
+fn router(events: UnboundedSender<Vec<ReceivedEvent>>) -> Router {
+    Router::new()
+        .route("/{what}", any(serve))
+        .with_state(events)
 }
 
-async fn serve(State(heard): State<UnboundedSender<Vec<Heard>>>, mut request: Request) -> Response {
+async fn serve(
+    State(events): State<UnboundedSender<Vec<ReceivedEvent>>>,
+    mut request: Request,
+) -> Response {
     let (response, pending) = match upgrade(&mut request, LIMITS) {
         Ok(upgraded) => upgraded,
         Err(refusal) => return refusal.into_response(),
@@ -511,37 +540,37 @@ async fn serve(State(heard): State<UnboundedSender<Vec<Heard>>>, mut request: Re
     tokio::spawn(async move {
         let socket = pending.accept().await.unwrap();
         match path.as_str() {
-            "/talk" => talk(socket).await,
-            "/refuse" => refuse(socket).await,
-            _ => listen(socket, heard).await,
+            "/talk" => send_texts(socket).await,
+            "/refuse" => refuse_peer(socket).await,
+            _ => record_events(socket, events).await,
         }
     });
     response
 }
 
-async fn listen<IO: AsyncRead + AsyncWrite + Unpin>(
+async fn record_events<IO: AsyncRead + AsyncWrite + Unpin>(
     mut socket: Socket<IO>,
-    sender: UnboundedSender<Vec<Heard>>,
+    sender: UnboundedSender<Vec<ReceivedEvent>>,
 ) {
     let mut all = Vec::new();
     while all
         .iter()
-        .all(|heard| matches!(heard, Heard::Text(_) | Heard::Binary(_)))
+        .all(|event| matches!(event, ReceivedEvent::Text(_) | ReceivedEvent::Binary(_)))
     {
-        let heard = match poll_fn(|cx| socket.poll_incoming(cx)).await {
-            Ok(Incoming::Text(text)) => Heard::Text(text.to_string()),
-            Ok(Incoming::Binary(bytes)) => Heard::Binary(bytes.to_vec()),
-            Ok(Incoming::Closed { code }) => Heard::Closed(code),
-            Err(SocketError::Gone) => Heard::Gone,
-            Err(error) => Heard::Refused(error.close_code().unwrap()),
+        let event = match poll_fn(|cx| socket.poll_incoming(cx)).await {
+            Ok(Incoming::Text(text)) => ReceivedEvent::Text(text.to_string()),
+            Ok(Incoming::Binary(bytes)) => ReceivedEvent::Binary(bytes.to_vec()),
+            Ok(Incoming::Closed { code }) => ReceivedEvent::Closed(code),
+            Err(SocketError::Disconnected) => ReceivedEvent::Disconnected,
+            Err(error) => ReceivedEvent::Refused(error.close_code().unwrap()),
         };
-        all.push(heard);
+        all.push(event);
     }
     sender.send(all).unwrap();
-    end(socket).await;
+    wait_closed(socket).await;
 }
 
-async fn end<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
+async fn wait_closed<IO: AsyncRead + AsyncWrite + Unpin>(mut socket: Socket<IO>) {
     poll_fn(|cx| socket.poll_closed(cx)).await;
 }
 
@@ -560,7 +589,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+fn masked_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [0x5a, 0x00, 0xff, 0x13];
     let length = match payload.len() {
         short @ ..=125 => vec![0x80 | short as u8],
@@ -578,11 +607,11 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-fn closed(code: u16, reason: &str) -> Frame {
+fn close_frame(code: u16, reason: &str) -> SocketFrame {
     (0x88, [&code.to_be_bytes(), reason.as_bytes()].concat())
 }
 
-fn frames(bytes: &[u8]) -> Vec<Frame> {
+fn parse_frames(bytes: &[u8]) -> Vec<SocketFrame> {
     let mut socket = FrameSocket::new(Cursor::new(bytes));
     let mut frames = Vec::new();
     while let Some(frame) = socket.read(None).unwrap() {

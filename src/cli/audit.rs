@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args, Subcommand};
 use pvp_protocol::SessionId;
-use pvp_server::store::audit::{self, AuditError, Item, KeySource, Report};
+use pvp_server::store::audit::{self, AuditError, AuditReport, KeySource, LogItem};
 use pvp_server::store::{PublicKey, hex, unhex};
 use pvp_session::Entry;
 use serde_json::json;
@@ -103,7 +103,7 @@ fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn as_json(report: &Report) -> serde_json::Value {
+fn as_json(report: &AuditReport) -> serde_json::Value {
     let sessions = report.sessions.iter().map(|one| {
         json!({
             "session": one.session,
@@ -113,7 +113,7 @@ fn as_json(report: &Report) -> serde_json::Value {
             "sealed": one.sealed_seq,
             "finding": one.finding.as_ref().map(|finding| json!({
                 "seq": finding.seq,
-                "what": finding.what.to_string(),
+                "what": finding.fault.to_string(),
             })),
         })
     });
@@ -125,7 +125,7 @@ fn as_json(report: &Report) -> serde_json::Value {
     })
 }
 
-fn describe(report: &Report) -> anyhow::Result<()> {
+fn describe(report: &AuditReport) -> anyhow::Result<()> {
     super::say(format!(
         "key {} ({})",
         hex(&report.key),
@@ -134,7 +134,7 @@ fn describe(report: &Report) -> anyhow::Result<()> {
     for one in &report.sessions {
         let state = match &one.finding {
             None => format!("intact, signed for up to {}", one.sealed_seq),
-            Some(finding) => format!("NOT INTACT: entry {}: {}", finding.seq, finding.what),
+            Some(finding) => format!("NOT INTACT: entry {}: {}", finding.seq, finding.fault),
         };
         super::say(format!("{}: {} entries, {state}", one.session, one.entries))?;
     }
@@ -154,13 +154,13 @@ fn key_source(source: KeySource) -> &'static str {
 
 fn show(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout());
-    let mut line = |item: Item| -> std::io::Result<()> {
+    let mut line = |item: LogItem| -> std::io::Result<()> {
         match item {
-            Item::Record(record) => match Entry::decode(&record.meta, &record.body) {
+            LogItem::Record(record) => match Entry::decode(&record.meta, &record.body) {
                 Ok(entry) => writeln!(out, "{}", account::of(&entry.envelope)),
                 Err(error) => writeln!(out, "{:>6}  unreadable: {error}", record.seq),
             },
-            Item::Checkpoint(checkpoint) => {
+            LogItem::Checkpoint(checkpoint) => {
                 writeln!(
                     out,
                     "{:>6}  {}  -- signed by the server",
@@ -169,7 +169,7 @@ fn show(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode>
             }
         }
     };
-    audit::visit(data, Some(session), &mut |_, item| {
+    audit::for_each_log_item(data, Some(session), &mut |_, item| {
         line(item).map_err(AuditError::Io)
     })?;
     out.flush().context("writing the account")?;

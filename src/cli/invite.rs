@@ -8,7 +8,7 @@ use clap::Args;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use pvp_server::clock;
-use pvp_server::invite::make;
+use pvp_server::invite::create_invitation;
 use pvp_server::store::TokenTable;
 
 use super::links::LinkArguments;
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
             let table = TokenTable::open(data).context("opening the data directory")?;
             let base = arguments.url.trim_end_matches('/');
             let invite = invite(arguments.link.asked_session());
-            make(&table, invite, base, clock::now())
+            create_invitation(&table, invite, base, clock::now())
                 .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
         }
         None => {

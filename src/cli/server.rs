@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pvp_server::Server;
-use pvp_server::config::{Config, Flag};
+use pvp_server::config::{ConfigFlag, ServerConfig};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
@@ -51,14 +51,14 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads the settings, refuses dangerous ones, and starts the log.
-pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<Config> {
+pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let config = load(arguments)?;
     config.check_exposure(arguments.i_know_this_is_open)?;
     start_log("warn,pvp_server=info");
     Ok(config)
 }
 
-fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
+fn load(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let file = match &arguments.config {
         None => None,
         Some(path) => {
@@ -69,7 +69,7 @@ fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
     };
     let mut flags = Vec::new();
     let mut flag = |key: &'static str, text: Option<&String>| {
-        flags.extend(text.map(|text| Flag {
+        flags.extend(text.map(|text| ConfigFlag {
             key,
             text: text.clone(),
         }));
@@ -82,7 +82,7 @@ fn load(arguments: &ServerArguments) -> anyhow::Result<Config> {
     let file = file
         .as_ref()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let mut config = Config::load(file, std::env::vars(), &flags)?;
+    let mut config = ServerConfig::load(file, std::env::vars(), &flags)?;
     if config.working_directory.is_none() {
         let here = std::env::current_dir().context("finding the working directory")?;
         config.working_directory = here.to_str().map(str::to_owned);
@@ -109,7 +109,7 @@ pub(super) fn start_log(usual: &str) {
 
 /// Runs a server until it is told to stop; `listening` is called when it has its address.
 pub(super) async fn serve(
-    config: Config,
+    config: ServerConfig,
     listening: impl FnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // A file size limit shall make a write fail, not end the process.
@@ -117,7 +117,7 @@ pub(super) async fn serve(
     let asked = super::asked_to_stop()?;
     let server = Server::start(config).await?;
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
-    let reloader = server.reloader();
+    let reloader = server.policy_reloader();
     // A terminal that was closed takes along what was started at it.
     let at_a_terminal = std::io::stdout().is_terminal();
     let stop = async move {

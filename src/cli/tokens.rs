@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use pvp_server::clock;
 use pvp_server::store::TokenTable;
-use pvp_server::token::Bearer;
+use pvp_server::token::TokenClaims;
 use serde_json::json;
 
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         TokensCommand::List { data } => {
             for row in open(data)?.list()? {
-                let bearer: Bearer = serde_json::from_str(&row.data)
+                let bearer: TokenClaims = serde_json::from_str(&row.data)
                     .with_context(|| format!("reading token {}", row.id))?;
                 super::say(json!({
                     "id": row.id,

@@ -73,7 +73,9 @@ pub(super) fn own_link(server: &Server, path: &Path) -> anyhow::Result<Link> {
     let remembered = remembered.and_then(|text| Link::parse(&text).ok());
     if let Some(link) = remembered
         && link.base() == server.url()
-        && link.token().is_some_and(|token| server.knows(token))
+        && link
+            .token()
+            .is_some_and(|token| server.accepts_token(token))
     {
         return Ok(link);
     }

@@ -14,12 +14,14 @@ use pvp_protocol::{
 };
 use pvp_session::{Session, Submitted};
 
-use super::asking::{Asked, Body, Caller, InSession, Named, NoParameters, parameters};
-use super::messages::{Speaker, entry};
-use super::{Refused, longest_wait};
+use super::extractors::{
+    AuthorizedSession, Caller, JsonBody, NoParameters, PathMessageId, StrictQuery, parameters,
+};
+use super::messages::{HttpSender, read_entry};
+use super::{RefusalResponse, clamp_wait};
 use crate::clock;
-use crate::house::{House, unreadable};
-use crate::token::{Bearer, Login};
+use crate::directory::{SessionDirectory, log_unreadable};
+use crate::token::{Login, TokenClaims};
 
 parameters! {
     WatchParameters {
@@ -31,40 +33,47 @@ parameters! {
 }
 
 /// Open gates of every session that the caller may see.
-pub(super) async fn everywhere(
-    State(house): State<Arc<House>>,
+pub(super) async fn list_everywhere(
+    State(directory): State<Arc<SessionDirectory>>,
     Caller(login): Caller,
-    Asked(asked): Asked<WatchParameters>,
-) -> Result<Json<GateList>, Refused> {
-    let turn = login.as_ref().map(|login| house.turn(&login.token_id));
-    let _turn = turn.transpose()?;
-    let mut changes = house.gates_version();
-    let mut stopping = house.stopping();
-    if let (Some(after), Some(wait)) = (asked.after, asked.wait) {
+    StrictQuery(query): StrictQuery<WatchParameters>,
+) -> Result<Json<GateList>, RefusalResponse> {
+    let slot = login
+        .as_ref()
+        .map(|login| directory.acquire_request_slot(&login.token_id));
+    let _slot = slot.transpose()?;
+    let mut changes = directory.watch_gates();
+    let mut shutdown = directory.shutdown_signal();
+    if let (Some(after), Some(wait)) = (query.after, query.wait) {
         tokio::select! {
             _ = changes.wait_for(|version| *version != after) => {}
-            () = tokio::time::sleep(longest_wait(wait)) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => {}
+            () = tokio::time::sleep(clamp_wait(wait)) => {}
+            _ = shutdown.wait_for(|stopping| *stopping) => {}
         }
     }
     // Read before the gates, so that a change in between is told as one.
     let version = *changes.borrow_and_update();
-    let store = house.store.clone();
-    let sessions = tokio::task::spawn_blocking(move || store.gated())
+    let store = directory.store.clone();
+    let sessions = tokio::task::spawn_blocking(move || store.sessions_with_open_gates())
         .await
         .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
         .map_err(|error| Refusal::ReadFailed(error.to_string()))?;
-    let bearer = login.map(|login| login.bearer);
+    let claims = login.map(|login| login.claims);
     let mut gates = Vec::new();
     for session in sessions {
-        if bearer.as_ref().is_none_or(|bearer| bearer.opens(&session)) {
-            let me = bearer.clone();
-            let found = house.ask(&session, move |session| listed(session, me.as_ref()));
+        if claims
+            .as_ref()
+            .is_none_or(|claims| claims.allows_session(&session))
+        {
+            let me = claims.clone();
+            let found = directory.query(&session, move |session| {
+                list_open_gates(session, me.as_ref())
+            });
             // A session whose log is damaged shows no gates here; asked for by name it says why.
             gates.extend(found.await.unwrap_or_default());
         }
     }
-    if *stopping.borrow() {
+    if *shutdown.borrow() {
         // Sessions that have been put away were not asked, so gates may be missing.
         return Err(Refusal::ReadFailed("the server is shutting down".to_owned()).into());
     }
@@ -72,15 +81,15 @@ pub(super) async fn everywhere(
 }
 
 /// The open gates of a session, as this person sees them.
-pub(super) fn listed(session: &Session, me: Option<&Bearer>) -> Vec<GateListItem> {
+pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
     let open = session.describe_open_gates();
     let tallies = session.open_gates().into_iter().map(|(proposal, gate)| {
         let approvers = session.approvers(gate, &proposal.proposer);
         let may_vote = me.is_some_and(|me| {
             let joined = session.member(&me.participant).is_some_and(|m| !m.left);
             // Voting joins who has not joined, with the roles of the token.
-            let would = !joined && me.may_vote() && !gate.escalated;
-            approvers.eligible.contains(&me.participant) || would
+            let would_be_eligible = !joined && me.may_vote() && !gate.escalated;
+            approvers.eligible.contains(&me.participant) || would_be_eligible
         });
         (gate.tally(&approvers), may_vote)
     });
@@ -97,48 +106,50 @@ pub(super) fn listed(session: &Session, me: Option<&Bearer>) -> Vec<GateListItem
         .collect()
 }
 
-pub(super) async fn of_session(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<GateList>, Refused> {
-    let me = login.map(|login| login.bearer);
-    let version = *house.gates_version().borrow();
-    house
-        .visit(&session, me.as_ref().map(|me| me.participant.clone()))
+pub(super) async fn list_in_session(
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Result<Json<GateList>, RefusalResponse> {
+    let me = login.map(|login| login.claims);
+    let version = *directory.watch_gates().borrow();
+    directory
+        .http_access(&session, me.as_ref().map(|me| me.participant.clone()))
         .await?;
-    let gates = house
-        .ask(&session, move |session| listed(session, me.as_ref()))
+    let gates = directory
+        .query(&session, move |session| {
+            list_open_gates(session, me.as_ref())
+        })
         .await
-        .ok_or_else(unreadable)?;
+        .ok_or_else(log_unreadable)?;
     Ok(Json(GateList { gates, version }))
 }
 
-pub(super) async fn one(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Named(gate): Named,
-    Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<GateDetails>, Refused> {
-    let me = login.map(|login| login.bearer);
-    house
-        .visit(&session, me.as_ref().map(|me| me.participant.clone()))
+pub(super) async fn get(
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    PathMessageId(gate): PathMessageId,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Result<Json<GateDetails>, RefusalResponse> {
+    let me = login.map(|login| login.claims);
+    directory
+        .http_access(&session, me.as_ref().map(|me| me.participant.clone()))
         .await?;
-    Ok(Json(state(&house, &session, gate, me).await?))
+    Ok(Json(gate_state(&directory, &session, gate, me).await?))
 }
 
 /// How a gate stands, or stood when it was resolved.
-async fn state(
-    house: &Arc<House>,
+async fn gate_state(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
     gate: MessageId,
-    me: Option<Bearer>,
+    me: Option<TokenClaims>,
 ) -> Result<GateDetails, Refusal> {
     let name = gate.clone();
-    let found = house
-        .ask(session, move |session| {
+    let found = directory
+        .query(session, move |session| {
             let proposal = session.proposal_id_of(&name)?.clone();
-            let open = listed(session, me.as_ref());
+            let open = list_open_gates(session, me.as_ref());
             let open = open
                 .into_iter()
                 .find(|listed| listed.open.request.action_ref == proposal);
@@ -146,10 +157,10 @@ async fn state(
             Some((proposal, open, resolved))
         })
         .await
-        .ok_or_else(unreadable)?;
+        .ok_or_else(log_unreadable)?;
     let (tool_proposal, open, resolved) = found.ok_or(Refusal::NoSuchGate(gate.clone()))?;
     let resolution = match resolved {
-        Some(seq) => Some(resolution(house, session, seq).await?),
+        Some(seq) => Some(read_resolution(directory, session, seq).await?),
         None => None,
     };
     let status = match (&open, &resolution) {
@@ -174,32 +185,33 @@ async fn state(
     })
 }
 
-async fn resolution(
-    house: &Arc<House>,
+async fn read_resolution(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
     seq: u64,
 ) -> Result<GateResolve, Refusal> {
-    let ServerMessage::GateResolve(resolve) = entry(house, session, seq).await?.message else {
-        return Err(unreadable());
+    let ServerMessage::GateResolve(resolve) = read_entry(directory, session, seq).await?.message
+    else {
+        return Err(log_unreadable());
     };
     Ok(resolve)
 }
 
 pub(super) async fn vote(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Named(gate): Named,
-    Asked(NoParameters {}): Asked<NoParameters>,
-    Body(ballot): Body<VoteRequest>,
-) -> Result<Json<GateUpdateResponse>, Refused> {
-    let me = Caller(login).login()?;
-    let by = me.bearer.participant.clone();
-    let message = cast(gate.clone(), by, &ballot)?;
-    decide(&house, &session, me, gate, ballot.id, message).await
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    PathMessageId(gate): PathMessageId,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    JsonBody(ballot): JsonBody<VoteRequest>,
+) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
+    let me = Caller(login).require_login()?;
+    let by = me.claims.participant.clone();
+    let message = vote_message(gate.clone(), by, &ballot)?;
+    submit_decision(&directory, &session, me, gate, ballot.id, message).await
 }
 
 /// The message that a ballot stands for.
-fn cast(
+fn vote_message(
     gate: MessageId,
     by: ParticipantId,
     ballot: &VoteRequest,
@@ -233,14 +245,14 @@ fn cast(
     }
 }
 
-pub(super) async fn edit(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Named(gate): Named,
-    Asked(NoParameters {}): Asked<NoParameters>,
-    Body(edit): Body<EditRequest>,
-) -> Result<Json<GateUpdateResponse>, Refused> {
-    let me = Caller(login).login()?;
+pub(super) async fn amend(
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    PathMessageId(gate): PathMessageId,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    JsonBody(edit): JsonBody<EditRequest>,
+) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
+    let me = Caller(login).require_login()?;
     let message = ClientMessage::GateAmend(GateAmend {
         gate: gate.clone(),
         arguments: edit.arguments,
@@ -252,21 +264,23 @@ pub(super) async fn edit(
         voters: None,
         extra: ExtraFields::new(),
     });
-    decide(&house, &session, me, gate, edit.id, message).await
+    submit_decision(&directory, &session, me, gate, edit.id, message).await
 }
 
 /// Says it, and tells what became of the gate.
-async fn decide(
-    house: &Arc<House>,
+async fn submit_decision(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
     me: Login,
     gate: MessageId,
     id: Option<MessageId>,
     message: ClientMessage,
-) -> Result<Json<GateUpdateResponse>, Refused> {
-    let bearer = me.bearer.clone();
-    let said = Submitted::new(id.unwrap_or_else(clock::fresh_id), message);
-    let ack = Speaker::from(me).say(house, session, said).await?;
-    let gate = state(house, session, gate, Some(bearer)).await?;
+) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
+    let claims = me.claims.clone();
+    let submitted = Submitted::new(id.unwrap_or_else(clock::fresh_id), message);
+    let ack = HttpSender::from(me)
+        .submit(directory, session, submitted)
+        .await?;
+    let gate = gate_state(directory, session, gate, Some(claims)).await?;
     Ok(Json(GateUpdateResponse { ack, gate }))
 }

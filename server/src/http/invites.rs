@@ -9,72 +9,72 @@ use http::StatusCode;
 use pvp_protocol::api::{Invitation, InviteRequest, WhoAmI};
 use pvp_protocol::{Refusal, Role};
 
-use super::Refused;
-use super::asking::{Asked, Body, Caller, NoParameters};
+use super::RefusalResponse;
+use super::extractors::{Caller, JsonBody, NoParameters, StrictQuery};
 use crate::clock;
-use crate::house::House;
+use crate::directory::SessionDirectory;
 use crate::invite;
 use crate::token::Login;
 
-pub(super) async fn me(
+pub(super) async fn whoami(
     caller: Caller,
-    Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<WhoAmI>, Refused> {
-    let login = caller.login()?;
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Result<Json<WhoAmI>, RefusalResponse> {
+    let login = caller.require_login()?;
     Ok(Json(WhoAmI {
-        participant: login.bearer.participant,
-        name: login.bearer.name,
-        kind: login.bearer.kind,
-        roles: login.bearer.roles,
-        session: login.bearer.session,
+        participant: login.claims.participant,
+        name: login.claims.name,
+        kind: login.claims.kind,
+        roles: login.claims.roles,
+        session: login.claims.session,
         expires: login.expires_at,
     }))
 }
 
-pub(super) async fn invite(
-    State(house): State<Arc<House>>,
+pub(super) async fn create_invite(
+    State(directory): State<Arc<SessionDirectory>>,
     caller: Caller,
-    Asked(NoParameters {}): Asked<NoParameters>,
-    Body(invite): Body<InviteRequest>,
-) -> Result<(StatusCode, Json<Invitation>), Refused> {
-    let admin = admin(caller)?;
-    if let Some(bound) = &admin.bearer.session
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    JsonBody(invite): JsonBody<InviteRequest>,
+) -> Result<(StatusCode, Json<Invitation>), RefusalResponse> {
+    let admin = require_admin(caller)?;
+    if let Some(bound) = &admin.claims.session
         && invite.session.as_ref() != Some(bound)
     {
         let problem = format!("your token is for `{bound}`, so you may invite to it alone");
         return Err(Refusal::Unauthorized(problem).into());
     }
-    let base = house.base_url();
-    let store = house.store.clone();
-    let made = tokio::task::spawn_blocking(move || {
-        invite::make(store.tokens(), invite, &base, clock::now())
+    let base = directory.base_url();
+    let store = directory.store.clone();
+    let creating = tokio::task::spawn_blocking(move || {
+        invite::create_invitation(store.tokens(), invite, &base, clock::now())
     });
-    let invitation = made
+    let invitation = creating
         .await
         .map_err(|panic| Refusal::WriteFailed(panic.to_string()))?;
     Ok((StatusCode::CREATED, Json(invitation?)))
 }
 
-pub(super) async fn revoke(
-    State(house): State<Arc<House>>,
+pub(super) async fn revoke_token(
+    State(directory): State<Arc<SessionDirectory>>,
     caller: Caller,
     token: Result<Path<String>, PathRejection>,
-    Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<StatusCode, Refused> {
-    let admin = admin(caller)?;
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Result<StatusCode, RefusalResponse> {
+    let admin = require_admin(caller)?;
     let Path(token) = token.map_err(|error| Refusal::Malformed(error.body_text()))?;
-    if admin.bearer.session.is_some() {
+    if admin.claims.session.is_some() {
         let problem = "revoking takes an admin token that is not bound to a session";
         return Err(Refusal::Unauthorized(problem.to_owned()).into());
     }
-    let store = house.store.clone();
+    let store = directory.store.clone();
     let revoked =
         tokio::task::spawn_blocking(move || store.tokens().revoke(&token, clock::now())).await;
     match revoked {
         Ok(Ok(true)) => Ok(StatusCode::NO_CONTENT),
-        Ok(Ok(false)) => Err(Refused {
+        Ok(Ok(false)) => Err(RefusalResponse {
             status: StatusCode::NOT_FOUND,
-            ..Refused::from(Refusal::Malformed("there is no such token".to_owned()))
+            ..RefusalResponse::from(Refusal::Malformed("there is no such token".to_owned()))
         }),
         Ok(Err(error)) => Err(Refusal::WriteFailed(error.to_string()).into()),
         Err(panic) => Err(Refusal::WriteFailed(panic.to_string()).into()),
@@ -82,9 +82,9 @@ pub(super) async fn revoke(
 }
 
 /// Inviting takes a token with the admin role, even where nobody needs to log in.
-fn admin(caller: Caller) -> Result<Login, Refused> {
-    let login = caller.login()?;
-    if login.bearer.roles.contains(&Role::Admin) {
+fn require_admin(caller: Caller) -> Result<Login, RefusalResponse> {
+    let login = caller.require_login()?;
+    if login.claims.roles.contains(&Role::Admin) {
         return Ok(login);
     }
     let problem = "inviting people takes an admin's token".to_owned();

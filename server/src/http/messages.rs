@@ -17,21 +17,21 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::asking::{Asked, InSession, NoParameters, WholeBody, parameters};
-use super::{Refused, longest_wait};
+use super::extractors::{AuthorizedSession, NoParameters, RawBody, StrictQuery, parameters};
+use super::{RefusalResponse, clamp_wait};
 use crate::clock;
-use crate::house::{House, unreadable};
-use crate::store::{ReadBound, Store};
-use crate::task::Visit;
+use crate::delivery;
+use crate::directory::{SessionDirectory, log_unreadable};
+use crate::store::{ReadLimit, Store};
+use crate::task::HttpAccess;
 use crate::token::Login;
-use crate::told;
 
 /// Messages of one answer unless the caller says otherwise, and at most.
 const DEFAULT_LIMIT: usize = 100;
-const MOST: usize = 1000;
+const MAX_LIMIT: usize = 1000;
 
 /// Bytes of one answer; one message is always given if there is one.
-const MOST_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 parameters! {
     ReadParameters {
@@ -46,54 +46,56 @@ parameters! {
 
 /// As `MessagePage`, with the messages as they were written.
 #[derive(Serialize)]
-struct Page {
+struct RawMessagePage {
     messages: Vec<Box<RawValue>>,
     next: u64,
     head: u64,
 }
 
 pub(super) async fn read(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Asked(asked): Asked<ReadParameters>,
-) -> Result<Response, Refused> {
-    let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MOST);
-    let until = Instant::now() + longest_wait(asked.wait.unwrap_or(0));
-    let turn = login.as_ref().map(|login| house.turn(&login.token_id));
-    let _turn = turn.transpose()?;
-    let me = login.map(|login| login.bearer.participant);
-    let visit = house.visit(&session, me).await?;
-    let _waiting = visit.viewer.as_ref().map(|viewer| viewer.wait());
-    let mut stopping = house.stopping();
-    let mut after = asked.after.unwrap_or(0);
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    StrictQuery(query): StrictQuery<ReadParameters>,
+) -> Result<Response, RefusalResponse> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let deadline = Instant::now() + clamp_wait(query.wait.unwrap_or(0));
+    let slot = login
+        .as_ref()
+        .map(|login| directory.acquire_request_slot(&login.token_id));
+    let _slot = slot.transpose()?;
+    let participant = login.map(|login| login.claims.participant);
+    let access = directory.http_access(&session, participant).await?;
+    let _waiting = access.viewer.as_ref().map(|viewer| viewer.begin_wait());
+    let mut shutdown = directory.shutdown_signal();
+    let mut after = query.after.unwrap_or(0);
     let page = loop {
-        let mut bell = pin!(visit.feed.bell().notified());
-        bell.as_mut().enable();
-        let page = page(&house, &session, &visit, after, limit).await?;
-        if !page.messages.is_empty() || Instant::now() >= until || visit.feed.is_closed() {
+        let mut notified = pin!(access.feed.notifier().notified());
+        notified.as_mut().enable();
+        let page = read_page(&directory, &session, &access, after, limit).await?;
+        if !page.messages.is_empty() || Instant::now() >= deadline || access.feed.is_closed() {
             break page;
         }
         // What was not for this viewer need not be looked at again.
         after = page.next;
         tokio::select! {
-            () = bell => {}
-            () = tokio::time::sleep_until(until) => {}
-            _ = stopping.wait_for(|stopping| *stopping) => break page,
+            () = notified => {}
+            () = tokio::time::sleep_until(deadline) => {}
+            _ = shutdown.wait_for(|stopping| *stopping) => break page,
         }
     };
-    let json = serde_json::to_vec(&page).map_err(|_| unreadable())?;
+    let json = serde_json::to_vec(&page).map_err(|_| log_unreadable())?;
     Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-async fn page(
-    house: &Arc<House>,
+async fn read_page(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
-    visit: &Visit,
+    access: &HttpAccess,
     after: u64,
     limit: usize,
-) -> Result<Page, Refusal> {
-    let head = visit.feed.head();
-    let empty = Page {
+) -> Result<RawMessagePage, Refusal> {
+    let head = access.feed.head();
+    let empty = RawMessagePage {
         messages: Vec::new(),
         next: after,
         head,
@@ -101,23 +103,24 @@ async fn page(
     if after >= head {
         return Ok(empty);
     }
-    let permit = house.readers.clone().acquire_owned().await;
-    let (store, session) = (house.store.clone(), session.clone());
-    let (viewer, vault) = (visit.viewer.clone(), visit.vault.clone());
-    let reading = tokio::task::spawn_blocking(move || -> Result<Page, String> {
+    let permit = directory.read_permits.clone().acquire_owned().await;
+    let (store, session) = (directory.store.clone(), session.clone());
+    let (viewer, secrets) = (access.viewer.clone(), access.secrets.clone());
+    let reading = tokio::task::spawn_blocking(move || -> Result<RawMessagePage, String> {
         let _permit = permit;
-        let bound = ReadBound {
+        let read_limit = ReadLimit {
             records: limit,
-            bytes: MOST_BYTES,
+            bytes: MAX_PAGE_BYTES,
         };
         let mut page = empty;
         let records = store
-            .read(&session, after + 1, bound)
+            .read(&session, after + 1, read_limit)
             .map_err(|error| error.to_string())?;
         // What is written but not yet told is for the next answer.
         for record in records.iter().take_while(|record| record.seq <= head) {
-            let told = told::from_record(record, &vault).map_err(|error| error.to_string())?;
-            if let Some(body) = told.body_for_reader(viewer.as_deref()) {
+            let delivery =
+                delivery::from_record(record, &secrets).map_err(|error| error.to_string())?;
+            if let Some(body) = delivery.body_for_http_reader(viewer.as_deref()) {
                 let text = String::from_utf8(body.to_vec()).map_err(|error| error.to_string())?;
                 page.messages
                     .push(RawValue::from_string(text).map_err(|error| error.to_string())?);
@@ -133,25 +136,29 @@ async fn page(
 }
 
 /// One entry of the log.
-pub(super) async fn entry(
-    house: &Arc<House>,
+pub(super) async fn read_entry(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
     seq: u64,
 ) -> Result<Envelope, Refusal> {
-    let (store, session) = (house.store.clone(), session.clone());
-    tokio::task::spawn_blocking(move || stored(&store, &session, seq))
+    let (store, session) = (directory.store.clone(), session.clone());
+    tokio::task::spawn_blocking(move || read_entry_blocking(&store, &session, seq))
         .await
         .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
-        .ok_or_else(unreadable)
+        .ok_or_else(log_unreadable)
 }
 
 /// One entry of the log, read where blocking is no harm.
-pub(super) fn stored(store: &Store, session: &SessionId, seq: u64) -> Option<Envelope> {
-    let one = ReadBound {
+pub(super) fn read_entry_blocking(
+    store: &Store,
+    session: &SessionId,
+    seq: u64,
+) -> Option<Envelope> {
+    let single_entry = ReadLimit {
         records: 1,
         bytes: 0,
     };
-    let records = store.read(session, seq, one).ok()?;
+    let records = store.read(session, seq, single_entry).ok()?;
     let record = records.first().filter(|record| record.seq == seq)?;
     let text = std::str::from_utf8(&record.body).ok()?;
     let limits = Limits {
@@ -162,39 +169,39 @@ pub(super) fn stored(store: &Store, session: &SessionId, seq: u64) -> Option<Env
 }
 
 /// Someone who says something without a connection.
-pub(super) struct Speaker {
+pub(super) struct HttpSender {
     pub(super) participant: ParticipantId,
     /// What to join as, if they have not joined.
     joins_as: Option<(Identity, Announce)>,
     kind: Option<ParticipantKind>,
 }
 
-impl From<Login> for Speaker {
+impl From<Login> for HttpSender {
     fn from(login: Login) -> Self {
-        let bearer = login.bearer;
+        let claims = login.claims;
         let announce = Announce {
-            id: bearer.participant.clone(),
-            name: bearer.name.clone(),
-            kind: bearer.kind,
-            roles: bearer.roles.iter().copied().collect(),
-            capabilities: (!bearer.capabilities.is_empty())
-                .then(|| bearer.capabilities.iter().copied().collect()),
+            id: claims.participant.clone(),
+            name: claims.name.clone(),
+            kind: claims.kind,
+            roles: claims.roles.iter().copied().collect(),
+            capabilities: (!claims.capabilities.is_empty())
+                .then(|| claims.capabilities.iter().copied().collect()),
             transport: Transport::Http,
             metadata: None,
             executor: None,
             extra: ExtraFields::new(),
         };
         Self {
-            participant: bearer.participant.clone(),
-            kind: Some(bearer.kind),
-            joins_as: Some((bearer.identity(), announce)),
+            participant: claims.participant.clone(),
+            kind: Some(claims.kind),
+            joins_as: Some((claims.identity(), announce)),
         }
     }
 }
 
-impl Speaker {
+impl HttpSender {
     /// Where nobody logs in, whoever the message says; they must have joined.
-    fn anyone(participant: ParticipantId) -> Self {
+    fn anonymous(participant: ParticipantId) -> Self {
         Self {
             participant,
             joins_as: None,
@@ -203,85 +210,87 @@ impl Speaker {
     }
 
     /// Says one thing through the same door as a connection, joining first if need be.
-    pub(super) async fn say(
+    pub(super) async fn submit(
         self,
-        house: &Arc<House>,
+        directory: &Arc<SessionDirectory>,
         session: &SessionId,
-        said: Submitted,
-    ) -> Result<SessionAck, Refused> {
-        let id = said.id.clone();
-        let about = |refusal: Refusal| Refused::from(refusal).about(&id);
+        submitted: Submitted,
+    ) -> Result<SessionAck, RefusalResponse> {
+        let id = submitted.id.clone();
+        let about = |refusal: Refusal| RefusalResponse::from(refusal).with_related_to(&id);
         let me = &self.participant;
-        let mut visit = house
-            .visit(session, Some(me.clone()))
+        let mut access = directory
+            .http_access(session, Some(me.clone()))
             .await
             .map_err(about)?;
-        if let (None, Some((identity, announce))) = (&visit.device, self.joins_as) {
+        if let (None, Some((identity, announce))) = (&access.device, self.joins_as) {
             let fresh = clock::fresh_id();
-            house
+            directory
                 .join(session, identity, announce, fresh)
                 .await
                 .map_err(about)?;
-            visit = house
-                .visit(session, Some(me.clone()))
+            access = directory
+                .http_access(session, Some(me.clone()))
                 .await
                 .map_err(about)?;
         }
-        let viewer = visit.viewer.ok_or(Refusal::NotJoined).map_err(about)?;
-        let limits = &house.settings.limits;
-        let output = matches!(
-            said.message,
+        let viewer = access.viewer.ok_or(Refusal::NotJoined).map_err(about)?;
+        let limits = &directory.settings.limits;
+        let is_output = matches!(
+            submitted.message,
             ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_)
         );
-        let unpaid = output && self.kind == Some(ParticipantKind::Agent);
-        if !unpaid && !viewer.may_send(clock::now(), limits) {
+        let rate_exempt = is_output && self.kind == Some(ParticipantKind::Agent);
+        if !rate_exempt && !viewer.try_acquire_send(clock::now(), limits) {
             let per_second = limits.messages_per_second;
             return Err(about(Refusal::RateLimited { per_second }));
         }
-        viewer.acted(clock::now());
-        let answer = house.say_once(session, me.clone(), said).await;
-        if unpaid && answer.is_err() {
+        viewer.record_activity(clock::now());
+        let answer = directory
+            .submit_and_wait(session, me.clone(), submitted)
+            .await;
+        if rate_exempt && answer.is_err() {
             // It was let past the rate as output, and was not.
-            viewer.may_send(clock::now(), limits);
+            viewer.try_acquire_send(clock::now(), limits);
         }
         acknowledge(id.clone(), answer.map_err(about)?)
     }
 }
 
-fn acknowledge(id: MessageId, answer: Answer) -> Result<SessionAck, Refused> {
+fn acknowledge(id: MessageId, answer: Answer) -> Result<SessionAck, RefusalResponse> {
     let (seq, duplicate) = match answer {
         Answer::Accepted(seq) => (seq, false),
         Answer::Duplicate(seq) => (Some(seq), true),
-        Answer::Refused(refusal) => return Err(Refused::from(refusal).about(&id)),
+        Answer::Refused(refusal) => return Err(RefusalResponse::from(refusal).with_related_to(&id)),
     };
     Ok(SessionAck { id, seq, duplicate })
 }
 
 pub(super) async fn send(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Asked(NoParameters {}): Asked<NoParameters>,
-    WholeBody(body): WholeBody,
-) -> Result<Json<SessionAck>, Refused> {
-    let limits = &house.settings.limits;
-    let me = login.as_ref().map(|login| &login.bearer.participant);
-    let text = complete(&body, &session, me, limits)?;
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    RawBody(body): RawBody,
+) -> Result<Json<SessionAck>, RefusalResponse> {
+    let limits = &directory.settings.limits;
+    let me = login.as_ref().map(|login| &login.claims.participant);
+    let text = fill_defaults(&body, &session, me, limits)?;
     let (heading, message) = parse_client_message(&text, limits).map_err(|error| {
-        let refused = Refused::from(error.refusal);
+        let refused = RefusalResponse::from(error.refusal);
         match &error.related_to {
-            Some(id) => refused.about(id),
+            Some(id) => refused.with_related_to(id),
             None => refused,
         }
     })?;
     let id = heading.id.clone();
-    hear(&house, &session, login, heading, message)
+    on_message(&directory, &session, login, heading, message)
         .await
         .map(Json)
-        .map_err(|refused| refused.about(&id))
+        .map_err(|refused| refused.with_related_to(&id))
 }
 
 /// The whole envelope of a message that may have left out what the server knows.
-fn complete(
+fn fill_defaults(
     body: &[u8],
     session: &SessionId,
     me: Option<&ParticipantId>,
@@ -313,13 +322,13 @@ fn complete(
     clippy::wildcard_enum_match_arm,
     reason = "everything else is the session's business"
 )]
-async fn hear(
-    house: &Arc<House>,
+async fn on_message(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
     login: Option<Login>,
     heading: Heading,
     message: ClientMessage,
-) -> Result<SessionAck, Refused> {
+) -> Result<SessionAck, RefusalResponse> {
     let Sender::Participant(sender) = &heading.sender else {
         let problem = "nobody but the server is `system`".to_owned();
         return Err(Refusal::Unauthorized(problem).into());
@@ -331,16 +340,16 @@ async fn hear(
         );
         return Err(Refusal::Malformed(problem).into());
     }
-    let speaker = match login {
-        Some(login) if login.bearer.participant != *sender => {
-            return Err(Refused::from(Refusal::IdentityMismatch {
+    let http_sender = match login {
+        Some(login) if login.claims.participant != *sender => {
+            return Err(RefusalResponse::from(Refusal::IdentityMismatch {
                 field: "sender",
                 claimed: sender.to_string(),
-                actual: login.bearer.participant,
+                actual: login.claims.participant,
             }));
         }
-        Some(login) => Speaker::from(login),
-        None => Speaker::anyone(sender.clone()),
+        Some(login) => HttpSender::from(login),
+        None => HttpSender::anonymous(sender.clone()),
     };
     match message {
         ClientMessage::SessionCreate(_) => {
@@ -359,31 +368,33 @@ async fn hear(
                 let problem = "`supported_versions` must include 1".to_owned();
                 return Err(Refusal::Malformed(problem).into());
             }
-            let me = speaker.participant;
+            let me = http_sender.participant;
             if join.participant.id != me {
-                return Err(Refused::from(Refusal::IdentityMismatch {
+                return Err(RefusalResponse::from(Refusal::IdentityMismatch {
                     field: "participant.id",
                     claimed: join.participant.id.to_string(),
                     actual: me,
                 }));
             }
-            let identity = match speaker.joins_as {
+            let identity = match http_sender.joins_as {
                 Some((identity, _)) => identity,
-                None => crate::connection::anyone(&join),
+                None => crate::connection::anonymous_identity(&join),
             };
-            let joined = house
+            let joined = directory
                 .join(session, identity, join.participant, heading.id.clone())
                 .await?;
             // From here on they are there as anyone is who asks.
-            house.visit(session, Some(me)).await?;
+            directory.http_access(session, Some(me)).await?;
             Ok(SessionAck {
                 id: heading.id,
-                seq: joined.seq,
+                seq: joined.accepted_seq,
                 duplicate: false,
             })
         }
         ClientMessage::HeartbeatPing(_) | ClientMessage::HeartbeatPong(_) => {
-            house.visit(session, Some(speaker.participant)).await?;
+            directory
+                .http_access(session, Some(http_sender.participant))
+                .await?;
             Ok(SessionAck {
                 id: heading.id,
                 seq: None,
@@ -391,14 +402,14 @@ async fn hear(
             })
         }
         message => {
-            let said = Submitted {
+            let submitted = Submitted {
                 id: heading.id,
                 reference: heading.reference,
                 causal_refs: heading.causal_refs,
                 fork: heading.fork,
                 message,
             };
-            speaker.say(house, session, said).await
+            http_sender.submit(directory, session, submitted).await
         }
     }
 }

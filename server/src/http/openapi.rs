@@ -7,14 +7,14 @@ use axum::response::Json;
 use pvp_protocol::SCHEMA;
 use serde_json::{Map, Value, json};
 
-use super::routes::{self, Access, Answer, Route};
-use crate::house::House;
+use super::routes::{self, ApiRoute, ResponseBody, RouteAccess};
+use crate::directory::SessionDirectory;
 
-pub(super) async fn document(State(house): State<Arc<House>>) -> Json<Value> {
-    Json(describe(&routes::all(&house)))
+pub(super) async fn document(State(directory): State<Arc<SessionDirectory>>) -> Json<Value> {
+    Json(build_document(&routes::all(&directory)))
 }
 
-fn describe(routes: &[Route]) -> Value {
+fn build_document(routes: &[ApiRoute]) -> Value {
     let mut paths = Map::new();
     for route in routes {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -35,35 +35,37 @@ fn describe(routes: &[Route]) -> Value {
     })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &ApiRoute) -> Value {
     let mut operation = json!({
         "summary": route.summary,
         "parameters": parameters(route),
         "responses": {
-            route.status.to_string(): good(route.answer),
+            route.status.to_string(): success_response(route.response),
             "default": {
                 "description": "A refusal: its code, what to do about it, and whether trying again may help",
-                "content": { "application/json": { "schema": reference("ErrorReport") } },
+                "content": { "application/json": { "schema": schema_ref("ErrorReport") } },
             },
         },
     });
     if let Some(body) = route.body {
         operation["requestBody"] = json!({
             "required": true,
-            "content": { "application/json": { "schema": reference(body) } },
+            "content": { "application/json": { "schema": schema_ref(body) } },
         });
     }
     operation["security"] = match route.access {
-        Access::Anyone => json!([]),
-        Access::Token | Access::OwnToken | Access::Admin => json!([{ "token": [] }]),
+        RouteAccess::Anyone => json!([]),
+        RouteAccess::Token | RouteAccess::TokenRequired | RouteAccess::Admin => {
+            json!([{ "token": [] }])
+        }
     };
-    if route.access == Access::Admin {
+    if route.access == RouteAccess::Admin {
         operation["description"] = json!("Takes a token with the admin role.");
     }
     operation
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
+fn parameters(route: &ApiRoute) -> Vec<Value> {
     let in_path = route
         .path
         .split('/')
@@ -82,24 +84,26 @@ fn parameters(route: &Route) -> Vec<Value> {
     in_path.chain(in_query).collect()
 }
 
-fn good(answer: Answer) -> Value {
-    match answer {
-        Answer::Schema(name) => json!({
+fn success_response(response: ResponseBody) -> Value {
+    match response {
+        ResponseBody::Schema(name) => json!({
             "description": "Done",
-            "content": { "application/json": { "schema": reference(name) } },
+            "content": { "application/json": { "schema": schema_ref(name) } },
         }),
-        Answer::Json => json!({ "description": "Done", "content": { "application/json": {} } }),
-        Answer::Text => json!({ "description": "Done", "content": { "text/plain": {} } }),
-        Answer::Nothing => json!({ "description": "Done" }),
+        ResponseBody::Json => {
+            json!({ "description": "Done", "content": { "application/json": {} } })
+        }
+        ResponseBody::Text => json!({ "description": "Done", "content": { "text/plain": {} } }),
+        ResponseBody::Empty => json!({ "description": "Done" }),
     }
 }
 
-fn reference(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{}", component(name)) })
+fn schema_ref(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{}", component_name(name)) })
 }
 
 /// A name that OpenAPI allows for a component.
-fn component(name: &str) -> String {
+fn component_name(name: &str) -> String {
     name.replace(':', ".")
 }
 
@@ -109,14 +113,14 @@ fn schemas() -> Value {
     let mut definitions = Map::new();
     if let Some(found) = schema["$defs"].as_object() {
         for (name, definition) in found {
-            definitions.insert(component(name), moved(definition.clone()));
+            definitions.insert(component_name(name), rewrite_refs(definition.clone()));
         }
     }
     Value::Object(definitions)
 }
 
 /// The same schema with its references pointing to where the definitions are here.
-fn moved(schema: Value) -> Value {
+fn rewrite_refs(schema: Value) -> Value {
     match schema {
         Value::Object(fields) => Value::Object(
             fields
@@ -124,14 +128,14 @@ fn moved(schema: Value) -> Value {
                 .map(|(key, value)| match (key.as_str(), value.as_str()) {
                     ("$ref", Some(target)) => {
                         let name = target.trim_start_matches("#/$defs/");
-                        let target = format!("#/components/schemas/{}", component(name));
+                        let target = format!("#/components/schemas/{}", component_name(name));
                         (key, Value::String(target))
                     }
-                    _ => (key, moved(value)),
+                    _ => (key, rewrite_refs(value)),
                 })
                 .collect(),
         ),
-        Value::Array(items) => Value::Array(items.into_iter().map(moved).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(rewrite_refs).collect()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema,
     }
 }

@@ -5,96 +5,104 @@ use std::sync::Arc;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post};
 
-use super::asking::{NoParameters, Parameter, Parameters};
-use super::{gates, invites, messages, openapi, outputs, sessions, transcript};
-use crate::house::House;
+use super::extractors::{NoParameters, QueryParameter, QueryParameters};
+use super::{commands, gates, invites, messages, openapi, sessions, transcript};
+use crate::directory::SessionDirectory;
 
 /// Who may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum RouteAccess {
     Anyone,
     /// A token; none where the server is open.
     Token,
     /// A token, even where the server is open.
-    OwnToken,
+    TokenRequired,
     Admin,
 }
 
 /// What a good answer carries.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum ResponseBody {
     /// JSON of a type in the schema.
     Schema(&'static str),
     /// JSON of a type that only this document describes.
     Json,
     Text,
-    Nothing,
+    Empty,
 }
 
 /// One thing that can be asked over HTTP.
-pub(super) struct Route {
+pub(super) struct ApiRoute {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
-    pub(super) access: Access,
-    pub(super) parameters: &'static [Parameter],
+    pub(super) access: RouteAccess,
+    pub(super) parameters: &'static [QueryParameter],
     /// The type of the body, in the schema.
     pub(super) body: Option<&'static str>,
     pub(super) status: u16,
-    pub(super) answer: Answer,
-    pub(super) handler: MethodRouter<Arc<House>>,
+    pub(super) response: ResponseBody,
+    pub(super) handler: MethodRouter<Arc<SessionDirectory>>,
 }
 
-impl Route {
-    fn get(path: &'static str, summary: &'static str, handler: MethodRouter<Arc<House>>) -> Self {
+impl ApiRoute {
+    fn get(
+        path: &'static str,
+        summary: &'static str,
+        handler: MethodRouter<Arc<SessionDirectory>>,
+    ) -> Self {
         Self {
             method: "get",
             path,
             summary,
-            access: Access::Token,
+            access: RouteAccess::Token,
             parameters: &[],
             body: None,
             status: 200,
-            answer: Answer::Json,
+            response: ResponseBody::Json,
             handler,
         }
     }
 
-    fn post(path: &'static str, summary: &'static str, handler: MethodRouter<Arc<House>>) -> Self {
+    fn post(
+        path: &'static str,
+        summary: &'static str,
+        handler: MethodRouter<Arc<SessionDirectory>>,
+    ) -> Self {
         Self {
             method: "post",
-            access: Access::OwnToken,
+            access: RouteAccess::TokenRequired,
             ..Self::get(path, summary, handler)
         }
     }
 
-    fn takes<T: Parameters>(mut self) -> Self {
+    fn with_query<T: QueryParameters>(mut self) -> Self {
         self.parameters = T::ALL;
         self
     }
 
-    fn reads(mut self, body: &'static str) -> Self {
+    fn with_body(mut self, body: &'static str) -> Self {
         self.body = Some(body);
         self
     }
 
-    fn gives(mut self, schema: &'static str) -> Self {
-        self.answer = Answer::Schema(schema);
+    fn returns(mut self, schema: &'static str) -> Self {
+        self.response = ResponseBody::Schema(schema);
         self
     }
 
-    fn answers(mut self, status: u16, answer: Answer) -> Self {
-        (self.status, self.answer) = (status, answer);
+    fn returns_status(mut self, status: u16, answer: ResponseBody) -> Self {
+        (self.status, self.response) = (status, answer);
         self
     }
 
-    fn for_all(mut self) -> Self {
-        self.access = Access::Anyone;
+    fn public(mut self) -> Self {
+        self.access = RouteAccess::Anyone;
         self
     }
 
-    fn for_admins(mut self) -> Self {
-        self.access = Access::Admin;
+    fn admin_only(mut self) -> Self {
+        self.access = RouteAccess::Admin;
         self
     }
 }
@@ -114,7 +122,7 @@ const INVITES: &str = "/api/invites";
 const TOKEN: &str = "/api/tokens/{token}";
 const TRANSCRIPT: &str = "/sessions/{session}/transcript";
 
-const PATHS: &[&str] = &[
+const KNOWN_PATHS: &[&str] = &[
     "/",
     "/ws",
     SESSIONS,
@@ -140,74 +148,74 @@ const PATHS: &[&str] = &[
 ];
 
 /// The path of a route for a counter that keeps it for ever.
-pub(super) fn name(path: &str) -> Option<&'static str> {
-    PATHS.iter().copied().find(|known| *known == path)
+pub(super) fn known_path(path: &str) -> Option<&'static str> {
+    KNOWN_PATHS.iter().copied().find(|known| *known == path)
 }
 
 /// Every route but the socket.
-pub(super) fn all(house: &House) -> Vec<Route> {
-    let whole_message = DefaultBodyLimit::max(house.settings.limits.message_bytes);
+pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
+    let message_body_limit = DefaultBodyLimit::max(directory.settings.limits.message_bytes);
     vec![
-        Route::get(SESSIONS, "Sessions that the token opens, newest first", get(sessions::list))
-            .takes::<sessions::ListParameters>()
-            .gives("SessionList"),
-        Route::post(SESSIONS, "Make a session", post(sessions::create))
-            .takes::<NoParameters>()
-            .reads("NewSession")
-            .gives("SessionMade")
-            .answers(201, Answer::Schema("SessionMade")),
-        Route::get(SESSION, "A session as it is: people, gates, what runs", get(sessions::state))
-            .gives("SessionState"),
-        Route::get(MESSAGES, "Messages in order; with `wait`, the next one when it comes", get(messages::read))
-            .takes::<messages::ReadParameters>()
-            .gives("MessagePage"),
-        Route::post(
+        ApiRoute::get(SESSIONS, "Sessions that the token opens, newest first", get(sessions::list))
+            .with_query::<sessions::ListParameters>()
+            .returns("SessionList"),
+        ApiRoute::post(SESSIONS, "Make a session", post(sessions::create))
+            .with_query::<NoParameters>()
+            .with_body("CreateSessionRequest")
+            .returns("CreatedSession")
+            .returns_status(201, ResponseBody::Schema("CreatedSession")),
+        ApiRoute::get(SESSION, "A session as it is: people, gates, what runs", get(sessions::get))
+            .returns("SessionDetails"),
+        ApiRoute::get(MESSAGES, "Messages in order; with `wait`, the next one when it comes", get(messages::read))
+            .with_query::<messages::ReadParameters>()
+            .returns("MessagePage"),
+        ApiRoute::post(
             MESSAGES,
             "Say something: a client message, of which `v`, `id`, `session` and `sender` may be left out",
-            post(messages::send).layer(whole_message),
+            post(messages::send).layer(message_body_limit),
         )
-        .reads("client")
-        .gives("SessionAck"),
-        Route::get(SESSION_GATES, "Open gates of a session", get(gates::of_session)).gives("GateList"),
-        Route::get(GATE, "One gate, open or resolved, by its own id or its proposal's", get(gates::one))
-            .gives("GateState"),
-        Route::post(VOTE, "Approve or reject", post(gates::vote)).reads("Ballot").gives("GateAnswer"),
-        Route::post(AMEND, "Edit the command; votes are then cast again", post(gates::edit))
-            .reads("Edit")
-            .gives("GateAnswer"),
-        Route::get(OUTPUT, "What a command printed, by lines", get(outputs::read))
-            .takes::<outputs::OutputParameters>()
-            .gives("OutputPage"),
-        Route::get(HISTORY, "Commands of a session, newest first", get(outputs::history))
-            .takes::<outputs::HistoryParameters>()
-            .gives("CommandPage"),
-        Route::get(GATES, "Open gates of every session that the token opens", get(gates::everywhere))
-            .takes::<gates::WatchParameters>()
-            .gives("GateList"),
-        Route {
-            access: Access::OwnToken,
-            ..Route::get(ME, "Whose token this is", get(invites::me))
+        .with_body("client")
+        .returns("SessionAck"),
+        ApiRoute::get(SESSION_GATES, "Open gates of a session", get(gates::list_in_session)).returns("GateList"),
+        ApiRoute::get(GATE, "One gate, open or resolved, by its own id or its proposal's", get(gates::get))
+            .returns("GateDetails"),
+        ApiRoute::post(VOTE, "Approve or reject", post(gates::vote)).with_body("VoteRequest").returns("GateUpdateResponse"),
+        ApiRoute::post(AMEND, "Edit the command; votes are then cast again", post(gates::amend))
+            .with_body("EditRequest")
+            .returns("GateUpdateResponse"),
+        ApiRoute::get(OUTPUT, "What a command printed, by lines", get(commands::read_output))
+            .with_query::<commands::OutputParameters>()
+            .returns("OutputPage"),
+        ApiRoute::get(HISTORY, "Commands of a session, newest first", get(commands::history))
+            .with_query::<commands::HistoryParameters>()
+            .returns("CommandPage"),
+        ApiRoute::get(GATES, "Open gates of every session that the token opens", get(gates::list_everywhere))
+            .with_query::<gates::WatchParameters>()
+            .returns("GateList"),
+        ApiRoute {
+            access: RouteAccess::TokenRequired,
+            ..ApiRoute::get(ME, "Whose token this is", get(invites::whoami))
         }
-        .gives("Me"),
-        Route::post(INVITES, "Invite a person or an agent", post(invites::invite))
-            .reads("Invite")
-            .answers(201, Answer::Schema("Invitation"))
-            .for_admins(),
-        Route {
+        .returns("WhoAmI"),
+        ApiRoute::post(INVITES, "Invite a person or an agent", post(invites::create_invite))
+            .with_body("InviteRequest")
+            .returns_status(201, ResponseBody::Schema("Invitation"))
+            .admin_only(),
+        ApiRoute {
             method: "delete",
-            ..Route::get(TOKEN, "Revoke a token by its id", delete(invites::revoke))
+            ..ApiRoute::get(TOKEN, "Revoke a token by its id", delete(invites::revoke_token))
         }
-        .answers(204, Answer::Nothing)
-        .for_admins(),
-        Route::get(TRANSCRIPT, "The published transcript", get(transcript::read)).takes::<transcript::Wanted>(),
-        Route::get("/health", "Whether the server is up", get(super::health)).for_all(),
-        Route::get("/healthz", "The same", get(super::health)).for_all(),
-        Route::get("/readyz", "Whether the store answers", get(super::ready)).for_all(),
-        Route::get("/metrics", "Counters for Prometheus", get(super::metrics))
-            .answers(200, Answer::Text)
-            .for_all(),
-        Route::get("/openapi.json", "This document", get(openapi::document)).for_all(),
-        Route::get("/schema.json", "JSON Schema of every message", get(super::schema)).for_all(),
+        .returns_status(204, ResponseBody::Empty)
+        .admin_only(),
+        ApiRoute::get(TRANSCRIPT, "The published transcript", get(transcript::read)).with_query::<transcript::TranscriptParameters>(),
+        ApiRoute::get("/health", "Whether the server is up", get(super::health)).public(),
+        ApiRoute::get("/healthz", "The same", get(super::health)).public(),
+        ApiRoute::get("/readyz", "Whether the store answers", get(super::ready)).public(),
+        ApiRoute::get("/metrics", "Counters for Prometheus", get(super::metrics))
+            .returns_status(200, ResponseBody::Text)
+            .public(),
+        ApiRoute::get("/openapi.json", "This document", get(openapi::document)).public(),
+        ApiRoute::get("/schema.json", "JSON Schema of every message", get(super::schema)).public(),
     ]
 }
 
@@ -219,11 +227,11 @@ mod tests {
     fn every_route_has_a_name_for_its_counter() {
         let dir = tempfile::tempdir().unwrap();
         let store = crate::store::Store::open(dir.path()).unwrap();
-        let config = crate::config::Config::default();
+        let config = crate::config::ServerConfig::default();
         let policy = pvp_policy::Policy::built_in();
-        let house = House::new(store, config, policy).unwrap();
-        for route in all(&house) {
-            assert_eq!(name(route.path), Some(route.path));
+        let directory = SessionDirectory::new(store, config, policy).unwrap();
+        for route in all(&directory) {
+            assert_eq!(known_path(route.path), Some(route.path));
         }
     }
 }

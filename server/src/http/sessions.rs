@@ -12,16 +12,18 @@ use pvp_protocol::payload::{PresenceStatus, SessionCreate};
 use pvp_protocol::{ExtraFields, ParticipantId, Refusal, SessionId};
 use pvp_session::{Answer, Session};
 
-use super::asking::{Asked, Body, Caller, InSession, NoParameters, parameters};
-use super::{Refused, gates};
+use super::extractors::{
+    AuthorizedSession, Caller, JsonBody, NoParameters, StrictQuery, parameters,
+};
+use super::{RefusalResponse, gates};
 use crate::clock;
-use crate::house::{House, unreadable};
+use crate::directory::{SessionDirectory, log_unreadable};
 use crate::store::SessionSummary;
-use crate::token::Bearer;
+use crate::token::TokenClaims;
 
 /// Sessions of one answer unless the caller says otherwise, and at most.
 const DEFAULT_LIMIT: usize = 100;
-const MOST: usize = 1000;
+const MAX_LIMIT: usize = 1000;
 
 parameters! {
     ListParameters {
@@ -35,27 +37,24 @@ parameters! {
 }
 
 pub(super) async fn list(
-    State(house): State<Arc<House>>,
+    State(directory): State<Arc<SessionDirectory>>,
     Caller(login): Caller,
-    Asked(asked): Asked<ListParameters>,
-) -> Result<Json<SessionList>, Refused> {
-    let store = house.store.clone();
-    let all = tokio::task::spawn_blocking(move || store.sessions())
+    StrictQuery(query): StrictQuery<ListParameters>,
+) -> Result<Json<SessionList>, RefusalResponse> {
+    let store = directory.store.clone();
+    let all = tokio::task::spawn_blocking(move || store.list_sessions())
         .await
         .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
         .map_err(|error| Refusal::ReadFailed(error.to_string()))?;
-    let opens = |summary: &SessionSummary| {
-        let bearer = login.as_ref().map(|login| &login.bearer);
-        bearer.is_none_or(|bearer| bearer.opens(&summary.session))
+    let allowed = |summary: &SessionSummary| {
+        let claims = login.as_ref().map(|login| &login.claims);
+        claims.is_none_or(|claims| claims.allows_session(&summary.session))
     };
-    let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MOST);
-    let wanted = |summary: &SessionSummary| {
-        asked
-            .ended
-            .is_none_or(|ended| ended == summary.standing.ended)
-    };
-    let mut newest: Vec<_> = all.into_iter().rev().filter(opens).collect();
-    if let Some(before) = &asked.before {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let matches_filter =
+        |summary: &SessionSummary| query.ended.is_none_or(|ended| ended == summary.index.ended);
+    let mut newest: Vec<_> = all.into_iter().rev().filter(allowed).collect();
+    if let Some(before) = &query.before {
         let at = newest
             .iter()
             .position(|summary| summary.session.as_str() == before);
@@ -64,33 +63,33 @@ pub(super) async fn list(
         })?;
         newest.drain(..=at);
     }
-    newest.retain(wanted);
+    newest.retain(matches_filter);
     let more = newest.len() > limit;
     newest.truncate(limit);
-    let sessions = newest.into_iter().map(listed).collect();
+    let sessions = newest.into_iter().map(to_listed).collect();
     Ok(Json(SessionList { sessions, more }))
 }
 
-fn listed(summary: SessionSummary) -> SessionListItem {
+fn to_listed(summary: SessionSummary) -> SessionListItem {
     SessionListItem {
         session: summary.session,
-        name: summary.standing.name,
+        name: summary.index.name,
         created_at: summary.created_at,
         updated_at: summary.updated_at,
         head: summary.seq,
-        open_gates: summary.standing.open_gates,
-        ended: summary.standing.ended,
+        open_gates: summary.index.open_gates,
+        ended: summary.index.ended,
     }
 }
 
 pub(super) async fn create(
-    State(house): State<Arc<House>>,
+    State(directory): State<Arc<SessionDirectory>>,
     caller: Caller,
-    Asked(NoParameters {}): Asked<NoParameters>,
-    Body(new): Body<CreateSessionRequest>,
-) -> Result<(StatusCode, Json<CreatedSession>), Refused> {
-    let bearer = caller.login()?.bearer;
-    if !bearer.may_create() {
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+    JsonBody(new): JsonBody<CreateSessionRequest>,
+) -> Result<(StatusCode, Json<CreatedSession>), RefusalResponse> {
+    let claims = caller.require_login()?.claims;
+    if !claims.may_create_sessions() {
         let problem =
             "creating a session takes a token with driver or admin that is not bound to one";
         return Err(Refusal::Unauthorized(problem.to_owned()).into());
@@ -104,10 +103,10 @@ pub(super) async fn create(
         config: new.config,
         extra: ExtraFields::new(),
     };
-    let made = house
-        .create(&session, bearer.participant, clock::fresh_id(), create)
+    let created = directory
+        .create(&session, claims.participant, clock::fresh_id(), create)
         .await?;
-    let seq = match made {
+    let seq = match created {
         Answer::Accepted(seq) => seq.unwrap_or(1),
         Answer::Duplicate(seq) => seq,
         Answer::Refused(refusal) => return Err(refusal.into()),
@@ -115,30 +114,30 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(CreatedSession { session, seq })))
 }
 
-pub(super) async fn state(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Asked(NoParameters {}): Asked<NoParameters>,
-) -> Result<Json<SessionDetails>, Refused> {
-    let me = login.map(|login| login.bearer);
-    house
-        .visit(&session, me.as_ref().map(|me| me.participant.clone()))
+pub(super) async fn get(
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
+) -> Result<Json<SessionDetails>, RefusalResponse> {
+    let me = login.map(|login| login.claims);
+    directory
+        .http_access(&session, me.as_ref().map(|me| me.participant.clone()))
         .await?;
-    let state = house
-        .ask_with_presence(&session, move |session, presence| {
-            describe(session, me.as_ref(), |id| {
+    let state = directory
+        .query_with_presence(&session, move |session, presence| {
+            describe_session(session, me.as_ref(), |id| {
                 let status = presence.get(id).copied();
                 status.unwrap_or(PresenceStatus::Disconnected)
             })
         })
         .await
-        .ok_or_else(unreadable)?;
+        .ok_or_else(log_unreadable)?;
     Ok(Json(state))
 }
 
-fn describe(
+fn describe_session(
     session: &Session,
-    me: Option<&Bearer>,
+    me: Option<&TokenClaims>,
     presence: impl Fn(&ParticipantId) -> PresenceStatus,
 ) -> SessionDetails {
     SessionDetails {
@@ -147,7 +146,7 @@ fn describe(
         config: session.config().clone(),
         head: session.head(),
         people: session.describe_participants(presence),
-        gates: gates::listed(session, me),
+        gates: gates::list_open_gates(session, me),
         running: session.describe_running(),
         paused: session.paused_until_back(),
         ended: session.has_ended(),

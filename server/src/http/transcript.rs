@@ -10,24 +10,24 @@ use pvp_session::{Audience, Entry};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Refused;
-use super::asking::{Asked, InSession, parameters};
-use crate::house::House;
-use crate::store::{ReadBound, Store};
+use super::RefusalResponse;
+use super::extractors::{AuthorizedSession, StrictQuery, parameters};
+use crate::directory::SessionDirectory;
+use crate::store::{ReadLimit, Store};
 
 /// Messages of one answer; the rest with `after`.
-const MOST_MESSAGES: usize = 10_000;
+const MAX_MESSAGES: usize = 10_000;
 
 /// Bytes of one answer.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-const PAGE: ReadBound = ReadBound {
+const READ_LIMIT: ReadLimit = ReadLimit {
     records: 1024,
     bytes: 1024 * 1024,
 };
 
 parameters! {
-    Wanted {
+    TranscriptParameters {
         /// Only these messages, by id or by type, separated by commas.
         messages: String = "string",
         /// Only what came after this seq.
@@ -35,10 +35,10 @@ parameters! {
     }
 }
 
-impl Wanted {
-    fn takes(&self, text: &str) -> bool {
+impl TranscriptParameters {
+    fn matches(&self, text: &str) -> bool {
         #[derive(Deserialize)]
-        struct Name<'a> {
+        struct MessageName<'a> {
             #[serde(borrow)]
             id: std::borrow::Cow<'a, str>,
             #[serde(rename = "type", borrow)]
@@ -47,31 +47,31 @@ impl Wanted {
         let Some(names) = &self.messages else {
             return true;
         };
-        let Ok(name) = serde_json::from_str::<Name<'_>>(text) else {
+        let Ok(name) = serde_json::from_str::<MessageName<'_>>(text) else {
             return false;
         };
         names
             .split(',')
-            .any(|wanted| wanted == name.id || wanted == name.kind)
+            .any(|name_or_type| name_or_type == name.id || name_or_type == name.kind)
     }
 }
 
 pub(super) async fn read(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Asked(wanted): Asked<Wanted>,
-) -> Result<Response, Refused> {
-    let me = login.map(|login| login.bearer.participant);
-    let viewer = house.visit(&session, me).await?.viewer;
-    let permit = house.readers.clone().acquire_owned().await;
-    let store = house.store.clone();
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    StrictQuery(parameters): StrictQuery<TranscriptParameters>,
+) -> Result<Response, RefusalResponse> {
+    let me = login.map(|login| login.claims.participant);
+    let viewer = directory.http_access(&session, me).await?.viewer;
+    let permit = directory.read_permits.clone().acquire_owned().await;
+    let store = directory.store.clone();
     let reading = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let sees = |audience: &Audience| match &viewer {
+        let may_see = |audience: &Audience| match &viewer {
             Some(viewer) => viewer.may_see(audience),
             None => *audience == Audience::everyone(),
         };
-        transcript(&store, &session, &wanted, sees)
+        build_transcript(&store, &session, &parameters, may_see)
     });
     let json = reading
         .await
@@ -79,29 +79,29 @@ pub(super) async fn read(
     Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-fn transcript(
+fn build_transcript(
     store: &Store,
     session: &SessionId,
-    wanted: &Wanted,
-    sees: impl Fn(&Audience) -> bool,
+    parameters: &TranscriptParameters,
+    may_see: impl Fn(&Audience) -> bool,
 ) -> Result<String, Refusal> {
     let unreadable = Refusal::ReadFailed;
     let mut messages: Vec<Box<RawValue>> = Vec::new();
     let mut bytes = 0;
-    let mut from = wanted.after.unwrap_or(0).saturating_add(1);
+    let mut from = parameters.after.unwrap_or(0).saturating_add(1);
     'reading: loop {
         let records = store
-            .read(session, from, PAGE)
+            .read(session, from, READ_LIMIT)
             .map_err(|error| unreadable(error.to_string()))?;
         for record in &records {
-            if messages.len() >= MOST_MESSAGES || bytes >= MOST_BYTES {
+            if messages.len() >= MAX_MESSAGES || bytes >= MAX_BYTES {
                 break 'reading;
             }
             let (audience, ..) =
                 Entry::decode_meta(&record.meta).map_err(|error| unreadable(error.to_string()))?;
             let text =
                 std::str::from_utf8(&record.body).map_err(|error| unreadable(error.to_string()))?;
-            if sees(&audience) && wanted.takes(text) {
+            if may_see(&audience) && parameters.matches(text) {
                 bytes += text.len();
                 let raw = RawValue::from_string(text.to_owned());
                 messages.push(raw.map_err(|error| unreadable(error.to_string()))?);

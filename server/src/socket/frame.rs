@@ -7,26 +7,26 @@ const CLOSE: u8 = 0x88;
 const PONG: u8 = 0x8a;
 
 /// Two bytes and the longest length.
-const LONGEST_HEADER: usize = 10;
+const MAX_HEADER_BYTES: usize = 10;
 
 /// What is left of a control frame's 125 bytes after the close code.
-const LONGEST_REASON: usize = 123;
+const MAX_REASON_BYTES: usize = 123;
 
 /// Encodes one text message, which must be UTF-8, to be shared by all who receive it.
 pub fn text_frame(text: &[u8]) -> Bytes {
-    let mut buffer = BytesMut::with_capacity(LONGEST_HEADER + text.len());
+    let mut buffer = BytesMut::with_capacity(MAX_HEADER_BYTES + text.len());
     append_text_frame(&mut buffer, text);
     buffer.freeze()
 }
 
 /// Appends one encoded text message, so that several can travel as one buffer.
 pub fn append_text_frame(buffer: &mut BytesMut, text: &[u8]) {
-    append(buffer, TEXT, text);
+    append_frame(buffer, TEXT, text);
 }
 
 /// `payload` comes from a ping, so it has at most 125 bytes.
 pub(super) fn append_pong(buffer: &mut BytesMut, payload: &[u8]) {
-    append(buffer, PONG, payload);
+    append_frame(buffer, PONG, payload);
 }
 
 /// Without a code there is no room for a reason either.
@@ -34,15 +34,15 @@ pub(super) fn close_frame(code: Option<u16>, reason: &str) -> Bytes {
     let mut payload = BytesMut::new();
     if let Some(code) = code {
         payload.put_u16(code);
-        payload.put_slice(fitting(reason).as_bytes());
+        payload.put_slice(truncate_reason(reason).as_bytes());
     }
     let mut buffer = BytesMut::with_capacity(2 + payload.len());
-    append(&mut buffer, CLOSE, &payload);
+    append_frame(&mut buffer, CLOSE, &payload);
     buffer.freeze()
 }
 
-fn append(buffer: &mut BytesMut, first: u8, payload: &[u8]) {
-    buffer.reserve(LONGEST_HEADER + payload.len());
+fn append_frame(buffer: &mut BytesMut, first: u8, payload: &[u8]) {
+    buffer.reserve(MAX_HEADER_BYTES + payload.len());
     buffer.put_u8(first);
     match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
         (Ok(short @ ..=125), _) => buffer.put_u8(short),
@@ -58,8 +58,8 @@ fn append(buffer: &mut BytesMut, first: u8, payload: &[u8]) {
     buffer.put_slice(payload);
 }
 
-fn fitting(reason: &str) -> &str {
-    let mut end = reason.len().min(LONGEST_REASON);
+fn truncate_reason(reason: &str) -> &str {
+    let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }

@@ -12,10 +12,10 @@ use tungstenite::Message;
 use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 
 use super::SocketError;
-use super::meter::Meter;
+use super::frame_tracker::FrameTracker;
 
 /// Bytes one read can return; one such buffer a thread serves all its connections.
-const SCRATCH: usize = 32 * 1024;
+const SCRATCH_BYTES: usize = 32 * 1024;
 
 /// Bytes read in a row before other tasks get a turn.
 const READ_BUDGET: usize = 64 * 1024;
@@ -25,48 +25,48 @@ const READ_BUDGET: usize = 64 * 1024;
 const MESSAGE_BUDGET: usize = 64;
 
 /// Bytes the parser starts with; larger messages grow it.
-const PARSER_BUFFER: usize = 256;
+const PARSER_BUFFER_BYTES: usize = 256;
 
 /// Bytes of a message above which the parser's grown buffer is given back.
-const LARGE_MESSAGE: usize = 512;
+const LARGE_MESSAGE_BYTES: usize = 512;
 
 /// Whether more can come from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum ReadState {
     Open,
     /// The peer's close was read.
     Closed,
     /// What the peer sends cannot be understood any more.
     Broken,
     /// The connection has ended.
-    Gone,
+    Disconnected,
 }
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct MessageReader {
     parser: WebSocketContext,
-    meter: Meter,
+    frame_tracker: FrameTracker,
     max_message: usize,
     /// Read, but behind a message that was already delivered.
-    rest: Bytes,
-    input: Input,
+    buffered: Bytes,
+    state: ReadState,
     bytes_read: u64,
-    bytes_in_a_row: usize,
-    messages_in_a_row: usize,
+    bytes_since_yield: usize,
+    messages_since_yield: usize,
 }
 
-impl Reader {
+impl MessageReader {
     pub(super) fn new(leftover: Bytes, max_message: usize) -> Self {
         Self {
-            parser: parser(max_message),
-            meter: Meter::default(),
+            parser: new_parser(max_message),
+            frame_tracker: FrameTracker::default(),
             max_message,
             // A copy, because the original may be a corner of a large HTTP buffer.
-            rest: Bytes::copy_from_slice(&leftover),
-            input: Input::Open,
+            buffered: Bytes::copy_from_slice(&leftover),
+            state: ReadState::Open,
             bytes_read: leftover.len() as u64,
-            bytes_in_a_row: 0,
-            messages_in_a_row: 0,
+            bytes_since_yield: 0,
+            messages_since_yield: 0,
         }
     }
 
@@ -87,35 +87,36 @@ impl Reader {
         io: &mut IO,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Message, SocketError>> {
-        if self.input != Input::Open {
-            return Poll::Ready(Err(SocketError::Gone));
+        if self.state != ReadState::Open {
+            return Poll::Ready(Err(SocketError::Disconnected));
         }
         loop {
-            if self.bytes_in_a_row >= READ_BUDGET || self.messages_in_a_row >= MESSAGE_BUDGET {
-                return self.give_way(cx);
+            if self.bytes_since_yield >= READ_BUDGET || self.messages_since_yield >= MESSAGE_BUDGET
+            {
+                return self.yield_now(cx);
             }
-            let parsed = match self.parse_rest() {
-                Ok(None) => ready!(self.poll_parse_more(io, cx)),
+            let parsed = match self.parse_buffered() {
+                Ok(None) => ready!(self.poll_read_and_parse(io, cx)),
                 parsed => parsed,
             };
             if let Some(message) = parsed.transpose() {
-                self.note(&message);
+                self.record_message(&message);
                 return Poll::Ready(message);
             }
         }
     }
 
     /// Drops messages until the peer has closed, broken the protocol or left.
-    pub(super) fn poll_last<IO: AsyncRead + Unpin>(
+    pub(super) fn poll_until_closed<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
         cx: &mut Context<'_>,
-    ) -> Poll<Input> {
-        while self.input == Input::Open {
+    ) -> Poll<ReadState> {
+        while self.state == ReadState::Open {
             // Failures are kept in `input`.
             let _ = ready!(self.poll_message(io, cx));
         }
-        Poll::Ready(self.input)
+        Poll::Ready(self.state)
     }
 
     /// Throws input away; ready when the connection has ended.
@@ -124,41 +125,41 @@ impl Reader {
         io: &mut IO,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        self.rest = Bytes::new();
-        while self.input != Input::Gone {
-            if self.bytes_in_a_row >= READ_BUDGET {
-                return self.give_way(cx);
+        self.buffered = Bytes::new();
+        while self.state != ReadState::Disconnected {
+            if self.bytes_since_yield >= READ_BUDGET {
+                return self.yield_now(cx);
             }
             if let Err(_ended) = ready!(self.poll_read(io, cx, |_, _| ())) {
-                self.input = Input::Gone;
+                self.state = ReadState::Disconnected;
             }
         }
         Poll::Ready(())
     }
 
-    fn parse_rest(&mut self) -> Result<Option<Message>, SocketError> {
-        if self.rest.is_empty() {
+    fn parse_buffered(&mut self) -> Result<Option<Message>, SocketError> {
+        if self.buffered.is_empty() {
             return Ok(None);
         }
-        let mut rest = mem::take(&mut self.rest);
-        let mut input = &rest[..];
+        let mut buffered = mem::take(&mut self.buffered);
+        let mut input = &buffered[..];
         let parsed = self.parse(&mut input);
-        let parsed_bytes = rest.len() - input.len();
-        rest.advance(parsed_bytes);
-        if !rest.is_empty() {
-            self.rest = rest;
+        let parsed_bytes = buffered.len() - input.len();
+        buffered.advance(parsed_bytes);
+        if !buffered.is_empty() {
+            self.buffered = buffered;
         }
         parsed
     }
 
-    fn poll_parse_more<IO: AsyncRead + Unpin>(
+    fn poll_read_and_parse<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Message>, SocketError>> {
         let parsed = ready!(self.poll_read(io, cx, |reader, mut input| {
             let parsed = reader.parse(&mut input);
-            reader.rest = Bytes::copy_from_slice(input);
+            reader.buffered = Bytes::copy_from_slice(input);
             parsed
         }));
         Poll::Ready(parsed.and_then(|parsed| parsed))
@@ -171,67 +172,72 @@ impl Reader {
         cx: &mut Context<'_>,
         consume: impl FnOnce(&mut Self, &[u8]) -> T,
     ) -> Poll<Result<T, SocketError>> {
-        with_scratch(|scratch| {
+        with_scratch_buffer(|scratch| {
             let mut buffer = ReadBuf::new(scratch);
             let Poll::Ready(read) = Pin::new(io).poll_read(cx, &mut buffer) else {
-                self.new_row();
+                self.reset_budget();
                 return Poll::Pending;
             };
             read?;
             let bytes = buffer.filled();
             if bytes.is_empty() {
-                return Poll::Ready(Err(SocketError::Gone));
+                return Poll::Ready(Err(SocketError::Disconnected));
             }
             self.bytes_read += bytes.len() as u64;
-            self.bytes_in_a_row += bytes.len();
+            self.bytes_since_yield += bytes.len();
             Poll::Ready(Ok(consume(self, bytes)))
         })
     }
 
     fn parse(&mut self, input: &mut &[u8]) -> Result<Option<Message>, SocketError> {
-        let meter = &mut self.meter;
-        match self.parser.read(&mut Feed { input, meter }) {
+        let frame_tracker = &mut self.frame_tracker;
+        match self.parser.read(&mut FrameInput {
+            input,
+            frame_tracker,
+        }) {
             Ok(message) => Ok(Some(message)),
             Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 Ok(None)
             }
-            Err(error) => Err(refusal(error, self.max_message)),
+            Err(error) => Err(to_socket_error(error, self.max_message)),
         }
     }
 
-    fn note(&mut self, message: &Result<Message, SocketError>) {
-        self.messages_in_a_row += 1;
+    fn record_message(&mut self, message: &Result<Message, SocketError>) {
+        self.messages_since_yield += 1;
         match message {
-            Ok(Message::Close(_)) => self.input = Input::Closed,
+            Ok(Message::Close(_)) => self.state = ReadState::Closed,
             // The meter feeds one frame at a time, so the parser is empty behind a whole message.
             Ok(message @ (Message::Text(_) | Message::Binary(_))) => {
-                if message.len() > LARGE_MESSAGE {
-                    self.parser = parser(self.max_message);
+                if message.len() > LARGE_MESSAGE_BYTES {
+                    self.parser = new_parser(self.max_message);
                 }
             }
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
-            Err(SocketError::Gone | SocketError::Io(_)) => self.input = Input::Gone,
+            Err(SocketError::Disconnected | SocketError::Io(_)) => {
+                self.state = ReadState::Disconnected
+            }
             Err(SocketError::TooBig { .. } | SocketError::BadUtf8 | SocketError::Protocol(_)) => {
-                self.input = Input::Broken;
+                self.state = ReadState::Broken;
             }
         }
     }
 
-    fn give_way<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
-        self.new_row();
+    fn yield_now<T>(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        self.reset_budget();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    fn new_row(&mut self) {
-        self.bytes_in_a_row = 0;
-        self.messages_in_a_row = 0;
+    fn reset_budget(&mut self) {
+        self.bytes_since_yield = 0;
+        self.messages_since_yield = 0;
     }
 }
 
-fn parser(max_message: usize) -> WebSocketContext {
+fn new_parser(max_message: usize) -> WebSocketContext {
     let config = WebSocketConfig::default()
-        .read_buffer_size(PARSER_BUFFER)
+        .read_buffer_size(PARSER_BUFFER_BYTES)
         .write_buffer_size(0)
         .max_message_size(Some(max_message))
         .max_frame_size(Some(max_message));
@@ -239,27 +245,27 @@ fn parser(max_message: usize) -> WebSocketContext {
 }
 
 /// What the parser takes for its stream: frame by frame, and would block between.
-struct Feed<'a, 'input> {
+struct FrameInput<'a, 'input> {
     input: &'a mut &'input [u8],
-    meter: &'a mut Meter,
+    frame_tracker: &'a mut FrameTracker,
 }
 
-impl Read for Feed<'_, '_> {
+impl Read for FrameInput<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let offered = self.input.len().min(buffer.len());
         if offered == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let taken = self.meter.take(&self.input[..offered]);
-        let (now, later) = self.input.split_at(taken);
-        buffer[..taken].copy_from_slice(now);
+        let consumed = self.frame_tracker.consume(&self.input[..offered]);
+        let (now, later) = self.input.split_at(consumed);
+        buffer[..consumed].copy_from_slice(now);
         *self.input = later;
-        Ok(taken)
+        Ok(consumed)
     }
 }
 
 /// The socket encodes its own replies, so those of the parser go nowhere.
-impl Write for Feed<'_, '_> {
+impl Write for FrameInput<'_, '_> {
     fn write(&mut self, reply: &[u8]) -> io::Result<usize> {
         Ok(reply.len())
     }
@@ -269,7 +275,7 @@ impl Write for Feed<'_, '_> {
     }
 }
 
-fn refusal(error: tungstenite::Error, limit: usize) -> SocketError {
+fn to_socket_error(error: tungstenite::Error, limit: usize) -> SocketError {
     use tungstenite::Error;
     match error {
         Error::Capacity(_) => SocketError::TooBig { limit },
@@ -288,12 +294,12 @@ fn refusal(error: tungstenite::Error, limit: usize) -> SocketError {
     }
 }
 
-fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+fn with_scratch_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     thread_local! {
         static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
     let mut buffer = BUFFER.take();
-    buffer.resize(SCRATCH, 0);
+    buffer.resize(SCRATCH_BYTES, 0);
     let result = read(&mut buffer);
     BUFFER.set(buffer);
     result

@@ -19,7 +19,7 @@ const LIMITS: SocketLimits = SocketLimits {
 struct FakeStream {
     unread: Vec<u8>,
     /// Bytes it has room for.
-    room: usize,
+    writable: usize,
     written: Vec<u8>,
     writes: usize,
 }
@@ -53,16 +53,16 @@ impl AsyncWrite for FakeStream {
         _: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.room == 0 {
+        if self.writable == 0 {
             return Poll::Pending;
         }
         let offered = slices
             .iter()
             .flat_map(|slice| slice.to_vec())
             .collect::<Vec<_>>();
-        let length = offered.len().min(self.room);
+        let length = offered.len().min(self.writable);
         self.written.extend_from_slice(&offered[..length]);
-        self.room -= length;
+        self.writable -= length;
         self.writes += 1;
         Poll::Ready(Ok(length))
     }
@@ -77,21 +77,21 @@ impl AsyncWrite for FakeStream {
 }
 
 impl Socket<FakeStream> {
-    fn fake(room: usize) -> Self {
+    fn with_writable(writable: usize) -> Self {
         let stream = FakeStream {
-            room,
+            writable,
             ..FakeStream::default()
         };
         Socket::new(stream, Bytes::new(), LIMITS)
     }
 
-    fn hear(&mut self, frames: &[u8]) -> Poll<Result<Incoming, SocketError>> {
+    fn receive_bytes(&mut self, frames: &[u8]) -> Poll<Result<Incoming, SocketError>> {
         self.io.unread.extend_from_slice(frames);
-        self.poll_incoming(&mut noop())
+        self.poll_incoming(&mut noop_context())
     }
 
-    fn hear_text(&mut self, frames: &[u8]) -> Utf8Bytes {
-        let incoming = self.hear(frames);
+    fn receive_text(&mut self, frames: &[u8]) -> Utf8Bytes {
+        let incoming = self.receive_bytes(frames);
         let Poll::Ready(Ok(Incoming::Text(text))) = incoming else {
             panic!("not a text: {incoming:?}");
         };
@@ -108,7 +108,7 @@ impl Socket<FakeStream> {
         }
         let whole: usize = received
             .iter()
-            .map(|(_, payload)| header(payload.len()) + payload.len())
+            .map(|(_, payload)| header_length(payload.len()) + payload.len())
             .sum();
         assert_eq!(
             whole,
@@ -119,7 +119,7 @@ impl Socket<FakeStream> {
     }
 }
 
-fn header(payload: usize) -> usize {
+fn header_length(payload: usize) -> usize {
     match payload {
         0..=125 => 2,
         126..=65_535 => 4,
@@ -127,11 +127,11 @@ fn header(payload: usize) -> usize {
     }
 }
 
-fn noop() -> Context<'static> {
+fn noop_context() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-fn from_client(first: u8, payload: &[u8]) -> Vec<u8> {
+fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = frame::text_frame(payload).to_vec();
     let header = frame.len() - payload.len();
     frame[0] = first;
@@ -143,10 +143,10 @@ fn from_client(first: u8, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_batch_of_64_frames_leaves_in_one_vectored_write() {
-    let mut socket = Socket::fake(usize::MAX);
+    let mut socket = Socket::with_writable(usize::MAX);
     assert!(
         socket
-            .hear(&from_client(0x89, b"are you there"))
+            .receive_bytes(&client_frame(0x89, b"are you there"))
             .is_pending()
     );
     assert_eq!(socket.io.writes, 1);
@@ -154,7 +154,7 @@ fn a_batch_of_64_frames_leaves_in_one_vectored_write() {
         socket.push(text_frame(format!("frame {index}").as_bytes()));
     }
     assert!(!socket.wants_frames());
-    assert!(socket.poll_write(&mut noop()).is_ready());
+    assert!(socket.poll_write(&mut noop_context()).is_ready());
     assert_eq!(socket.io.writes, 2);
     assert!(socket.wants_frames());
     assert_eq!(socket.bytes_written(), socket.io.written.len() as u64);
@@ -169,55 +169,59 @@ fn a_batch_of_64_frames_leaves_in_one_vectored_write() {
 #[test]
 fn an_idle_socket_is_small() {
     let parser_buffer = 256;
-    let size = size_of::<Socket<Stream>>() + parser_buffer;
+    let size = size_of::<Socket<SocketStream>>() + parser_buffer;
     assert!(size < 1024, "{size} bytes");
 }
 
 #[test]
 fn a_large_message_leaves_no_large_buffer_behind() {
-    let mut socket = Socket::fake(0);
-    let text = socket.hear_text(&from_client(0x81, &[b'x'; 9_000]));
+    let mut socket = Socket::with_writable(0);
+    let text = socket.receive_text(&client_frame(0x81, &[b'x'; 9_000]));
     assert!(Bytes::from(text).is_unique());
     assert_eq!(
-        socket.hear_text(&from_client(0x81, b"small")).as_str(),
+        socket.receive_text(&client_frame(0x81, b"small")).as_str(),
         "small"
     );
 }
 
 #[test]
 fn the_limit_can_be_raised() {
-    let mut socket = Socket::fake(0);
+    let mut socket = Socket::with_writable(0);
     socket.set_max_message(20_000);
-    let large = from_client(0x81, &[b'x'; 20_000]);
-    assert_eq!(socket.hear_text(&large).len(), 20_000);
-    assert_eq!(socket.hear_text(&large).len(), 20_000);
+    let large = client_frame(0x81, &[b'x'; 20_000]);
+    assert_eq!(socket.receive_text(&large).len(), 20_000);
+    assert_eq!(socket.receive_text(&large).len(), 20_000);
 }
 
 #[test]
 fn an_oversize_message_is_refused_by_its_header() {
-    let mut socket = Socket::fake(usize::MAX);
+    let mut socket = Socket::with_writable(usize::MAX);
     let header = [0x81, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0];
-    let refused = socket.hear(&header);
+    let refused = socket.receive_bytes(&header);
     assert!(matches!(
         refused,
         Poll::Ready(Err(SocketError::TooBig { limit: 10_000 }))
     ));
-    assert!(socket.poll_write(&mut noop()).is_ready());
+    assert!(socket.poll_write(&mut noop_context()).is_ready());
     let close = [&[0x03, 0xf1][..], b"message is larger than 10000 bytes"].concat();
     assert_eq!(socket.received(), [(0x88, close)]);
 }
 
 #[test]
 fn nothing_follows_a_close() {
-    let mut socket = Socket::fake(0);
+    let mut socket = Socket::with_writable(0);
     socket.push(text_frame(b"before"));
     socket.close(1008, "enough");
     socket.push(text_frame(b"after"));
     socket.close(1000, "again");
-    assert!(socket.hear(&from_client(0x89, b"ping")).is_pending());
+    assert!(
+        socket
+            .receive_bytes(&client_frame(0x89, b"ping"))
+            .is_pending()
+    );
     assert!(!socket.wants_frames());
-    socket.io.room = usize::MAX;
-    assert!(socket.poll_write(&mut noop()).is_ready());
+    socket.io.writable = usize::MAX;
+    assert!(socket.poll_write(&mut noop_context()).is_ready());
     let close = [&[0x03, 0xf0][..], b"enough"].concat();
     assert_eq!(
         socket.received(),
@@ -228,48 +232,48 @@ fn nothing_follows_a_close() {
 
 #[test]
 fn a_closed_socket_waits_for_the_peers_close() {
-    let mut socket = Socket::fake(usize::MAX);
+    let mut socket = Socket::with_writable(usize::MAX);
     socket.close(1000, "");
-    assert!(socket.poll_closed(&mut noop()).is_pending());
-    socket.io.unread = from_client(0x81, b"still talking");
-    assert!(socket.poll_closed(&mut noop()).is_pending());
-    socket.io.unread = from_client(0x88, &[0x03, 0xe8]);
-    assert!(socket.poll_closed(&mut noop()).is_ready());
+    assert!(socket.poll_closed(&mut noop_context()).is_pending());
+    socket.io.unread = client_frame(0x81, b"still talking");
+    assert!(socket.poll_closed(&mut noop_context()).is_pending());
+    socket.io.unread = client_frame(0x88, &[0x03, 0xe8]);
+    assert!(socket.poll_closed(&mut noop_context()).is_ready());
     assert_eq!(socket.received(), [(0x88, vec![0x03, 0xe8])]);
 }
 
 #[test]
-fn unanswered_pings_stop_the_reading() {
-    let mut socket = Socket::fake(0);
-    let ping = from_client(0x89, &[7; 125]);
+fn unread_pongs_stop_the_reading() {
+    let mut socket = Socket::with_writable(0);
+    let ping = client_frame(0x89, &[7; 125]);
     let pings = ping.repeat(10_000);
     let mut polls = 0;
-    assert!(socket.hear(&pings).is_pending());
+    assert!(socket.receive_bytes(&pings).is_pending());
     while socket.io.unread.len() > pings.len() - 64 * 1024 && polls < 1_000 {
-        assert!(socket.poll_incoming(&mut noop()).is_pending());
+        assert!(socket.poll_incoming(&mut noop_context()).is_pending());
         polls += 1;
     }
     assert_eq!(polls, 1_000, "the stream was read on and on");
-    socket.io.room = usize::MAX;
+    socket.io.writable = usize::MAX;
     while socket.bytes_written() < 10_000 * 127 {
-        assert!(socket.poll_incoming(&mut noop()).is_pending());
+        assert!(socket.poll_incoming(&mut noop_context()).is_pending());
     }
     assert_eq!(socket.received(), vec![(0x8a, vec![7; 125]); 10_000]);
 }
 
 #[test]
-fn a_talkative_peer_lets_others_have_a_turn() {
-    struct Count(AtomicUsize);
-    impl Wake for Count {
+fn a_busy_peer_yields_to_other_tasks() {
+    struct WakeCounter(AtomicUsize);
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let count = Arc::new(WakeCounter(AtomicUsize::new(0)));
     let waker = Waker::from(Arc::clone(&count));
     let mut cx = Context::from_waker(&waker);
-    let mut socket = Socket::fake(0);
-    socket.io.unread = from_client(0x81, b"hey").repeat(160);
+    let mut socket = Socket::with_writable(0);
+    socket.io.unread = client_frame(0x81, b"hey").repeat(160);
     let mut rows = [0; 3];
     for row in &mut rows {
         while socket.poll_incoming(&mut cx).is_ready() {
@@ -281,48 +285,48 @@ fn a_talkative_peer_lets_others_have_a_turn() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum SocketStep {
     Push(usize),
     Ping(usize),
-    Room(usize),
+    Writable(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SocketStep> {
     prop_oneof![
-        prop_oneof![0..20usize, 100..300usize].prop_map(Step::Push),
-        (0..=125usize).prop_map(Step::Ping),
-        prop_oneof![Just(1), 0..20usize, 0..2_000usize].prop_map(Step::Room),
+        prop_oneof![0..20usize, 100..300usize].prop_map(SocketStep::Push),
+        (0..=125usize).prop_map(SocketStep::Ping),
+        prop_oneof![Just(1), 0..20usize, 0..2_000usize].prop_map(SocketStep::Writable),
     ]
 }
 
 proptest! {
     #[test]
-    fn frames_arrive_whole_and_in_order_whatever_room_there_is(
+    fn frames_arrive_whole_and_in_order_however_little_is_writable(
         steps in prop::collection::vec(step(), 0..60)
     ) {
-        let mut socket = Socket::fake(0);
+        let mut socket = Socket::with_writable(0);
         let (mut texts, mut pongs) = (Vec::new(), Vec::new());
         for (index, step) in steps.into_iter().enumerate() {
             let payload = |length| vec![b'a' + (index % 26) as u8; length];
             match step {
-                Step::Push(length) => {
+                SocketStep::Push(length) => {
                     socket.push(text_frame(&payload(length)));
                     texts.push((0x81, payload(length)));
                 }
-                Step::Ping(length) => {
-                    prop_assert!(socket.hear(&from_client(0x89, &payload(length))).is_pending());
+                SocketStep::Ping(length) => {
+                    prop_assert!(socket.receive_bytes(&client_frame(0x89, &payload(length))).is_pending());
                     pongs.push((0x8a, payload(length)));
                 }
-                Step::Room(bytes) => {
-                    socket.io.room = bytes;
-                    let written = socket.poll_write(&mut noop());
+                SocketStep::Writable(bytes) => {
+                    socket.io.writable = bytes;
+                    let written = socket.poll_write(&mut noop_context());
                     prop_assert_eq!(written.is_ready(), socket.wants_frames());
                 }
             }
         }
-        socket.io.room = usize::MAX;
-        while socket.poll_incoming(&mut noop()).is_ready() {}
-        prop_assert!(socket.poll_write(&mut noop()).is_ready());
+        socket.io.writable = usize::MAX;
+        while socket.poll_incoming(&mut noop_context()).is_ready() {}
+        prop_assert!(socket.poll_write(&mut noop_context()).is_ready());
         let is_pong = |frame: &(u8, Vec<u8>)| frame.0 == 0x8a;
         let (received_pongs, received_texts) = socket.received().into_iter().partition::<Vec<_>, _>(is_pong);
         prop_assert_eq!(received_texts, texts);
@@ -339,28 +343,28 @@ proptest! {
         for (index, (length, fragmented)) in messages.into_iter().enumerate() {
             let text = vec![b'a' + index as u8; length];
             if fragmented {
-                stream.extend(from_client(0x01, &text[..length / 2]));
-                stream.extend(from_client(0x8a, b"a pong between fragments"));
-                stream.extend(from_client(0x80, &text[length / 2..]));
+                stream.extend(client_frame(0x01, &text[..length / 2]));
+                stream.extend(client_frame(0x8a, b"a pong between fragments"));
+                stream.extend(client_frame(0x80, &text[length / 2..]));
             } else {
-                stream.extend(from_client(0x81, &text));
+                stream.extend(client_frame(0x81, &text));
             }
             sent.push(text);
         }
-        let mut socket = Socket::fake(0);
-        let mut heard = Vec::new();
+        let mut socket = Socket::with_writable(0);
+        let mut received = Vec::new();
         let mut cuts = cuts.into_iter().cycle();
         while !stream.is_empty() {
             let cut = cuts.next().unwrap().min(stream.len());
             socket.io.unread = stream.drain(..cut).collect();
             // Pending may only mean that others get a turn.
             for _ in 0..3 {
-                while let Poll::Ready(incoming) = socket.poll_incoming(&mut noop()) {
+                while let Poll::Ready(incoming) = socket.poll_incoming(&mut noop_context()) {
                     let Ok(Incoming::Text(text)) = incoming else { panic!("{incoming:?}") };
-                    heard.push(text.as_bytes().to_vec());
+                    received.push(text.as_bytes().to_vec());
                 }
             }
         }
-        prop_assert_eq!(heard, sent);
+        prop_assert_eq!(received, sent);
     }
 }

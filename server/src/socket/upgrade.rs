@@ -12,7 +12,7 @@ use hyper_util::server::conn::auto::upgrade::downcast;
 use tokio::net::TcpStream;
 use tungstenite::handshake::derive_accept_key;
 
-use super::{Socket, SocketLimits, Stream};
+use super::{Socket, SocketLimits, SocketStream};
 
 /// Chosen when a client offers it; a client that offers none is served all the same.
 pub const SUBPROTOCOL: &str = "pvp.v1";
@@ -39,29 +39,29 @@ pub enum UpgradeRefusal {
 pub fn upgrade(
     request: &mut Request,
     limits: SocketLimits,
-) -> Result<(Response, Pending), UpgradeRefusal> {
-    let key = check(request)?;
-    let response = switching(key, request.headers());
+) -> Result<(Response, PendingUpgrade), UpgradeRefusal> {
+    let key = validate_upgrade(request)?;
+    let response = switching_protocols(key, request.headers());
     let on_upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let on_upgrade = on_upgrade.ok_or(UpgradeRefusal::NotUpgradable)?;
-    Ok((response, Pending { on_upgrade, limits }))
+    Ok((response, PendingUpgrade { on_upgrade, limits }))
 }
 
 /// A connection whose 101 is on its way.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingUpgrade {
     on_upgrade: OnUpgrade,
     limits: SocketLimits,
 }
 
-impl Pending {
-    pub async fn accept(self) -> Result<Socket<Stream>, hyper::Error> {
+impl PendingUpgrade {
+    pub async fn accept(self) -> Result<Socket<SocketStream>, hyper::Error> {
         let (stream, leftover) = unwrap_tcp(self.on_upgrade.await?);
         Ok(Socket::new(stream, leftover, self.limits))
     }
 }
 
-fn unwrap_tcp(upgraded: Upgraded) -> (Stream, Bytes) {
+fn unwrap_tcp(upgraded: Upgraded) -> (SocketStream, Bytes) {
     let (tcp, leftover) = match upgraded.downcast::<TokioIo<TcpStream>>() {
         Ok(parts) => (parts.io.into_inner(), parts.read_buf),
         // `axum::serve` wraps the connection once more.
@@ -70,7 +70,7 @@ fn unwrap_tcp(upgraded: Upgraded) -> (Stream, Bytes) {
             Err(upgraded) => {
                 // hyper feeds what it has read to whoever reads this.
                 return (
-                    Stream::Other(Box::new(TokioIo::new(upgraded))),
+                    SocketStream::Other(Box::new(TokioIo::new(upgraded))),
                     Bytes::new(),
                 );
             }
@@ -79,10 +79,10 @@ fn unwrap_tcp(upgraded: Upgraded) -> (Stream, Bytes) {
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(%error, "small frames may be delayed");
     }
-    (Stream::Tcp(tcp), leftover)
+    (SocketStream::Tcp(tcp), leftover)
 }
 
-fn check(request: &Request) -> Result<&HeaderValue, UpgradeRefusal> {
+fn validate_upgrade(request: &Request) -> Result<&HeaderValue, UpgradeRefusal> {
     let headers = request.headers();
     if request.method() != Method::GET {
         return Err(UpgradeRefusal::NotGet);
@@ -90,21 +90,21 @@ fn check(request: &Request) -> Result<&HeaderValue, UpgradeRefusal> {
     if request.version() < Version::HTTP_11 {
         return Err(UpgradeRefusal::OldHttp);
     }
-    let asks = offers(headers, header::CONNECTION, "upgrade")
-        && offers(headers, header::UPGRADE, "websocket");
-    if !asks {
+    let wants_websocket = header_lists(headers, header::CONNECTION, "upgrade")
+        && header_lists(headers, header::UPGRADE, "websocket");
+    if !wants_websocket {
         return Err(UpgradeRefusal::NotWebSocket);
     }
-    if only(headers, header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+    if single_header(headers, header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         return Err(UpgradeRefusal::WrongVersion);
     }
-    only(headers, header::SEC_WEBSOCKET_KEY)
-        .filter(|key| is_key(key.as_bytes()))
+    single_header(headers, header::SEC_WEBSOCKET_KEY)
+        .filter(|key| is_websocket_key(key.as_bytes()))
         .ok_or(UpgradeRefusal::BadKey)
 }
 
 /// Whether a comma-separated header, on one line or several, names a token.
-fn offers(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
+fn header_lists(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
     headers
         .get_all(name)
         .iter()
@@ -113,17 +113,17 @@ fn offers(headers: &HeaderMap, name: HeaderName, token: &str) -> bool {
         .any(|offered| offered.trim().eq_ignore_ascii_case(token))
 }
 
-fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+fn single_header(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
 }
 
-fn is_key(key: &[u8]) -> bool {
+fn is_websocket_key(key: &[u8]) -> bool {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     matches!(key, [digits @ .., b'=', b'='] if digits.len() == 22 && digits.iter().all(is_base64))
 }
 
-fn switching(key: &HeaderValue, offered: &HeaderMap) -> Response {
+fn switching_protocols(key: &HeaderValue, offered: &HeaderMap) -> Response {
     let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes()))
         .expect("base64 is a valid header value");
     let mut response = Response::new(Body::empty());
@@ -132,7 +132,7 @@ fn switching(key: &HeaderValue, offered: &HeaderMap) -> Response {
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
-    if offers(offered, header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+    if header_lists(offered, header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
         let chosen = HeaderValue::from_static(SUBPROTOCOL);
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, chosen);
     }

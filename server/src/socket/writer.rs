@@ -11,52 +11,52 @@ use tokio::io::AsyncWrite;
 use super::frame;
 
 /// A batch of 64 frames and the replies before it.
-const SLICES: usize = 64 + 1;
+const MAX_SLICES: usize = 64 + 1;
 
 /// Bytes written by one poll before other tasks get a turn.
 const WRITE_BUDGET: usize = 1024 * 1024;
 
 /// Bytes of unwritten pongs at which reading waits, or pings alone could fill the memory.
-const MOST_REPLIES: usize = 4 * 1024;
+const MAX_PONG_BYTES: usize = 4 * 1024;
 
 /// Bytes of unwritten frames at which reading should wait, or questions whose answers nobody reads
 /// could fill the memory.
-const MOST_QUEUED: usize = 1024 * 1024;
+const MAX_QUEUED_BYTES: usize = 1024 * 1024;
 
 /// Frames of queue kept for the next batch; a longer one is given back when it is empty.
-const KEPT_QUEUE: usize = 16;
+const KEPT_QUEUE_CAPACITY: usize = 16;
 
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct FrameWriter {
     frames: VecDeque<Bytes>,
     /// The first of `frames` has been written in part, so nothing may come before its rest.
     mid_frame: bool,
     /// Whole pongs, except that the first may have been written in part.
-    replies: BytesMut,
+    pongs: BytesMut,
     closing: bool,
     unflushed: bool,
     bytes_written: u64,
 }
 
-impl Writer {
+impl FrameWriter {
     pub(super) fn is_idle(&self) -> bool {
-        self.frames.is_empty() && self.replies.is_empty()
+        self.frames.is_empty() && self.pongs.is_empty()
     }
 
     pub(super) fn is_backed_up(&self) -> bool {
-        self.frames.iter().map(Bytes::len).sum::<usize>() >= MOST_QUEUED
+        self.frames.iter().map(Bytes::len).sum::<usize>() >= MAX_QUEUED_BYTES
     }
 
     pub(super) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    pub(super) fn has_replies(&self) -> bool {
-        !self.replies.is_empty()
+    pub(super) fn has_pongs(&self) -> bool {
+        !self.pongs.is_empty()
     }
 
-    pub(super) fn replies_pile_up(&self) -> bool {
-        self.replies.len() >= MOST_REPLIES
+    pub(super) fn pongs_backed_up(&self) -> bool {
+        self.pongs.len() >= MAX_PONG_BYTES
     }
 
     pub(super) fn bytes_written(&self) -> u64 {
@@ -69,9 +69,9 @@ impl Writer {
         }
     }
 
-    pub(super) fn pong(&mut self, payload: &[u8]) {
+    pub(super) fn push_pong(&mut self, payload: &[u8]) {
         if !self.closing {
-            frame::append_pong(&mut self.replies, payload);
+            frame::append_pong(&mut self.pongs, payload);
         }
     }
 
@@ -108,9 +108,9 @@ impl Writer {
         io: &mut IO,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
-        for (slice, part) in slices.iter_mut().zip(self.order()) {
+        for (slice, part) in slices.iter_mut().zip(self.pending_slices()) {
             *slice = IoSlice::new(part);
             count += 1;
         }
@@ -122,14 +122,14 @@ impl Writer {
     }
 
     /// The rest of a begun frame, the replies, the other frames; none of them empty.
-    fn order(&self) -> impl Iterator<Item = &[u8]> {
-        let begun = usize::from(self.mid_frame);
-        let replies = Some(&self.replies[..]).filter(|replies| !replies.is_empty());
+    fn pending_slices(&self) -> impl Iterator<Item = &[u8]> {
+        let partial = usize::from(self.mid_frame);
+        let pongs = Some(&self.pongs[..]).filter(|replies| !replies.is_empty());
         let frames = || self.frames.iter().map(|frame| &frame[..]);
         frames()
-            .take(begun)
-            .chain(replies)
-            .chain(frames().skip(begun))
+            .take(partial)
+            .chain(pongs)
+            .chain(frames().skip(partial))
     }
 
     fn advance(&mut self, mut written: usize) {
@@ -138,13 +138,13 @@ impl Writer {
         if self.mid_frame {
             self.advance_frame(&mut written);
         }
-        let replied = written.min(self.replies.len());
-        self.replies.advance(replied);
+        let replied = written.min(self.pongs.len());
+        self.pongs.advance(replied);
         written -= replied;
         while written > 0 {
             self.advance_frame(&mut written);
         }
-        self.give_memory_back();
+        self.release_buffers();
     }
 
     fn advance_frame(&mut self, written: &mut usize) {
@@ -161,11 +161,11 @@ impl Writer {
         }
     }
 
-    fn give_memory_back(&mut self) {
-        if self.replies.is_empty() && self.replies.capacity() > 0 {
-            self.replies = BytesMut::new();
+    fn release_buffers(&mut self) {
+        if self.pongs.is_empty() && self.pongs.capacity() > 0 {
+            self.pongs = BytesMut::new();
         }
-        if self.frames.is_empty() && self.frames.capacity() > KEPT_QUEUE {
+        if self.frames.is_empty() && self.frames.capacity() > KEPT_QUEUE_CAPACITY {
             self.frames = VecDeque::new();
         }
     }

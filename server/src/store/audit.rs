@@ -5,25 +5,25 @@ use std::path::Path;
 use pvp_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::check::Check;
-use super::reader::record;
+use super::read_pool::record_from_row;
 use super::schema::{self, get_seq};
-use super::{CHECKPOINT_EVERY, Checkpoint, Hash, Head, OpenError, PublicKey, Record, keys};
+use super::verifier::LogVerifier;
+use super::{CHECKPOINT_EVERY, Checkpoint, Hash, LogHead, LogRecord, OpenError, PublicKey, keys};
 
 pub use super::export::{export, verify_export};
 
 /// What was found about every session.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct AuditReport {
     /// The key that every checkpoint had to be signed with.
     pub key: PublicKey,
     pub key_source: KeySource,
     pub sessions: Vec<SessionReport>,
 }
 
-impl Report {
+impl AuditReport {
     /// The first finding, if any session has one.
-    pub fn first_finding(&self) -> Option<&Finding> {
+    pub fn first_finding(&self) -> Option<&AuditFinding> {
         self.sessions.iter().find_map(|one| one.finding.as_ref())
     }
 }
@@ -46,21 +46,21 @@ pub struct SessionReport {
     pub checkpoints: u64,
     /// The last entry under a good checkpoint; later ones are chained but not yet signed for.
     pub sealed_seq: u64,
-    pub finding: Option<Finding>,
+    pub finding: Option<AuditFinding>,
 }
 
 /// The first entry of a session that is not as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("session `{session}`, entry {seq}: {what}")]
-pub struct Finding {
+#[error("session `{session}`, entry {seq}: {fault}")]
+pub struct AuditFinding {
     pub session: SessionId,
     pub seq: u64,
-    pub what: Fault,
+    pub fault: EntryFault,
 }
 
 /// What is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum EntryFault {
     #[error("it is missing; the next one there is {next}")]
     Missing { next: u64 },
     #[error("it is missing, although the log once reached {sealed}: a checkpoint was signed there")]
@@ -108,25 +108,25 @@ pub enum AuditError {
 
 /// One thing of a log: checkpoints come right after the entry they seal.
 #[derive(Debug)]
-pub enum Item {
-    Record(Record),
+pub enum LogItem {
+    Record(LogRecord),
     Checkpoint(Checkpoint),
 }
 
 /// Shows the logs of one session, or all, as they stand in a data directory; unverified.
-pub fn visit(
+pub fn for_each_log_item(
     dir: &Path,
     only: Option<&SessionId>,
-    each: &mut dyn FnMut(&SessionId, Item) -> Result<(), AuditError>,
+    each: &mut dyn FnMut(&SessionId, LogItem) -> Result<(), AuditError>,
 ) -> Result<(), AuditError> {
-    let connection = schema::open_to_read(dir)?;
+    let connection = schema::open_read_only(dir)?;
     let mut found = false;
     for_each_session(&connection, |log| {
         if only.is_some_and(|only| *only != log.session) {
             return Ok(());
         }
         found = true;
-        for_each_item(&connection, log.no, |item| each(&log.session, item))
+        for_each_item(&connection, log.row_id, |item| each(&log.session, item))
     })?;
     match only {
         Some(only) if !found => Err(AuditError::NoSession(only.clone())),
@@ -135,44 +135,44 @@ pub fn visit(
 }
 
 /// Verifies every log of a data directory; a server may be running in it.
-pub fn verify_store(dir: &Path, pinned: Option<&PublicKey>) -> Result<Report, AuditError> {
-    let connection = schema::open_to_read(dir)?;
+pub fn verify_store(dir: &Path, pinned: Option<&PublicKey>) -> Result<AuditReport, AuditError> {
+    let connection = schema::open_read_only(dir)?;
     let (key, key_source) = match pinned {
         Some(key) => (*key, KeySource::Pinned),
         None => (keys::read_public(dir)?, KeySource::DataDirectory),
     };
     let mut sessions = Vec::new();
     for_each_session(&connection, |log| {
-        let mut check = Check::new(log.session.clone(), key);
-        match for_each_item(&connection, log.no, |item| {
-            check.item(&item);
+        let mut check = LogVerifier::new(log.session.clone(), key);
+        match for_each_item(&connection, log.row_id, |item| {
+            check.verify_item(&item);
             Ok(())
         }) {
-            Err(AuditError::Database(error)) => check.unreadable(&error),
+            Err(AuditError::Database(error)) => check.record_unreadable(&error),
             Err(error) => return Err(error),
             Ok(()) => {}
         }
         sessions.push(check.finish(Some(log.head)));
         Ok(())
     })?;
-    no_strays(&connection)?;
-    Ok(Report {
+    check_no_orphans(&connection)?;
+    Ok(AuditReport {
         key,
         key_source,
         sessions,
     })
 }
 
-struct Log {
-    no: i64,
+struct LogRow {
+    row_id: i64,
     session: SessionId,
-    head: Head,
+    head: LogHead,
 }
 
 /// Each session is read in a transaction of its own: its rows agree, and the WAL is not held long.
 fn for_each_session(
     connection: &Connection,
-    mut each: impl FnMut(&Log) -> Result<(), AuditError>,
+    mut each: impl FnMut(&LogRow) -> Result<(), AuditError>,
 ) -> Result<(), AuditError> {
     let mut last = i64::MIN;
     loop {
@@ -181,7 +181,7 @@ fn for_each_session(
             .prepare_cached(
                 "SELECT no, id, head_seq, head_hash FROM sessions WHERE no > ?1 ORDER BY no LIMIT 1",
             )?
-            .query_row([last], |row| Ok((row.get(0)?, log(row))))
+            .query_row([last], |row| Ok((row.get(0)?, log_from_row(row))))
             .optional()?;
         let Some((no, log)) = next else { return Ok(()) };
         let log = log.map_err(|error| AuditError::Damaged(format!("session row {no}: {error}")))?;
@@ -190,11 +190,11 @@ fn for_each_session(
     }
 }
 
-fn log(row: &Row<'_>) -> anyhow::Result<Log> {
-    Ok(Log {
-        no: row.get(0)?,
+fn log_from_row(row: &Row<'_>) -> anyhow::Result<LogRow> {
+    Ok(LogRow {
+        row_id: row.get(0)?,
         session: SessionId::parse(row.get_ref(1)?.as_str()?)?,
-        head: Head {
+        head: LogHead {
             seq: get_seq(row, 2)?,
             hash: row.get(3)?,
         },
@@ -204,7 +204,7 @@ fn log(row: &Row<'_>) -> anyhow::Result<Log> {
 fn for_each_item(
     connection: &Connection,
     session: i64,
-    mut each: impl FnMut(Item) -> Result<(), AuditError>,
+    mut each: impl FnMut(LogItem) -> Result<(), AuditError>,
 ) -> Result<(), AuditError> {
     let mut records = connection.prepare_cached(
         "SELECT seq, meta, body, hash FROM entries WHERE session = ?1 ORDER BY seq",
@@ -212,7 +212,7 @@ fn for_each_item(
     let mut checkpoints = connection.prepare_cached(
         "SELECT seq, hash, at, key, signature FROM checkpoints WHERE session = ?1 ORDER BY seq",
     )?;
-    let mut records = records.query_map([session], record)?;
+    let mut records = records.query_map([session], record_from_row)?;
     let mut checkpoints = checkpoints
         .query_map([session], Checkpoint::from_row)?
         .peekable();
@@ -222,17 +222,17 @@ fn for_each_item(
         while let Some(checkpoint) =
             checkpoints.next_if(|next| next.as_ref().map_or(true, |next| next.seq < before))
         {
-            each(Item::Checkpoint(checkpoint?))?;
+            each(LogItem::Checkpoint(checkpoint?))?;
         }
         match record {
-            Some(record) => each(Item::Record(record))?,
+            Some(record) => each(LogItem::Record(record))?,
             None => return Ok(()),
         }
     }
 }
 
 /// Rows that belong to no session would otherwise go unread.
-fn no_strays(connection: &Connection) -> Result<(), AuditError> {
+fn check_no_orphans(connection: &Connection) -> Result<(), AuditError> {
     for table in ["entries", "checkpoints"] {
         let stray = connection
             .query_row(

@@ -3,29 +3,29 @@
 use pvp_protocol::SessionId;
 use sha2::{Digest, Sha256};
 
-use super::{Append, AppendError, Head};
+use super::{AppendError, AppendRequest, LogHead};
 
 /// A SHA-256.
 pub type Hash = [u8; 32];
 
-const GENESIS: &[u8] = b"pvp.genesis.v1\0";
-const ENTRY: &[u8] = b"pvp.entry.v1\0";
+const GENESIS_PREFIX: &[u8] = b"pvp.genesis.v1\0";
+const ENTRY_PREFIX: &[u8] = b"pvp.entry.v1\0";
 
 /// Meta and body of one record, in bytes; an export line (32 MiB) must hold them in JSON.
 pub const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
 
 /// What the first record of a session is chained to.
-pub fn genesis(session: &SessionId) -> Hash {
+pub fn genesis_hash(session: &SessionId) -> Hash {
     let mut hasher = Sha256::new();
-    hasher.update(GENESIS);
+    hasher.update(GENESIS_PREFIX);
     hasher.update(session.as_str());
     hasher.finalize().into()
 }
 
 /// The hash of a record that follows `prev`.
-pub fn link(prev: &Hash, meta: &[u8], body: &[u8]) -> Hash {
+pub fn chain_hash(prev: &Hash, meta: &[u8], body: &[u8]) -> Hash {
     let mut hasher = Sha256::new();
-    hasher.update(ENTRY);
+    hasher.update(ENTRY_PREFIX);
     hasher.update(prev);
     hasher.update((meta.len() as u64).to_le_bytes());
     hasher.update(meta);
@@ -34,25 +34,25 @@ pub fn link(prev: &Hash, meta: &[u8], body: &[u8]) -> Hash {
 }
 
 /// The head after these records, if each follows from the one before.
-pub(super) fn follow(append: &Append) -> Result<Head, AppendError> {
+pub(super) fn verify_append(append: &AppendRequest) -> Result<LogHead, AppendError> {
     let mut head = append.prev;
     for record in &append.records {
-        let bad = |why| AppendError::BadChain {
+        let bad_chain = |why| AppendError::BadChain {
             seq: record.seq,
             why,
         };
         if Some(record.seq) != head.seq.checked_add(1) {
-            return Err(bad("its seq does not follow the one before"));
+            return Err(bad_chain("its seq does not follow the one before"));
         }
         if record.meta.len().saturating_add(record.body.len()) > MAX_RECORD_BYTES {
-            return Err(bad("it is larger than 16 MiB"));
+            return Err(bad_chain("it is larger than 16 MiB"));
         }
         // An export writes empty meta as null, so null itself would not survive one.
         if record.meta.as_ref() == b"null" {
-            return Err(bad("its meta is null; leave it empty"));
+            return Err(bad_chain("its meta is null; leave it empty"));
         }
-        if record.hash != link(&head.hash, &record.meta, &record.body) {
-            return Err(bad("its hash does not follow from the one before"));
+        if record.hash != chain_hash(&head.hash, &record.meta, &record.body) {
+            return Err(bad_chain("its hash does not follow from the one before"));
         }
         head = record.head();
     }
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn the_chain_is_what_the_documents_say() {
         let session = SessionId::parse("blue-owl").unwrap();
-        assert_eq!(hex(&genesis(&session)), GENESIS_OF_BLUE_OWL);
+        assert_eq!(hex(&genesis_hash(&session)), GENESIS_OF_BLUE_OWL);
         assert_eq!(
-            hex(&link(&genesis(&session), b"{}", b"{\"seq\":1}")),
+            hex(&chain_hash(&genesis_hash(&session), b"{}", b"{\"seq\":1}")),
             FIRST_OF_BLUE_OWL
         );
     }
@@ -78,7 +78,10 @@ mod tests {
     #[test]
     fn a_byte_moved_from_meta_to_body_changes_the_hash() {
         let prev = [7; 32];
-        assert_ne!(link(&prev, b"12", b"3"), link(&prev, b"1", b"23"));
+        assert_ne!(
+            chain_hash(&prev, b"12", b"3"),
+            chain_hash(&prev, b"1", b"23")
+        );
     }
 
     const GENESIS_OF_BLUE_OWL: &str =

@@ -5,10 +5,10 @@ use pvp_protocol::{SessionId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
 use super::keys::PublicKey;
-use super::schema::{get_millis, get_seq, millis, seq_column};
-use super::{Hash, Head};
+use super::schema::{get_millis, get_seq, millis_column, seq_column};
+use super::{Hash, LogHead};
 
-const CONTEXT: &[u8] = b"pvp.checkpoint.v1\0";
+const SIGNING_CONTEXT: &[u8] = b"pvp.checkpoint.v1\0";
 
 /// Entries of a session that may follow its last checkpoint before another is made.
 pub const CHECKPOINT_EVERY: u64 = 256;
@@ -24,8 +24,13 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub(super) fn sign(key: &SigningKey, session: &SessionId, head: Head, at: Timestamp) -> Self {
-        let signature = key.sign(&message(session, head.seq, &head.hash, at));
+    pub(super) fn sign(
+        key: &SigningKey,
+        session: &SessionId,
+        head: LogHead,
+        at: Timestamp,
+    ) -> Self {
+        let signature = key.sign(&signed_message(session, head.seq, &head.hash, at));
         Self {
             seq: head.seq,
             hash: head.hash,
@@ -37,7 +42,7 @@ impl Checkpoint {
 
     /// Whether the holder of `self.key` signed this about `session`.
     pub fn is_signed(&self, session: &SessionId) -> bool {
-        let message = message(session, self.seq, &self.hash, self.at);
+        let message = signed_message(session, self.seq, &self.hash, self.at);
         let signature = Signature::from_bytes(&self.signature);
         VerifyingKey::from_bytes(&self.key)
             .is_ok_and(|key| key.verify_strict(&message, &signature).is_ok())
@@ -53,7 +58,7 @@ impl Checkpoint {
                 session,
                 seq_column(self.seq)?,
                 self.hash,
-                millis(self.at),
+                millis_column(self.at),
                 self.key,
                 self.signature
             ])?;
@@ -72,10 +77,10 @@ impl Checkpoint {
     }
 }
 
-fn message(session: &SessionId, seq: u64, hash: &Hash, at: Timestamp) -> Vec<u8> {
+fn signed_message(session: &SessionId, seq: u64, hash: &Hash, at: Timestamp) -> Vec<u8> {
     let session = session.as_str().as_bytes();
     [
-        CONTEXT,
+        SIGNING_CONTEXT,
         &(session.len() as u64).to_le_bytes(),
         session,
         &seq.to_le_bytes(),
@@ -93,7 +98,7 @@ mod tests {
     fn a_signature_covers_every_field() {
         let key = SigningKey::from_bytes(&[3; 32]);
         let session = SessionId::parse("blue-owl").unwrap();
-        let head = Head {
+        let head = LogHead {
             seq: 9,
             hash: [1; 32],
         };

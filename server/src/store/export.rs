@@ -11,18 +11,18 @@ use pvp_protocol::{SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::audit::{AuditError, Item, KeySource, Report, SessionReport, visit};
-use super::check::Check;
-use super::{Checkpoint, PublicKey, Record, hex, keys, unhex};
+use super::audit::{AuditError, AuditReport, KeySource, LogItem, SessionReport, for_each_log_item};
+use super::verifier::LogVerifier;
+use super::{Checkpoint, LogRecord, PublicKey, hex, keys, unhex};
 
 /// A longer line was not written by us.
 const MAX_LINE_BYTES: u64 = 32 * 1024 * 1024;
 
-const FORMAT: u64 = 1;
+const EXPORT_FORMAT: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header<'a> {
+struct ExportHeader<'a> {
     pvp_export: u64,
     key: Cow<'a, str>,
 }
@@ -38,12 +38,12 @@ struct RecordLine<'a> {
 
 #[derive(Serialize)]
 struct CheckpointLine<'a> {
-    checkpoint: SealFields<'a>,
+    checkpoint: CheckpointFields<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SealFields<'a> {
+struct CheckpointFields<'a> {
     session: Cow<'a, SessionId>,
     seq: u64,
     hash: Cow<'a, str>,
@@ -55,7 +55,7 @@ struct SealFields<'a> {
 /// Either kind of line. An untagged enum would not keep the exact bytes of `meta` and `entry`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct ExportLine<'a> {
     session: Option<SessionId>,
     seq: Option<u64>,
     hash: Option<String>,
@@ -64,19 +64,19 @@ struct Line<'a> {
     #[serde(borrow)]
     entry: Option<&'a RawValue>,
     #[serde(borrow)]
-    checkpoint: Option<SealFields<'a>>,
+    checkpoint: Option<CheckpointFields<'a>>,
 }
 
 /// Writes the logs of one session, or all, as JSON lines; a server may be running in the directory.
 pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Result<(), AuditError> {
-    let header = Header {
-        pvp_export: FORMAT,
+    let header = ExportHeader {
+        pvp_export: EXPORT_FORMAT,
         key: hex(&keys::read_public(dir)?).into(),
     };
     write_line(out, &header)?;
-    visit(dir, only, &mut |session, item| match item {
-        Item::Record(record) => write_record(out, session, &record),
-        Item::Checkpoint(checkpoint) => write_line(out, &checkpoint_line(session, &checkpoint)),
+    for_each_log_item(dir, only, &mut |session, item| match item {
+        LogItem::Record(record) => write_record(out, session, &record),
+        LogItem::Checkpoint(checkpoint) => write_line(out, &checkpoint_line(session, &checkpoint)),
     })?;
     Ok(out.flush()?)
 }
@@ -85,21 +85,21 @@ pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Resu
 pub fn verify_export(
     input: &mut dyn BufRead,
     pinned: Option<&PublicKey>,
-) -> Result<Report, AuditError> {
-    let mut lines = Lines::new(input);
-    let header = lines.header()?;
+) -> Result<AuditReport, AuditError> {
+    let mut lines = ExportReader::new(input);
+    let header = lines.read_header()?;
     let (key, key_source) = match pinned {
         Some(key) => (*key, KeySource::Pinned),
         None => (header, KeySource::ExportHeader),
     };
-    let mut sessions = Sessions::default();
+    let mut sessions = SessionVerifiers::default();
     while let Some((session, item)) = lines.next_item()? {
         sessions
-            .check(session, key)
-            .map_err(|why| lines.bad(why))?
-            .item(&item);
+            .verifier_for(session, key)
+            .map_err(|why| lines.line_error(why))?
+            .verify_item(&item);
     }
-    Ok(Report {
+    Ok(AuditReport {
         key,
         key_source,
         sessions: sessions.finish(),
@@ -109,7 +109,7 @@ pub fn verify_export(
 fn write_record(
     out: &mut dyn Write,
     session: &SessionId,
-    record: &Record,
+    record: &LogRecord,
 ) -> Result<(), AuditError> {
     let unfit = |why: &str| {
         let seq = record.seq;
@@ -117,9 +117,12 @@ fn write_record(
     };
     let meta = match record.meta.is_empty() {
         true => None,
-        false => Some(raw(&record.meta).ok_or_else(|| unfit("its meta is not one line of JSON"))?),
+        false => Some(
+            as_raw_json(&record.meta).ok_or_else(|| unfit("its meta is not one line of JSON"))?,
+        ),
     };
-    let entry = raw(&record.body).ok_or_else(|| unfit("its text is not one line of JSON"))?;
+    let entry =
+        as_raw_json(&record.body).ok_or_else(|| unfit("its text is not one line of JSON"))?;
     let line = RecordLine {
         session,
         seq: record.seq,
@@ -131,14 +134,14 @@ fn write_record(
 }
 
 /// Only JSON that a line can carry byte for byte.
-fn raw(bytes: &[u8]) -> Option<&RawValue> {
+fn as_raw_json(bytes: &[u8]) -> Option<&RawValue> {
     let value: &RawValue = serde_json::from_slice(bytes).ok()?;
     (value.get().len() == bytes.len() && !bytes.contains(&b'\n')).then_some(value)
 }
 
 fn checkpoint_line<'a>(session: &'a SessionId, checkpoint: &Checkpoint) -> CheckpointLine<'a> {
     CheckpointLine {
-        checkpoint: SealFields {
+        checkpoint: CheckpointFields {
             session: Cow::Borrowed(session),
             seq: checkpoint.seq,
             hash: hex(&checkpoint.hash).into(),
@@ -154,13 +157,13 @@ fn write_line(out: &mut dyn Write, line: &impl Serialize) -> Result<(), AuditErr
     Ok(out.write_all(b"\n")?)
 }
 
-struct Lines<'a> {
+struct ExportReader<'a> {
     input: &'a mut dyn BufRead,
     number: u64,
     line: Vec<u8>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> ExportReader<'a> {
     fn new(input: &'a mut dyn BufRead) -> Self {
         Self {
             input,
@@ -176,32 +179,34 @@ impl<'a> Lines<'a> {
         let mut bounded = Read::take(&mut *self.input, MAX_LINE_BYTES + 1);
         let read = bounded.read_until(b'\n', &mut self.line)?;
         if read as u64 > MAX_LINE_BYTES {
-            return Err(self.bad("it is longer than 32 MiB".into()));
+            return Err(self.line_error("it is longer than 32 MiB".into()));
         }
         Ok(read > 0)
     }
 
-    fn header(&mut self) -> Result<PublicKey, AuditError> {
+    fn read_header(&mut self) -> Result<PublicKey, AuditError> {
         self.advance()?;
-        let header: Header<'_> = serde_json::from_slice(&self.line)
-            .map_err(|error| self.bad(format!("this is not a PVP export: {error}")))?;
-        if header.pvp_export != FORMAT {
+        let header: ExportHeader<'_> = serde_json::from_slice(&self.line)
+            .map_err(|error| self.line_error(format!("this is not a PVP export: {error}")))?;
+        if header.pvp_export != EXPORT_FORMAT {
             let found = header.pvp_export;
-            return Err(self.bad(format!(
-                "export format {found}, this program knows {FORMAT}; upgrade this program"
+            return Err(self.line_error(format!(
+                "export format {found}, this program knows {EXPORT_FORMAT}; upgrade this program"
             )));
         }
-        unhex(&header.key).ok_or_else(|| self.bad("`key` is not 64 hex digits".into()))
+        unhex(&header.key).ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))
     }
 
-    fn next_item(&mut self) -> Result<Option<(SessionId, Item)>, AuditError> {
+    fn next_item(&mut self) -> Result<Option<(SessionId, LogItem)>, AuditError> {
         if !self.advance()? {
             return Ok(None);
         }
-        parse(&self.line).map(Some).map_err(|why| self.bad(why))
+        parse_line(&self.line)
+            .map(Some)
+            .map_err(|why| self.line_error(why))
     }
 
-    fn bad(&self, why: String) -> AuditError {
+    fn line_error(&self, why: String) -> AuditError {
         AuditError::Line {
             line: self.number,
             why,
@@ -209,10 +214,10 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn parse(line: &[u8]) -> Result<(SessionId, Item), String> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
+    let line: ExportLine<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     match line {
-        Line {
+        ExportLine {
             session: None,
             seq: None,
             hash: None,
@@ -220,7 +225,7 @@ fn parse(line: &[u8]) -> Result<(SessionId, Item), String> {
             entry: None,
             checkpoint: Some(fields),
         } => parse_checkpoint(fields),
-        Line {
+        ExportLine {
             session: Some(session),
             seq: Some(seq),
             hash: Some(hash),
@@ -229,19 +234,19 @@ fn parse(line: &[u8]) -> Result<(SessionId, Item), String> {
             checkpoint: None,
         } => {
             let bytes = |value: &RawValue| Bytes::copy_from_slice(value.get().as_bytes());
-            let record = Record {
+            let record = LogRecord {
                 seq,
                 meta: meta.map(bytes).unwrap_or_default(),
                 body: bytes(entry),
                 hash: unhex(&hash).ok_or("`hash` is not 64 hex digits")?,
             };
-            Ok((session, Item::Record(record)))
+            Ok((session, LogItem::Record(record)))
         }
-        Line { .. } => Err("it is neither an entry nor a checkpoint".into()),
+        ExportLine { .. } => Err("it is neither an entry nor a checkpoint".into()),
     }
 }
 
-fn parse_checkpoint(fields: SealFields<'_>) -> Result<(SessionId, Item), String> {
+fn parse_checkpoint(fields: CheckpointFields<'_>) -> Result<(SessionId, LogItem), String> {
     let checkpoint = Checkpoint {
         seq: fields.seq,
         hash: unhex(&fields.hash).ok_or("`hash` is not 64 hex digits")?,
@@ -249,30 +254,36 @@ fn parse_checkpoint(fields: SealFields<'_>) -> Result<(SessionId, Item), String>
         key: unhex(&fields.key).ok_or("`key` is not 64 hex digits")?,
         signature: unhex(&fields.signature).ok_or("`signature` is not 128 hex digits")?,
     };
-    Ok((fields.session.into_owned(), Item::Checkpoint(checkpoint)))
+    Ok((fields.session.into_owned(), LogItem::Checkpoint(checkpoint)))
 }
 
 /// Sessions in the order of the file, one at a time.
 #[derive(Default)]
-struct Sessions {
-    current: Option<Check>,
+struct SessionVerifiers {
+    current: Option<LogVerifier>,
     seen: BTreeSet<SessionId>,
     finished: Vec<SessionReport>,
 }
 
-impl Sessions {
-    fn check(&mut self, session: SessionId, key: PublicKey) -> Result<&mut Check, String> {
-        if self.current.as_ref().map(Check::session) != Some(&session) {
+impl SessionVerifiers {
+    fn verifier_for(
+        &mut self,
+        session: SessionId,
+        key: PublicKey,
+    ) -> Result<&mut LogVerifier, String> {
+        if self.current.as_ref().map(LogVerifier::session) != Some(&session) {
             self.end_current();
             if !self.seen.insert(session.clone()) {
                 return Err(format!("session `{session}` begins a second time"));
             }
         }
-        Ok(self.current.get_or_insert_with(|| Check::new(session, key)))
+        Ok(self
+            .current
+            .get_or_insert_with(|| LogVerifier::new(session, key)))
     }
 
     fn end_current(&mut self) {
-        let ended = self.current.take().map(|check| check.finish(None));
+        let ended = self.current.take().map(|verifier| verifier.finish(None));
         self.finished.extend(ended);
     }
 

@@ -9,40 +9,40 @@ use ed25519_dalek::SigningKey;
 
 use super::OpenError;
 
-const SECRET: &str = "server.key";
-const PUBLIC: &str = "server.pub";
+const SECRET_KEY_FILE: &str = "server.key";
+const PUBLIC_KEY_FILE: &str = "server.pub";
 
 /// An Ed25519 public key.
 pub type PublicKey = [u8; 32];
 
 /// Loads the signing key, or makes one if this directory never had any.
-pub(super) fn load_or_make(dir: &Path) -> Result<SigningKey, OpenError> {
-    let secret = dir.join(SECRET);
-    let public = dir.join(PUBLIC);
-    let key = match read_hex(&secret)? {
+pub(super) fn load_or_create(dir: &Path) -> Result<SigningKey, OpenError> {
+    let secret = dir.join(SECRET_KEY_FILE);
+    let public = dir.join(PUBLIC_KEY_FILE);
+    let key = match read_key_file(&secret)? {
         Some(seed) => SigningKey::from_bytes(&seed),
         None if public.exists() => {
-            return Err(bad(
+            return Err(key_error(
                 &secret,
                 "it is missing although server.pub is there; restore it from a backup, or remove server.pub \
                  to begin with another key, which older checkpoints will not match",
             ));
         }
-        None => make(&secret)?,
+        None => create_key(&secret)?,
     };
     let own: PublicKey = key.verifying_key().to_bytes();
-    match read_hex(&public)? {
+    match read_key_file(&public)? {
         Some(found) if found == own => {}
-        Some(_) => return Err(bad(&public, "it does not belong to server.key")),
-        None => write_whole(&public, &own, 0o644)?,
+        Some(_) => return Err(key_error(&public, "it does not belong to server.key")),
+        None => write_new_file(&public, &own, 0o644)?,
     }
     Ok(key)
 }
 
 /// The public key of a data directory, without needing the secret one.
 pub(super) fn read_public(dir: &Path) -> Result<PublicKey, OpenError> {
-    let public = dir.join(PUBLIC);
-    read_hex(&public)?.ok_or_else(|| bad(&public, "there is no such file"))
+    let public = dir.join(PUBLIC_KEY_FILE);
+    read_key_file(&public)?.ok_or_else(|| key_error(&public, "there is no such file"))
 }
 
 /// Lower-case hex.
@@ -69,29 +69,29 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-fn make(path: &Path) -> Result<SigningKey, OpenError> {
+fn create_key(path: &Path) -> Result<SigningKey, OpenError> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed)
-        .map_err(|error| bad(path, &format!("no randomness to make it from: {error}")))?;
-    write_whole(path, &seed, 0o600)?;
+        .map_err(|error| key_error(path, &format!("no randomness to make it from: {error}")))?;
+    write_new_file(path, &seed, 0o600)?;
     Ok(SigningKey::from_bytes(&seed))
 }
 
-fn read_hex(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
+fn read_key_file(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
     match fs::read_to_string(path) {
         Ok(text) => unhex(text.trim_end())
             .map(Some)
-            .ok_or_else(|| bad(path, "it is not 64 hex digits; it was left as it is")),
+            .ok_or_else(|| key_error(path, "it is not 64 hex digits; it was left as it is")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(bad(path, &format!("it cannot be read: {error}"))),
+        Err(error) => Err(key_error(path, &format!("it cannot be read: {error}"))),
     }
 }
 
 /// Writes beside the file and links it into place, so that it is whole or absent and never replaced.
-fn write_whole(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenError> {
+fn write_new_file(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenError> {
     let unfinished = path.with_extension("unfinished");
     let written = (|| {
-        remove_if_there(&unfinished)?;
+        remove_if_exists(&unfinished)?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -103,17 +103,17 @@ fn write_whole(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenError
         fs::remove_file(&unfinished)?;
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
     })();
-    written.map_err(|error| bad(path, &format!("it cannot be written: {error}")))
+    written.map_err(|error| key_error(path, &format!("it cannot be written: {error}")))
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn bad(path: &Path, why: &str) -> OpenError {
+fn key_error(path: &Path, why: &str) -> OpenError {
     OpenError::Key {
         path: PathBuf::from(path),
         why: why.to_owned(),
@@ -129,10 +129,12 @@ mod tests {
     #[test]
     fn a_key_is_made_once_and_only_its_owner_may_read_it() {
         let dir = tempfile::tempdir().unwrap();
-        let made = load_or_make(dir.path()).unwrap();
-        let mode = fs::metadata(dir.path().join(SECRET)).unwrap().permissions();
+        let made = load_or_create(dir.path()).unwrap();
+        let mode = fs::metadata(dir.path().join(SECRET_KEY_FILE))
+            .unwrap()
+            .permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
-        assert_eq!(load_or_make(dir.path()).unwrap(), made);
+        assert_eq!(load_or_create(dir.path()).unwrap(), made);
         assert_eq!(
             read_public(dir.path()).unwrap(),
             made.verifying_key().to_bytes()
@@ -142,9 +144,9 @@ mod tests {
     #[test]
     fn a_spoilt_key_is_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(SECRET);
+        let path = dir.path().join(SECRET_KEY_FILE);
         fs::write(&path, "not a key").unwrap();
-        let error = load_or_make(dir.path()).unwrap_err().to_string();
+        let error = load_or_create(dir.path()).unwrap_err().to_string();
         assert!(error.contains("server.key"), "{error}");
         assert!(error.contains("not 64 hex digits"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "not a key");
@@ -153,19 +155,19 @@ mod tests {
     #[test]
     fn a_lost_key_is_not_replaced_behind_the_owners_back() {
         let dir = tempfile::tempdir().unwrap();
-        load_or_make(dir.path()).unwrap();
-        fs::remove_file(dir.path().join(SECRET)).unwrap();
-        let error = load_or_make(dir.path()).unwrap_err().to_string();
+        load_or_create(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(SECRET_KEY_FILE)).unwrap();
+        let error = load_or_create(dir.path()).unwrap_err().to_string();
         assert!(error.contains("restore it"), "{error}");
-        assert!(!dir.path().join(SECRET).exists());
+        assert!(!dir.path().join(SECRET_KEY_FILE).exists());
     }
 
     #[test]
     fn a_public_key_of_someone_else_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        load_or_make(dir.path()).unwrap();
-        fs::write(dir.path().join(PUBLIC), hex(&[9; 32])).unwrap();
-        let error = load_or_make(dir.path()).unwrap_err().to_string();
+        load_or_create(dir.path()).unwrap();
+        fs::write(dir.path().join(PUBLIC_KEY_FILE), hex(&[9; 32])).unwrap();
+        let error = load_or_create(dir.path()).unwrap_err().to_string();
         assert!(error.contains("does not belong"), "{error}");
     }
 

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, TransactionBehavior};
 
 use super::OpenError;
 
-const FILE: &str = "pvp.sqlite3";
+const DATABASE_FILE: &str = "pvp.sqlite3";
 
 /// "PVP1", so that a database of another program is never taken for ours.
 const APPLICATION_ID: i64 = 0x5056_5031;
@@ -69,11 +69,11 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// The version this program writes.
-const KNOWN: i64 = MIGRATIONS.len() as i64;
+const CURRENT_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Which databases may be brought up to date.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Migrate {
+pub(super) enum MigrationScope {
     /// Any older one: nobody else is using the directory.
     Older,
     /// Only one that is still empty: a server of an older version may be running.
@@ -81,70 +81,70 @@ pub(super) enum Migrate {
 }
 
 /// Opens the database for writing, making it if there is none.
-pub(super) fn create(dir: &Path, migrate: Migrate) -> Result<Connection, OpenError> {
-    let path = dir.join(FILE);
+pub(super) fn open_or_create(dir: &Path, scope: MigrationScope) -> Result<Connection, OpenError> {
+    let path = dir.join(DATABASE_FILE);
     // SQLite gives its side files the mode of the database, which holds what people typed.
     OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|source| OpenError::Directory {
+        .map_err(|source| OpenError::DataDirectory {
             path: path.clone(),
             source,
         })?;
     let mut connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let version = version(&connection, &path)?;
-    if migrate == Migrate::Empty && version != 0 && version != KNOWN {
+    let version = read_version(&connection, &path)?;
+    if scope == MigrationScope::Empty && version != 0 && version != CURRENT_VERSION {
         return Err(OpenError::Older { path });
     }
-    prepare_for_writing(&connection).map_err(sqlite(&path))?;
-    bring_up_to_date(&mut connection).map_err(sqlite(&path))?;
+    set_write_pragmas(&connection).map_err(map_sqlite_error(&path))?;
+    migrate(&mut connection).map_err(map_sqlite_error(&path))?;
     Ok(connection)
 }
 
 /// Opens a database that must be there, for writing.
-pub(super) fn reopen(dir: &Path) -> Result<Connection, OpenError> {
-    let path = dir.join(FILE);
+pub(super) fn open_existing(dir: &Path) -> Result<Connection, OpenError> {
+    let path = dir.join(DATABASE_FILE);
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    is_current(&connection, &path)?;
-    prepare_for_writing(&connection).map_err(sqlite(&path))?;
+    check_version(&connection, &path)?;
+    set_write_pragmas(&connection).map_err(map_sqlite_error(&path))?;
     Ok(connection)
 }
 
 /// Opens a database that must be there, for reading.
-pub(super) fn open_to_read(dir: &Path) -> Result<Connection, OpenError> {
-    let path = dir.join(FILE);
+pub(super) fn open_read_only(dir: &Path) -> Result<Connection, OpenError> {
+    let path = dir.join(DATABASE_FILE);
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    is_current(&connection, &path)?;
+    check_version(&connection, &path)?;
     Ok(connection)
 }
 
 /// Writes one page, so that whatever a failed commit left at the end of the WAL is overwritten.
-pub(super) fn fence(connection: &mut Connection) -> rusqlite::Result<()> {
+pub(super) fn overwrite_wal_tail(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.pragma_update(None, "user_version", KNOWN)?;
+    transaction.pragma_update(None, "user_version", CURRENT_VERSION)?;
     transaction.commit()
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(sqlite(path))?;
+    let connection = Connection::open_with_flags(path, flags).map_err(map_sqlite_error(path))?;
     connection
         .busy_timeout(BUSY_TIMEOUT)
-        .map_err(sqlite(path))?;
+        .map_err(map_sqlite_error(path))?;
     Ok(connection)
 }
 
-fn prepare_for_writing(connection: &Connection) -> rusqlite::Result<()> {
+fn set_write_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 1000)
 }
 
-fn is_current(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    match version(connection, path)? {
-        KNOWN => Ok(()),
+fn check_version(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    match read_version(connection, path)? {
+        CURRENT_VERSION => Ok(()),
         _ => Err(OpenError::Older {
             path: PathBuf::from(path),
         }),
@@ -152,25 +152,25 @@ fn is_current(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 /// The version of a database that is ours or empty; any other is refused.
-fn version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
-    let ask = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
-    let application = ask("PRAGMA application_id").map_err(sqlite(path))?;
-    let version = ask("PRAGMA user_version").map_err(sqlite(path))?;
-    let tables = ask("SELECT count(*) FROM sqlite_schema").map_err(sqlite(path))?;
+fn read_version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
+    let query = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let application = query("PRAGMA application_id").map_err(map_sqlite_error(path))?;
+    let version = query("PRAGMA user_version").map_err(map_sqlite_error(path))?;
+    let tables = query("SELECT count(*) FROM sqlite_schema").map_err(map_sqlite_error(path))?;
     let path = PathBuf::from(path);
     match application {
         0 if version == 0 && tables == 0 => Ok(0),
-        APPLICATION_ID if version > KNOWN => Err(OpenError::Newer {
+        APPLICATION_ID if version > CURRENT_VERSION => Err(OpenError::Newer {
             path,
             found: version,
-            known: KNOWN,
+            known: CURRENT_VERSION,
         }),
         APPLICATION_ID if version >= 0 => Ok(version),
-        _ => Err(OpenError::Foreign { path }),
+        _ => Err(OpenError::NotAStore { path }),
     }
 }
 
-fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<()> {
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     loop {
         let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Asked inside the transaction, because two programs may be making the same database.
@@ -188,9 +188,9 @@ fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<()> {
     }
 }
 
-fn sqlite(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
+fn map_sqlite_error(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
     move |error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => OpenError::Foreign {
+        Some(ErrorCode::NotADatabase) => OpenError::NotAStore {
             path: PathBuf::from(path),
         },
         _ => OpenError::Database {
@@ -206,7 +206,7 @@ pub(super) fn seq_column(seq: u64) -> rusqlite::Result<i64> {
 }
 
 /// A moment as its column; the year 9999 fits.
-pub(super) fn millis(at: Timestamp) -> i64 {
+pub(super) fn millis_column(at: Timestamp) -> i64 {
     i64::try_from(at.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -232,27 +232,29 @@ mod tests {
     use super::*;
 
     fn refusal(dir: &Path) -> String {
-        create(dir, Migrate::Older).unwrap_err().to_string()
+        open_or_create(dir, MigrationScope::Older)
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
     fn a_database_from_a_later_version_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let connection = create(dir.path(), Migrate::Older).unwrap();
+        let connection = open_or_create(dir.path(), MigrationScope::Older).unwrap();
         connection
-            .pragma_update(None, "user_version", KNOWN + 1)
+            .pragma_update(None, "user_version", CURRENT_VERSION + 1)
             .unwrap();
         drop(connection);
         let error = refusal(dir.path());
         assert!(error.contains("upgrade this program"), "{error}");
-        let error = open_to_read(dir.path()).unwrap_err().to_string();
+        let error = open_read_only(dir.path()).unwrap_err().to_string();
         assert!(error.contains("upgrade this program"), "{error}");
     }
 
     #[test]
     fn a_database_of_another_program_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE);
+        let path = dir.path().join(DATABASE_FILE);
         let other = Connection::open(&path).unwrap();
         other.execute_batch("CREATE TABLE cats (name)").unwrap();
         drop(other);
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_database_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE);
+        let path = dir.path().join(DATABASE_FILE);
         std::fs::write(&path, "dear diary, ".repeat(400)).unwrap();
         let error = refusal(dir.path());
         assert!(error.contains("not a PVP store"), "{error}");
@@ -275,24 +277,27 @@ mod tests {
     #[test]
     fn migrating_twice_changes_nothing_and_reopening_needs_a_file() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(reopen(dir.path()).is_err());
-        assert!(!dir.path().join(FILE).exists());
+        assert!(open_existing(dir.path()).is_err());
+        assert!(!dir.path().join(DATABASE_FILE).exists());
         let count = |connection: &Connection| -> i64 {
             connection
                 .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
                 .unwrap()
         };
-        let first = count(&create(dir.path(), Migrate::Older).unwrap());
-        assert_eq!(count(&create(dir.path(), Migrate::Empty).unwrap()), first);
-        assert_eq!(count(&reopen(dir.path()).unwrap()), first);
+        let first = count(&open_or_create(dir.path(), MigrationScope::Older).unwrap());
+        assert_eq!(
+            count(&open_or_create(dir.path(), MigrationScope::Empty).unwrap()),
+            first
+        );
+        assert_eq!(count(&open_existing(dir.path()).unwrap()), first);
     }
 
     #[test]
     fn every_writing_connection_waits_for_the_disk() {
         let dir = tempfile::tempdir().unwrap();
-        drop(create(dir.path(), Migrate::Older).unwrap());
-        let connection = reopen(dir.path()).unwrap();
-        let ask = |pragma| -> String {
+        drop(open_or_create(dir.path(), MigrationScope::Older).unwrap());
+        let connection = open_existing(dir.path()).unwrap();
+        let query = |pragma| -> String {
             connection
                 .query_row(pragma, [], |row| {
                     row.get_ref(0)?
@@ -302,18 +307,24 @@ mod tests {
                 })
                 .unwrap()
         };
-        assert_eq!(ask("PRAGMA journal_mode"), "wal");
-        assert_eq!(ask("PRAGMA synchronous"), "2");
+        assert_eq!(query("PRAGMA journal_mode"), "wal");
+        assert_eq!(query("PRAGMA synchronous"), "2");
     }
 
     #[test]
-    fn due_and_gated_sessions_are_found_through_an_index() {
+    fn due_sessions_and_open_gates_are_found_through_an_index() {
         let dir = tempfile::tempdir().unwrap();
-        let connection = create(dir.path(), Migrate::Older).unwrap();
+        let connection = open_or_create(dir.path(), MigrationScope::Older).unwrap();
         for (query, index) in [
-            (super::super::reader::DUE, "sessions_by_deadline"),
-            (super::super::reader::NEXT_DEADLINE, "sessions_by_deadline"),
-            (super::super::reader::GATED, "sessions_by_gates"),
+            (
+                super::super::read_pool::DUE_SESSIONS_SQL,
+                "sessions_by_deadline",
+            ),
+            (
+                super::super::read_pool::NEXT_DEADLINE_SQL,
+                "sessions_by_deadline",
+            ),
+            (super::super::read_pool::OPEN_GATES_SQL, "sessions_by_gates"),
         ] {
             let plan: String = connection
                 .query_row(

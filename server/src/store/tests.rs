@@ -13,23 +13,23 @@ mod failing;
 mod tamper;
 
 /// A session task reduced to what the store sees of it.
-struct Log {
+struct TestLog {
     session: SessionId,
-    head: Head,
-    written: Vec<Record>,
+    head: LogHead,
+    written: Vec<LogRecord>,
 }
 
-impl Log {
+impl TestLog {
     fn new(id: &str) -> Self {
         let session = SessionId::parse(id).unwrap();
         Self {
-            head: Head::empty(&session),
+            head: LogHead::empty(&session),
             session,
             written: Vec::new(),
         }
     }
 
-    fn records(&self, count: usize) -> Vec<Record> {
+    fn records(&self, count: usize) -> Vec<LogRecord> {
         let mut head = self.head;
         let mut next = |_| {
             let seq = head.seq + 1;
@@ -41,7 +41,7 @@ impl Log {
                 0 => String::new(),
                 _ => format!(r#"{{"by": "ann", "n":{seq}}}"#),
             };
-            let record = Record::after(&head, meta.into(), body.into());
+            let record = LogRecord::after(&head, meta.into(), body.into());
             head = record.head();
             record
         };
@@ -49,22 +49,25 @@ impl Log {
     }
 
     /// An append of the next records, and where its result will arrive.
-    fn append(&self, count: usize) -> (Append, oneshot::Receiver<Result<(), AppendError>>) {
-        let (tell, told) = oneshot::channel();
-        let append = Append {
+    fn next_append(
+        &self,
+        count: usize,
+    ) -> (AppendRequest, oneshot::Receiver<Result<(), AppendError>>) {
+        let (sender, receiver) = oneshot::channel();
+        let append = AppendRequest {
             session: self.session.clone(),
             prev: self.head,
             records: self.records(count),
             at: Timestamp::from_millis(1000),
-            standing: Standing::default(),
-            seal: Seal::WhenDue,
-            done: Done::new(|result| tell.send(result).unwrap()),
+            index: SessionIndex::default(),
+            seal: SealTiming::WhenDue,
+            on_done: AppendCallback::new(|result| sender.send(result).unwrap()),
         };
-        (append, told)
+        (append, receiver)
     }
 
-    fn advance(&mut self, records: Vec<Record>) {
-        self.head = records.last().map_or(self.head, Record::head);
+    fn advance(&mut self, records: Vec<LogRecord>) {
+        self.head = records.last().map_or(self.head, LogRecord::head);
         self.written.extend(records);
     }
 
@@ -72,12 +75,17 @@ impl Log {
         self.grow_with(store, count, |_| {}).await;
     }
 
-    async fn grow_with(&mut self, store: &Store, count: usize, change: impl FnOnce(&mut Append)) {
-        let (mut append, told) = self.append(count);
+    async fn grow_with(
+        &mut self,
+        store: &Store,
+        count: usize,
+        change: impl FnOnce(&mut AppendRequest),
+    ) {
+        let (mut append, receiver) = self.next_append(count);
         change(&mut append);
         let records = append.records.clone();
         store.append(append).await;
-        assert_eq!(told.await.unwrap(), Ok(()));
+        assert_eq!(receiver.await.unwrap(), Ok(()));
         self.advance(records);
     }
 
@@ -87,7 +95,7 @@ impl Log {
     }
 }
 
-const ALL: ReadBound = ReadBound {
+const ALL: ReadLimit = ReadLimit {
     records: usize::MAX,
     bytes: usize::MAX,
 };
@@ -97,9 +105,9 @@ fn at(ms: u64) -> Timestamp {
 }
 
 /// Holds the writer until the returned sender is dropped, so that what follows is one group.
-async fn hold(store: &Store) -> std::sync::mpsc::Sender<()> {
+async fn block_writer(store: &Store) -> std::sync::mpsc::Sender<()> {
     let (release, released) = std::sync::mpsc::channel();
-    spoil(store, move |_| {
+    on_writer_connection(store, move |_| {
         let _ = released.recv();
     })
     .await;
@@ -107,11 +115,14 @@ async fn hold(store: &Store) -> std::sync::mpsc::Sender<()> {
 }
 
 /// Runs something on the writer's own connection, after everything queued before it.
-async fn spoil(store: &Store, with: impl FnOnce(&rusqlite::Connection) + Send + 'static) {
+async fn on_writer_connection(
+    store: &Store,
+    with: impl FnOnce(&rusqlite::Connection) + Send + 'static,
+) {
     store
         .0
         .writer
-        .send(writer::Job::Spoil(Box::new(with)))
+        .send(writer::WriterJob::RunOnConnection(Box::new(with)))
         .await;
 }
 
@@ -119,7 +130,7 @@ async fn spoil(store: &Store, with: impl FnOnce(&rusqlite::Connection) + Send + 
 async fn what_is_appended_is_read_back_and_verifies() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut owl = Log::new("blue-owl");
+    let mut owl = TestLog::new("blue-owl");
     assert_eq!(store.head(&owl.session).unwrap(), None);
     assert_eq!(store.read(&owl.session, 1, ALL).unwrap(), []);
     owl.grow(&store, 3).await;
@@ -138,13 +149,13 @@ async fn what_is_appended_is_read_back_and_verifies() {
 async fn a_read_is_bounded_by_records_and_bytes_but_never_stuck() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut owl = Log::new("owl");
+    let mut owl = TestLog::new("owl");
     owl.grow(&store, 9).await;
     let read = |from, records, bytes| {
-        let most = ReadBound { records, bytes };
+        let most = ReadLimit { records, bytes };
         store.read(&owl.session, from, most).unwrap()
     };
-    let size = |record: &Record| record.meta.len() + record.body.len();
+    let size = |record: &LogRecord| record.meta.len() + record.body.len();
     let two = size(&owl.written[3]) + size(&owl.written[4]);
     assert_eq!(read(4, 3, usize::MAX), owl.written[3..6]);
     assert_eq!(read(4, 9, two), owl.written[3..5]);
@@ -158,27 +169,27 @@ async fn a_read_is_bounded_by_records_and_bytes_but_never_stuck() {
 async fn a_refused_append_does_not_hurt_the_others_in_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut good: Vec<Log> = (0..100).map(|n| Log::new(&format!("s{n}"))).collect();
-    let held = hold(&store).await;
-    let mut told = Vec::new();
+    let mut good: Vec<TestLog> = (0..100).map(|n| TestLog::new(&format!("s{n}"))).collect();
+    let blocked = block_writer(&store).await;
+    let mut receivers = Vec::new();
     for log in &mut good {
-        let (append, result) = log.append(5);
+        let (append, receiver) = log.next_append(5);
         log.advance(append.records.clone());
         store.append(append).await;
-        told.push(result);
+        receivers.push(receiver);
     }
-    let stale = Log::new("s7");
-    let (append, conflict) = stale.append(2);
+    let stale = TestLog::new("s7");
+    let (append, conflict) = stale.next_append(2);
     store.append(append).await;
-    let (mut append, forged) = good[8].append(3);
+    let (mut append, forged) = good[8].next_append(3);
     append.records[1].hash[0] ^= 1;
     store.append(append).await;
-    let (mut append, gap) = Log::new("gap").append(3);
+    let (mut append, gap) = TestLog::new("gap").next_append(3);
     append.records[1].seq += 1;
     store.append(append).await;
-    drop(held);
-    for result in told {
-        assert_eq!(result.await.unwrap(), Ok(()));
+    drop(blocked);
+    for receiver in receivers {
+        assert_eq!(receiver.await.unwrap(), Ok(()));
     }
     let (expected, found) = (stale.head, good[7].head);
     assert_eq!(
@@ -205,11 +216,11 @@ async fn a_refused_append_does_not_hurt_the_others_in_its_group() {
 async fn meta_that_an_export_could_not_carry_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let owl = Log::new("owl");
-    let (mut append, told) = owl.append(0);
-    append.records = vec![Record::after(&owl.head, "null".into(), "{}".into())];
+    let owl = TestLog::new("owl");
+    let (mut append, receiver) = owl.next_append(0);
+    append.records = vec![LogRecord::after(&owl.head, "null".into(), "{}".into())];
     store.append(append).await;
-    let result = told.await.unwrap();
+    let result = receiver.await.unwrap();
     assert!(
         matches!(result, Err(AppendError::BadChain { seq: 1, .. })),
         "{result:?}"
@@ -220,14 +231,14 @@ async fn meta_that_an_export_could_not_carry_is_refused() {
 async fn a_closed_store_reopens_with_everything_sealed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut owl = Log::new("owl");
+    let mut owl = TestLog::new("owl");
     owl.grow(&store, 30).await;
     let late = store.clone();
     store.close(at(2000)).await.unwrap();
-    let (append, told) = owl.append(1);
+    let (append, receiver) = owl.next_append(1);
     late.append(append).await;
     let closed = AppendError::Unwritable("the store is closed".into());
-    assert_eq!(told.await.unwrap(), Err(closed));
+    assert_eq!(receiver.await.unwrap(), Err(closed));
 
     let report = verify_store(dir.path(), None).unwrap();
     assert_eq!(report.first_finding(), None);
@@ -242,7 +253,7 @@ async fn a_closed_store_reopens_with_everything_sealed() {
 async fn what_was_acknowledged_survives_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut owl = Log::new("owl");
+    let mut owl = TestLog::new("owl");
     for _ in 0..20 {
         owl.grow(&store, 3).await;
     }
@@ -273,15 +284,15 @@ async fn deadlines_come_due_in_order_and_can_be_taken_back() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     assert_eq!(store.next_deadline().unwrap(), None);
-    let mut logs: Vec<Log> = ["a", "b", "c"].map(Log::new).into();
+    let mut logs: Vec<TestLog> = ["a", "b", "c"].map(TestLog::new).into();
     for (log, due) in logs.iter_mut().zip([30, 10, 20]) {
         log.grow_with(&store, 1, |append| {
-            append.standing.next_deadline = Some(at(due))
+            append.index.next_deadline = Some(at(due))
         })
         .await;
     }
-    let due = |now, most| -> Vec<String> {
-        let due = store.due(at(now), most).unwrap();
+    let due = |now, limit| -> Vec<String> {
+        let due = store.due_sessions(at(now), limit).unwrap();
         due.iter().map(|id| id.as_str().to_owned()).collect()
     };
     assert_eq!(due(9, 9), [""; 0]);
@@ -297,11 +308,11 @@ async fn deadlines_come_due_in_order_and_can_be_taken_back() {
 async fn a_summary_tells_when_and_whether_a_session_ended() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut owl = Log::new("owl");
+    let mut owl = TestLog::new("owl");
     owl.grow(&store, 2).await;
-    let end = |append: &mut Append| {
+    let end = |append: &mut AppendRequest| {
         append.at = at(5000);
-        append.standing = Standing {
+        append.index = SessionIndex {
             name: Some("Night shift".to_owned()),
             next_deadline: Some(at(6000)),
             open_gates: 2,
@@ -314,15 +325,18 @@ async fn a_summary_tells_when_and_whether_a_session_ended() {
         seq: 3,
         created_at: at(1000),
         updated_at: at(5000),
-        standing: Standing {
+        index: SessionIndex {
             name: Some("Night shift".to_owned()),
             next_deadline: Some(at(6000)),
             open_gates: 2,
             ended: true,
         },
     };
-    assert_eq!(store.sessions().unwrap(), [summary]);
-    assert_eq!(store.gated().unwrap(), [owl.session.clone()]);
+    assert_eq!(store.list_sessions().unwrap(), [summary]);
+    assert_eq!(
+        store.sessions_with_open_gates().unwrap(),
+        [owl.session.clone()]
+    );
     let report = verify_store(dir.path(), None).unwrap();
     assert_eq!(report.sessions[0].sealed_seq, 3);
 }
@@ -331,7 +345,7 @@ async fn a_summary_tells_when_and_whether_a_session_ended() {
 async fn checkpoints_are_made_when_due_and_when_asked() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut owl = Log::new("owl");
+    let mut owl = TestLog::new("owl");
     let sealed = || {
         let report = verify_store(dir.path(), None).unwrap();
         assert_eq!(report.first_finding(), None);
@@ -340,7 +354,7 @@ async fn checkpoints_are_made_when_due_and_when_asked() {
             report.sessions[0].sealed_seq,
         )
     };
-    let now = |append: &mut Append| append.seal = Seal::Now;
+    let now = |append: &mut AppendRequest| append.seal = SealTiming::Now;
     owl.grow_with(&store, 0, now).await;
     assert_eq!(sealed(), (0, 0));
     owl.grow(&store, 255).await;
@@ -398,20 +412,20 @@ proptest! {
         runtime.block_on(async {
             let dir = tempfile::tempdir().unwrap();
             let store = Store::open(dir.path()).unwrap();
-            let mut logs: BTreeMap<usize, Log> = BTreeMap::new();
-            let mut told = Vec::new();
+            let mut logs: BTreeMap<usize, TestLog> = BTreeMap::new();
+            let mut receivers = Vec::new();
             for (number, contents) in appends {
-                let log = logs.entry(number).or_insert_with(|| Log::new(&format!("s{number}")));
-                let (mut append, result) = log.append(0);
+                let log = logs.entry(number).or_insert_with(|| TestLog::new(&format!("s{number}")));
+                let (mut append, result) = log.next_append(0);
                 for (meta, body) in contents {
-                    let prev = append.records.last().map_or(log.head, Record::head);
-                    append.records.push(Record::after(&prev, meta.into(), body.into()));
+                    let prev = append.records.last().map_or(log.head, LogRecord::head);
+                    append.records.push(LogRecord::after(&prev, meta.into(), body.into()));
                 }
                 log.advance(append.records.clone());
                 store.append(append).await;
-                told.push(result);
+                receivers.push(result);
             }
-            for result in told {
+            for result in receivers {
                 assert_eq!(result.await.unwrap(), Ok(()));
             }
             for log in logs.values() {

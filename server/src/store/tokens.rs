@@ -6,7 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pvp_protocol::Timestamp;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
-use super::schema::{self, Migrate, get_millis, get_optional_millis, get_seq, millis};
+use super::schema::{
+    self, MigrationScope, get_millis, get_optional_millis, get_seq, millis_column,
+};
 use super::{Hash, OpenError, StoreError};
 
 /// One invitation. Only the hash of its secret is kept.
@@ -31,9 +33,9 @@ const COLUMNS: &str = "id, hash, data, created_at, expires_at, revoked_at";
 impl TokenTable {
     /// Opens the tokens without taking the directory's lock; a directory never used is made ready.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        super::make_directory(dir)?;
+        super::create_data_directory(dir)?;
         Ok(Self {
-            connection: Mutex::new(schema::create(dir, Migrate::Empty)?),
+            connection: Mutex::new(schema::open_or_create(dir, MigrationScope::Empty)?),
         })
     }
 
@@ -48,14 +50,14 @@ impl TokenTable {
                 token.id,
                 token.hash,
                 token.data,
-                millis(token.created_at),
-                token.expires_at.map(millis),
-                token.revoked_at.map(millis),
+                millis_column(token.created_at),
+                token.expires_at.map(millis_column),
+                token.revoked_at.map(millis_column),
             ]);
         match inserted {
             Ok(_) => Ok(()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                Err(StoreError::TokenTaken(token.id.clone()))
+                Err(StoreError::TokenExists(token.id.clone()))
             }
             Err(error) => Err(error.into()),
         }
@@ -66,7 +68,7 @@ impl TokenTable {
         Ok(self
             .connection()
             .prepare_cached(&format!("SELECT {COLUMNS} FROM tokens WHERE id = ?1"))?
-            .query_row([id], token)
+            .query_row([id], token_from_row)
             .optional()?)
     }
 
@@ -77,7 +79,7 @@ impl TokenTable {
             .prepare_cached(&format!(
                 "SELECT {COLUMNS} FROM tokens ORDER BY created_at, id"
             ))?
-            .query_map([], token)?
+            .query_map([], token_from_row)?
             .collect::<rusqlite::Result<_>>()?)
     }
 
@@ -88,7 +90,7 @@ impl TokenTable {
             .prepare_cached(
                 "UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
             )?
-            .execute(params![id, millis(at)])?;
+            .execute(params![id, millis_column(at)])?;
         Ok(changed == 1)
     }
 
@@ -106,7 +108,7 @@ impl TokenTable {
     }
 }
 
-fn token(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
+fn token_from_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
     Ok(TokenRow {
         id: row.get(0)?,
         hash: row.get(1)?,

@@ -11,51 +11,51 @@ use pvp_protocol::Timestamp;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::mpsc;
 
-use super::group::{Logs, Verdicts};
-use super::{Append, AppendError, OpenError, StoreError, schema};
+use super::log_appender::{AppendResults, LogAppender};
+use super::{AppendError, AppendRequest, OpenError, StoreError, schema};
 
 /// Appends that may wait for the writer; beyond it the sessions wait.
-const QUEUE: usize = 1024;
+const QUEUE_CAPACITY: usize = 1024;
 
 /// Larger groups were measured to be no faster, and make everyone in them wait.
-const GROUP_RECORDS: usize = 1024;
+const MAX_GROUP_RECORDS: usize = 1024;
 
 /// Keeps the WAL of one transaction small when records are large.
-const GROUP_BYTES: usize = 8 * 1024 * 1024;
+const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
 
 /// The handle of the writing thread.
-pub(super) struct Writer {
-    jobs: Option<mpsc::Sender<Job>>,
+pub(super) struct WriterHandle {
+    jobs: Option<mpsc::Sender<WriterJob>>,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
 }
 
-pub(super) enum Job {
-    Append(Append),
+pub(super) enum WriterJob {
+    Append(AppendRequest),
     Close(Timestamp),
     /// Lets a test spoil the writer's own connection.
     #[cfg(test)]
-    Spoil(Box<dyn FnOnce(&Connection) + Send>),
+    RunOnConnection(Box<dyn FnOnce(&Connection) + Send>),
 }
 
-impl Writer {
+impl WriterHandle {
     pub(super) fn start(
         dir: &Path,
         connection: Connection,
         key: SigningKey,
         lock: File,
     ) -> Result<Self, OpenError> {
-        let (jobs, receiver) = mpsc::channel(QUEUE);
-        let desk = Desk {
+        let (jobs, receiver) = mpsc::channel(QUEUE_CAPACITY);
+        let writer_thread = WriterThread {
             jobs: receiver,
             dir: dir.to_owned(),
             connection: Some(connection),
-            logs: Logs::new(key),
+            appender: LogAppender::new(key),
             _lock: lock,
         };
         let thread = thread::Builder::new()
             .name("pvp-store".into())
-            .spawn(move || desk.run())
-            .map_err(|source| OpenError::Directory {
+            .spawn(move || writer_thread.run())
+            .map_err(|source| OpenError::DataDirectory {
                 path: dir.to_owned(),
                 source,
             })?;
@@ -65,12 +65,12 @@ impl Writer {
         })
     }
 
-    pub(super) async fn append(&self, append: Append) {
-        self.send(Job::Append(append)).await;
+    pub(super) async fn append(&self, append: AppendRequest) {
+        self.send(WriterJob::Append(append)).await;
     }
 
     pub(super) async fn close(&self, at: Timestamp) -> Result<(), StoreError> {
-        self.send(Job::Close(at)).await;
+        self.send(WriterJob::Close(at)).await;
         let Some(thread) = self.take_thread() else {
             return Ok(());
         };
@@ -80,7 +80,7 @@ impl Writer {
         }
     }
 
-    pub(super) async fn send(&self, job: Job) {
+    pub(super) async fn send(&self, job: WriterJob) {
         if let Some(jobs) = &self.jobs {
             // A closed queue gives the job back, and an append that is dropped tells its caller.
             let _ = jobs.send(job).await;
@@ -95,7 +95,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterHandle {
     /// Waits for what is queued, so that the directory is free again afterwards.
     fn drop(&mut self) {
         self.jobs = None;
@@ -113,66 +113,66 @@ impl Drop for Writer {
 }
 
 /// What the writing thread has in front of it.
-struct Desk {
-    jobs: mpsc::Receiver<Job>,
+struct WriterThread {
+    jobs: mpsc::Receiver<WriterJob>,
     dir: PathBuf,
     /// `None` after an error that a connection may not survive.
     connection: Option<Connection>,
-    logs: Logs,
+    appender: LogAppender,
     /// Released last, when the database is closed.
     _lock: File,
 }
 
-impl Desk {
+impl WriterThread {
     fn run(mut self) -> Result<(), StoreError> {
         let mut closed_at = None;
         let mut jobs = Vec::new();
-        while self.jobs.blocking_recv_many(&mut jobs, QUEUE) > 0 {
-            let mut group = Group::default();
+        while self.jobs.blocking_recv_many(&mut jobs, QUEUE_CAPACITY) > 0 {
+            let mut group = AppendGroup::default();
             for job in jobs.drain(..) {
                 match job {
-                    Job::Append(append) => {
+                    WriterJob::Append(append) => {
                         if !group.has_room_for(&append) {
-                            self.write(mem::take(&mut group));
+                            self.write_group(mem::take(&mut group));
                         }
                         group.push(append);
                     }
-                    Job::Close(at) => {
+                    WriterJob::Close(at) => {
                         closed_at = Some(at);
                         self.jobs.close();
                     }
                     #[cfg(test)]
-                    Job::Spoil(spoil) => {
-                        self.write(mem::take(&mut group));
+                    WriterJob::RunOnConnection(run) => {
+                        self.write_group(mem::take(&mut group));
                         let connection = self.take_connection().unwrap();
-                        spoil(&connection);
+                        run(&connection);
                         self.connection = Some(connection);
                     }
                 }
             }
-            self.write(group);
+            self.write_group(group);
         }
-        self.finish(closed_at)
+        self.seal_and_close(closed_at)
     }
 
-    fn write(&mut self, group: Group) {
+    fn write_group(&mut self, group: AppendGroup) {
         if group.appends.is_empty() {
             return;
         }
-        let verdicts = self.commit(&group.appends).unwrap_or_else(|error| {
+        let results = self.commit(&group.appends).unwrap_or_else(|error| {
             let why = error.to_string();
             tracing::error!(error = why, "the log cannot be written");
             self.recover(&error);
             vec![Err(AppendError::Unwritable(why)); group.appends.len()]
         });
-        for (append, verdict) in group.appends.into_iter().zip(verdicts) {
-            append.done.tell(verdict);
+        for (append, result) in group.appends.into_iter().zip(results) {
+            append.on_done.call(result);
         }
     }
 
-    fn commit(&mut self, group: &[Append]) -> Result<Verdicts, StoreError> {
+    fn commit(&mut self, group: &[AppendRequest]) -> Result<AppendResults, StoreError> {
         let mut connection = self.take_connection()?;
-        let written = self.logs.write(&mut connection, group);
+        let written = self.appender.commit_group(&mut connection, group);
         self.connection = Some(connection);
         Ok(written?)
     }
@@ -180,47 +180,49 @@ impl Desk {
     fn take_connection(&mut self) -> Result<Connection, StoreError> {
         match self.connection.take() {
             Some(connection) => Ok(connection),
-            None => Ok(schema::reopen(&self.dir)?),
+            None => Ok(schema::open_existing(&self.dir)?),
         }
     }
 
     /// Leaves either a connection that can be used again, or none.
     fn recover(&mut self, error: &StoreError) {
-        self.logs.forget();
-        let kept = match Harm::of(error) {
-            Harm::None => self.connection.take(),
+        self.appender.clear_cache();
+        let kept = match FailureScope::from_error(error) {
+            FailureScope::RolledBack => self.connection.take(),
             // When only the sync failed, a whole transaction lies at the end of the WAL, invisible
             // as long as its index lives, but a restart would find it. Closing the last connection
             // drops that index, so the connection is kept and the tail overwritten.
-            Harm::Disk => self.connection.take().and_then(|mut connection| {
-                schema::fence(&mut connection).ok().map(|()| connection)
+            FailureScope::Disk => self.connection.take().and_then(|mut connection| {
+                schema::overwrite_wal_tail(&mut connection)
+                    .ok()
+                    .map(|()| connection)
             }),
-            Harm::Connection => None,
+            FailureScope::Connection => None,
         };
         self.connection = kept.filter(Connection::is_autocommit);
     }
 
-    fn finish(mut self, closed_at: Option<Timestamp>) -> Result<(), StoreError> {
+    fn seal_and_close(mut self, closed_at: Option<Timestamp>) -> Result<(), StoreError> {
         let Some(at) = closed_at else { return Ok(()) };
         let mut connection = self.take_connection()?;
-        self.logs.seal_all(&mut connection, at)?;
+        self.appender.seal_all(&mut connection, at)?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 }
 
 /// What an error may have done.
-enum Harm {
+enum FailureScope {
     /// The transaction was rolled back, and that is all.
-    None,
+    RolledBack,
     /// Something may have reached the disk.
     Disk,
     /// The connection may never work again.
     Connection,
 }
 
-impl Harm {
-    fn of(error: &StoreError) -> Self {
+impl FailureScope {
+    fn from_error(error: &StoreError) -> Self {
         let StoreError::Database(error) = error else {
             return Self::Connection;
         };
@@ -232,7 +234,7 @@ impl Harm {
                 | ErrorCode::OutOfMemory
                 | ErrorCode::TooBig
                 | ErrorCode::ConstraintViolation,
-            ) => Self::None,
+            ) => Self::RolledBack,
             Some(ErrorCode::SystemIoFailure) => Self::Disk,
             // Unknown trouble is taken for the worst.
             _ => Self::Connection,
@@ -242,28 +244,28 @@ impl Harm {
 
 /// Appends that will share one transaction.
 #[derive(Default)]
-struct Group {
-    appends: Vec<Append>,
+struct AppendGroup {
+    appends: Vec<AppendRequest>,
     records: usize,
     bytes: usize,
 }
 
-impl Group {
+impl AppendGroup {
     /// An empty group has room for anything.
-    fn has_room_for(&self, append: &Append) -> bool {
+    fn has_room_for(&self, append: &AppendRequest) -> bool {
         self.appends.is_empty()
-            || (self.records + append.records.len() <= GROUP_RECORDS
-                && self.bytes + bytes(append) <= GROUP_BYTES)
+            || (self.records + append.records.len() <= MAX_GROUP_RECORDS
+                && self.bytes + record_bytes(append) <= MAX_GROUP_BYTES)
     }
 
-    fn push(&mut self, append: Append) {
+    fn push(&mut self, append: AppendRequest) {
         self.records += append.records.len();
-        self.bytes += bytes(&append);
+        self.bytes += record_bytes(&append);
         self.appends.push(append);
     }
 }
 
-fn bytes(append: &Append) -> usize {
-    let size = |record: &super::Record| record.meta.len() + record.body.len();
+fn record_bytes(append: &AppendRequest) -> usize {
+    let size = |record: &super::LogRecord| record.meta.len() + record.body.len();
     append.records.iter().map(size).sum()
 }

@@ -8,35 +8,38 @@ use pvp_protocol::{ExtraFields, ParticipantId, Timestamp};
 use pvp_session::{AttendanceChange, Input, Member};
 use tokio::time::Instant;
 
-use super::order::{Joined, ReplyTo, Visit};
-use super::{Batch, Task};
+use super::command::{HttpAccess, JoinedSession, ReplyTo};
+use super::{SessionTask, WriteBatch};
 use crate::viewer::Viewer;
 use crate::{clock, envelope};
 
 /// How often a session with nothing due looks around all the same.
-const LOOK_AT_LEAST: Duration = Duration::from_secs(3600);
+const MAX_PRESENCE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How long a request over HTTP counts as being there, in seconds.
-const VISIT_SECONDS: u64 = 30;
+const HTTP_PRESENCE_SECONDS: u64 = 30;
 
-impl Task {
+impl SessionTask {
     /// When something happens by itself next: a deadline, someone going quiet, or a heartbeat.
-    pub(super) fn next_alarm(&self) -> Instant {
+    pub(super) fn next_timer(&self) -> Instant {
         let (now, instant) = (clock::now(), Instant::now());
-        let due = [self.session.next_deadline(), self.next_look]
+        let due = [self.session.next_deadline(), self.next_presence_check]
             .into_iter()
             .flatten()
             .min();
-        let due = due.map_or(instant + LOOK_AT_LEAST, |due| {
+        let due = due.map_or(instant + MAX_PRESENCE_CHECK_INTERVAL, |due| {
             instant + Duration::from_millis(due.millis_since(now))
         });
-        let pinging = self.viewers.values().any(|viewer| viewer.devices() > 0);
+        let pinging = self
+            .viewers
+            .values()
+            .any(|viewer| viewer.device_count() > 0);
         let due = if pinging {
             due.min(self.next_ping())
         } else {
             due
         };
-        due.max(self.hold)
+        due.max(self.backoff_until)
     }
 
     fn next_ping(&self) -> Instant {
@@ -44,36 +47,36 @@ impl Task {
         self.last_ping + Duration::from_secs(seconds)
     }
 
-    pub(super) async fn alarm(&mut self) {
-        let mut batch = Batch::default();
+    pub(super) async fn on_timer(&mut self) {
+        let mut batch = WriteBatch::default();
         let now = clock::now();
         if self.session.next_deadline().is_some_and(|due| due <= now) {
-            self.decide(Input::Tick, &mut batch);
+            self.apply_input(Input::Tick, &mut batch);
         }
         if self.next_ping() <= Instant::now() {
-            self.feed.whisper(&envelope::ping(&self.id));
+            self.feed.broadcast_ephemeral(&envelope::ping(&self.id));
             self.last_ping = Instant::now();
         }
-        self.look_around(&mut batch);
-        self.write(batch).await;
+        self.refresh_presence(&mut batch);
+        self.persist(batch).await;
     }
 
     /// Gives a newcomer what they need to follow the session.
-    pub(super) fn seat(
+    pub(super) fn admit(
         &mut self,
         participant: &ParticipantId,
         seq: Option<u64>,
         reply: &mut ReplyTo,
-        batch: &mut Batch,
+        batch: &mut WriteBatch,
     ) {
-        let ReplyTo::Seat(_, seat) = reply else {
+        let ReplyTo::Join(_, joined) = reply else {
             return;
         };
-        let viewer = self.viewer(participant);
-        let device = viewer.connect();
+        let viewer = self.get_or_create_viewer(participant);
+        let device = viewer.add_device();
         viewer.set_left(false);
-        viewer.set_quiet(false);
-        viewer.acted(clock::now());
+        viewer.set_inactive(false);
+        viewer.record_activity(clock::now());
         let may_vote = self
             .session
             .member(participant)
@@ -81,76 +84,78 @@ impl Task {
         if seq.is_none() {
             viewer.set_may_approve(may_vote);
         }
-        self.look_around(batch);
+        self.refresh_presence(batch);
         let presence = |id: &ParticipantId| {
             self.presence
                 .get(id)
                 .copied()
                 .unwrap_or(PresenceStatus::Disconnected)
         };
-        let limits = &self.house.settings.limits;
-        let Some(welcome) =
-            self.session
-                .welcome(participant, limits, presence, self.house.version())
-        else {
+        let limits = &self.directory.settings.limits;
+        let Some(welcome) = self.session.welcome(
+            participant,
+            limits,
+            presence,
+            self.directory.server_version(),
+        ) else {
             return;
         };
         let others = self
             .session
             .announcements()
-            .filter(|who| who.id != *participant)
+            .filter(|announce| announce.id != *participant)
             .cloned()
             .collect();
-        *seat = Some(Box::new(Joined {
+        *joined = Some(Box::new(JoinedSession {
             device,
             feed: self.feed.clone(),
-            vault: self.vault.clone(),
-            others,
+            secrets: self.secrets.clone(),
+            other_announcements: others,
             working_directory: self.session.working_directory_context().cloned(),
-            present: seq.unwrap_or(welcome.head + 1),
+            live_from_seq: seq.unwrap_or(welcome.head + 1),
             welcome,
-            seq,
+            accepted_seq: seq,
         }));
     }
 
     /// Lets someone look in over HTTP; `None` if there is no such session.
-    pub(super) fn visit(
+    pub(super) fn http_access(
         &mut self,
         participant: Option<ParticipantId>,
-        batch: &mut Batch,
-    ) -> Option<Visit> {
+        batch: &mut WriteBatch,
+    ) -> Option<HttpAccess> {
         if !self.session.is_created() {
             return None;
         }
         let joined = |id: &ParticipantId| self.session.member(id).is_some_and(|m| !m.left);
-        let mut visit = Visit {
+        let mut access = HttpAccess {
             viewer: None,
             device: None,
             feed: self.feed.clone(),
-            vault: self.vault.clone(),
+            secrets: self.secrets.clone(),
         };
         match participant {
             Some(id) if joined(&id) => {
-                let viewer = self.viewer(&id);
+                let viewer = self.get_or_create_viewer(&id);
                 viewer.set_may_approve(self.session.member(&id).is_some_and(Member::may_vote));
-                viewer.heard(clock::now());
-                let until = clock::now().plus_seconds(VISIT_SECONDS);
-                self.visits.insert(id, (viewer.connect(), until));
-                visit.device = Some(viewer.connect());
-                visit.viewer = Some(viewer);
-                self.look_around(batch);
+                viewer.record_seen(clock::now());
+                let until = clock::now().plus_seconds(HTTP_PRESENCE_SECONDS);
+                self.http_presence.insert(id, (viewer.add_device(), until));
+                access.device = Some(viewer.add_device());
+                access.viewer = Some(viewer);
+                self.refresh_presence(batch);
             }
             Some(id) => {
-                let limits = &self.house.settings.limits;
-                visit.viewer = Some(Arc::new(Viewer::new(id, clock::now(), limits)));
+                let limits = &self.directory.settings.limits;
+                access.viewer = Some(Arc::new(Viewer::new(id, clock::now(), limits)));
             }
             None => {}
         }
-        Some(visit)
+        Some(access)
     }
 
-    fn viewer(&mut self, participant: &ParticipantId) -> Arc<Viewer> {
-        let limits = &self.house.settings.limits;
+    fn get_or_create_viewer(&mut self, participant: &ParticipantId) -> Arc<Viewer> {
+        let limits = &self.directory.settings.limits;
         let viewer = self.viewers.entry(participant.clone());
         viewer
             .or_insert_with(|| Arc::new(Viewer::new(participant.clone(), clock::now(), limits)))
@@ -158,46 +163,51 @@ impl Task {
     }
 
     /// Someone who had gone quiet is back.
-    pub(super) fn heard(&mut self, participant: &ParticipantId, batch: &mut Batch) {
+    pub(super) fn on_participant_returned(
+        &mut self,
+        participant: &ParticipantId,
+        batch: &mut WriteBatch,
+    ) {
         if let Some(viewer) = self.viewers.get(participant) {
-            viewer.set_quiet(false);
+            viewer.set_inactive(false);
         }
-        self.look_around(batch);
+        self.refresh_presence(batch);
     }
 
     /// Looks at everyone, tells what changed, and notes when to look again.
-    pub(super) fn look_around(&mut self, batch: &mut Batch) {
+    pub(super) fn refresh_presence(&mut self, batch: &mut WriteBatch) {
         let now = clock::now();
         for (id, viewer) in &self.viewers {
-            if viewer.is_waiting() {
-                viewer.heard(now);
-                let until = now.plus_seconds(VISIT_SECONDS);
-                self.visits.insert(id.clone(), (viewer.connect(), until));
+            if viewer.has_waiting_request() {
+                viewer.record_seen(now);
+                let until = now.plus_seconds(HTTP_PRESENCE_SECONDS);
+                self.http_presence
+                    .insert(id.clone(), (viewer.add_device(), until));
             }
         }
-        self.visits.retain(|_, (_, until)| *until > now);
+        self.http_presence.retain(|_, (_, until)| *until > now);
         let members: Vec<_> = self
             .session
             .members()
             .map(|(id, member)| (id.clone(), member.timed_out))
             .collect();
-        let mut next_look = self.visits.values().map(|(_, until)| *until).min();
+        let mut next_check = self.http_presence.values().map(|(_, until)| *until).min();
         for (id, timed_out) in members {
-            let viewer = self.viewer(&id);
-            let (status, silent, next) = self.status(&viewer, now);
+            let viewer = self.get_or_create_viewer(&id);
+            let (status, away, next) = self.presence_status(&viewer, now);
             // Who was away is back when they come, not when the server forgets how long it was.
-            let gone = silent || (timed_out && viewer.devices() == 0);
-            next_look = [next_look, next].into_iter().flatten().min();
-            if gone != timed_out {
-                viewer.set_quiet(gone);
-                let attendance = if gone {
+            let absent = away || (timed_out && viewer.device_count() == 0);
+            next_check = [next_check, next].into_iter().flatten().min();
+            if absent != timed_out {
+                viewer.set_inactive(absent);
+                let attendance = if absent {
                     AttendanceChange::TimedOut
                 } else {
                     AttendanceChange::Back
                 };
                 let last_active = viewer.last_active();
                 let participant = id.clone();
-                self.decide(
+                self.apply_input(
                     Input::Attendance {
                         participant,
                         attendance,
@@ -207,7 +217,7 @@ impl Task {
                 );
             }
             if self.presence.insert(id.clone(), status) != Some(status) {
-                viewer.set_quiet(status != PresenceStatus::Active);
+                viewer.set_inactive(status != PresenceStatus::Active);
                 let (participant, last_active) = (id, viewer.last_active());
                 let update = PresenceUpdate {
                     participant,
@@ -215,32 +225,34 @@ impl Task {
                     last_active,
                     extra: ExtraFields::new(),
                 };
-                self.feed.whisper(&envelope::unkept(&self.id, None, update));
+                self.feed
+                    .broadcast_ephemeral(&envelope::ephemeral(&self.id, None, update));
             }
         }
-        self.next_look = next_look;
+        self.next_presence_check = next_check;
     }
 
     /// Someone's presence, whether they are out of decisions, and when that may change.
-    fn status(&self, viewer: &Viewer, now: Timestamp) -> (PresenceStatus, bool, Option<Timestamp>) {
+    fn presence_status(
+        &self,
+        viewer: &Viewer,
+        now: Timestamp,
+    ) -> (PresenceStatus, bool, Option<Timestamp>) {
         let config = self.session.config();
-        let silent_at = viewer
-            .last_heard()
+        let away_at = viewer
+            .last_seen()
             .plus_seconds(u64::from(config.away_timeout_seconds));
         let idle_at = viewer
             .last_active()
             .plus_seconds(u64::from(config.idle_timeout_seconds));
-        let gone = silent_at <= now;
-        let status = match viewer.devices() {
+        let away = away_at <= now;
+        let status = match viewer.device_count() {
             0 => PresenceStatus::Disconnected,
-            _ if gone => PresenceStatus::Away,
+            _ if away => PresenceStatus::Away,
             _ if idle_at <= now => PresenceStatus::Idle,
             _ => PresenceStatus::Active,
         };
-        let next = [silent_at, idle_at]
-            .into_iter()
-            .filter(|at| *at > now)
-            .min();
-        (status, gone, next)
+        let next = [away_at, idle_at].into_iter().filter(|at| *at > now).min();
+        (status, away, next)
     }
 }

@@ -5,47 +5,47 @@ use pvp_protocol::SessionId;
 use pvp_session::{Entry, Session};
 use tokio::time::Instant;
 
-use super::{Health, RETRY, Task};
+use super::{LogHealth, RETRY_DELAY, SessionTask};
 use crate::clock;
-use crate::store::{Head, ReadBound, Store, link};
+use crate::store::{LogHead, ReadLimit, Store, chain_hash};
 
 /// How much of a log is read at a time.
-const PAGE: ReadBound = ReadBound {
+const READ_LIMIT: ReadLimit = ReadLimit {
     records: 4096,
     bytes: 8 * 1024 * 1024,
 };
 
-impl Task {
+impl SessionTask {
     /// Becomes what the log says.
     pub(super) async fn load(&mut self) {
-        let (store, id) = (self.house.store.clone(), self.id.clone());
-        let folded = tokio::task::spawn_blocking(move || fold(&store, &id)).await;
-        let folded = folded.unwrap_or_else(|panic| Err(panic.to_string()));
-        match folded {
+        let (store, id) = (self.directory.store.clone(), self.id.clone());
+        let replayed = tokio::task::spawn_blocking(move || replay_log(&store, &id)).await;
+        let replayed = replayed.unwrap_or_else(|panic| Err(panic.to_string()));
+        match replayed {
             Ok((session, head)) => {
-                self.feed.start_at_least(head.seq);
+                self.feed.advance_head_to(head.seq);
                 self.session = session;
                 self.head = head;
-                self.health = Health::Fit;
+                self.log_health = LogHealth::Readable;
                 self.refresh_viewers();
-                self.next_look = (!self.viewers.is_empty()).then(clock::now);
+                self.next_presence_check = (!self.viewers.is_empty()).then(clock::now);
             }
             Err(why) => {
                 tracing::error!(session = %self.id, why, "could not read the log");
-                self.health = Health::Unreadable(why);
-                self.hold = Instant::now() + RETRY;
+                self.log_health = LogHealth::Unreadable(why);
+                self.backoff_until = Instant::now() + RETRY_DELAY;
             }
         }
     }
 }
 
 /// Folds a log, checking the chain on the way: a log that was altered is not worked on.
-fn fold(store: &Store, id: &SessionId) -> Result<(Session, Head), String> {
+fn replay_log(store: &Store, id: &SessionId) -> Result<(Session, LogHead), String> {
     let mut session = Session::new(id.clone());
-    let mut head = Head::empty(id);
+    let mut head = LogHead::empty(id);
     loop {
         let page = store
-            .read(id, head.seq + 1, PAGE)
+            .read(id, head.seq + 1, READ_LIMIT)
             .map_err(|error| format!("reading the log: {error}"))?;
         if page.is_empty() {
             return Ok((session, head));
@@ -57,12 +57,12 @@ fn fold(store: &Store, id: &SessionId) -> Result<(Session, Head), String> {
                     record.seq
                 )
             };
-            if link(&head.hash, &record.meta, &record.body) != record.hash {
+            if chain_hash(&head.hash, &record.meta, &record.body) != record.hash {
                 return Err(damaged(
                     "its hash does not follow from the one before".to_owned(),
                 ));
             }
-            let entry = read(&record.meta, &record.body).map_err(damaged)?;
+            let entry = read_entry(&record.meta, &record.body).map_err(damaged)?;
             session
                 .replay(&entry)
                 .map_err(|error| damaged(error.to_string()))?;
@@ -71,6 +71,6 @@ fn fold(store: &Store, id: &SessionId) -> Result<(Session, Head), String> {
     }
 }
 
-fn read(meta: &Bytes, body: &Bytes) -> Result<Entry, String> {
+fn read_entry(meta: &Bytes, body: &Bytes) -> Result<Entry, String> {
     Entry::decode(meta, body).map_err(|error| error.to_string())
 }

@@ -14,29 +14,29 @@ fn assert_unwritable(result: Result<(), AppendError>) -> String {
 }
 
 /// Two sessions try to grow in one group, which must fail; returns why.
-async fn fail_together(store: &Store, logs: [&Log; 2], count: usize) -> String {
-    let held = hold(store).await;
-    let (first, first_told) = logs[0].append(1);
-    let (second, second_told) = logs[1].append(count);
+async fn fail_together(store: &Store, logs: [&TestLog; 2], count: usize) -> String {
+    let blocked = block_writer(store).await;
+    let (first, first_receiver) = logs[0].next_append(1);
+    let (second, second_receiver) = logs[1].next_append(count);
     store.append(first).await;
     store.append(second).await;
-    drop(held);
-    let why = assert_unwritable(first_told.await.unwrap());
-    assert_eq!(assert_unwritable(second_told.await.unwrap()), why);
+    drop(blocked);
+    let why = assert_unwritable(first_receiver.await.unwrap());
+    assert_eq!(assert_unwritable(second_receiver.await.unwrap()), why);
     logs[0].assert_is_in(store);
     logs[1].assert_is_in(store);
     why
 }
 
-async fn two_logs(store: &Store) -> [Log; 2] {
-    let mut logs = [Log::new("one"), Log::new("two")];
+async fn two_logs(store: &Store) -> [TestLog; 2] {
+    let mut logs = [TestLog::new("one"), TestLog::new("two")];
     for log in &mut logs {
         log.grow(store, 2).await;
     }
     logs
 }
 
-async fn grow_again(dir: &Path, store: &Store, mut logs: [Log; 2]) {
+async fn grow_again(dir: &Path, store: &Store, mut logs: [TestLog; 2]) {
     for log in &mut logs {
         log.grow(store, 3).await;
         log.assert_is_in(store);
@@ -50,14 +50,18 @@ async fn a_full_disk_refuses_the_whole_group_and_recovers() {
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
     let limit = |pages: u32| {
-        move |own: &Connection| own.pragma_update(None, "max_page_count", pages).unwrap()
+        move |connection: &Connection| {
+            connection
+                .pragma_update(None, "max_page_count", pages)
+                .unwrap()
+        }
     };
-    spoil(&store, limit(1)).await;
+    on_writer_connection(&store, limit(1)).await;
     for _ in 0..3 {
         let why = fail_together(&store, [&logs[0], &logs[1]], 500).await;
         assert!(why.contains("full"), "{why}");
     }
-    spoil(&store, limit(1_000_000)).await;
+    on_writer_connection(&store, limit(1_000_000)).await;
     grow_again(dir.path(), &store, logs).await;
 }
 
@@ -67,21 +71,22 @@ async fn a_failed_commit_leaves_nothing_visible() {
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
     // A deferred constraint is checked by COMMIT itself, after every insert went well.
-    spoil(&store, |own| {
-        own.execute_batch(
-            "PRAGMA foreign_keys = ON;
+    on_writer_connection(&store, |connection| {
+        connection
+            .execute_batch(
+                "PRAGMA foreign_keys = ON;
              CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY);
              CREATE TEMP TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
              CREATE TEMP TRIGGER spoil AFTER INSERT ON main.entries
              BEGIN INSERT INTO child VALUES (7); END;",
-        )
-        .unwrap();
+            )
+            .unwrap();
     })
     .await;
     let why = fail_together(&store, [&logs[0], &logs[1]], 3).await;
     assert!(why.contains("FOREIGN KEY"), "{why}");
-    spoil(&store, |own| {
-        own.execute_batch("DROP TRIGGER spoil").unwrap()
+    on_writer_connection(&store, |connection| {
+        connection.execute_batch("DROP TRIGGER spoil").unwrap()
     })
     .await;
     grow_again(dir.path(), &store, logs).await;
@@ -92,8 +97,8 @@ async fn a_database_held_by_someone_else_is_waited_for_and_then_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
-    spoil(&store, |own| {
-        own.busy_timeout(std::time::Duration::ZERO).unwrap()
+    on_writer_connection(&store, |connection| {
+        connection.busy_timeout(std::time::Duration::ZERO).unwrap()
     })
     .await;
     let other = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
@@ -109,8 +114,8 @@ async fn a_connection_that_became_read_only_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
-    spoil(&store, |own| {
-        own.pragma_update(None, "query_only", true).unwrap()
+    on_writer_connection(&store, |connection| {
+        connection.pragma_update(None, "query_only", true).unwrap()
     })
     .await;
     let why = fail_together(&store, [&logs[0], &logs[1]], 3).await;
@@ -135,10 +140,10 @@ fn a_failing_disk_is_survived() {
         .env("PVP_TEST_LIMITED", "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout).into_owned()
+    let output = String::from_utf8_lossy(&child.stdout).into_owned()
         + &String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "{said}");
+    assert!(child.status.success(), "{output}");
+    assert!(output.contains("1 passed"), "{output}");
 }
 
 async fn grow_under_a_limit() {
@@ -170,11 +175,11 @@ fn limit_file_size(soft: &str) {
 }
 
 #[test]
-fn the_fence_overwrites_the_end_of_the_wal() {
+fn overwriting_the_wal_tail_grows_the_wal() {
     let dir = tempfile::tempdir().unwrap();
-    let mut connection = schema::create(dir.path(), schema::Migrate::Older).unwrap();
+    let mut connection = schema::open_or_create(dir.path(), schema::MigrationScope::Older).unwrap();
     let wal = dir.path().join("pvp.sqlite3-wal");
     let before = fs::metadata(&wal).unwrap().len();
-    schema::fence(&mut connection).unwrap();
+    schema::overwrite_wal_tail(&mut connection).unwrap();
     assert!(fs::metadata(&wal).unwrap().len() > before);
 }

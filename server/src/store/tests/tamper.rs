@@ -6,21 +6,21 @@ use super::super::audit::*;
 use super::*;
 
 /// 12 sealed entries and 8 more in `blue-owl`; 3 in `red-owl`.
-async fn written(dir: &Path) {
+async fn write_sample_logs(dir: &Path) {
     let store = Store::open(dir).unwrap();
-    let mut blue = Log::new("blue-owl");
-    blue.grow_with(&store, 12, |append| append.seal = Seal::Now)
+    let mut blue = TestLog::new("blue-owl");
+    blue.grow_with(&store, 12, |append| append.seal = SealTiming::Now)
         .await;
     blue.grow(&store, 8).await;
-    Log::new("red-owl").grow(&store, 3).await;
+    TestLog::new("red-owl").grow(&store, 3).await;
 }
 
-fn tampered(sql: &str) -> Result<Report, AuditError> {
+fn verify_after_sql(sql: &str) -> Result<AuditReport, AuditError> {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(written(dir.path()));
+    runtime.block_on(write_sample_logs(dir.path()));
     let connection = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
     connection.execute_batch(sql).unwrap();
     drop(connection);
@@ -28,61 +28,66 @@ fn tampered(sql: &str) -> Result<Report, AuditError> {
 }
 
 /// What is found in `blue-owl`; `red-owl` must be found sound all the same.
-fn finding(report: &Report) -> (u64, Fault) {
+fn blue_owl_finding(report: &AuditReport) -> (u64, EntryFault) {
     assert_eq!(report.sessions[1].finding, None);
     let finding = report.sessions[0].finding.clone().unwrap();
     assert_eq!(finding.session.as_str(), "blue-owl");
-    (finding.seq, finding.what)
+    (finding.seq, finding.fault)
 }
 
 #[test]
 fn meddling_with_the_store_names_the_first_bad_entry() {
     let cases = [
-        ("UPDATE entries SET body = replace(body, 'word', 'ward') WHERE session = 1 AND seq = 5", 5, Fault::Hash),
-        ("UPDATE entries SET meta = replace(meta, 'ann', 'eve') WHERE session = 1 AND seq = 7", 7, Fault::Hash),
-        ("UPDATE entries SET meta = '{}' WHERE session = 1 AND seq = 6", 6, Fault::Hash),
-        ("UPDATE entries SET hash = zeroblob(32) WHERE session = 1 AND seq = 20", 20, Fault::Hash),
-        ("DELETE FROM entries WHERE session = 1 AND seq = 5", 5, Fault::Missing { next: 6 }),
-        ("DELETE FROM entries WHERE session = 1 AND seq = 1", 1, Fault::Missing { next: 2 }),
-        ("DELETE FROM entries WHERE session = 1 AND seq > 15", 16, Fault::Head { says: 20 }),
+        ("UPDATE entries SET body = replace(body, 'word', 'ward') WHERE session = 1 AND seq = 5", 5, EntryFault::Hash),
+        ("UPDATE entries SET meta = replace(meta, 'ann', 'eve') WHERE session = 1 AND seq = 7", 7, EntryFault::Hash),
+        ("UPDATE entries SET meta = '{}' WHERE session = 1 AND seq = 6", 6, EntryFault::Hash),
+        ("UPDATE entries SET hash = zeroblob(32) WHERE session = 1 AND seq = 20", 20, EntryFault::Hash),
+        ("DELETE FROM entries WHERE session = 1 AND seq = 5", 5, EntryFault::Missing { next: 6 }),
+        ("DELETE FROM entries WHERE session = 1 AND seq = 1", 1, EntryFault::Missing { next: 2 }),
+        ("DELETE FROM entries WHERE session = 1 AND seq > 15", 16, EntryFault::Head { says: 20 }),
         ("DELETE FROM entries WHERE session = 1 AND seq > 10;
           UPDATE sessions SET head_seq = 10, head_hash = (SELECT hash FROM entries WHERE session = 1 AND seq = 10) WHERE no = 1",
-         11, Fault::Truncated { sealed: 12 }),
-        ("DELETE FROM entries WHERE session = 1", 1, Fault::Truncated { sealed: 12 }),
+         11, EntryFault::Truncated { sealed: 12 }),
+        ("DELETE FROM entries WHERE session = 1", 1, EntryFault::Truncated { sealed: 12 }),
         ("UPDATE entries SET seq = -5 WHERE session = 1 AND seq = 5;
           UPDATE entries SET seq = 5 WHERE session = 1 AND seq = 6;
-          UPDATE entries SET seq = 6 WHERE session = 1 AND seq = -5", 5, Fault::Hash),
-        ("INSERT INTO entries SELECT session, 21, meta, body, hash FROM entries WHERE session = 1 AND seq = 3", 21, Fault::Hash),
-        ("UPDATE checkpoints SET signature = zeroblob(64)", 12, Fault::SealedSignature),
-        ("UPDATE checkpoints SET at = at + 1", 12, Fault::SealedSignature),
-        ("UPDATE checkpoints SET hash = zeroblob(32)", 12, Fault::SealedHash),
-        ("UPDATE checkpoints SET key = zeroblob(32)", 12, Fault::SealedKey("0".repeat(64))),
-        ("UPDATE checkpoints SET seq = 13", 13, Fault::SealedHash),
-        ("UPDATE sessions SET head_hash = zeroblob(32) WHERE no = 1", 20, Fault::Head { says: 20 }),
-        ("UPDATE sessions SET head_seq = 19 WHERE no = 1", 20, Fault::Head { says: 19 }),
+          UPDATE entries SET seq = 6 WHERE session = 1 AND seq = -5", 5, EntryFault::Hash),
+        ("INSERT INTO entries SELECT session, 21, meta, body, hash FROM entries WHERE session = 1 AND seq = 3", 21, EntryFault::Hash),
+        ("UPDATE checkpoints SET signature = zeroblob(64)", 12, EntryFault::SealedSignature),
+        ("UPDATE checkpoints SET at = at + 1", 12, EntryFault::SealedSignature),
+        ("UPDATE checkpoints SET hash = zeroblob(32)", 12, EntryFault::SealedHash),
+        ("UPDATE checkpoints SET key = zeroblob(32)", 12, EntryFault::SealedKey("0".repeat(64))),
+        ("UPDATE checkpoints SET seq = 13", 13, EntryFault::SealedHash),
+        ("UPDATE sessions SET head_hash = zeroblob(32) WHERE no = 1", 20, EntryFault::Head { says: 20 }),
+        ("UPDATE sessions SET head_seq = 19 WHERE no = 1", 20, EntryFault::Head { says: 19 }),
     ];
-    for (sql, seq, what) in cases {
-        assert_eq!(finding(&tampered(sql).unwrap()), (seq, what), "{sql}");
+    for (sql, seq, fault) in cases {
+        assert_eq!(
+            blue_owl_finding(&verify_after_sql(sql).unwrap()),
+            (seq, fault),
+            "{sql}"
+        );
     }
-    let unreadable = tampered("UPDATE entries SET hash = x'00' WHERE session = 1 AND seq = 4");
-    let (seq, what) = finding(&unreadable.unwrap());
+    let unreadable =
+        verify_after_sql("UPDATE entries SET hash = x'00' WHERE session = 1 AND seq = 4");
+    let (seq, fault) = blue_owl_finding(&unreadable.unwrap());
     assert!(
-        matches!((seq, &what), (4, Fault::Unreadable(_))),
-        "{seq} {what}"
+        matches!((seq, &fault), (4, EntryFault::Unreadable(_))),
+        "{seq} {fault}"
     );
 }
 
 #[test]
 fn a_renamed_or_removed_session_is_noticed() {
-    let report = tampered("UPDATE sessions SET id = 'grey-owl' WHERE no = 1").unwrap();
+    let report = verify_after_sql("UPDATE sessions SET id = 'grey-owl' WHERE no = 1").unwrap();
     let found = report.first_finding().unwrap();
-    assert_eq!((found.seq, &found.what), (1, &Fault::Hash));
-    let error = tampered("DELETE FROM sessions WHERE no = 1").unwrap_err();
+    assert_eq!((found.seq, &found.fault), (1, &EntryFault::Hash));
+    let error = verify_after_sql("DELETE FROM sessions WHERE no = 1").unwrap_err();
     assert!(
         error.to_string().contains("session row 1, which is gone"),
         "{error}"
     );
-    let error = tampered("UPDATE sessions SET id = '../owl' WHERE no = 1").unwrap_err();
+    let error = verify_after_sql("UPDATE sessions SET id = '../owl' WHERE no = 1").unwrap_err();
     assert!(error.to_string().contains("session row 1"), "{error}");
 }
 
@@ -90,17 +95,17 @@ fn a_renamed_or_removed_session_is_noticed() {
 #[tokio::test]
 async fn a_rewritten_chain_is_found_at_its_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
-    written(dir.path()).await;
+    write_sample_logs(dir.path()).await;
     let connection = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
-    let mut head = Head::empty(&SessionId::parse("blue-owl").unwrap());
-    for record in Log::new("blue-owl").records(20) {
+    let mut head = LogHead::empty(&SessionId::parse("blue-owl").unwrap());
+    for record in TestLog::new("blue-owl").records(20) {
         let body = match record.seq {
             5 => String::from_utf8_lossy(&record.body)
                 .replace("word", "ward")
                 .into(),
             _ => record.body,
         };
-        let forged = Record::after(&head, record.meta, body);
+        let forged = LogRecord::after(&head, record.meta, body);
         head = forged.head();
         connection
             .execute(
@@ -116,19 +121,19 @@ async fn a_rewritten_chain_is_found_at_its_checkpoint() {
         )
         .unwrap();
     let report = verify_store(dir.path(), None).unwrap();
-    assert_eq!(finding(&report), (12, Fault::SealedHash));
+    assert_eq!(blue_owl_finding(&report), (12, EntryFault::SealedHash));
 }
 
 #[tokio::test]
 async fn a_checkpoint_that_must_have_been_there_is_missed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    Log::new("owl").grow(&store, 300).await;
+    TestLog::new("owl").grow(&store, 300).await;
     let connection = Connection::open(dir.path().join("pvp.sqlite3")).unwrap();
     connection.execute_batch("DELETE FROM checkpoints").unwrap();
     let report = verify_store(dir.path(), None).unwrap();
     let found = report.first_finding().unwrap();
-    assert_eq!((found.seq, &found.what), (1, &Fault::Unsealed));
+    assert_eq!((found.seq, &found.fault), (1, &EntryFault::Unsealed));
 }
 
 #[tokio::test]
@@ -140,24 +145,24 @@ async fn an_entry_whose_text_claims_another_place_is_found() {
         ("b", r#"{"session":"a","seq":1}"#),
         ("c", r#"{"session":"c"}"#),
     ] {
-        let log = Log::new(id);
-        let (mut append, told) = log.append(0);
-        append.records = vec![Record::after(&log.head, "".into(), body.into())];
+        let log = TestLog::new(id);
+        let (mut append, receiver) = log.next_append(0);
+        append.records = vec![LogRecord::after(&log.head, "".into(), body.into())];
         store.append(append).await;
-        told.await.unwrap().unwrap();
+        receiver.await.unwrap().unwrap();
     }
     let report = verify_store(dir.path(), None).unwrap();
     let faults: Vec<_> = report
         .sessions
         .into_iter()
-        .map(|one| one.finding.unwrap().what)
+        .map(|one| one.finding.unwrap().fault)
         .collect();
     assert_eq!(
         faults,
         [
-            Fault::OtherSeq(2),
-            Fault::OtherSession("a".into()),
-            Fault::NotAnEntry("missing field `seq` at line 1 column 15".into()),
+            EntryFault::OtherSeq(2),
+            EntryFault::OtherSession("a".into()),
+            EntryFault::NotAnEntry("missing field `seq` at line 1 column 15".into()),
         ]
     );
 }
@@ -165,7 +170,7 @@ async fn an_entry_whose_text_claims_another_place_is_found() {
 #[tokio::test]
 async fn a_pinned_key_is_believed_before_the_directory() {
     let dir = tempfile::tempdir().unwrap();
-    written(dir.path()).await;
+    write_sample_logs(dir.path()).await;
     let own = verify_store(dir.path(), None).unwrap();
     assert_eq!(own.key_source, KeySource::DataDirectory);
     let pinned = verify_store(dir.path(), Some(&own.key)).unwrap();
@@ -174,33 +179,39 @@ async fn a_pinned_key_is_believed_before_the_directory() {
         (KeySource::Pinned, own.sessions)
     );
     let other = verify_store(dir.path(), Some(&[9; 32])).unwrap();
-    assert_eq!(finding(&other), (12, Fault::SealedKey(hex(&own.key))));
+    assert_eq!(
+        blue_owl_finding(&other),
+        (12, EntryFault::SealedKey(hex(&own.key)))
+    );
     let mut lines = Vec::new();
     export(dir.path(), None, &mut lines).unwrap();
     let other = verify_export(&mut &lines[..], Some(&[9; 32])).unwrap();
-    assert_eq!(finding(&other), (12, Fault::SealedKey(hex(&own.key))));
+    assert_eq!(
+        blue_owl_finding(&other),
+        (12, EntryFault::SealedKey(hex(&own.key)))
+    );
 }
 
-fn exported() -> Vec<String> {
+fn export_sample_lines() -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(written(dir.path()));
+    runtime.block_on(write_sample_logs(dir.path()));
     let mut out = Vec::new();
     export(dir.path(), None, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
-fn verify_lines(lines: &[String]) -> Result<Report, AuditError> {
+fn verify_lines(lines: &[String]) -> Result<AuditReport, AuditError> {
     verify_export(&mut lines.join("\n").as_bytes(), None)
 }
 
 #[tokio::test]
 async fn an_export_says_what_the_store_says() {
     let dir = tempfile::tempdir().unwrap();
-    written(dir.path()).await;
+    write_sample_logs(dir.path()).await;
     let mut out = Vec::new();
     export(dir.path(), None, &mut out).unwrap();
     let report = verify_export(&mut &out[..], None).unwrap();
@@ -225,61 +236,69 @@ async fn an_export_says_what_the_store_says() {
 /// Line 0 is the header, 1 to 12 are entries, 13 the checkpoint, 14 to 21 the rest.
 #[test]
 fn meddling_with_an_export_names_the_first_bad_entry() {
-    let whole = exported();
-    type Edit = fn(&mut Vec<String>);
-    let cases: [(Edit, u64, Fault); 8] = [
+    let whole = export_sample_lines();
+    type LineEdit = fn(&mut Vec<String>);
+    let cases: [(LineEdit, u64, EntryFault); 8] = [
         (
             |lines| lines[5] = lines[5].replace("word", "ward"),
             5,
-            Fault::Hash,
+            EntryFault::Hash,
         ),
         (
             |lines| lines[7] = lines[7].replace("ann", "eve"),
             7,
-            Fault::Hash,
+            EntryFault::Hash,
         ),
         (
             |lines| lines[7] = lines[7].replace(r#""by": "#, r#""by":"#),
             7,
-            Fault::Hash,
+            EntryFault::Hash,
         ),
         (
             |lines| lines[6] = lines[6].replace(r#""meta":null"#, r#""meta":{}"#),
             6,
-            Fault::Hash,
+            EntryFault::Hash,
         ),
-        (|lines| drop(lines.remove(5)), 5, Fault::Missing { next: 6 }),
+        (
+            |lines| drop(lines.remove(5)),
+            5,
+            EntryFault::Missing { next: 6 },
+        ),
         (
             |lines| {
                 lines.drain(14..22);
                 lines.drain(10..13);
             },
             10,
-            Fault::Truncated { sealed: 12 },
+            EntryFault::Truncated { sealed: 12 },
         ),
-        (|lines| lines.swap(5, 6), 5, Fault::Missing { next: 6 }),
-        (|lines| lines.swap(13, 14), 13, Fault::SealMisplaced(12)),
+        (|lines| lines.swap(5, 6), 5, EntryFault::Missing { next: 6 }),
+        (
+            |lines| lines.swap(13, 14),
+            13,
+            EntryFault::SealMisplaced(12),
+        ),
     ];
-    for (number, (edit, seq, what)) in cases.into_iter().enumerate() {
+    for (number, (edit, seq, fault)) in cases.into_iter().enumerate() {
         let mut lines = whole.clone();
         edit(&mut lines);
         assert_eq!(
-            finding(&verify_lines(&lines).unwrap()),
-            (seq, what),
+            blue_owl_finding(&verify_lines(&lines).unwrap()),
+            (seq, fault),
             "edit {number}"
         );
     }
-    for (field, digits, what) in [
-        ("signature", 128, Fault::SealedSignature),
-        ("hash", 64, Fault::SealedHash),
-        ("key", 64, Fault::SealedKey("0".repeat(64))),
+    for (field, digits, fault) in [
+        ("signature", 128, EntryFault::SealedSignature),
+        ("hash", 64, EntryFault::SealedHash),
+        ("key", 64, EntryFault::SealedKey("0".repeat(64))),
     ] {
         let mut lines = whole.clone();
         let start = lines[13].find(&format!("\"{field}\":\"")).unwrap() + field.len() + 4;
         lines[13].replace_range(start..start + digits, &"0".repeat(digits));
         assert_eq!(
-            finding(&verify_lines(&lines).unwrap()),
-            (12, what),
+            blue_owl_finding(&verify_lines(&lines).unwrap()),
+            (12, fault),
             "{field}"
         );
     }
@@ -287,19 +306,24 @@ fn meddling_with_an_export_names_the_first_bad_entry() {
 
 #[test]
 fn a_malformed_line_is_named_by_its_number() {
-    let whole = exported();
-    let say = |edit: fn(&mut Vec<String>)| {
+    let whole = export_sample_lines();
+    let error_after = |edit: fn(&mut Vec<String>)| {
         let mut lines = whole.clone();
         edit(&mut lines);
         verify_lines(&lines).unwrap_err().to_string()
     };
-    assert!(say(|lines| lines[4] = "{".into()).starts_with("line 5: "));
-    assert!(say(|lines| lines[4] = "{}".into()).contains("line 5: it is neither"));
-    assert!(say(|lines| lines[4].insert_str(1, r#""seq":4,"#)).contains("line 5: duplicate field"));
-    assert!(say(|lines| lines.clear()).contains("line 1: this is not a PVP export"));
-    assert!(say(|lines| drop(lines.remove(0))).contains("line 1: this is not a PVP export"));
+    assert!(error_after(|lines| lines[4] = "{".into()).starts_with("line 5: "));
+    assert!(error_after(|lines| lines[4] = "{}".into()).contains("line 5: it is neither"));
     assert!(
-        say(|lines| lines.push(lines[1].clone()))
+        error_after(|lines| lines[4].insert_str(1, r#""seq":4,"#))
+            .contains("line 5: duplicate field")
+    );
+    assert!(error_after(|lines| lines.clear()).contains("line 1: this is not a PVP export"));
+    assert!(
+        error_after(|lines| drop(lines.remove(0))).contains("line 1: this is not a PVP export")
+    );
+    assert!(
+        error_after(|lines| lines.push(lines[1].clone()))
             .contains("line 26: session `blue-owl` begins a second time")
     );
     let endless = std::io::Read::chain(whole[0].as_bytes(), std::io::repeat(b'x'));
@@ -311,13 +335,13 @@ fn a_malformed_line_is_named_by_its_number() {
 async fn an_export_keeps_every_byte_or_refuses() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let log = Log::new("owl");
+    let log = TestLog::new("owl");
     let odd = r#"{ "seq" : 1,"session":"\u006fwl", "n":1.0e+2 ,"t":"é\/" }"#;
-    let (mut append, told) = log.append(0);
-    append.records = vec![Record::after(&log.head, "[ 1 ]".into(), odd.into())];
+    let (mut append, receiver) = log.next_append(0);
+    append.records = vec![LogRecord::after(&log.head, "[ 1 ]".into(), odd.into())];
     let head = append.records[0].head();
     store.append(append).await;
-    told.await.unwrap().unwrap();
+    receiver.await.unwrap().unwrap();
     let mut out = Vec::new();
     export(dir.path(), None, &mut out).unwrap();
     let report = verify_export(&mut &out[..], None).unwrap();
@@ -326,11 +350,11 @@ async fn an_export_keeps_every_byte_or_refuses() {
         (None, head.hash)
     );
 
-    let (mut append, told) = log.append(0);
+    let (mut append, receiver) = log.next_append(0);
     append.prev = head;
-    append.records = vec![Record::after(&head, "".into(), "{\n}".into())];
+    append.records = vec![LogRecord::after(&head, "".into(), "{\n}".into())];
     store.append(append).await;
-    told.await.unwrap().unwrap();
+    receiver.await.unwrap().unwrap();
     let error = export(dir.path(), None, &mut out).unwrap_err().to_string();
     assert!(
         error.contains("session `owl`, entry 2: its text is not one line"),
@@ -341,7 +365,7 @@ async fn an_export_keeps_every_byte_or_refuses() {
 #[tokio::test]
 async fn a_spoilt_file_is_an_error_and_never_a_panic() {
     let dir = tempfile::tempdir().unwrap();
-    written(dir.path()).await;
+    write_sample_logs(dir.path()).await;
     let path = dir.path().join("pvp.sqlite3");
     let whole = fs::read(&path).unwrap();
     let mut noticed = 0;
@@ -369,7 +393,7 @@ proptest! {
     #[test]
     fn garbage_never_panics(garbage in any::<Vec<u8>>(), at in 0..26usize, cut in any::<prop::sample::Index>()) {
         let _ = verify_export(&mut &garbage[..], None);
-        let mut whole = WHOLE.with(Clone::clone).into_iter().collect::<Vec<_>>();
+        let mut whole = EXPORTED_LINES.with(Clone::clone).into_iter().collect::<Vec<_>>();
         if let Some(line) = whole.get_mut(at) {
             line.truncate(cut.index(line.len() + 1));
         }
@@ -378,5 +402,5 @@ proptest! {
 }
 
 thread_local! {
-    static WHOLE: Vec<String> = exported();
+    static EXPORTED_LINES: Vec<String> = export_sample_lines();
 }

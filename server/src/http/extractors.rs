@@ -11,25 +11,28 @@ use http::{HeaderMap, StatusCode};
 use pvp_protocol::{MessageId, Refusal, SessionId, nesting_depth};
 use serde::de::DeserializeOwned;
 
-use super::{Refused, presented_token};
+use super::{RefusalResponse, presented_token};
 use crate::connection::check_token;
-use crate::house::House;
+use crate::directory::SessionDirectory;
 use crate::token::Login;
 
 /// Who asks; `None` only where nobody has to log in.
 pub(super) struct Caller(pub(super) Option<Login>);
 
-impl FromRequestParts<Arc<House>> for Caller {
-    type Rejection = Refused;
+impl FromRequestParts<Arc<SessionDirectory>> for Caller {
+    type Rejection = RefusalResponse;
 
-    async fn from_request_parts(parts: &mut Parts, house: &Arc<House>) -> Result<Self, Refused> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        directory: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
         match presented_token(&parts.headers, &parts.uri) {
-            Some(token) => match check_token(house, token).await {
+            Some(token) => match check_token(directory, token).await {
                 Ok(login) => Ok(Self(Some(login))),
-                Err(refusal) => Err(Refused::unknown_caller(refusal)),
+                Err(refusal) => Err(RefusalResponse::unauthenticated(refusal)),
             },
-            None if house.config.open => Ok(Self(None)),
-            None => Err(Refused::unknown_caller(Refusal::Unauthorized(
+            None if directory.config.open => Ok(Self(None)),
+            None => Err(RefusalResponse::unauthenticated(Refusal::Unauthorized(
                 "bring a token as `Authorization: Bearer` or `?token=`".to_owned(),
             ))),
         }
@@ -38,35 +41,39 @@ impl FromRequestParts<Arc<House>> for Caller {
 
 impl Caller {
     /// The caller's own token, for what needs one even where nobody has to log in.
-    pub(super) fn login(self) -> Result<Login, Refused> {
+    pub(super) fn require_login(self) -> Result<Login, RefusalResponse> {
         self.0.ok_or_else(|| {
             let problem = "this takes a token; ask for an invitation".to_owned();
-            Refused::unknown_caller(Refusal::Unauthorized(problem))
+            RefusalResponse::unauthenticated(Refusal::Unauthorized(problem))
         })
     }
 }
 
 /// The session in the path, which the caller's token opens.
-pub(super) struct InSession {
+pub(super) struct AuthorizedSession {
     pub(super) session: SessionId,
     pub(super) login: Option<Login>,
 }
 
-impl FromRequestParts<Arc<House>> for InSession {
-    type Rejection = Refused;
+impl FromRequestParts<Arc<SessionDirectory>> for AuthorizedSession {
+    type Rejection = RefusalResponse;
 
-    async fn from_request_parts(parts: &mut Parts, house: &Arc<House>) -> Result<Self, Refused> {
-        let Caller(login) = Caller::from_request_parts(parts, house).await?;
-        let Path(names) =
-            Path::<std::collections::BTreeMap<String, String>>::from_request_parts(parts, house)
-                .await
-                .map_err(|error| Refusal::Malformed(error.body_text()))?;
+    async fn from_request_parts(
+        parts: &mut Parts,
+        directory: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
+        let Caller(login) = Caller::from_request_parts(parts, directory).await?;
+        let Path(names) = Path::<std::collections::BTreeMap<String, String>>::from_request_parts(
+            parts, directory,
+        )
+        .await
+        .map_err(|error| Refusal::Malformed(error.body_text()))?;
         let session = names.get("session").map_or("", String::as_str);
         let session =
             SessionId::parse(session).map_err(|error| Refusal::Malformed(error.to_string()))?;
         let opens = login
             .as_ref()
-            .is_none_or(|login| login.bearer.opens(&session));
+            .is_none_or(|login| login.claims.allows_session(&session));
         if !opens {
             let problem = "this token is for another session".to_owned();
             return Err(Refusal::Unauthorized(problem).into());
@@ -76,13 +83,16 @@ impl FromRequestParts<Arc<House>> for InSession {
 }
 
 /// The second name in the path, which is an id.
-pub(super) struct Named(pub(super) MessageId);
+pub(super) struct PathMessageId(pub(super) MessageId);
 
-impl FromRequestParts<Arc<House>> for Named {
-    type Rejection = Refused;
+impl FromRequestParts<Arc<SessionDirectory>> for PathMessageId {
+    type Rejection = RefusalResponse;
 
-    async fn from_request_parts(parts: &mut Parts, house: &Arc<House>) -> Result<Self, Refused> {
-        let Path((_, id)) = Path::<(String, String)>::from_request_parts(parts, house)
+    async fn from_request_parts(
+        parts: &mut Parts,
+        directory: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
+        let Path((_, id)) = Path::<(String, String)>::from_request_parts(parts, directory)
             .await
             .map_err(|error| Refusal::Malformed(error.body_text()))?;
         let id = MessageId::parse(&id).map_err(|error| Refusal::Malformed(error.to_string()))?;
@@ -91,15 +101,15 @@ impl FromRequestParts<Arc<House>> for Named {
 }
 
 /// One parameter of a query, as documentation wants it.
-pub(super) struct Parameter {
+pub(super) struct QueryParameter {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
     pub(super) meaning: &'static str,
 }
 
 /// The parameters that a route takes.
-pub(super) trait Parameters: DeserializeOwned {
-    const ALL: &'static [Parameter];
+pub(super) trait QueryParameters: DeserializeOwned {
+    const ALL: &'static [QueryParameter];
 }
 
 /// Declares the parameters of a route: all optional, each with its JSON type and its meaning.
@@ -110,9 +120,9 @@ macro_rules! parameters {
             $(#[doc = $meaning] #[serde(default)] pub(in crate::http) $key: Option<$type>,)*
         }
 
-        impl $crate::http::asking::Parameters for $name {
-            const ALL: &'static [$crate::http::asking::Parameter] = &[$(
-                $crate::http::asking::Parameter { name: stringify!($key), kind: $kind, meaning: $meaning.trim_ascii() },
+        impl $crate::http::extractors::QueryParameters for $name {
+            const ALL: &'static [$crate::http::extractors::QueryParameter] = &[$(
+                $crate::http::extractors::QueryParameter { name: stringify!($key), kind: $kind, meaning: $meaning.trim_ascii() },
             )*];
         }
     };
@@ -120,12 +130,15 @@ macro_rules! parameters {
 pub(super) use parameters;
 
 /// The query of a request; a parameter that does not exist is refused, so that no typo passes.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct StrictQuery<T>(pub(super) T);
 
-impl<T: Parameters> FromRequestParts<Arc<House>> for Asked<T> {
-    type Rejection = Refused;
+impl<T: QueryParameters> FromRequestParts<Arc<SessionDirectory>> for StrictQuery<T> {
+    type Rejection = RefusalResponse;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<House>) -> Result<Self, Refused> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
         let known = |key: &str| key == "token" || T::ALL.iter().any(|one| one.name == key);
         let keys = parts.uri.query().unwrap_or_default().split('&');
         let keys = keys.map(|pair| pair.split('=').next().unwrap_or_default());
@@ -141,26 +154,29 @@ impl<T: Parameters> FromRequestParts<Arc<House>> for Asked<T> {
             };
             return Err(Refusal::Malformed(problem).into());
         }
-        let Query(asked) = Query::try_from_uri(&parts.uri)
+        let Query(query) = Query::try_from_uri(&parts.uri)
             .map_err(|error| Refusal::Malformed(error.body_text()))?;
-        Ok(Self(asked))
+        Ok(Self(query))
     }
 }
 
 parameters! { NoParameters {} }
 
 /// The bytes of a body, if they are not too many.
-pub(super) struct WholeBody(pub(super) Bytes);
+pub(super) struct RawBody(pub(super) Bytes);
 
-impl FromRequest<Arc<House>> for WholeBody {
-    type Rejection = Refused;
+impl FromRequest<Arc<SessionDirectory>> for RawBody {
+    type Rejection = RefusalResponse;
 
-    async fn from_request(request: Request, house: &Arc<House>) -> Result<Self, Refused> {
-        match Bytes::from_request(request, house).await {
+    async fn from_request(
+        request: Request,
+        directory: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
+        match Bytes::from_request(request, directory).await {
             Ok(body) => Ok(Self(body)),
             Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
                 let problem = "the body is larger than this takes".to_owned();
-                let mut refused = Refused::from(Refusal::Malformed(problem));
+                let mut refused = RefusalResponse::from(Refusal::Malformed(problem));
                 refused.status = StatusCode::PAYLOAD_TOO_LARGE;
                 Err(refused)
             }
@@ -170,21 +186,24 @@ impl FromRequest<Arc<House>> for WholeBody {
 }
 
 /// A JSON body; what is wrong with it is said in the answer.
-pub(super) struct Body<T>(pub(super) T);
+pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<House>> for Body<T> {
-    type Rejection = Refused;
+impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
+    type Rejection = RefusalResponse;
 
-    async fn from_request(request: Request, house: &Arc<House>) -> Result<Self, Refused> {
+    async fn from_request(
+        request: Request,
+        directory: &Arc<SessionDirectory>,
+    ) -> Result<Self, RefusalResponse> {
         if !is_json(request.headers()) {
             let problem = "send JSON, with `Content-Type: application/json`".to_owned();
             return Err(Refusal::Malformed(problem).into());
         }
-        let WholeBody(body) = WholeBody::from_request(request, house).await?;
+        let RawBody(body) = RawBody::from_request(request, directory).await?;
         let text = std::str::from_utf8(&body)
             .map_err(|_| Refusal::Malformed("a body is JSON in UTF-8".to_owned()))?;
         // It becomes the payload of a message, one level further down.
-        let deepest = house.settings.limits.json_depth - 1;
+        let deepest = directory.settings.limits.json_depth - 1;
         if nesting_depth(text, deepest) > deepest {
             let problem = format!("JSON is nested deeper than {deepest} levels");
             return Err(Refusal::Malformed(problem).into());

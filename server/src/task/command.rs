@@ -8,13 +8,13 @@ use pvp_protocol::{MessageId, ParticipantId, Refusal};
 use pvp_session::{Answer, Identity, Session, Submitted};
 use tokio::sync::oneshot;
 
-use crate::feed::Feed;
-use crate::outbox::{Outbox, Reply, Verdict};
-use crate::vault::Vault;
-use crate::viewer::{Device, Viewer};
+use crate::feed::SessionFeed;
+use crate::reply_queue::{ConnectionReply, ReplyQueue, ReplyStatus};
+use crate::secrets::SecretStore;
+use crate::viewer::{DeviceGuard, Viewer};
 
 /// Something that changes the session, if it may be.
-pub(crate) enum Wish {
+pub(crate) enum SessionRequest {
     Create {
         by: ParticipantId,
         id: MessageId,
@@ -25,69 +25,69 @@ pub(crate) enum Wish {
         identity: Identity,
         announce: Announce,
         id: MessageId,
-        found: Option<Box<SessionCreate>>,
+        create_if_missing: Option<Box<SessionCreate>>,
     },
-    Say {
+    Submit {
         by: ParticipantId,
-        said: Submitted,
+        submitted: Submitted,
     },
 }
 
 /// Looks at a session and at who is there. What was seen may rest on entries that are still being
 /// written, so it is released when they are durable; dropped, it was refused.
-pub(crate) type Question = Box<dyn FnOnce(&Session, &Presence) -> Release + Send>;
+pub(crate) type SessionQuery = Box<dyn FnOnce(&Session, &PresenceMap) -> DeferredReply + Send>;
 
 /// Gives an answer to the one who asked.
-pub(crate) type Release = Box<dyn FnOnce() + Send>;
+pub(crate) type DeferredReply = Box<dyn FnOnce() + Send>;
 
 /// Who is there, as last told.
-pub(crate) type Presence = BTreeMap<ParticipantId, PresenceStatus>;
+pub(crate) type PresenceMap = BTreeMap<ParticipantId, PresenceStatus>;
 
-pub(crate) enum Order {
-    Wish(Box<Wish>, ReplyTo),
+pub(crate) enum SessionCommand {
+    Request(Box<SessionRequest>, ReplyTo),
     /// Someone who had gone quiet was heard of.
-    Heard(ParticipantId),
+    ParticipantReturned(ParticipantId),
     /// A device of someone's is gone.
-    Disconnected,
+    ConnectionClosed,
     /// Someone looks in without a connection of their own.
-    Visit(Option<ParticipantId>, oneshot::Sender<Option<Visit>>),
+    HttpAccess(Option<ParticipantId>, oneshot::Sender<Option<HttpAccess>>),
     /// A question about the session as it is.
-    Ask(Question),
+    Query(SessionQuery),
     /// The server is shutting down.
     Stop,
 }
 
 /// What a connection needs to follow a session.
-pub(crate) struct Joined {
-    pub(crate) device: Device,
-    pub(crate) feed: Arc<Feed>,
-    pub(crate) vault: Arc<Vault>,
+pub(crate) struct JoinedSession {
+    pub(crate) device: DeviceGuard,
+    pub(crate) feed: Arc<SessionFeed>,
+    pub(crate) secrets: Arc<SecretStore>,
     pub(crate) welcome: SessionWelcome,
     /// The people who were there before.
-    pub(crate) others: Vec<Announce>,
+    pub(crate) other_announcements: Vec<Announce>,
     pub(crate) working_directory: Option<ContextAdd>,
     /// The first seq that is not history: the newcomer's own announcement, or what comes next.
-    pub(crate) present: u64,
-    pub(crate) seq: Option<u64>,
+    pub(crate) live_from_seq: u64,
+    pub(crate) accepted_seq: Option<u64>,
 }
 
 /// What someone needs who reads a session over HTTP.
-pub(crate) struct Visit {
+pub(crate) struct HttpAccess {
     /// `None` where nobody has to say who they are.
     pub(crate) viewer: Option<Arc<Viewer>>,
     /// Keeps them present, if they have joined.
-    pub(crate) device: Option<Device>,
-    pub(crate) feed: Arc<Feed>,
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) device: Option<DeviceGuard>,
+    pub(crate) feed: Arc<SessionFeed>,
+    pub(crate) secrets: Arc<SecretStore>,
 }
 
 /// Where an answer goes.
 pub(crate) enum ReplyTo {
-    Outbox(Arc<Outbox>, MessageId),
-    Once(oneshot::Sender<Result<Answer, Refusal>>),
-    Seat(
-        oneshot::Sender<Result<Box<Joined>, Refusal>>,
-        Option<Box<Joined>>,
+    Queue(Arc<ReplyQueue>, MessageId),
+    Oneshot(oneshot::Sender<Result<Answer, Refusal>>),
+    Join(
+        oneshot::Sender<Result<Box<JoinedSession>, Refusal>>,
+        Option<Box<JoinedSession>>,
     ),
 }
 
@@ -99,19 +99,19 @@ impl ReplyTo {
     /// Who asked may have gone; then nobody needs the answer.
     pub(crate) fn answer(self, answer: Answer) {
         match self {
-            ReplyTo::Outbox(outbox, id) => {
-                outbox.put(Reply {
+            ReplyTo::Queue(reply_queue, id) => {
+                reply_queue.push(ConnectionReply {
                     id,
-                    verdict: Verdict::from(answer),
+                    status: ReplyStatus::from(answer),
                 });
             }
-            ReplyTo::Once(sender) => {
+            ReplyTo::Oneshot(sender) => {
                 let _ = sender.send(match answer {
                     Answer::Refused(refusal) => Err(refusal),
                     Answer::Accepted(_) | Answer::Duplicate(_) => Ok(answer),
                 });
             }
-            ReplyTo::Seat(sender, joined) => {
+            ReplyTo::Join(sender, joined) => {
                 let _ = sender.send(match (answer, joined) {
                     (Answer::Refused(refusal), _) => Err(refusal),
                     (Answer::Accepted(_) | Answer::Duplicate(_), Some(joined)) => Ok(joined),
@@ -122,15 +122,15 @@ impl ReplyTo {
     }
 }
 
-impl Order {
+impl SessionCommand {
     pub(crate) fn refuse(self, refusal: Refusal) {
         match self {
-            Order::Wish(_, reply) => reply.refuse(refusal),
-            Order::Heard(_)
-            | Order::Disconnected
-            | Order::Visit(..)
-            | Order::Ask(_)
-            | Order::Stop => {}
+            SessionCommand::Request(_, reply) => reply.refuse(refusal),
+            SessionCommand::ParticipantReturned(_)
+            | SessionCommand::ConnectionClosed
+            | SessionCommand::HttpAccess(..)
+            | SessionCommand::Query(_)
+            | SessionCommand::Stop => {}
         }
     }
 }

@@ -7,37 +7,39 @@ use pvp_protocol::ParticipantId;
 use pvp_protocol::payload::{ToolOutput, ToolResult};
 
 /// Shorter values are not masked: they would black out half of any output.
-const SHORTEST_MASKED: usize = 4;
+const MIN_MASKED_BYTES: usize = 4;
 
 /// Values that are masked after they were revoked or replaced: a command may still print them.
-const RETIRED: usize = 1000;
+const MAX_RETIRED: usize = 1000;
 
 /// What one secret is, and which executors get it.
-struct Held {
+struct StoredSecret {
     value: String,
     scope: Vec<ParticipantId>,
 }
 
 #[derive(Default)]
-struct Values {
-    held: BTreeMap<String, Held>,
+struct SecretValues {
+    secrets: BTreeMap<String, StoredSecret>,
     retired: VecDeque<String>,
 }
 
 /// The secret values of one session. Forgotten when the server stops.
 #[derive(Default)]
-pub(crate) struct Vault(Mutex<Values>);
+pub(crate) struct SecretStore(Mutex<SecretValues>);
 
-impl Vault {
+impl SecretStore {
     /// Keeps a value that came with a share; a share without one changes who gets the value held.
     pub(crate) fn share(&self, key: &str, scope: &[ParticipantId], value: Option<String>) {
         let mut values = self.0.lock();
         if let Some(value) = value {
             values.retire(key);
             let scope = scope.to_vec();
-            values.held.insert(key.to_owned(), Held { value, scope });
-        } else if let Some(held) = values.held.get_mut(key) {
-            held.scope = scope.to_vec();
+            values
+                .secrets
+                .insert(key.to_owned(), StoredSecret { value, scope });
+        } else if let Some(secret) = values.secrets.get_mut(key) {
+            secret.scope = scope.to_vec();
         }
     }
 
@@ -47,55 +49,58 @@ impl Vault {
     }
 
     /// What goes into an executor's environment, if anything.
-    pub(crate) fn environment(&self, executor: &ParticipantId) -> Option<BTreeMap<String, String>> {
+    pub(crate) fn environment_for(
+        &self,
+        executor: &ParticipantId,
+    ) -> Option<BTreeMap<String, String>> {
         let values = self.0.lock();
         let environment: BTreeMap<_, _> = values
-            .held
+            .secrets
             .iter()
-            .filter(|(_, held)| held.scope.contains(executor))
-            .map(|(key, held)| (key.clone(), held.value.clone()))
+            .filter(|(_, secret)| secret.scope.contains(executor))
+            .map(|(key, secret)| (key.clone(), secret.value.clone()))
             .collect();
         (!environment.is_empty()).then_some(environment)
     }
 
     /// Blacks out every value; the text keeps its length, so that offsets stay true.
-    fn mask(&self, text: &mut String) {
+    fn mask_text(&self, text: &mut String) {
         let values = self.0.lock();
-        let held = values.held.values().map(|held| &held.value);
-        let mut found: Vec<_> = held
+        let current = values.secrets.values().map(|held| &held.value);
+        let mut present: Vec<_> = current
             .chain(&values.retired)
-            .filter(|value| value.len() >= SHORTEST_MASKED && text.contains(value.as_str()))
+            .filter(|value| value.len() >= MIN_MASKED_BYTES && text.contains(value.as_str()))
             .collect();
         // A value that is part of a longer one must not leave the rest of that one in the open.
-        found.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        for value in found {
+        present.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        for value in present {
             *text = text.replace(value.as_str(), &"*".repeat(value.len()));
         }
     }
 
     pub(crate) fn mask_output(&self, output: &mut ToolOutput) {
-        self.mask(&mut output.text);
+        self.mask_text(&mut output.text);
     }
 
     pub(crate) fn mask_result(&self, result: &mut ToolResult) {
         if let Some(body) = &mut result.result {
-            self.mask(&mut body.stdout);
-            self.mask(&mut body.stderr);
+            self.mask_text(&mut body.stdout);
+            self.mask_text(&mut body.stderr);
         }
         if let Some(error) = &mut result.error {
-            self.mask(error);
+            self.mask_text(error);
         }
     }
 }
 
-impl Values {
+impl SecretValues {
     fn retire(&mut self, key: &str) {
-        let Some(held) = self.held.remove(key) else {
+        let Some(secret) = self.secrets.remove(key) else {
             return;
         };
-        if held.value.len() >= SHORTEST_MASKED && !self.retired.contains(&held.value) {
-            self.retired.push_back(held.value);
-            if self.retired.len() > RETIRED {
+        if secret.value.len() >= MIN_MASKED_BYTES && !self.retired.contains(&secret.value) {
+            self.retired.push_back(secret.value);
+            if self.retired.len() > MAX_RETIRED {
                 self.retired.pop_front();
             }
         }
@@ -108,54 +113,54 @@ mod tests {
 
     #[test]
     fn values_are_masked_byte_for_byte_and_given_in_scope_only() {
-        let vault = Vault::default();
+        let secrets = SecretStore::default();
         let bot = ParticipantId::parse("bot").unwrap();
-        vault.share(
+        secrets.share(
             "KEY",
             std::slice::from_ref(&bot),
             Some("hünter2".to_owned()),
         );
-        vault.share("SHORT", &[], Some("ab".to_owned()));
+        secrets.share("SHORT", &[], Some("ab".to_owned()));
         let mut text = "ab hünter2 hünter2!".to_owned();
         let before = text.len();
-        vault.mask(&mut text);
+        secrets.mask_text(&mut text);
         assert_eq!(text, "ab ******** ********!");
         assert_eq!(text.len(), before);
         let expected = BTreeMap::from([("KEY".to_owned(), "hünter2".to_owned())]);
-        assert_eq!(vault.environment(&bot), Some(expected));
+        assert_eq!(secrets.environment_for(&bot), Some(expected));
         assert_eq!(
-            vault.environment(&ParticipantId::parse("ann").unwrap()),
+            secrets.environment_for(&ParticipantId::parse("ann").unwrap()),
             None
         );
-        vault.share("KEY", &[], None);
+        secrets.share("KEY", &[], None);
         assert_eq!(
-            vault.environment(&bot),
+            secrets.environment_for(&bot),
             None,
             "another scope, the same value"
         );
-        vault.share("KEY", std::slice::from_ref(&bot), None);
-        assert!(vault.environment(&bot).is_some());
-        vault.revoke("KEY");
-        assert_eq!(vault.environment(&bot), None);
+        secrets.share("KEY", std::slice::from_ref(&bot), None);
+        assert!(secrets.environment_for(&bot).is_some());
+        secrets.revoke("KEY");
+        assert_eq!(secrets.environment_for(&bot), None);
     }
 
     #[test]
-    fn what_was_known_once_stays_masked() {
-        let vault = Vault::default();
+    fn revoked_and_replaced_values_stay_masked() {
+        let secrets = SecretStore::default();
         let masked = |text: &str| {
             let mut text = text.to_owned();
-            vault.mask(&mut text);
+            secrets.mask_text(&mut text);
             text
         };
-        vault.share("A", &[], Some("first-value".to_owned()));
-        vault.share("A", &[], Some("second-value".to_owned()));
-        vault.share("B", &[], Some("second".to_owned()));
+        secrets.share("A", &[], Some("first-value".to_owned()));
+        secrets.share("A", &[], Some("second-value".to_owned()));
+        secrets.share("B", &[], Some("second".to_owned()));
         assert_eq!(
             masked("first-value second-value second"),
             "*********** ************ ******"
         );
-        vault.revoke("A");
-        vault.revoke("B");
+        secrets.revoke("A");
+        secrets.revoke("B");
         assert_eq!(
             masked("first-value second-value second"),
             "*********** ************ ******"

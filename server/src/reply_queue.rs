@@ -11,45 +11,45 @@ use pvp_session::Answer;
 
 /// What became of a message.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reply {
+pub(crate) struct ConnectionReply {
     pub(crate) id: MessageId,
-    pub(crate) verdict: Verdict,
+    pub(crate) status: ReplyStatus,
 }
 
 /// How a message was answered.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum ReplyStatus {
     Accepted(Option<u64>),
     Duplicate(u64),
     Refused(Refusal),
 }
 
-impl From<Answer> for Verdict {
+impl From<Answer> for ReplyStatus {
     fn from(answer: Answer) -> Self {
         match answer {
-            Answer::Accepted(seq) => Verdict::Accepted(seq),
-            Answer::Duplicate(seq) => Verdict::Duplicate(seq),
-            Answer::Refused(refusal) => Verdict::Refused(refusal),
+            Answer::Accepted(seq) => ReplyStatus::Accepted(seq),
+            Answer::Duplicate(seq) => ReplyStatus::Duplicate(seq),
+            Answer::Refused(refusal) => ReplyStatus::Refused(refusal),
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    replies: VecDeque<Reply>,
+struct ReplyQueueState {
+    replies: VecDeque<ConnectionReply>,
     waker: Option<Waker>,
 }
 
 /// Where the session's task leaves answers for one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox(Mutex<Inner>);
+pub(crate) struct ReplyQueue(Mutex<ReplyQueueState>);
 
-impl Outbox {
-    pub(crate) fn put(&self, reply: Reply) {
+impl ReplyQueue {
+    pub(crate) fn push(&self, reply: ConnectionReply) {
         let waker = {
-            let mut inner = self.0.lock();
-            inner.replies.push_back(reply);
-            inner.waker.take()
+            let mut queue = self.0.lock();
+            queue.replies.push_back(reply);
+            queue.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -57,13 +57,13 @@ impl Outbox {
     }
 
     /// The next answer; registers the caller to be woken when there is none.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Reply> {
-        let mut inner = self.0.lock();
-        match inner.replies.pop_front() {
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<ConnectionReply> {
+        let mut queue = self.0.lock();
+        match queue.replies.pop_front() {
             Some(reply) => Poll::Ready(reply),
             None => {
-                inner.replies.shrink_to(0);
-                inner.waker = Some(cx.waker().clone());
+                queue.replies.shrink_to(0);
+                queue.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
         }

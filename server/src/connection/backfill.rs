@@ -5,62 +5,63 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use pvp_protocol::SessionId;
 
-use crate::house::House;
+use crate::delivery;
+use crate::directory::SessionDirectory;
+use crate::secrets::SecretStore;
 use crate::socket::append_text_frame;
-use crate::store::ReadBound;
-use crate::told;
-use crate::vault::Vault;
+use crate::store::ReadLimit;
 use crate::viewer::Viewer;
 
 /// How much is read at a time; a reader holds one page at most.
-const PAGE: ReadBound = ReadBound {
+const READ_LIMIT: ReadLimit = ReadLimit {
     records: 1024,
     bytes: 128 * 1024,
 };
 
 /// A stretch of the log as one viewer sees it.
-pub(super) struct Page {
+pub(super) struct BackfillPage {
     pub(super) frames: Bytes,
     /// The next seq after the page.
-    pub(super) next: u64,
+    pub(super) next_seq: u64,
 }
 
 /// Reads from `from` up to, not including, `until`.
-pub(super) async fn page(
-    house: Arc<House>,
+pub(super) async fn read_page(
+    directory: Arc<SessionDirectory>,
     session: SessionId,
     viewer: Arc<Viewer>,
-    vault: Arc<Vault>,
+    secrets: Arc<SecretStore>,
     from: u64,
     until: u64,
-) -> Result<Page, String> {
-    let permit = house
-        .readers
+) -> Result<BackfillPage, String> {
+    let permit = directory
+        .read_permits
         .clone()
         .acquire_owned()
         .await
         .map_err(|error| error.to_string())?;
-    let store = house.store.clone();
+    let store = directory.store.clone();
     let read = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let records = store
-            .read(&session, from, PAGE)
+            .read(&session, from, READ_LIMIT)
             .map_err(|error| error.to_string())?;
         let mut frames = BytesMut::new();
-        let mut next = from;
+        let mut next_seq = from;
         for record in records.iter().take_while(|record| record.seq < until) {
-            let told = told::from_record(record, &vault).map_err(|error| error.to_string())?;
-            if let Some(body) = told.body_for(&viewer) {
+            let delivery =
+                delivery::from_record(record, &secrets).map_err(|error| error.to_string())?;
+            if let Some(body) = delivery.body_for(&viewer) {
                 append_text_frame(&mut frames, body);
             }
-            next = record.seq + 1;
+            next_seq = record.seq + 1;
         }
-        if next == from {
+        if next_seq == from {
             return Err(format!("entry {from} is not in the store"));
         }
-        Ok(Page {
+        Ok(BackfillPage {
             frames: frames.freeze(),
-            next,
+            next_seq,
         })
     });
     read.await.unwrap_or_else(|panic| Err(panic.to_string()))

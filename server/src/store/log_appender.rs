@@ -7,94 +7,94 @@ use pvp_protocol::{SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::chain;
-use super::schema::{get_seq, millis, seq_column};
-use super::{Append, AppendError, CHECKPOINT_EVERY, Checkpoint, Hash, Head, Seal};
+use super::schema::{get_seq, millis_column, seq_column};
+use super::{AppendError, AppendRequest, CHECKPOINT_EVERY, Checkpoint, Hash, LogHead, SealTiming};
 
 /// Sessions remembered between groups, about 200 bytes each; more are asked of the database.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHED_LOGS: usize = 10_000;
 
 /// Logs sealed in one transaction when the store is closed.
-const SEALED_AT_ONCE: usize = 1024;
+const MAX_SEALS_PER_TRANSACTION: usize = 1024;
 
 /// What the database says about the sessions that were written lately.
-pub(super) struct Logs {
+pub(super) struct LogAppender {
     key: SigningKey,
-    known: HashMap<SessionId, Log>,
+    cache: HashMap<SessionId, CachedLog>,
 }
 
 #[derive(Clone, Copy)]
-struct Log {
-    no: i64,
-    head: Head,
-    sealed: u64,
+struct CachedLog {
+    row_id: i64,
+    head: LogHead,
+    sealed_seq: u64,
 }
 
 /// How each append of a committed group went.
-pub(super) type Verdicts = Vec<Result<(), AppendError>>;
+pub(super) type AppendResults = Vec<Result<(), AppendError>>;
 
-impl Logs {
+impl LogAppender {
     pub(super) fn new(key: SigningKey) -> Self {
         Self {
             key,
-            known: HashMap::new(),
+            cache: HashMap::new(),
         }
     }
 
     /// What was learnt in a transaction that did not commit is wrong.
-    pub(super) fn forget(&mut self) {
-        self.known.clear();
+    pub(super) fn clear_cache(&mut self) {
+        self.cache.clear();
     }
 
     /// Writes and commits a group. An error means that nothing of it was written.
-    pub(super) fn write(
+    pub(super) fn commit_group(
         &mut self,
         connection: &mut Connection,
-        group: &[Append],
-    ) -> rusqlite::Result<Verdicts> {
-        if self.known.len() > REMEMBERED {
-            self.forget();
+        group: &[AppendRequest],
+    ) -> rusqlite::Result<AppendResults> {
+        if self.cache.len() > MAX_CACHED_LOGS {
+            self.clear_cache();
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let verdicts = group
+        let results = group
             .iter()
             .map(|append| self.append(&transaction, append))
             .collect::<rusqlite::Result<_>>()?;
         transaction.commit()?;
-        Ok(verdicts)
+        Ok(results)
     }
 
     /// Checks everything before the first insert, so that a refused append leaves nothing behind.
     fn append(
         &mut self,
         connection: &Connection,
-        append: &Append,
+        append: &AppendRequest,
     ) -> rusqlite::Result<Result<(), AppendError>> {
-        let known = match self.known.get(&append.session) {
+        let cached = match self.cache.get(&append.session) {
             Some(log) => Some(*log),
-            None => find(connection, &append.session)?,
+            None => find_log(connection, &append.session)?,
         };
-        let found = known.map_or_else(|| Head::empty(&append.session), |log| log.head);
+        let found = cached.map_or_else(|| LogHead::empty(&append.session), |log| log.head);
         if found != append.prev {
             let expected = append.prev;
             return Ok(Err(AppendError::Conflict { expected, found }));
         }
-        let head = match chain::follow(append) {
+        let head = match chain::verify_append(append) {
             Ok(head) => head,
             Err(error) => return Ok(Err(error)),
         };
-        let mut log = match known {
+        let mut log = match cached {
             Some(log) => log,
-            None => create(connection, append)?,
+            None => insert_session(connection, append)?,
         };
-        insert(connection, log.no, append)?;
+        insert_entries(connection, log.row_id, append)?;
         log.head = head;
-        if is_due(&log, append) {
+        if needs_checkpoint(&log, append) {
             Checkpoint::sign(&self.key, &append.session, head, append.at)
-                .insert(connection, log.no)?;
-            log.sealed = head.seq;
+                .insert(connection, log.row_id)?;
+            log.sealed_seq = head.seq;
         }
-        update(connection, &log, append)?;
-        self.known.insert(append.session.clone(), log);
+        update_session(connection, &log, append)?;
+        self.cache.insert(append.session.clone(), log);
         Ok(Ok(()))
     }
 
@@ -104,26 +104,26 @@ impl Logs {
         connection: &mut Connection,
         at: Timestamp,
     ) -> rusqlite::Result<()> {
-        self.forget();
-        while self.seal_some(connection, at)? == SEALED_AT_ONCE {}
+        self.clear_cache();
+        while self.seal_batch(connection, at)? == MAX_SEALS_PER_TRANSACTION {}
         Ok(())
     }
 
-    fn seal_some(&self, connection: &mut Connection, at: Timestamp) -> rusqlite::Result<usize> {
+    fn seal_batch(&self, connection: &mut Connection, at: Timestamp) -> rusqlite::Result<usize> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let unsealed: Vec<(i64, String, u64, Hash)> = transaction
             .prepare_cached(
                 "SELECT no, id, head_seq, head_hash FROM sessions
                  WHERE head_seq > sealed_seq LIMIT ?1",
             )?
-            .query_map([SEALED_AT_ONCE as i64], |row| {
+            .query_map([MAX_SEALS_PER_TRANSACTION as i64], |row| {
                 Ok((row.get(0)?, row.get(1)?, get_seq(row, 2)?, row.get(3)?))
             })?
             .collect::<rusqlite::Result<_>>()?;
         for (no, id, seq, hash) in &unsealed {
             let session = SessionId::parse(id)
                 .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-            let head = Head {
+            let head = LogHead {
                 seq: *seq,
                 hash: *hash,
             };
@@ -137,29 +137,29 @@ impl Logs {
     }
 }
 
-fn is_due(log: &Log, append: &Append) -> bool {
-    let unsealed = log.head.seq.saturating_sub(log.sealed);
-    let asked = append.standing.ended || append.seal == Seal::Now;
-    unsealed >= CHECKPOINT_EVERY || (asked && unsealed > 0)
+fn needs_checkpoint(log: &CachedLog, append: &AppendRequest) -> bool {
+    let unsealed = log.head.seq.saturating_sub(log.sealed_seq);
+    let requested = append.index.ended || append.seal == SealTiming::Now;
+    unsealed >= CHECKPOINT_EVERY || (requested && unsealed > 0)
 }
 
-fn find(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<Log>> {
+fn find_log(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<CachedLog>> {
     connection
         .prepare_cached("SELECT no, head_seq, head_hash, sealed_seq FROM sessions WHERE id = ?1")?
         .query_row([session.as_str()], |row| {
-            Ok(Log {
-                no: row.get(0)?,
-                head: Head {
+            Ok(CachedLog {
+                row_id: row.get(0)?,
+                head: LogHead {
                     seq: get_seq(row, 1)?,
                     hash: row.get(2)?,
                 },
-                sealed: get_seq(row, 3)?,
+                sealed_seq: get_seq(row, 3)?,
             })
         })
         .optional()
 }
 
-fn create(connection: &Connection, append: &Append) -> rusqlite::Result<Log> {
+fn insert_session(connection: &Connection, append: &AppendRequest) -> rusqlite::Result<CachedLog> {
     connection
         .prepare_cached(
             "INSERT INTO sessions
@@ -169,16 +169,20 @@ fn create(connection: &Connection, append: &Append) -> rusqlite::Result<Log> {
         .execute(params![
             append.session.as_str(),
             append.prev.hash,
-            millis(append.at)
+            millis_column(append.at)
         ])?;
-    Ok(Log {
-        no: connection.last_insert_rowid(),
+    Ok(CachedLog {
+        row_id: connection.last_insert_rowid(),
         head: append.prev,
-        sealed: 0,
+        sealed_seq: 0,
     })
 }
 
-fn insert(connection: &Connection, session: i64, append: &Append) -> rusqlite::Result<()> {
+fn insert_entries(
+    connection: &Connection,
+    session: i64,
+    append: &AppendRequest,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO entries (session, seq, meta, body, hash) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
@@ -194,7 +198,11 @@ fn insert(connection: &Connection, session: i64, append: &Append) -> rusqlite::R
     Ok(())
 }
 
-fn update(connection: &Connection, log: &Log, append: &Append) -> rusqlite::Result<()> {
+fn update_session(
+    connection: &Connection,
+    log: &CachedLog,
+    append: &AppendRequest,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE sessions SET head_seq = ?2, head_hash = ?3, updated_at = ?4, ended = ?5,
@@ -202,15 +210,15 @@ fn update(connection: &Connection, log: &Log, append: &Append) -> rusqlite::Resu
              WHERE no = ?1",
         )?
         .execute(params![
-            log.no,
+            log.row_id,
             seq_column(log.head.seq)?,
             log.head.hash,
-            millis(append.at),
-            append.standing.ended,
-            append.standing.next_deadline.map(millis),
-            seq_column(log.sealed)?,
-            append.standing.name,
-            append.standing.open_gates
+            millis_column(append.at),
+            append.index.ended,
+            append.index.next_deadline.map(millis_column),
+            seq_column(log.sealed_seq)?,
+            append.index.name,
+            append.index.open_gates
         ])?;
     Ok(())
 }

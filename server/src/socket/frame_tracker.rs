@@ -2,35 +2,35 @@
 
 const TWO_BYTE_LENGTH: u8 = 126;
 const EIGHT_BYTE_LENGTH: u8 = 127;
-const LONGEST_HEADER: usize = 2 + 8 + 4;
+const MAX_HEADER_BYTES: usize = 2 + 8 + 4;
 
 /// Follows frame headers, so that a parser can be handed one frame and nothing beyond it.
 /// It judges nothing: that is the parser's work.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    header: [u8; LONGEST_HEADER],
+pub(super) struct FrameTracker {
+    header: [u8; MAX_HEADER_BYTES],
     header_seen: usize,
     payload_left: u64,
 }
 
-impl Meter {
+impl FrameTracker {
     /// How many of these bytes are in the same part (header or payload) of the same frame, counting
     /// them as handed over. Never 0 for some input.
-    pub(super) fn take(&mut self, input: &[u8]) -> usize {
+    pub(super) fn consume(&mut self, input: &[u8]) -> usize {
         if self.payload_left > 0 {
-            let taken = self.payload_left.min(input.len() as u64);
-            self.payload_left -= taken;
-            return taken as usize;
+            let consumed = self.payload_left.min(input.len() as u64);
+            self.payload_left -= consumed;
+            return consumed as usize;
         }
-        let taken = input.len().min(self.header_length() - self.header_seen);
-        let seen = self.header_seen + taken;
-        self.header[self.header_seen..seen].copy_from_slice(&input[..taken]);
+        let consumed = input.len().min(self.header_length() - self.header_seen);
+        let seen = self.header_seen + consumed;
+        self.header[self.header_seen..seen].copy_from_slice(&input[..consumed]);
         self.header_seen = seen;
         if seen >= 2 && seen == self.header_length() {
             self.payload_left = self.payload_length();
             self.header_seen = 0;
         }
-        taken
+        consumed
     }
 
     /// As far as the bytes seen can tell.
@@ -65,12 +65,12 @@ mod tests {
     use super::*;
 
     fn parts(mut input: &[u8]) -> Vec<usize> {
-        let mut meter = Meter::default();
+        let mut tracker = FrameTracker::default();
         let mut parts = Vec::new();
         while !input.is_empty() {
-            let taken = meter.take(input);
-            input = &input[taken..];
-            parts.push(taken);
+            let consumed = tracker.consume(input);
+            input = &input[consumed..];
+            parts.push(consumed);
         }
         parts
     }

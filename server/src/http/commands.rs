@@ -9,19 +9,19 @@ use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
 use pvp_protocol::{Action, ExtraFields, Refusal, Sender, ServerMessage, SessionId, Timestamp};
 use pvp_session::{ProposalEnding, ProposalRecord};
 
-use super::Refused;
-use super::asking::{Asked, InSession, Named, parameters};
-use super::messages::stored;
-use crate::house::{House, unreadable};
+use super::RefusalResponse;
+use super::extractors::{AuthorizedSession, PathMessageId, StrictQuery, parameters};
+use super::messages::read_entry_blocking;
+use crate::directory::{SessionDirectory, log_unreadable};
 use crate::output;
 use crate::store::Store;
 
 /// Commands of one answer unless the caller says otherwise, and at most.
 const DEFAULT_LIMIT: usize = 50;
-const MOST: usize = 200;
+const MAX_LIMIT: usize = 200;
 
 /// Commands that one search looks at; the next answer goes on from there.
-const LOOKED_AT: usize = 2000;
+const MAX_SCANNED: usize = 2000;
 
 parameters! {
     OutputParameters {
@@ -38,45 +38,45 @@ parameters! {
         /// Only lines that contain this text.
         grep: String = "string",
         /// `text` for the bare lines instead of JSON.
-        format: Format = "string",
+        format: OutputFormat = "string",
     }
 }
 
 /// How output is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::http) enum Format {
+pub(in crate::http) enum OutputFormat {
     Json,
     Text,
 }
 
-pub(super) async fn read(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Named(reference): Named,
-    Asked(asked): Asked<OutputParameters>,
-) -> Result<Response, Refused> {
-    house
-        .visit(&session, login.map(|login| login.bearer.participant))
+pub(super) async fn read_output(
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    PathMessageId(reference): PathMessageId,
+    StrictQuery(query): StrictQuery<OutputParameters>,
+) -> Result<Response, RefusalResponse> {
+    directory
+        .http_access(&session, login.map(|login| login.claims.participant))
         .await?;
     let read = OutputRead {
         reference,
-        stream: asked.stream,
-        offset: asked.offset,
-        limit: asked.limit,
-        head: asked.head,
-        tail: asked.tail,
-        grep: asked.grep,
+        stream: query.stream,
+        offset: query.offset,
+        limit: query.limit,
+        head: query.head,
+        tail: query.tail,
+        grep: query.grep,
         extra: ExtraFields::new(),
     };
-    let page = output::page(&house, &session, read).await?;
-    Ok(match asked.format {
-        Some(Format::Text) => text(&page).into_response(),
-        Some(Format::Json) | None => Json(page).into_response(),
+    let page = output::read_page(&directory, &session, read).await?;
+    Ok(match query.format {
+        Some(OutputFormat::Text) => to_text(&page).into_response(),
+        Some(OutputFormat::Json) | None => Json(page).into_response(),
     })
 }
 
-fn text(page: &OutputPage) -> String {
+fn to_text(page: &OutputPage) -> String {
     page.lines
         .iter()
         .flat_map(|line| [line.text.as_str(), "\n"])
@@ -97,54 +97,54 @@ parameters! {
 }
 
 pub(super) async fn history(
-    State(house): State<Arc<House>>,
-    InSession { session, login }: InSession,
-    Asked(asked): Asked<HistoryParameters>,
-) -> Result<Json<CommandPage>, Refused> {
-    house
-        .visit(&session, login.map(|login| login.bearer.participant))
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, login }: AuthorizedSession,
+    StrictQuery(query): StrictQuery<HistoryParameters>,
+) -> Result<Json<CommandPage>, RefusalResponse> {
+    directory
+        .http_access(&session, login.map(|login| login.claims.participant))
         .await?;
-    let before = asked.before.unwrap_or(u64::MAX);
-    let past = house
-        .ask(&session, move |session| {
-            session.proposals_before(before, LOOKED_AT + 1)
+    let before = query.before.unwrap_or(u64::MAX);
+    let past = directory
+        .query(&session, move |session| {
+            session.proposals_before(before, MAX_SCANNED + 1)
         })
         .await
-        .ok_or_else(unreadable)?;
-    let permit = house.readers.clone().acquire_owned().await;
-    let store = house.store.clone();
+        .ok_or_else(log_unreadable)?;
+    let permit = directory.read_permits.clone().acquire_owned().await;
+    let store = directory.store.clone();
     let page = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        select(&store, &session, &past, &asked)
+        select_commands(&store, &session, &past, &query)
     });
     let page = page
         .await
         .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?;
-    Ok(Json(page.ok_or_else(unreadable)?))
+    Ok(Json(page.ok_or_else(log_unreadable)?))
 }
 
 /// The commands that are wanted, and where to go on.
-fn select(
+fn select_commands(
     store: &Store,
     session: &SessionId,
     past: &[ProposalRecord],
-    asked: &HistoryParameters,
+    query: &HistoryParameters,
 ) -> Option<CommandPage> {
-    let limit = asked.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MOST);
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let mut commands = Vec::new();
-    for (looked_at, past) in past.iter().enumerate() {
-        if commands.len() == limit || looked_at == LOOKED_AT {
+    for (scanned, past) in past.iter().enumerate() {
+        if commands.len() == limit || scanned == MAX_SCANNED {
             // The one before was the last that was looked at.
             let next = Some(past.seqs.proposed + 1);
             return Some(CommandPage { commands, next });
         }
-        let record = record(store, session, past)?;
-        let fits = asked.status.is_none_or(|status| status == record.status)
-            && asked
+        let record = build_record(store, session, past)?;
+        let matches = query.status.is_none_or(|status| status == record.status)
+            && query
                 .grep
                 .as_ref()
                 .is_none_or(|grep| record.command.contains(grep));
-        if fits {
+        if matches {
             commands.push(record);
         }
     }
@@ -155,15 +155,19 @@ fn select(
 }
 
 /// What the log says of a command.
-fn record(store: &Store, session: &SessionId, past: &ProposalRecord) -> Option<CommandRecord> {
-    let (mut record, tool) = proposed(store, session, past)?;
+fn build_record(
+    store: &Store,
+    session: &SessionId,
+    past: &ProposalRecord,
+) -> Option<CommandRecord> {
+    let (mut record, tool) = read_proposal(store, session, past)?;
     let trail = past.seqs;
     let end = past.closed.map(|(_, seq)| seq);
     let later = [trail.amended, trail.resolved, trail.granted, end];
     for seq in later.into_iter().flatten() {
-        let envelope = stored(store, session, seq)?;
+        let envelope = read_entry_blocking(store, session, seq)?;
         let (by, at) = (envelope.heading.sender, envelope.at);
-        note(&mut record, &tool, by, at, envelope.message);
+        apply_entry(&mut record, &tool, by, at, envelope.message);
     }
     Some(record)
 }
@@ -172,12 +176,12 @@ fn record(store: &Store, session: &SessionId, past: &ProposalRecord) -> Option<C
     clippy::wildcard_enum_match_arm,
     reason = "a proposal begins in one of two ways"
 )]
-fn proposed(
+fn read_proposal(
     store: &Store,
     session: &SessionId,
     past: &ProposalRecord,
 ) -> Option<(CommandRecord, String)> {
-    let envelope = stored(store, session, past.seqs.proposed)?;
+    let envelope = read_entry_blocking(store, session, past.seqs.proposed)?;
     let (action, assessment, description, tool) = match envelope.message {
         ServerMessage::ToolPropose(propose) => (
             Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
@@ -207,7 +211,7 @@ fn proposed(
         category: assessment.category,
         risk: assessment.risk,
         rule: assessment.rule,
-        status: status(past),
+        status: command_status(past),
         edited_by: None,
         resolution: None,
         executor: None,
@@ -218,7 +222,7 @@ fn proposed(
     Some((record, tool))
 }
 
-fn status(past: &ProposalRecord) -> CommandStatus {
+fn command_status(past: &ProposalRecord) -> CommandStatus {
     match past.closed {
         None if past.seqs.granted.is_some() => CommandStatus::Running,
         None => CommandStatus::Waiting,
@@ -235,7 +239,13 @@ fn status(past: &ProposalRecord) -> CommandStatus {
     clippy::wildcard_enum_match_arm,
     reason = "other entries say nothing of a command's course"
 )]
-fn note(record: &mut CommandRecord, tool: &str, by: Sender, at: Timestamp, message: ServerMessage) {
+fn apply_entry(
+    record: &mut CommandRecord,
+    tool: &str,
+    by: Sender,
+    at: Timestamp,
+    message: ServerMessage,
+) {
     match message {
         ServerMessage::GateAmend(amend) => {
             if let (Ok(action), Some(assessment)) = (

@@ -4,45 +4,50 @@ use bytes::Bytes;
 use pvp_protocol::ServerMessage;
 use pvp_session::{Entry, EntryError, GrantNonce};
 
-use crate::feed::Told;
-use crate::store::Record;
-use crate::vault::Vault;
+use crate::feed::Delivery;
+use crate::secrets::SecretStore;
+use crate::store::LogRecord;
 
 /// A durable entry on its way to the viewers.
-pub(crate) fn from_entry(entry: &Entry, body: Bytes, vault: &Vault) -> Told {
-    let private = entry
-        .private
-        .as_ref()
-        .map(|private| (private.to.clone(), executor_copy(entry, private, vault)));
-    Told {
+pub(crate) fn from_entry(entry: &Entry, body: Bytes, secrets: &SecretStore) -> Delivery {
+    let private = entry.private.as_ref().map(|private| {
+        (
+            private.to.clone(),
+            encode_executor_copy(entry, private, secrets),
+        )
+    });
+    Delivery {
         seq: entry.seq(),
         body,
         audience: entry.audience.clone(),
-        private,
+        executor_copy: private,
     }
 }
 
 /// A stored record; its body is read only if someone gets another copy of it than the rest.
-pub(crate) fn from_record(record: &Record, vault: &Vault) -> Result<Told, EntryError> {
+pub(crate) fn from_record(
+    record: &LogRecord,
+    secrets: &SecretStore,
+) -> Result<Delivery, EntryError> {
     let (audience, private, _) = Entry::decode_meta(&record.meta)?;
     if private.is_some() {
         let entry = Entry::decode(&record.meta, &record.body)?;
-        return Ok(from_entry(&entry, record.body.clone(), vault));
+        return Ok(from_entry(&entry, record.body.clone(), secrets));
     }
-    Ok(Told {
+    Ok(Delivery {
         seq: record.seq,
         body: record.body.clone(),
         audience,
-        private: None,
+        executor_copy: None,
     })
 }
 
 /// The copy that may be acted on: with the nonce and the values of shared secrets.
-fn executor_copy(entry: &Entry, private: &GrantNonce, vault: &Vault) -> Bytes {
+fn encode_executor_copy(entry: &Entry, private: &GrantNonce, secrets: &SecretStore) -> Bytes {
     let mut envelope = entry.envelope.clone();
     if let ServerMessage::ToolExecute(execute) = &mut envelope.message {
         execute.grant.nonce = Some(private.nonce.clone());
-        execute.grant.secret_env = vault.environment(&private.to);
+        execute.grant.secret_env = secrets.environment_for(&private.to);
     }
     envelope.to_json().into()
 }

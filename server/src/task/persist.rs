@@ -7,90 +7,96 @@ use pvp_protocol::{Refusal, ServerMessage};
 use pvp_session::{Answer, Entry};
 use tokio::time::Instant;
 
-use super::order::{Release, ReplyTo};
-use super::{RETRY, Task};
+use super::command::{DeferredReply, ReplyTo};
+use super::{RETRY_DELAY, SessionTask};
 use crate::clock;
-use crate::store::{Append, AppendError, Done, Head, Record, Seal, Standing};
-use crate::told;
+use crate::delivery;
+use crate::store::{
+    AppendCallback, AppendError, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex,
+};
 
 /// One append and everyone who waits for it.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct WriteBatch {
     pub(super) entries: Vec<(Entry, Bytes)>,
     pub(super) answers: Vec<(ReplyTo, Answer)>,
     /// Answers to questions about the session as this batch leaves it.
-    pub(super) releases: Vec<Release>,
+    pub(super) deferred_replies: Vec<DeferredReply>,
     /// Values of the secrets that are shared in it, by the seq of their entry.
-    pub(super) values: BTreeMap<u64, String>,
+    pub(super) secret_values: BTreeMap<u64, String>,
 }
 
-impl Batch {
+impl WriteBatch {
     fn extend(&mut self, later: Self) {
         self.entries.extend(later.entries);
         self.answers.extend(later.answers);
-        self.releases.extend(later.releases);
-        self.values.extend(later.values);
+        self.deferred_replies.extend(later.deferred_replies);
+        self.secret_values.extend(later.secret_values);
     }
 }
 
 /// A batch as the store gets it.
-pub(super) struct Writing {
-    prev: Head,
-    records: Vec<Record>,
-    standing: Standing,
-    seal: Seal,
+pub(super) struct PendingAppend {
+    prev: LogHead,
+    records: Vec<LogRecord>,
+    index: SessionIndex,
+    seal: SealTiming,
 }
 
-impl Writing {
+impl PendingAppend {
     fn extend(&mut self, later: Self) {
         self.records.extend(later.records);
-        self.standing = later.standing;
-        if later.seal == Seal::Now {
-            self.seal = Seal::Now;
+        self.index = later.index;
+        if later.seal == SealTiming::Now {
+            self.seal = SealTiming::Now;
         }
     }
 }
 
-impl Task {
+impl SessionTask {
     /// The store has written an append, or could not.
-    pub(super) async fn hear(&mut self, report: Result<(), AppendError>) {
+    pub(super) async fn on_append_result(&mut self, result: Result<(), AppendError>) {
         let Some(batch) = self.in_flight.pop_front() else {
             return;
         };
         self.entries_in_flight -= batch.entries.len();
-        let took = self.sent_at.elapsed();
-        self.house.metrics.appended(took, report.is_ok());
-        match report {
+        let took = self.append_sent_at.elapsed();
+        self.directory.metrics.record_append(took, result.is_ok());
+        match result {
             Ok(()) => {
-                if let Some(writing) = self.waiting.take() {
-                    self.send(writing).await;
+                if let Some(append) = self.pending_append.take() {
+                    self.send_append(append).await;
                 }
-                self.tell(batch);
+                self.publish(batch);
             }
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "could not write the log");
-                self.refuse(batch, &error.to_string());
-                self.give_up_waiting();
-                self.hold = Instant::now() + RETRY;
+                self.refuse_batch(batch, &error.to_string());
+                self.refuse_pending();
+                self.backoff_until = Instant::now() + RETRY_DELAY;
                 self.load().await;
             }
         }
     }
 
     /// What waited for an append that failed rests on it, so it is not sent.
-    fn give_up_waiting(&mut self) {
-        self.waiting = None;
+    fn refuse_pending(&mut self) {
+        self.pending_append = None;
         self.entries_in_flight = 0;
         for batch in std::mem::take(&mut self.in_flight) {
-            self.refuse(batch, "an earlier entry could not be written");
+            self.refuse_batch(batch, "an earlier entry could not be written");
         }
     }
 
-    fn refuse(&self, batch: Batch, why: &str) {
-        let made =
+    fn refuse_batch(&self, batch: WriteBatch, why: &str) {
+        let creates_session =
             |entry: &Entry| matches!(entry.envelope.message, ServerMessage::SessionCreate(_));
-        if batch.entries.iter().any(|(entry, _)| made(entry)) {
-            self.house.session_not_made();
+        if batch
+            .entries
+            .iter()
+            .any(|(entry, _)| creates_session(entry))
+        {
+            self.directory.release_reserved_session();
         }
         for (reply, _) in batch.answers {
             reply.refuse(Refusal::WriteFailed(why.to_owned()));
@@ -98,27 +104,29 @@ impl Task {
     }
 
     /// Everything in the batch is durable: everyone may hear of it.
-    fn tell(&mut self, mut batch: Batch) {
-        let mut told = Vec::with_capacity(batch.entries.len());
-        let (mut people_changed, mut gates_changed) = (false, false);
+    fn publish(&mut self, mut batch: WriteBatch) {
+        let mut deliveries = Vec::with_capacity(batch.entries.len());
+        let (mut members_changed, mut gates_changed) = (false, false);
         for (entry, body) in batch.entries {
-            people_changed |= self.follow(&entry, &mut batch.values);
-            gates_changed |= concerns_a_gate(&entry);
-            self.house.metrics.told(&entry.envelope.message, body.len());
-            told.push(told::from_entry(&entry, body, &self.vault));
+            members_changed |= self.apply_side_effects(&entry, &mut batch.secret_values);
+            gates_changed |= changes_a_gate(&entry);
+            self.directory
+                .metrics
+                .record_entry(&entry.envelope.message, body.len());
+            deliveries.push(delivery::from_entry(&entry, body, &self.secrets));
         }
-        if people_changed {
+        if members_changed {
             self.refresh_viewers();
         }
-        self.feed.publish(told);
+        self.feed.publish(deliveries);
         if gates_changed {
-            self.house.gates_changed();
+            self.directory.notify_gates_changed();
         }
         for (reply, answer) in batch.answers {
             reply.answer(answer);
         }
-        for release in batch.releases {
-            release();
+        for reply in batch.deferred_replies {
+            reply();
         }
     }
 
@@ -127,15 +135,15 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "other entries change nothing outside the log"
     )]
-    fn follow(&self, entry: &Entry, values: &mut BTreeMap<u64, String>) -> bool {
+    fn apply_side_effects(&self, entry: &Entry, secret_values: &mut BTreeMap<u64, String>) -> bool {
         match &entry.envelope.message {
             ServerMessage::SecretShare(share) => {
-                let value = values.remove(&entry.seq());
-                self.vault.share(&share.key, &share.scope, value);
+                let value = secret_values.remove(&entry.seq());
+                self.secrets.share(&share.key, &share.scope, value);
                 false
             }
             ServerMessage::SecretRevoke(revoke) => {
-                self.vault.revoke(&revoke.key);
+                self.secrets.revoke(&revoke.key);
                 false
             }
             ServerMessage::Announce(_)
@@ -148,52 +156,59 @@ impl Task {
     /// Sends a batch to the store. While the store is at an earlier one, batches gather, so that
     /// what was decided meanwhile is written and told together. One without entries waits for what
     /// it rests on.
-    pub(super) async fn write(&mut self, batch: Batch) {
+    pub(super) async fn persist(&mut self, batch: WriteBatch) {
         if batch.entries.is_empty() {
             match self.in_flight.back_mut() {
                 Some(last) => last.extend(batch),
-                None => self.tell(batch),
+                None => self.publish(batch),
             }
             return;
         }
-        let writing = self.writing(&batch);
+        let append = self.build_append(&batch);
         self.entries_in_flight += batch.entries.len();
-        match (&mut self.waiting, self.in_flight.back_mut()) {
-            (Some(waiting), Some(last)) => {
-                waiting.extend(writing);
+        match (&mut self.pending_append, self.in_flight.back_mut()) {
+            (Some(pending), Some(last)) => {
+                pending.extend(append);
                 last.extend(batch);
             }
             (_, Some(_)) => {
-                self.waiting = Some(writing);
+                self.pending_append = Some(append);
                 self.in_flight.push_back(batch);
             }
             (_, None) => {
                 self.in_flight.push_back(batch);
-                self.send(writing).await;
+                self.send_append(append).await;
             }
         }
     }
 
     /// What the store is to write for a batch. The session is what this batch makes of it.
-    fn writing(&mut self, batch: &Batch) -> Writing {
+    fn build_append(&mut self, batch: &WriteBatch) -> PendingAppend {
         let prev = self.head;
-        let weighty = batch.entries.iter().any(|(entry, _)| is_weighty(entry));
+        let seal_now = batch
+            .entries
+            .iter()
+            .any(|(entry, _)| needs_immediate_seal(entry));
         let mut records = Vec::with_capacity(batch.entries.len());
         for (entry, body) in &batch.entries {
-            let record = Record::after(&self.head, entry.meta().into(), body.clone());
+            let record = LogRecord::after(&self.head, entry.meta().into(), body.clone());
             self.head = record.head();
             records.push(record);
         }
-        Writing {
+        PendingAppend {
             prev,
             records,
-            standing: self.standing(),
-            seal: if weighty { Seal::Now } else { Seal::WhenDue },
+            index: self.session_index(),
+            seal: if seal_now {
+                SealTiming::Now
+            } else {
+                SealTiming::WhenDue
+            },
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        Standing {
+    pub(super) fn session_index(&self) -> SessionIndex {
+        SessionIndex {
             name: self.session.name().map(str::to_owned),
             next_deadline: self.session.next_deadline(),
             open_gates: u32::try_from(self.session.open_gates().len()).unwrap_or(u32::MAX),
@@ -201,26 +216,26 @@ impl Task {
         }
     }
 
-    async fn send(&mut self, writing: Writing) {
-        self.sent_at = Instant::now();
-        let report = self.report.clone();
-        self.house
+    async fn send_append(&mut self, append: PendingAppend) {
+        self.append_sent_at = Instant::now();
+        let sender = self.append_result_sender.clone();
+        self.directory
             .store
-            .append(Append {
+            .append(AppendRequest {
                 session: self.id.clone(),
-                prev: writing.prev,
-                records: writing.records,
-                standing: writing.standing,
+                prev: append.prev,
+                records: append.records,
+                index: append.index,
                 at: clock::now(),
-                seal: writing.seal,
+                seal: append.seal,
                 // The receiver is gone only when nobody waits for the answer any more.
-                done: Done::new(move |result| drop(report.send(result))),
+                on_done: AppendCallback::new(move |result| drop(sender.send(result))),
             })
             .await;
     }
 }
 
-fn concerns_a_gate(entry: &Entry) -> bool {
+fn changes_a_gate(entry: &Entry) -> bool {
     matches!(
         entry.envelope.message,
         ServerMessage::GateRequest(_)
@@ -235,7 +250,7 @@ fn concerns_a_gate(entry: &Entry) -> bool {
 }
 
 /// What ran and how it ended is signed for at once, so that it cannot be cut off unnoticed.
-fn is_weighty(entry: &Entry) -> bool {
+fn needs_immediate_seal(entry: &Entry) -> bool {
     matches!(
         entry.envelope.message,
         ServerMessage::ToolExecute(_) | ServerMessage::ToolResult(_)

@@ -13,118 +13,127 @@ use pvp_protocol::{
 use pvp_session::Identity;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Ended, Farewell, code, poll_message, push};
+use super::{CloseReason, ConnectionEnd, close_code, poll_message, push_text};
+use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::envelope;
-use crate::house::{House, Place};
-use crate::outbox::{Reply, Verdict};
-use crate::socket::{Incoming, Socket, Stream};
-use crate::task::Joined;
+use crate::reply_queue::{ConnectionReply, ReplyStatus};
+use crate::socket::{Incoming, Socket, SocketStream};
+use crate::task::JoinedSession;
 use crate::token::{self, Login};
 
 /// Messages that a stranger may send before joining.
-const MOST_MESSAGES: usize = 32;
+const MAX_MESSAGES_BEFORE_JOIN: usize = 32;
 
 /// A place in a session.
-pub(super) struct Seat {
+pub(super) struct Admitted {
     pub(super) session: SessionId,
-    pub(super) joined: Box<Joined>,
+    pub(super) joined: Box<JoinedSession>,
     pub(super) join: SessionJoin,
     pub(super) join_id: MessageId,
     pub(super) login: Option<Login>,
-    pub(super) place: Place,
+    pub(super) slot: ConnectionSlot,
 }
 
 /// A stranger, and what is known of them.
-struct Stranger<'a> {
-    house: &'a Arc<House>,
+struct Handshake<'a> {
+    directory: &'a Arc<SessionDirectory>,
     login: Option<Login>,
-    place: Option<Place>,
+    slot: Option<ConnectionSlot>,
     /// Without login, the first message says who this is.
-    claimed: Option<ParticipantId>,
+    claimed_id: Option<ParticipantId>,
 }
 
 /// Waits until the connection has joined a session.
-pub(super) async fn wait(
-    socket: &mut Socket<Stream>,
-    house: &Arc<House>,
+pub(super) async fn await_join(
+    socket: &mut Socket<SocketStream>,
+    directory: &Arc<SessionDirectory>,
     login: Option<Login>,
-    place: Place,
-) -> Result<Box<Seat>, Ended> {
-    let seconds = house.config.join_seconds;
+    slot: ConnectionSlot,
+) -> Result<Box<Admitted>, ConnectionEnd> {
+    let seconds = directory.config.join_seconds;
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    let mut stranger = Stranger {
-        house,
+    let mut handshake = Handshake {
+        directory,
         login,
-        place: Some(place),
-        claimed: None,
+        slot: Some(slot),
+        claimed_id: None,
     };
-    let mut stopping = house.stopping();
-    for _ in 0..MOST_MESSAGES {
+    let mut shutdown = directory.shutdown_signal();
+    for _ in 0..MAX_MESSAGES_BEFORE_JOIN {
         let message = tokio::select! {
             message = timeout_at(deadline, poll_fn(|cx| poll_message(socket, cx))) => message,
-            _ = stopping.wait_for(|stopping| *stopping) => {
-                return Err(Ended::ByUs(Farewell::new(code::GOING_AWAY, "the server is shutting down")));
+            _ = shutdown.wait_for(|stopping| *stopping) => {
+                return Err(ConnectionEnd::ByServer(CloseReason::new(close_code::GOING_AWAY, "the server is shutting down")));
             }
         };
         let text = match message {
             Err(_) => {
                 let reason = format!("not joined within {seconds} seconds");
-                return Err(Ended::ByUs(Farewell::new(code::POLICY, &reason)));
+                return Err(ConnectionEnd::ByServer(CloseReason::new(
+                    close_code::POLICY,
+                    &reason,
+                )));
             }
             Ok(Ok(Incoming::Text(text))) => text,
             Ok(Ok(Incoming::Binary(_))) => {
                 let refusal = Refusal::Malformed("send text frames, one message each".to_owned());
-                push(socket, &envelope::error(&nowhere(), &refusal, None));
+                push_text(
+                    socket,
+                    &envelope::error_report(&unknown_session(), &refusal, None),
+                );
                 continue;
             }
-            Ok(Ok(Incoming::Closed { .. }) | Err(_)) => return Err(Ended::ByThem),
+            Ok(Ok(Incoming::Closed { .. }) | Err(_)) => return Err(ConnectionEnd::ByPeer),
         };
-        let (heading, message) = match parse_client_message(&text, &house.settings.limits) {
+        let (heading, message) = match parse_client_message(&text, &directory.settings.limits) {
             Ok(read) => read,
             Err(error) => {
-                push(
+                push_text(
                     socket,
-                    &envelope::error(&nowhere(), &error.refusal, error.related_to),
+                    &envelope::error_report(&unknown_session(), &error.refusal, error.related_to),
                 );
                 continue;
             }
         };
         let (session, id) = (heading.session.clone(), heading.id.clone());
-        match Box::pin(stranger.hear(socket, heading, message)).await {
-            Ok(Some(seat)) => return Ok(seat),
+        match Box::pin(handshake.on_message(socket, heading, message)).await {
+            Ok(Some(admitted)) => return Ok(admitted),
             Ok(None) => {}
             Err(refusal) => {
                 tracing::info!(%session, %refusal, "refused a stranger");
-                push(socket, &envelope::error(&session, &refusal, Some(id)));
+                push_text(
+                    socket,
+                    &envelope::error_report(&session, &refusal, Some(id)),
+                );
             }
         }
     }
-    Err(Ended::ByUs(Farewell::new(
-        code::POLICY,
+    Err(ConnectionEnd::ByServer(CloseReason::new(
+        close_code::POLICY,
         "too many messages before joining",
     )))
 }
 
 /// The session named in an answer to something that named none.
-fn nowhere() -> SessionId {
+fn unknown_session() -> SessionId {
     SessionId::parse("unknown").expect("a plain word")
 }
 
-impl Stranger<'_> {
+impl Handshake<'_> {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "a stranger may say three things and nothing else"
     )]
-    async fn hear(
+    async fn on_message(
         &mut self,
-        socket: &mut Socket<Stream>,
+        socket: &mut Socket<SocketStream>,
         heading: Heading,
         message: ClientMessage,
-    ) -> Result<Option<Box<Seat>>, Refusal> {
+    ) -> Result<Option<Box<Admitted>>, Refusal> {
         match message {
             ClientMessage::HeartbeatPing(_) => {
-                self.speaker(&heading.sender)?;
-                push(socket, &envelope::pong(&heading.session, heading.id));
+                self.verify_sender(&heading.sender)?;
+                push_text(socket, &envelope::pong(&heading.session, heading.id));
                 Ok(None)
             }
             ClientMessage::SessionCreate(create) => {
@@ -136,45 +145,51 @@ impl Stranger<'_> {
     }
 
     /// The participant this connection speaks for, if the sender says the same.
-    fn speaker(&mut self, sender: &Sender) -> Result<ParticipantId, Refusal> {
+    fn verify_sender(&mut self, sender: &Sender) -> Result<ParticipantId, Refusal> {
         let Sender::Participant(claimed) = sender else {
             return Err(Refusal::Unauthorized(
                 "nobody but the server is `system`".to_owned(),
             ));
         };
-        let known = match &self.login {
-            Some(login) => &login.bearer.participant,
-            None => self.claimed.get_or_insert_with(|| claimed.clone()),
+        let actual = match &self.login {
+            Some(login) => &login.claims.participant,
+            None => self.claimed_id.get_or_insert_with(|| claimed.clone()),
         };
-        if claimed == known {
+        if claimed == actual {
             return Ok(claimed.clone());
         }
         Err(Refusal::IdentityMismatch {
             field: "sender",
             claimed: claimed.to_string(),
-            actual: known.clone(),
+            actual: actual.clone(),
         })
     }
 
     async fn create(
         &mut self,
-        socket: &mut Socket<Stream>,
+        socket: &mut Socket<SocketStream>,
         heading: Heading,
         create: SessionCreate,
     ) -> Result<(), Refusal> {
         match &self.login {
-            Some(login) if !login.bearer.may_create() => {
+            Some(login) if !login.claims.may_create_sessions() => {
                 let problem = "creating a session takes a token with driver or admin that is not bound to one";
                 return Err(Refusal::Unauthorized(problem.to_owned()));
             }
-            None if !self.house.config.open => return Err(log_in()),
+            None if !self.directory.config.open => return Err(login_required()),
             Some(_) | None => {}
         }
-        let by = self.speaker(&heading.sender)?;
+        let by = self.verify_sender(&heading.sender)?;
         let (session, id) = (heading.session, heading.id);
-        let answer = self.house.create(&session, by, id.clone(), create).await?;
-        let verdict = Verdict::from(answer);
-        push(socket, &envelope::reply(&session, Reply { id, verdict }));
+        let answer = self
+            .directory
+            .create(&session, by, id.clone(), create)
+            .await?;
+        let status = ReplyStatus::from(answer);
+        push_text(
+            socket,
+            &envelope::reply(&session, ConnectionReply { id, status }),
+        );
         Ok(())
     }
 
@@ -182,9 +197,9 @@ impl Stranger<'_> {
         &mut self,
         heading: Heading,
         mut join: SessionJoin,
-    ) -> Result<Box<Seat>, Refusal> {
+    ) -> Result<Box<Admitted>, Refusal> {
         if let Some(token) = join.token.take() {
-            self.login = Some(check(self.house, token).await?);
+            self.login = Some(check_token(self.directory, token).await?);
         }
         if !join.supported_versions.contains(&u32::from(VERSION)) {
             let problem = "`supported_versions` must include 1".to_owned();
@@ -192,50 +207,50 @@ impl Stranger<'_> {
         }
         let session = heading.session;
         let identity = match &self.login {
-            Some(login) if !login.bearer.opens(&session) => {
+            Some(login) if !login.claims.allows_session(&session) => {
                 let problem = "this token is for another session".to_owned();
                 return Err(Refusal::Unauthorized(problem));
             }
-            Some(login) => login.bearer.identity(),
-            None if self.house.config.open => anyone(&join),
-            None => return Err(log_in()),
+            Some(login) => login.claims.identity(),
+            None if self.directory.config.open => anonymous_identity(&join),
+            None => return Err(login_required()),
         };
-        let speaker = self.speaker(&heading.sender)?;
-        if join.participant.id != speaker {
+        let sender = self.verify_sender(&heading.sender)?;
+        if join.participant.id != sender {
             let claimed = join.participant.id.to_string();
             return Err(Refusal::IdentityMismatch {
                 field: "participant.id",
                 claimed,
-                actual: speaker,
+                actual: sender,
             });
         }
-        let mut place = self.place.take().ok_or(Refusal::NotJoined)?;
+        let mut slot = self.slot.take().ok_or(Refusal::NotJoined)?;
         if let Some(login) = &self.login
-            && let Err(refusal) = self.house.seat_token(&mut place, &login.token_id)
+            && let Err(refusal) = self.directory.attach_token(&mut slot, &login.token_id)
         {
-            self.place = Some(place);
+            self.slot = Some(slot);
             return Err(refusal);
         }
         let (announce, join_id) = (join.participant.clone(), heading.id);
         match self
-            .house
+            .directory
             .join(&session, identity, announce, join_id.clone())
             .await
         {
             Ok(joined) => {
                 let login = self.login.take();
-                Ok(Box::new(Seat {
+                Ok(Box::new(Admitted {
                     session,
                     joined,
                     join,
                     join_id,
                     login,
-                    place,
+                    slot,
                 }))
             }
             Err(refusal) => {
-                self.house.unseat_token(&mut place);
-                self.place = Some(place);
+                self.directory.detach_token(&mut slot);
+                self.slot = Some(slot);
                 Err(refusal)
             }
         }
@@ -243,7 +258,7 @@ impl Stranger<'_> {
 }
 
 /// Without login, a connection is whoever it says, and may be anything but the server.
-pub(crate) fn anyone(join: &SessionJoin) -> Identity {
+pub(crate) fn anonymous_identity(join: &SessionJoin) -> Identity {
     let claimed: BTreeSet<_> = join
         .participant
         .capabilities
@@ -263,17 +278,20 @@ pub(crate) fn anyone(join: &SessionJoin) -> Identity {
     }
 }
 
-fn log_in() -> Refusal {
+fn login_required() -> Refusal {
     let problem =
         "log in: bring a token as `Authorization: Bearer`, `?token=` or in `session.join`";
     Refusal::Unauthorized(problem.to_owned())
 }
 
 /// Looks a token up without holding up anyone else.
-pub(crate) async fn check(house: &Arc<House>, token: String) -> Result<Login, Refusal> {
-    let store = house.store.clone();
+pub(crate) async fn check_token(
+    directory: &Arc<SessionDirectory>,
+    token: String,
+) -> Result<Login, Refusal> {
+    let store = directory.store.clone();
     let checked = tokio::task::spawn_blocking(move || {
-        token::check(store.tokens(), &token, crate::clock::now())
+        token::verify(store.tokens(), &token, crate::clock::now())
     })
     .await;
     match checked {

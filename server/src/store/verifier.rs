@@ -1,0 +1,142 @@
+//! The judgement of one log, entry by entry.
+
+use pvp_protocol::SessionId;
+use serde::Deserialize;
+
+use super::audit::{AuditFinding, EntryFault, LogItem, SessionReport};
+use super::{CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, PublicKey, chain_hash, hex};
+
+/// Follows one log and stops judging at the first thing that is wrong.
+pub(super) struct LogVerifier {
+    key: PublicKey,
+    head: LogHead,
+    report: SessionReport,
+}
+
+impl LogVerifier {
+    pub(super) fn new(session: SessionId, key: PublicKey) -> Self {
+        let head = LogHead::empty(&session);
+        Self {
+            key,
+            head,
+            report: SessionReport {
+                session,
+                entries: 0,
+                head: head.hash,
+                checkpoints: 0,
+                sealed_seq: 0,
+                finding: None,
+            },
+        }
+    }
+
+    pub(super) fn session(&self) -> &SessionId {
+        &self.report.session
+    }
+
+    pub(super) fn verify_item(&mut self, item: &LogItem) {
+        let result = match item {
+            LogItem::Record(record) => {
+                self.report.entries += 1;
+                self.verify_record(record)
+            }
+            LogItem::Checkpoint(checkpoint) => {
+                self.report.checkpoints += 1;
+                self.verify_checkpoint(checkpoint)
+            }
+        };
+        if self.report.finding.is_some() {
+            return;
+        }
+        match (result, item) {
+            (Err((seq, fault)), _) => self.record_finding(seq, fault),
+            (Ok(()), LogItem::Record(record)) => {
+                self.head = record.head();
+                self.report.head = record.hash;
+            }
+            (Ok(()), LogItem::Checkpoint(checkpoint)) => self.report.sealed_seq = checkpoint.seq,
+        }
+    }
+
+    pub(super) fn record_unreadable(&mut self, error: &rusqlite::Error) {
+        self.record_finding(self.head.seq + 1, EntryFault::Unreadable(error.to_string()));
+    }
+
+    /// `says` is where the session's row claims that the log ends.
+    pub(super) fn finish(mut self, claimed_head: Option<LogHead>) -> SessionReport {
+        if let Some(claimed_head) = claimed_head.filter(|says| *says != self.head) {
+            let seq =
+                claimed_head.seq.min(self.head.seq) + u64::from(claimed_head.seq != self.head.seq);
+            self.record_finding(
+                seq,
+                EntryFault::Head {
+                    says: claimed_head.seq,
+                },
+            );
+        }
+        // The writer never leaves so many without a checkpoint, so one was taken away.
+        if self.head.seq - self.report.sealed_seq >= CHECKPOINT_EVERY {
+            self.record_finding(self.report.sealed_seq + 1, EntryFault::Unsealed);
+        }
+        self.report
+    }
+
+    fn record_finding(&mut self, seq: u64, fault: EntryFault) {
+        let session = self.report.session.clone();
+        self.report.finding.get_or_insert(AuditFinding {
+            session,
+            seq,
+            fault,
+        });
+    }
+
+    fn verify_record(&self, record: &LogRecord) -> Result<(), (u64, EntryFault)> {
+        let expected = self.head.seq + 1;
+        if record.seq != expected {
+            return Err((expected, EntryFault::Missing { next: record.seq }));
+        }
+        if record.hash != chain_hash(&self.head.hash, &record.meta, &record.body) {
+            return Err((expected, EntryFault::Hash));
+        }
+        verify_body(record, &self.report.session).map_err(|fault| (expected, fault))
+    }
+
+    fn verify_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), (u64, EntryFault)> {
+        let last = self.head.seq;
+        let sealed = checkpoint.seq;
+        if sealed > last {
+            return Err((last + 1, EntryFault::Truncated { sealed }));
+        }
+        if sealed < last {
+            return Err((last, EntryFault::SealMisplaced(sealed)));
+        }
+        if checkpoint.key != self.key {
+            return Err((last, EntryFault::SealedKey(hex(&checkpoint.key))));
+        }
+        if checkpoint.hash != self.head.hash {
+            return Err((last, EntryFault::SealedHash));
+        }
+        if !checkpoint.is_signed(&self.report.session) {
+            return Err((last, EntryFault::SealedSignature));
+        }
+        Ok(())
+    }
+}
+
+/// Each entry repeats its place in its own text, which is what people are shown.
+fn verify_body(record: &LogRecord, session: &SessionId) -> Result<(), EntryFault> {
+    #[derive(Deserialize)]
+    struct EntryPosition {
+        seq: u64,
+        session: String,
+    }
+    let position: EntryPosition = serde_json::from_slice(&record.body)
+        .map_err(|error| EntryFault::NotAnEntry(error.to_string()))?;
+    if position.seq != record.seq {
+        return Err(EntryFault::OtherSeq(position.seq));
+    }
+    if position.session != session.as_str() {
+        return Err(EntryFault::OtherSession(position.session));
+    }
+    Ok(())
+}
