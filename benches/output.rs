@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use kit::{Kind, Peer, Subject, met, setting};
 use pvp_agent::agent::{Agent, Step, Wish};
 use pvp_agent::executor::Settings;
-use pvp_client::{Api, Link};
+use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ParticipantKind, Role, SessionId};
 use serde_json::json;
@@ -177,9 +177,9 @@ impl Room {
         let server = Subject::server_with_login(&data.path().join("server"));
         let admin = Link::parse(server.admin_link.as_ref().unwrap()).unwrap();
         let made = tokio::task::spawn_blocking(move || {
-            let api = Api::new(admin);
+            let api = ApiClient::new(admin);
             let session = api
-                .create(&CreateSessionRequest::default())
+                .create_session(&CreateSessionRequest::default())
                 .unwrap()
                 .session;
             let bot = invite(&api, &session, ParticipantKind::Agent);
@@ -232,7 +232,7 @@ impl Room {
     }
 }
 
-fn invite(api: &Api, session: &SessionId, kind: ParticipantKind) -> Invitation {
+fn invite(api: &ApiClient, session: &SessionId, kind: ParticipantKind) -> Invitation {
     let invite = InviteRequest {
         name: "bench".to_owned(),
         roles: [Role::Driver].into(),

@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use anyhow::Context;
-use pvp_client::{Api, Connection, Events, Link, Options, View};
+use pvp_client::{ApiClient, ConnectOptions, Connection, ConnectionEvents, Link, View};
 use pvp_protocol::api::{CreateSessionRequest, InviteRequest};
 use pvp_protocol::payload::{ToolResult, ToolResultBody};
 use pvp_protocol::{ExtraFields, MessageId, ParticipantKind, Role, ServerMessage};
@@ -22,9 +22,11 @@ async fn main() -> anyhow::Result<()> {
 
     // Over HTTP: make a session, and invite an agent to it.
     let (session, agent_link) = tokio::task::spawn_blocking({
-        let api = Api::new(link.clone());
+        let api = ApiClient::new(link.clone());
         move || -> anyhow::Result<_> {
-            let session = api.create(&CreateSessionRequest::default())?.session;
+            let session = api
+                .create_session(&CreateSessionRequest::default())?
+                .session;
             let invitation = api.invite(&InviteRequest {
                 name: "bot".to_owned(),
                 roles: [Role::Driver].into(),
@@ -41,12 +43,12 @@ async fn main() -> anyhow::Result<()> {
     println!("session   {session}");
 
     // Both join. What each is told folds into a view.
-    let options = Options {
+    let options = ConnectOptions {
         session: Some(session),
-        ..Options::default()
+        ..ConnectOptions::default()
     };
-    let (person, mut seen) = Connection::open(link, options).await?;
-    let (agent, mut heard) = Connection::open(agent_link, Options::default()).await?;
+    let (person, mut person_events) = Connection::open(link, options).await?;
+    let (agent, mut agent_events) = Connection::open(agent_link, ConnectOptions::default()).await?;
     let mut view = View::default();
 
     // The agent proposes. The server judges it, and it waits.
@@ -54,14 +56,17 @@ async fn main() -> anyhow::Result<()> {
         .propose_shell("echo hello > greeting.txt", "leave a greeting")
         .await?
         .id;
-    until(&mut view, &mut seen, |view| view.card(&proposal).is_some()).await?;
+    fold_until(&mut view, &mut person_events, |view| {
+        view.card(&proposal).is_some()
+    })
+    .await?;
     let card = view.card(&proposal).context("it waits")?;
-    println!("waits     {} ({})", card.asked.shown, card.quorum_words);
+    println!("waits     {} ({})", card.requested.shown, card.quorum_words);
 
     // The person approves exactly what was shown, and the agent is granted exactly that, once.
     let (gate, digest) = (card.gate.clone(), card.digest);
-    person.approve(&gate, digest, None).await?.answer().await?;
-    granted(&mut heard, &proposal).await?;
+    person.approve(&gate, digest, None).await?.ack().await?;
+    wait_for_grant(&mut agent_events, &proposal).await?;
     println!("granted   approved by {}", person.participant());
 
     // An executor would run it here; this one only reports.
@@ -79,29 +84,38 @@ async fn main() -> anyhow::Result<()> {
         outcome: None,
         extra: ExtraFields::new(),
     };
-    agent.say(result).await?;
-    until(&mut view, &mut seen, |view| !view.history.is_empty()).await?;
+    agent.send_and_wait(result).await?;
+    fold_until(&mut view, &mut person_events, |view| {
+        !view.history.is_empty()
+    })
+    .await?;
     println!("finished  exit 0, {} messages in the log", view.head);
     Ok(())
 }
 
 /// Folds what is told until the view is as wanted.
-async fn until(
+async fn fold_until(
     view: &mut View,
-    events: &mut Events,
-    wanted: impl Fn(&View) -> bool,
+    events: &mut ConnectionEvents,
+    done: impl Fn(&View) -> bool,
 ) -> anyhow::Result<()> {
-    while !wanted(view) {
-        let envelope = events.next_told().await.context("the connection ended")?;
+    while !done(view) {
+        let envelope = events
+            .next_message()
+            .await
+            .context("the connection ended")?;
         view.fold(&envelope);
     }
     Ok(())
 }
 
 /// Waits until the agent may run its proposal.
-async fn granted(events: &mut Events, proposal: &MessageId) -> anyhow::Result<()> {
+async fn wait_for_grant(events: &mut ConnectionEvents, proposal: &MessageId) -> anyhow::Result<()> {
     loop {
-        let envelope = events.next_told().await.context("the connection ended")?;
+        let envelope = events
+            .next_message()
+            .await
+            .context("the connection ended")?;
         if let ServerMessage::ToolExecute(execute) = &envelope.message
             && execute.tool_proposal == *proposal
         {

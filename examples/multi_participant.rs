@@ -5,20 +5,20 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use anyhow::Context;
-use pvp_client::{Api, Connection, Events, Link, Options, View};
+use pvp_client::{ApiClient, ConnectOptions, Connection, ConnectionEvents, Link, View};
 use pvp_protocol::api::{CreateSessionRequest, InviteRequest};
 use pvp_protocol::{MessageId, ParticipantKind, QuorumRule, Role, SessionConfig, SessionId};
 
 /// Someone in the session, and what they see of it.
-struct Member {
+struct ConnectedMember {
     connection: Connection,
-    events: Events,
+    events: ConnectionEvents,
     view: View,
 }
 
-impl Member {
+impl ConnectedMember {
     async fn join(link: Link) -> anyhow::Result<Self> {
-        let (connection, events) = Connection::open(link, Options::default()).await?;
+        let (connection, events) = Connection::open(link, ConnectOptions::default()).await?;
         let view = View::default();
         Ok(Self {
             connection,
@@ -28,11 +28,11 @@ impl Member {
     }
 
     /// Folds what is told until the view is as wanted.
-    async fn until(&mut self, wanted: impl Fn(&View) -> bool) -> anyhow::Result<()> {
-        while !wanted(&self.view) {
+    async fn fold_until(&mut self, done: impl Fn(&View) -> bool) -> anyhow::Result<()> {
+        while !done(&self.view) {
             let envelope = self
                 .events
-                .next_told()
+                .next_message()
                 .await
                 .context("the connection ended")?;
             self.view.fold(&envelope);
@@ -42,20 +42,21 @@ impl Member {
 
     /// Approves what this person sees at the gate of a proposal.
     async fn approve(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
-        self.until(|view| view.card(proposal).is_some()).await?;
+        self.fold_until(|view| view.card(proposal).is_some())
+            .await?;
         let card = self.view.card(proposal).context("it waits")?;
         let (gate, digest) = (card.gate.clone(), card.digest);
         self.connection
             .approve(&gate, digest, None)
             .await?
-            .answer()
+            .ack()
             .await?;
         Ok(())
     }
 }
 
 fn invite(
-    api: &Api,
+    api: &ApiClient,
     session: &SessionId,
     name: &str,
     role: Role,
@@ -78,7 +79,7 @@ async fn main() -> anyhow::Result<()> {
     let link = std::env::args()
         .nth(1)
         .context("give a link with the admin role")?;
-    let api = Api::new(Link::parse(&link)?);
+    let api = ApiClient::new(Link::parse(&link)?);
     let links = tokio::task::spawn_blocking(move || -> anyhow::Result<Vec<Link>> {
         let config = SessionConfig {
             default_gate_quorum: QuorumRule::Any { count: 2 },
@@ -88,7 +89,7 @@ async fn main() -> anyhow::Result<()> {
             config,
             ..CreateSessionRequest::default()
         };
-        let session = api.create(&new)?.session;
+        let session = api.create_session(&new)?.session;
         let people = ["Ann", "Bob", "Cid"].into_iter();
         let mut links = people
             .map(|name| invite(&api, &session, name, Role::Approver, ParticipantKind::Human))
@@ -106,7 +107,7 @@ async fn main() -> anyhow::Result<()> {
 
     let mut members = Vec::new();
     for link in links {
-        members.push(Member::join(link).await?);
+        members.push(ConnectedMember::join(link).await?);
     }
     let agent = members.pop().context("the agent joined last")?;
     let [ann, bob, cid] = members.as_mut_slice() else {
@@ -119,18 +120,18 @@ async fn main() -> anyhow::Result<()> {
         .await?
         .id;
     ann.approve(&proposal).await?;
-    cid.until(|view| view.card(&proposal).is_some_and(|card| card.received == 1))
+    cid.fold_until(|view| view.card(&proposal).is_some_and(|card| card.received == 1))
         .await?;
     let card = cid.view.card(&proposal).context("it waits")?;
     println!(
         "Cid sees  {}: {} of {}",
-        card.asked.shown, card.received, card.required
+        card.requested.shown, card.received, card.required
     );
     bob.approve(&proposal).await?;
 
     for (name, member) in [("Ann", ann), ("Bob", bob), ("Cid", cid)] {
         member
-            .until(|view| view.running().any(|run| run.id == proposal))
+            .fold_until(|view| view.running().any(|run| run.id == proposal))
             .await?;
         let resolved = member.view.resolved.back().context("the card is closed")?;
         let approvers: Vec<_> = resolved

@@ -41,8 +41,8 @@ async fn run(link: Link) -> anyhow::Result<()> {
             }
             Err(error) => println!("  refused: {error}"),
             Ok(mut proposal) => {
-                while let Some(step) = proposal.next().await {
-                    show(&step);
+                while let Some(event) = proposal.next().await {
+                    print_event(&event);
                 }
             }
         }
@@ -50,8 +50,8 @@ async fn run(link: Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(step: &Step) {
-    match step {
+fn print_event(event: &Step) {
+    match event {
         Step::Judged(verdict) => println!("  {}: {}", verdict.category, verdict.reason),
         Step::Waiting { quorum } => println!("  waits for {quorum}"),
         Step::Edited { command, .. } => println!("  edited: {command}"),

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use pvp_client::view::Card;
-use pvp_client::{Connection, Event, Link, Options, View};
+use pvp_client::view::GateCard;
+use pvp_client::{ConnectOptions, Connection, ConnectionEvent, Link, View};
 use pvp_protocol::{Digest, MessageId};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -18,36 +18,36 @@ async fn main() -> anyhow::Result<()> {
         .nth(1)
         .context("give a link into a session")?;
     let (connection, mut events) =
-        Connection::open(Link::parse(&link)?, Options::default()).await?;
+        Connection::open(Link::parse(&link)?, ConnectOptions::default()).await?;
     let mut answers = BufReader::new(tokio::io::stdin()).lines();
     let mut view = View::default();
     // What was asked already, as it was shown: an edited command is asked again.
     let mut asked: BTreeSet<(MessageId, Digest)> = BTreeSet::new();
-    let mut open: Option<Card> = None;
+    let mut open: Option<GateCard> = None;
     println!("watching as {}", connection.participant());
     loop {
         if open.is_none() {
             open = view
-                .waiting_for_me()
+                .awaiting_my_vote()
                 .find(|card| !asked.contains(&(card.gate.clone(), card.digest)))
                 .cloned();
             if let Some(card) = &open {
                 asked.insert((card.gate.clone(), card.digest));
-                show(card);
+                print_card(card);
             }
         }
         tokio::select! {
             event = events.next() => match event.context("the connection ended")? {
-                Event::Up { resumed: false } => view = View::default(),
-                Event::Told { envelope: Some(envelope), .. } => view.fold(&envelope),
-                Event::Down { why } => println!("lost the connection ({why}), coming back"),
-                Event::Ended(_) => return Ok(()),
-                Event::Up { resumed: true } | Event::Told { envelope: None, .. } => {}
+                ConnectionEvent::Connected { resumed: false } => view = View::default(),
+                ConnectionEvent::Message { envelope: Some(envelope), .. } => view.fold(&envelope),
+                ConnectionEvent::Disconnected { why } => println!("lost the connection ({why}), coming back"),
+                ConnectionEvent::Ended(_) => return Ok(()),
+                ConnectionEvent::Connected { resumed: true } | ConnectionEvent::Message { envelope: None, .. } => {}
             },
             answer = answers.next_line(), if open.is_some() => {
                 let Some(answer) = answer? else { return Ok(()) };
                 if let Some(card) = open.take() {
-                    decide(&connection, &card, answer.trim()).await?;
+                    vote(&connection, &card, answer.trim()).await?;
                 }
             }
         }
@@ -62,8 +62,8 @@ async fn main() -> anyhow::Result<()> {
     }
 }
 
-fn show(card: &Card) {
-    println!("\n{}", card.asked.shown);
+fn print_card(card: &GateCard) {
+    println!("\n{}", card.requested.shown);
     println!("{:?}: {}", card.category, card.message);
     println!(
         "{} of {}; {}",
@@ -72,7 +72,7 @@ fn show(card: &Card) {
     println!("y to approve, anything else is the reason why not:");
 }
 
-async fn decide(connection: &Connection, card: &Card, answer: &str) -> anyhow::Result<()> {
+async fn vote(connection: &Connection, card: &GateCard, answer: &str) -> anyhow::Result<()> {
     let receipt = match answer {
         "" => return Ok(()),
         "y" => connection.approve(&card.gate, card.digest, None).await?,
@@ -80,7 +80,7 @@ async fn decide(connection: &Connection, card: &Card, answer: &str) -> anyhow::R
     };
     // Answers come among the events, so this does not wait for one.
     tokio::spawn(async move {
-        match receipt.answer().await {
+        match receipt.ack().await {
             Ok(_) => println!("counted"),
             Err(error) => println!("not counted: {error}"),
         }

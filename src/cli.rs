@@ -1,6 +1,5 @@
 //! One module a command.
 
-mod account;
 mod agent;
 mod audit;
 mod check;
@@ -14,6 +13,7 @@ mod invite;
 mod links;
 mod login;
 mod manual;
+mod narrate;
 mod policy;
 mod send;
 mod server;
@@ -29,12 +29,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use pvp_client::view::visible;
+use pvp_client::view::escape_invisible;
 use pvp_protocol::{MessageId, ParticipantId, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Start a server with a session in it, and print the links to give out.
     Up(up::UpArguments),
     /// Start a server and an agent that shows what happens to its commands.
@@ -102,47 +102,47 @@ pub(crate) enum Command {
     Man(manual::ManArguments),
 }
 
-pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up(arguments) => up::run(arguments),
-        Command::Demo(arguments) => demo::run(arguments),
-        Command::Server(arguments) => server::run(&arguments),
-        Command::Agent(arguments) => agent::run(&arguments),
-        Command::Tui(arguments) => tui::run(arguments),
-        Command::Gates(arguments) => gates::list(&arguments),
-        Command::Show(arguments) => gates::show(&arguments),
-        Command::Approve(arguments) => gates::approve(&arguments),
-        Command::Reject(arguments) => gates::reject(&arguments),
-        Command::Amend(arguments) => gates::amend(&arguments),
-        Command::Send(arguments) => send::run(&arguments),
-        Command::Exec(arguments) => exec::run(arguments),
-        Command::Tail(arguments) => tail::run(&arguments),
-        Command::History(arguments) => history::run(&arguments),
-        Command::Output(arguments) => history::output(&arguments),
-        Command::Sessions(arguments) => sessions::list(&arguments),
-        Command::Create(arguments) => sessions::create(&arguments),
-        Command::Connect(arguments) => connect::run(arguments),
-        Command::Login(arguments) => login::login(&arguments),
-        Command::Logout(arguments) => login::logout(&arguments),
-        Command::Whoami(arguments) => login::whoami(&arguments),
-        Command::Invite(arguments) => invite::run(arguments),
-        Command::Tokens(arguments) => tokens::run(&arguments),
-        Command::Check(arguments) => check::run(arguments),
-        Command::Policy(arguments) => policy::run(arguments),
-        Command::Audit(arguments) => audit::run(arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Completions(arguments) => manual::completions(&arguments),
-        Command::Man(arguments) => manual::man(&arguments),
+        CliCommand::Up(arguments) => up::run(arguments),
+        CliCommand::Demo(arguments) => demo::run(arguments),
+        CliCommand::Server(arguments) => server::run(&arguments),
+        CliCommand::Agent(arguments) => agent::run(&arguments),
+        CliCommand::Tui(arguments) => tui::run(arguments),
+        CliCommand::Gates(arguments) => gates::list(&arguments),
+        CliCommand::Show(arguments) => gates::show(&arguments),
+        CliCommand::Approve(arguments) => gates::approve(&arguments),
+        CliCommand::Reject(arguments) => gates::reject(&arguments),
+        CliCommand::Amend(arguments) => gates::amend(&arguments),
+        CliCommand::Send(arguments) => send::run(&arguments),
+        CliCommand::Exec(arguments) => exec::run(arguments),
+        CliCommand::Tail(arguments) => tail::run(&arguments),
+        CliCommand::History(arguments) => history::run(&arguments),
+        CliCommand::Output(arguments) => history::output(&arguments),
+        CliCommand::Sessions(arguments) => sessions::list(&arguments),
+        CliCommand::Create(arguments) => sessions::create(&arguments),
+        CliCommand::Connect(arguments) => connect::run(arguments),
+        CliCommand::Login(arguments) => login::login(&arguments),
+        CliCommand::Logout(arguments) => login::logout(&arguments),
+        CliCommand::Whoami(arguments) => login::whoami(&arguments),
+        CliCommand::Invite(arguments) => invite::run(arguments),
+        CliCommand::Tokens(arguments) => tokens::run(&arguments),
+        CliCommand::Check(arguments) => check::run(arguments),
+        CliCommand::Policy(arguments) => policy::run(arguments),
+        CliCommand::Audit(arguments) => audit::run(arguments),
+        CliCommand::Doctor(arguments) => doctor::run(&arguments),
+        CliCommand::Completions(arguments) => manual::completions(&arguments),
+        CliCommand::Man(arguments) => manual::man(&arguments),
     }
 }
 
 /// Prints a line that was asked for.
-fn say(line: impl std::fmt::Display) -> anyhow::Result<()> {
-    say_bytes(format!("{line}\n").as_bytes())
+fn print_line(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    print_bytes(format!("{line}\n").as_bytes())
 }
 
 /// Prints what was asked for. A reader who has seen enough ends the program quietly.
-fn say_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -151,28 +151,30 @@ fn say_bytes(bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Says what went wrong; if even that fails there is nobody left to tell.
-pub(crate) fn complain(error: &anyhow::Error) {
+pub(crate) fn print_error(error: &anyhow::Error) {
     // It may quote what others wrote.
-    let problem = visible(&format!("{error:#}"));
+    let problem = escape_invisible(&format!("{error:#}"));
     let _ = writeln!(std::io::stderr(), "pvp: {problem}");
 }
 
 /// Text from others that cannot be taken for a line of ours.
 fn one_line(text: &str) -> String {
-    visible(text).replace('\n', "\\n").replace('\t', "\\t")
+    escape_invisible(text)
+        .replace('\n', "\\n")
+        .replace('\t', "\\t")
 }
 
 /// Where this account keeps what programs remember, ours below it.
 fn state_directory() -> anyhow::Result<PathBuf> {
-    account_directory("XDG_STATE_HOME", ".local/state")
+    user_directory("XDG_STATE_HOME", ".local/state")
 }
 
 /// Ours in a directory of this account: the one that a variable names, else the usual one.
-fn account_directory(variable: &str, usual: &str) -> anyhow::Result<PathBuf> {
+fn user_directory(variable: &str, default: &str) -> anyhow::Result<PathBuf> {
     let named = std::env::var_os(variable).filter(|path| !path.is_empty());
     let base = match (named, std::env::var_os("HOME")) {
         (Some(path), _) => PathBuf::from(path),
-        (None, Some(home)) => PathBuf::from(home).join(usual),
+        (None, Some(home)) => PathBuf::from(home).join(default),
         (None, None) => anyhow::bail!("HOME is not set; set {variable}"),
     };
     Ok(base.join("pvp"))
@@ -186,7 +188,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// Waits for Ctrl-C or SIGTERM; they are watched for from the call on.
-fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("watching for signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;
     Ok(async move {
@@ -197,14 +199,14 @@ fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> 
     })
 }
 
-fn session_id(text: &str) -> Result<SessionId, String> {
+fn parse_session_id(text: &str) -> Result<SessionId, String> {
     SessionId::parse(text).map_err(|error| error.to_string())
 }
 
-fn participant_id(text: &str) -> Result<ParticipantId, String> {
+fn parse_participant_id(text: &str) -> Result<ParticipantId, String> {
     ParticipantId::parse(text).map_err(|error| error.to_string())
 }
 
-fn message_id(text: &str) -> Result<MessageId, String> {
+fn parse_message_id(text: &str) -> Result<MessageId, String> {
     MessageId::parse(text).map_err(|error| error.to_string())
 }

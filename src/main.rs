@@ -9,20 +9,20 @@ use clap::Parser;
 /// Supervise an AI agent together: propose, gate, run, watch, prove.
 #[derive(Parser)]
 #[command(name = "pvp", version, arg_required_else_help = true)]
-pub(crate) struct Arguments {
+pub(crate) struct CliArguments {
     #[command(subcommand)]
-    command: cli::Command,
+    command: cli::CliCommand,
 }
 
 fn main() -> ExitCode {
     if let Some(code) = pvp_agent::part_of_a_run() {
         return code;
     }
-    let arguments = Arguments::parse();
+    let arguments = CliArguments::parse();
     match cli::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            cli::complain(&error);
+            cli::print_error(&error);
             ExitCode::FAILURE
         }
     }

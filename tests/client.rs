@@ -14,8 +14,8 @@ use std::path::Path;
 use kit::proof::{kind, log};
 use kit::{Invited, PATIENCE, Server, pvp};
 use pvp_client::{
-    ApiError, ConnectError, Connection, Ending, Event, Events, Link, Options, Receipt, SendError,
-    View,
+    ApiError, ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents,
+    EndReason, Link, Receipt, SendError, View,
 };
 use pvp_protocol::payload::{
     ExecutorInfo, OutputStream, PromptDraft, ToolExecute, ToolOutput, ToolResult, ToolResultBody,
@@ -40,21 +40,21 @@ fn link(server: &Server, who: &Invited) -> Link {
     Link::parse(&link).unwrap()
 }
 
-fn into(session: &str) -> Options {
+fn into(session: &str) -> ConnectOptions {
     let link = format!("http://h/?session={session}");
-    Options {
+    ConnectOptions {
         session: Link::parse(&link).unwrap().session().cloned(),
-        ..Options::default()
+        ..ConnectOptions::default()
     }
 }
 
-async fn open(server: &Server, session: &str, who: &Invited) -> (Connection, Events) {
+async fn open(server: &Server, session: &str, who: &Invited) -> (Connection, ConnectionEvents) {
     let opening = Connection::open(link(server, who), into(session));
     let opened = tokio::time::timeout(PATIENCE, opening).await;
     opened.expect("it opens or not").unwrap()
 }
 
-async fn next(events: &mut Events) -> Event {
+async fn next(events: &mut ConnectionEvents) -> ConnectionEvent {
     let event = tokio::time::timeout(PATIENCE, events.next()).await;
     event
         .expect("something happens in time")
@@ -62,19 +62,19 @@ async fn next(events: &mut Events) -> Event {
 }
 
 async fn answer(receipt: Receipt) -> Result<Option<u64>, SendError> {
-    let answer = tokio::time::timeout(PATIENCE, receipt.answer()).await;
+    let answer = tokio::time::timeout(PATIENCE, receipt.ack()).await;
     answer.expect("it is answered in time").map(|ack| ack.seq)
 }
 
 /// Waits until the connection is lost.
-async fn down(events: &mut Events) {
-    while !matches!(next(events).await, Event::Down { .. }) {}
+async fn down(events: &mut ConnectionEvents) {
+    while !matches!(next(events).await, ConnectionEvent::Disconnected { .. }) {}
 }
 
 /// Reads events to the end, which is given.
-async fn ending(events: &mut Events) -> Ending {
+async fn ending(events: &mut ConnectionEvents) -> EndReason {
     loop {
-        if let Event::Ended(ending) = next(events).await {
+        if let ConnectionEvent::Ended(ending) = next(events).await {
             let after = tokio::time::timeout(PATIENCE, events.next()).await;
             assert!(after.unwrap().is_none(), "nothing follows the end");
             return ending;
@@ -95,7 +95,7 @@ fn ids(log: &[Value], of: &str) -> BTreeMap<String, usize> {
 /// An agent that proposes, and when it may, prints and reports.
 struct Agent {
     connection: Connection,
-    events: Events,
+    events: ConnectionEvents,
     proposed: BTreeSet<MessageId>,
     granted: BTreeSet<MessageId>,
     done: BTreeSet<MessageId>,
@@ -105,7 +105,7 @@ struct Agent {
 impl Agent {
     async fn join(server: &Server, session: &str) -> Self {
         let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
-        let options = Options {
+        let options = ConnectOptions {
             executor: Some(ExecutorInfo {
                 profiles: Vec::new(),
                 shell_exec: false,
@@ -140,7 +140,7 @@ impl Agent {
     )]
     async fn work(&mut self, done: usize) {
         while self.done.len() < done {
-            let Event::Told {
+            let ConnectionEvent::Message {
                 envelope: Some(envelope),
                 ..
             } = next(&mut self.events).await
@@ -199,7 +199,7 @@ impl Agent {
 /// What someone has been told: every kept message by seq, and the view folded from them.
 struct Watcher {
     _connection: Connection,
-    events: Events,
+    events: ConnectionEvents,
     view: View,
     told: Vec<(u64, String)>,
     lost: usize,
@@ -208,7 +208,7 @@ struct Watcher {
 
 impl Watcher {
     async fn join(server: &Server, session: &str, who: &Invited, history: Option<u64>) -> Self {
-        let options = Options {
+        let options = ConnectOptions {
             history,
             ..into(session)
         };
@@ -227,7 +227,7 @@ impl Watcher {
     async fn until(&mut self, wanted: impl Fn(&View) -> bool) {
         while !wanted(&self.view) {
             match next(&mut self.events).await {
-                Event::Told {
+                ConnectionEvent::Message {
                     envelope: Some(envelope),
                     ..
                 } => {
@@ -235,31 +235,33 @@ impl Watcher {
                     self.told.extend(envelope.seq.map(|seq| (seq, id)));
                     self.view.fold(&envelope);
                 }
-                Event::Down { .. } => self.lost += 1,
-                Event::Up { resumed } => self.resumed.push(resumed),
-                Event::Told { envelope: None, .. } => {}
-                Event::Ended(ending) => panic!("{ending:?}"),
+                ConnectionEvent::Disconnected { .. } => self.lost += 1,
+                ConnectionEvent::Connected { resumed } => self.resumed.push(resumed),
+                ConnectionEvent::Message { envelope: None, .. } => {}
+                ConnectionEvent::Ended(ending) => panic!("{ending:?}"),
             }
         }
     }
 }
 
 /// A person who approves whatever waits for them, except what is to be kept.
-async fn approver(connection: Connection, mut events: Events) {
+async fn approver(connection: Connection, mut events: ConnectionEvents) {
     let mut view = View::default();
     let mut voted = BTreeSet::new();
     while let Some(event) = events.next().await {
         match event {
-            Event::Told {
+            ConnectionEvent::Message {
                 envelope: Some(envelope),
                 ..
             } => view.fold(&envelope),
-            Event::Up { .. } | Event::Told { envelope: None, .. } | Event::Down { .. } => continue,
-            Event::Ended(_) => return,
+            ConnectionEvent::Connected { .. }
+            | ConnectionEvent::Message { envelope: None, .. }
+            | ConnectionEvent::Disconnected { .. } => continue,
+            ConnectionEvent::Ended(_) => return,
         }
         let waiting: Vec<_> = view
-            .waiting_for_me()
-            .filter(|card| !card.asked.shown.contains("keep"))
+            .awaiting_my_vote()
+            .filter(|card| !card.requested.shown.contains("keep"))
             .map(|card| (card.gate.clone(), card.digest))
             .filter(|(gate, _)| !voted.contains(gate))
             .collect();
@@ -401,11 +403,11 @@ async fn what_cannot_be_joined_is_an_error_at_once() {
         matches!(&error, ConnectError::Refused(report) if report.code == ErrorCode::SessionNotFound),
         "{error:?}"
     );
-    let error = try_open(&good, Options::default()).await;
+    let error = try_open(&good, ConnectOptions::default()).await;
     assert!(matches!(error, ConnectError::NoSession), "{error:?}");
-    let error = try_open(&format!("{base}/?session=owl"), Options::default()).await;
-    assert!(matches!(error, ConnectError::Nobody), "{error:?}");
-    let admin = Options {
+    let error = try_open(&format!("{base}/?session=owl"), ConnectOptions::default()).await;
+    assert!(matches!(error, ConnectError::NoParticipant), "{error:?}");
+    let admin = ConnectOptions {
         roles: Some(vec![Role::Admin]),
         ..into("owl")
     };
@@ -420,12 +422,12 @@ async fn what_cannot_be_joined_is_an_error_at_once() {
         matches!(&error, ConnectError::Api(ApiError::Unreachable { .. })),
         "{error:?}"
     );
-    let nobody = Options {
+    let nobody = ConnectOptions {
         participant: Some(ParticipantId::parse("zoe").unwrap()),
         ..into("owl")
     };
     let error = try_open(&base, nobody).await;
-    assert!(matches!(error, ConnectError::Lost(_)), "{error:?}");
+    assert!(matches!(error, ConnectError::Failed(_)), "{error:?}");
 }
 
 #[tokio::test]
@@ -446,13 +448,13 @@ async fn a_token_that_is_taken_back_ends_the_connection() {
     assert!(pvp(&["tokens", "revoke", "--data", data, &id]).0);
     let ending = ending(&mut events).await;
     assert!(
-        matches!(&ending, Ending::Refused(report) if report.code == ErrorCode::Unauthorized),
+        matches!(&ending, EndReason::Refused(report) if report.code == ErrorCode::Unauthorized),
         "{ending:?}"
     );
     let bot = ParticipantId::parse("bot").unwrap();
     assert!(matches!(
         connection.prompt(&bot, "hello").await.map(|_| ()),
-        Err(SendError::Over)
+        Err(SendError::Closed)
     ));
 }
 
@@ -467,7 +469,7 @@ async fn leaving_ends_the_connection_and_is_on_record() {
         .await
         .unwrap()
         .unwrap();
-    assert!(matches!(ending(&mut events).await, Ending::Left));
+    assert!(matches!(ending(&mut events).await, EndReason::Left));
     let log = log(&server.data, "owl");
     let left = log.iter().find(|entry| kind(entry) == "session.leave");
     assert_eq!(left.unwrap()["payload"], json!({ "reason": "tea" }));
@@ -487,7 +489,7 @@ async fn dropping_the_connection_closes_it_once_everything_is_answered() {
         said.push(clone.prompt(&bot, &number.to_string()).await.unwrap());
     }
     drop(connection);
-    assert!(matches!(ending(&mut events).await, Ending::Closed));
+    assert!(matches!(ending(&mut events).await, EndReason::Closed));
     for receipt in said {
         assert!(answer(receipt).await.unwrap().is_some());
     }
@@ -521,7 +523,7 @@ async fn a_message_that_is_too_big_is_refused_here_and_the_connection_stays() {
     assert_eq!(log(&server.data, "owl").len(), before + 1);
     assert_eq!(seq, before as u64 + 1);
     drop(connection);
-    assert!(matches!(ending(&mut events).await, Ending::Closed));
+    assert!(matches!(ending(&mut events).await, EndReason::Closed));
 }
 
 #[tokio::test]
@@ -550,7 +552,7 @@ async fn what_was_said_while_the_server_was_away_arrives_in_order_and_drafts_do_
     }
     // The next try fails as well, and then a draft is of no use.
     let passed = answer(draft).await;
-    assert!(matches!(passed, Err(SendError::Passed)), "{passed:?}");
+    assert!(matches!(passed, Err(SendError::Dropped)), "{passed:?}");
     let reading = tokio::spawn(async move { while events.next().await.is_some() {} });
     let _server = start(data.path(), &address, &[]).await;
     let mut seqs = Vec::new();
@@ -577,7 +579,7 @@ async fn another_log_in_the_same_place_is_begun_anew() {
     let data = tempfile::tempdir().unwrap();
     let mut server = start(&data.path().join("old"), "127.0.0.1:0", &["--open"]).await;
     let link = Link::parse(&format!("http://{}/", server.address)).unwrap();
-    let options = Options {
+    let options = ConnectOptions {
         participant: Some(ParticipantId::parse("zoe").unwrap()),
         roles: Some(vec![Role::Driver]),
         kind: Some(ParticipantKind::Agent),
@@ -597,18 +599,19 @@ async fn another_log_in_the_same_place_is_begun_anew() {
     while ups.last() != Some(&(false, true)) {
         match next(&mut events).await {
             // The second time round is after the loss.
-            Event::Up { resumed } => {
+            ConnectionEvent::Connected { resumed } => {
                 ups.push((resumed, !ups.is_empty()));
                 if !resumed {
                     view = View::default();
                 }
             }
-            Event::Told {
+            ConnectionEvent::Message {
                 envelope: Some(envelope),
                 ..
             } => view.fold(&envelope),
-            Event::Told { envelope: None, .. } | Event::Down { .. } => {}
-            Event::Ended(ending) => panic!("{ending:?}"),
+            ConnectionEvent::Message { envelope: None, .. }
+            | ConnectionEvent::Disconnected { .. } => {}
+            ConnectionEvent::Ended(ending) => panic!("{ending:?}"),
         }
     }
     assert_eq!(ups, [(false, false), (false, true)]);
@@ -616,7 +619,7 @@ async fn another_log_in_the_same_place_is_begun_anew() {
     let seq = answer(prompt).await.unwrap().unwrap();
     assert!(seq < 20, "{seq} is in the new log");
     while view.head < seq {
-        if let Event::Told {
+        if let ConnectionEvent::Message {
             envelope: Some(envelope),
             ..
         } = next(&mut events).await

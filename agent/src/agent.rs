@@ -8,7 +8,7 @@ mod trailer;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pvp_client::{ConnectError, Connection, Link, Options, SendError, fresh_id};
+use pvp_client::{ConnectError, ConnectOptions, Connection, Link, SendError, fresh_id};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
     ErrorReport, GateResolve, InterruptRaise, OutputPage, OutputRead, OutputStream, PromptAmend,
@@ -56,7 +56,7 @@ impl From<SendError> for ProposeError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Refused(report) => ProposeError::Refused(report),
-            SendError::Over | SendError::Passed => ProposeError::Over,
+            SendError::Closed | SendError::Dropped => ProposeError::Over,
         }
     }
 }
@@ -175,17 +175,23 @@ pub struct Agent {
 impl Agent {
     /// Joins the session that a link leads to, ready to run what is granted.
     pub async fn connect(link: Link, settings: Settings) -> Result<Self, AgentError> {
-        Self::connect_with(link, Options::default(), settings, Policy::built_in()).await
+        Self::connect_with(
+            link,
+            ConnectOptions::default(),
+            settings,
+            Policy::built_in(),
+        )
+        .await
     }
 
     /// The same with more to say about joining, and rules of one's own.
     pub async fn connect_with(
         link: Link,
-        options: Options,
+        options: ConnectOptions,
         settings: Settings,
         policy: Policy,
     ) -> Result<Self, AgentError> {
-        let options = Options {
+        let options = ConnectOptions {
             executor: Some(settings.ability()),
             ..options
         };
@@ -316,8 +322,11 @@ impl Agent {
         };
         self.ask(ask).await?;
         known.await.map_err(|_| ProposeError::Over)?;
-        let receipt = self.connection.send_with(id.clone(), None, propose).await?;
-        receipt.answer().await?;
+        let receipt = self
+            .connection
+            .send_with_id(id.clone(), None, propose)
+            .await?;
+        receipt.ack().await?;
         let steps = receiver;
         Ok(Proposal { id, steps })
     }
@@ -360,11 +369,11 @@ impl Agent {
                 page,
             })
             .await?;
-            let receipt = self.connection.send_with(id, None, read.clone()).await?;
-            match receipt.answer().await {
+            let receipt = self.connection.send_with_id(id, None, read.clone()).await?;
+            match receipt.ack().await {
                 Ok(_) => return answer.await.map_err(|_| ProposeError::Over),
                 // The connection was lost meanwhile; asking again changes nothing.
-                Err(SendError::Passed) => {}
+                Err(SendError::Dropped) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -381,7 +390,7 @@ impl Agent {
     /// ended, if that is known here.
     pub async fn stop(&self, job: &MessageId, why: &str) -> Result<Option<String>, ProposeError> {
         let receipt = self.connection.cancel(job, Some(why.to_owned())).await?;
-        receipt.answer().await?;
+        receipt.ack().await?;
         let (ended, answer) = oneshot::channel();
         let id = job.clone();
         self.ask(Ask::End { id, ended }).await?;

@@ -17,13 +17,13 @@ use ureq::{Agent, Body};
 use crate::Link;
 
 /// How long a server may take to take a connection.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take beyond the time that the server was asked to wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest answer that is read.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_RESPONSE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -36,38 +36,38 @@ pub enum ApiError {
     Unreachable { base: String, why: String },
     /// Something answered that does not speak as a PVP server does.
     #[error("{base} answered what a PVP server would not ({why})")]
-    NotPvp { base: String, why: String },
+    InvalidResponse { base: String, why: String },
 }
 
 impl ApiError {
     /// Whether asking again later may help: the server is away, stopping, or busy.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             ApiError::Unreachable { .. } => true,
             ApiError::Refused(report) => report.recoverable,
-            ApiError::NotPvp { .. } => false,
+            ApiError::InvalidResponse { .. } => false,
         }
     }
 }
 
 /// Parameters of a request.
-type Query<'a> = &'a [(&'a str, Option<String>)];
+type QueryParams<'a> = &'a [(&'a str, Option<String>)];
 
 /// A server, asked on behalf of a link's token.
-pub struct Api {
+pub struct ApiClient {
     link: Link,
-    agent: Agent,
+    http: Agent,
 }
 
-impl Api {
+impl ApiClient {
     pub fn new(link: Link) -> Self {
-        let agent = Agent::config_builder()
+        let http = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
             .max_redirects(0)
             .build()
             .into();
-        Self { link, agent }
+        Self { link, http }
     }
 
     /// The link that it asks with.
@@ -76,17 +76,20 @@ impl Api {
     }
 
     /// Whose token it is.
-    pub fn me(&self) -> Result<WhoAmI, ApiError> {
+    pub fn whoami(&self) -> Result<WhoAmI, ApiError> {
         self.get("/api/me", &[])
     }
 
     /// Sessions that the token opens, newest first.
-    pub fn sessions(&self, query: Query<'_>) -> Result<SessionList, ApiError> {
+    pub fn list_sessions(&self, query: QueryParams<'_>) -> Result<SessionList, ApiError> {
         self.get("/api/sessions", query)
     }
 
-    pub fn create(&self, new: &CreateSessionRequest) -> Result<CreatedSession, ApiError> {
-        self.post("/api/sessions", new)
+    pub fn create_session(
+        &self,
+        request: &CreateSessionRequest,
+    ) -> Result<CreatedSession, ApiError> {
+        self.post("/api/sessions", request)
     }
 
     pub fn session(&self, session: &SessionId) -> Result<SessionDetails, ApiError> {
@@ -107,7 +110,7 @@ impl Api {
             ("wait", Some(wait.as_secs().to_string())),
         ];
         let path = format!("/api/sessions/{session}/messages");
-        self.get_waiting(&path, &query, wait)
+        self.get_long_poll(&path, &query, wait)
     }
 
     /// Sends a message, of which the envelope may be left to the server.
@@ -116,13 +119,13 @@ impl Api {
     }
 
     /// Open gates of every session that the token opens; waits for a change since `after`.
-    pub fn gates(&self, after: Option<u64>, wait: Duration) -> Result<GateList, ApiError> {
+    pub fn list_gates(&self, after: Option<u64>, wait: Duration) -> Result<GateList, ApiError> {
         let wait_seconds = after.map(|_| wait.as_secs().to_string());
         let query = [
             ("after", after.map(|version| version.to_string())),
             ("wait", wait_seconds),
         ];
-        self.get_waiting("/api/gates", &query, wait)
+        self.get_long_poll("/api/gates", &query, wait)
     }
 
     pub fn gate(&self, session: &SessionId, gate: &MessageId) -> Result<GateDetails, ApiError> {
@@ -133,11 +136,11 @@ impl Api {
         &self,
         session: &SessionId,
         gate: &MessageId,
-        ballot: &VoteRequest,
+        request: &VoteRequest,
     ) -> Result<GateUpdateResponse, ApiError> {
         self.post(
             &format!("/api/sessions/{session}/gates/{gate}/vote"),
-            ballot,
+            request,
         )
     }
 
@@ -145,16 +148,19 @@ impl Api {
         &self,
         session: &SessionId,
         gate: &MessageId,
-        edit: &EditRequest,
+        request: &EditRequest,
     ) -> Result<GateUpdateResponse, ApiError> {
-        self.post(&format!("/api/sessions/{session}/gates/{gate}/amend"), edit)
+        self.post(
+            &format!("/api/sessions/{session}/gates/{gate}/amend"),
+            request,
+        )
     }
 
     pub fn output(
         &self,
         session: &SessionId,
         reference: &MessageId,
-        query: Query<'_>,
+        query: QueryParams<'_>,
     ) -> Result<OutputPage, ApiError> {
         self.get(
             &format!("/api/sessions/{session}/outputs/{reference}"),
@@ -162,7 +168,11 @@ impl Api {
         )
     }
 
-    pub fn history(&self, session: &SessionId, query: Query<'_>) -> Result<CommandPage, ApiError> {
+    pub fn history(
+        &self,
+        session: &SessionId,
+        query: QueryParams<'_>,
+    ) -> Result<CommandPage, ApiError> {
         self.get(&format!("/api/sessions/{session}/history"), query)
     }
 
@@ -170,17 +180,17 @@ impl Api {
         self.post("/api/invites", invite)
     }
 
-    fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, ApiError> {
-        self.get_waiting(path, query, Duration::ZERO)
+    fn get<T: DeserializeOwned>(&self, path: &str, query: QueryParams<'_>) -> Result<T, ApiError> {
+        self.get_long_poll(path, query, Duration::ZERO)
     }
 
-    fn get_waiting<T: DeserializeOwned>(
+    fn get_long_poll<T: DeserializeOwned>(
         &self,
         path: &str,
-        query: Query<'_>,
+        query: QueryParams<'_>,
         wait: Duration,
     ) -> Result<T, ApiError> {
-        let mut request = self.agent.get(format!("{}{path}", self.link.base()));
+        let mut request = self.http.get(format!("{}{path}", self.link.base_url()));
         for (key, value) in query {
             if let Some(value) = value {
                 request = request.query(key, value);
@@ -191,25 +201,28 @@ impl Api {
         }
         let request = request
             .config()
-            .timeout_global(Some(wait + PATIENCE))
+            .timeout_global(Some(wait + RESPONSE_TIMEOUT))
             .build();
-        self.read(request.call())
+        self.parse_response(request.call())
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
-        let mut request = self.agent.post(format!("{}{path}", self.link.base()));
+        let mut request = self.http.post(format!("{}{path}", self.link.base_url()));
         if let Some(token) = self.link.token() {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let request = request.config().timeout_global(Some(PATIENCE)).build();
-        self.read(request.send_json(body))
+        let request = request
+            .config()
+            .timeout_global(Some(RESPONSE_TIMEOUT))
+            .build();
+        self.parse_response(request.send_json(body))
     }
 
-    fn read<T: DeserializeOwned>(
+    fn parse_response<T: DeserializeOwned>(
         &self,
         response: Result<Response<Body>, ureq::Error>,
     ) -> Result<T, ApiError> {
-        let base = || self.link.base().to_owned();
+        let base = || self.link.base_url().to_owned();
         let mut response = response.map_err(|error| ApiError::Unreachable {
             base: base(),
             why: error.to_string(),
@@ -218,21 +231,22 @@ impl Api {
         let text = response
             .body_mut()
             .with_config()
-            .limit(MOST_BYTES)
+            .limit(MAX_RESPONSE_BYTES)
             .read_to_string()
             .map_err(|error| ApiError::Unreachable {
                 base: base(),
                 why: error.to_string(),
             })?;
-        let not_pvp = |why: String| ApiError::NotPvp { base: base(), why };
+        let invalid_response = |why: String| ApiError::InvalidResponse { base: base(), why };
         if status.is_success() {
-            return serde_json::from_str(&text).map_err(|error| not_pvp(error.to_string()));
+            return serde_json::from_str(&text)
+                .map_err(|error| invalid_response(error.to_string()));
         }
         match serde_json::from_str::<ErrorReport>(&text) {
             Ok(report) => Err(ApiError::Refused(Box::new(report))),
             Err(_) => {
-                let said: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-                Err(not_pvp(format!("{status} {said}")))
+                let excerpt: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+                Err(invalid_response(format!("{status} {excerpt}")))
             }
         }
     }

@@ -9,19 +9,19 @@ use pvp_protocol::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::api::{Api, ApiError};
+use crate::api::{ApiClient, ApiError};
 use crate::link::Link;
-use crate::outbox::{Outgoing, Weight};
+use crate::outbox::{OutgoingMessage, ResendPolicy};
 
 /// Events that may wait to be taken; then the socket is not read, and the server waits.
-const EVENTS: usize = 1024;
+const EVENT_BUFFER: usize = 1024;
 
 /// Messages that may wait to be sent; then sending waits.
-const ORDERS: usize = 256;
+const SEND_BUFFER: usize = 256;
 
 /// How to join.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ConnectOptions {
     /// The session, if the link does not name it.
     pub session: Option<SessionId>,
     /// Fewer roles than the token allows.
@@ -47,32 +47,32 @@ pub enum ConnectError {
     #[error("the link names no session; say which")]
     NoSession,
     #[error("this server has no login, so say who you are")]
-    Nobody,
+    NoParticipant,
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
     #[error("cannot connect: {0}")]
-    Lost(String),
+    Failed(String),
 }
 
 /// What happens on a connection.
 #[derive(Debug)]
-pub enum Event {
+pub enum ConnectionEvent {
     /// Joined, for the first time or again. Not `resumed` means that the view begins anew.
-    Up { resumed: bool },
+    Connected { resumed: bool },
     /// A message from the server; `envelope` is `None` if this version does not know its type.
-    Told {
+    Message {
         envelope: Option<Box<Envelope>>,
         text: String,
     },
     /// The connection is lost and will be tried again.
-    Down { why: String },
+    Disconnected { why: String },
     /// It is over, and will not be tried again.
-    Ended(Ending),
+    Ended(EndReason),
 }
 
 /// How a connection ended for good.
 #[derive(Debug)]
-pub enum Ending {
+pub enum EndReason {
     /// We closed it.
     Closed,
     /// We left the session.
@@ -87,37 +87,37 @@ pub enum SendError {
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
     #[error("the connection is over")]
-    Over,
+    Closed,
     #[error("it was not sent before the connection was lost, and is not worth sending late")]
-    Passed,
+    Dropped,
 }
 
 /// The answer to a message.
-pub(crate) type Reply = oneshot::Sender<Result<SessionAck, SendError>>;
+pub(crate) type AckSender = oneshot::Sender<Result<SessionAck, SendError>>;
 
 /// A place in a session. Dropping the last clone closes the connection once everything sent is
 /// answered.
 #[derive(Clone)]
 pub struct Connection {
-    orders: mpsc::Sender<Outgoing<Reply>>,
+    outgoing: mpsc::Sender<OutgoingMessage<AckSender>>,
     participant: ParticipantId,
     session: SessionId,
 }
 
 /// What happens on a connection, in order. Not taking events holds the connection up, answers
 /// included; dropping this lets them pass unseen.
-pub struct Events(mpsc::Receiver<Event>);
+pub struct ConnectionEvents(mpsc::Receiver<ConnectionEvent>);
 
-impl Events {
+impl ConnectionEvents {
     /// The next event; `None` after the connection has ended.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<ConnectionEvent> {
         self.0.recv().await
     }
 
     /// The next message of a type this version knows; waits through losses.
-    pub async fn next_told(&mut self) -> Option<Box<Envelope>> {
+    pub async fn next_message(&mut self) -> Option<Box<Envelope>> {
         loop {
-            if let Event::Told {
+            if let ConnectionEvent::Message {
                 envelope: Some(envelope),
                 ..
             } = self.next().await?
@@ -132,42 +132,52 @@ impl Events {
 pub struct Receipt {
     /// Its id.
     pub id: MessageId,
-    answer: oneshot::Receiver<Result<SessionAck, SendError>>,
+    ack: oneshot::Receiver<Result<SessionAck, SendError>>,
 }
 
 impl Receipt {
     /// Waits for the server's answer, through losses of the connection.
-    pub async fn answer(self) -> Result<SessionAck, SendError> {
-        self.answer.await.unwrap_or(Err(SendError::Over))
+    pub async fn ack(self) -> Result<SessionAck, SendError> {
+        self.ack.await.unwrap_or(Err(SendError::Closed))
     }
 }
 
 impl Connection {
     /// Joins a session. After this, losing the connection is an event, not an error.
-    pub async fn open(link: Link, options: Options) -> Result<(Self, Events), ConnectError> {
-        let (announce, session) = identify(&link, &options).await?;
+    pub async fn open(
+        link: Link,
+        options: ConnectOptions,
+    ) -> Result<(Self, ConnectionEvents), ConnectError> {
+        let (announce, session) = resolve_identity(&link, &options).await?;
         let participant = announce.id.clone();
-        let (orders, inbox) = mpsc::channel(ORDERS);
-        let (events, outside) = mpsc::channel(EVENTS);
-        let (first, joined) = oneshot::channel();
-        let seat = task::Seat {
+        let (outgoing, outgoing_receiver) = mpsc::channel(SEND_BUFFER);
+        let (event_sender, event_receiver) = mpsc::channel(EVENT_BUFFER);
+        let (first_join_sender, first_join) = oneshot::channel();
+        let params = task::JoinParams {
             link,
             session: session.clone(),
             announce,
             after: options.after,
             history: options.history,
         };
-        tokio::spawn(task::live(seat, inbox, events, first));
-        let welcomed = joined
-            .await
-            .unwrap_or_else(|_| Err(ConnectError::Lost("the connection's task ended".to_owned())));
-        welcomed.map(|()| {
+        tokio::spawn(task::run(
+            params,
+            outgoing_receiver,
+            event_sender,
+            first_join_sender,
+        ));
+        let joined = first_join.await.unwrap_or_else(|_| {
+            Err(ConnectError::Failed(
+                "the connection's task ended".to_owned(),
+            ))
+        });
+        joined.map(|()| {
             let connection = Self {
-                orders,
+                outgoing,
                 participant,
                 session,
             };
-            (connection, Events(outside))
+            (connection, ConnectionEvents(event_receiver))
         })
     }
 
@@ -182,11 +192,11 @@ impl Connection {
 
     /// Sends a message; the receipt tells when the server has taken it.
     pub async fn send(&self, message: impl Into<ClientMessage>) -> Result<Receipt, SendError> {
-        self.send_with(fresh_id(), None, message).await
+        self.send_with_id(fresh_id(), None, message).await
     }
 
     /// Sends a message under an id of one's own, about another one.
-    pub async fn send_with(
+    pub async fn send_with_id(
         &self,
         id: MessageId,
         reference: Option<MessageId>,
@@ -202,13 +212,16 @@ impl Connection {
             causal_refs: Vec::new(),
             fork: None,
         };
-        let text = written(heading, message);
+        let text = encode_envelope(heading, message);
         self.send_text(id, kind, text).await
     }
 
     /// Sends and waits for the answer.
-    pub async fn say(&self, message: impl Into<ClientMessage>) -> Result<SessionAck, SendError> {
-        self.send(message).await?.answer().await
+    pub async fn send_and_wait(
+        &self,
+        message: impl Into<ClientMessage>,
+    ) -> Result<SessionAck, SendError> {
+        self.send(message).await?.ack().await
     }
 
     /// Sends a whole envelope, of which this is the id and the type, as text.
@@ -218,18 +231,18 @@ impl Connection {
         kind: &str,
         text: String,
     ) -> Result<Receipt, SendError> {
-        let (reply, answer) = oneshot::channel();
-        let outgoing = Outgoing {
+        let (ack_sender, ack) = oneshot::channel();
+        let outgoing = OutgoingMessage {
             id: id.clone(),
             text,
-            weight: Weight::of(kind),
-            reply,
+            resend_policy: ResendPolicy::for_type(kind),
+            ack_sender,
         };
-        self.orders
+        self.outgoing
             .send(outgoing)
             .await
-            .map_err(|_| SendError::Over)?;
-        Ok(Receipt { id, answer })
+            .map_err(|_| SendError::Closed)?;
+        Ok(Receipt { id, ack })
     }
 }
 
@@ -248,7 +261,7 @@ pub fn fresh_id() -> MessageId {
     MessageId::new_v7(now(), entropy)
 }
 
-fn written<M: WireMessage>(heading: Heading, message: M) -> String {
+fn encode_envelope<M: WireMessage>(heading: Heading, message: M) -> String {
     let envelope = Envelope {
         heading,
         at: now(),
@@ -259,7 +272,10 @@ fn written<M: WireMessage>(heading: Heading, message: M) -> String {
 }
 
 /// Finds out whom the link's token stands for, and which session it is about.
-async fn identify(link: &Link, options: &Options) -> Result<(Announce, SessionId), ConnectError> {
+async fn resolve_identity(
+    link: &Link,
+    options: &ConnectOptions,
+) -> Result<(Announce, SessionId), ConnectError> {
     let mut announce = Announce {
         id: ParticipantId::parse("nobody").expect("a plain word"),
         name: String::new(),
@@ -271,36 +287,39 @@ async fn identify(link: &Link, options: &Options) -> Result<(Announce, SessionId
         executor: options.executor.clone(),
         extra: ExtraFields::new(),
     };
-    let mut bound = None;
+    let mut token_session = None;
     if link.token().is_some() {
-        let api = Api::new(link.clone());
-        let me = tokio::task::spawn_blocking(move || api.me())
+        let api = ApiClient::new(link.clone());
+        let me = tokio::task::spawn_blocking(move || api.whoami())
             .await
-            .map_err(|panic| ConnectError::Lost(panic.to_string()))??;
+            .map_err(|panic| ConnectError::Failed(panic.to_string()))??;
         announce.id = me.participant;
         announce.name = me.name;
         announce.kind = me.kind;
         if options.roles.is_none() {
             announce.roles = me.roles.into_iter().collect();
         }
-        bound = me.session;
+        token_session = me.session;
     } else {
-        announce.id = options.participant.clone().ok_or(ConnectError::Nobody)?;
+        announce.id = options
+            .participant
+            .clone()
+            .ok_or(ConnectError::NoParticipant)?;
         announce.name = announce.id.to_string();
     }
     let session = options.session.clone().or_else(|| link.session().cloned());
-    let session = session.or(bound).ok_or(ConnectError::NoSession)?;
+    let session = session.or(token_session).ok_or(ConnectError::NoSession)?;
     Ok((announce, session))
 }
 
 /// What a welcome says about how the server listens.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct WelcomeLimits {
     pub(crate) heartbeat_seconds: u64,
     pub(crate) message_bytes: usize,
 }
 
-impl Default for Terms {
+impl Default for WelcomeLimits {
     fn default() -> Self {
         Self {
             heartbeat_seconds: 10,
@@ -309,7 +328,7 @@ impl Default for Terms {
     }
 }
 
-impl From<&SessionWelcome> for Terms {
+impl From<&SessionWelcome> for WelcomeLimits {
     fn from(welcome: &SessionWelcome) -> Self {
         Self {
             heartbeat_seconds: u64::from(welcome.config.heartbeat_interval_seconds),

@@ -6,14 +6,15 @@ pub mod link;
 pub mod shell_result;
 pub mod view;
 
-mod acts;
+mod actions;
 mod backoff;
 mod outbox;
 
-pub use api::{Api, ApiError};
+pub use api::{ApiClient, ApiError};
 pub use connection::{
-    ConnectError, Connection, Ending, Event, Events, Options, Receipt, SendError, fresh_id, now,
+    ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason,
+    Receipt, SendError, fresh_id, now,
 };
 pub use link::{Link, LinkError};
-pub use shell_result::{ShellResult, ShellResults};
+pub use shell_result::{ShellResult, ShellResultQueue};
 pub use view::View;

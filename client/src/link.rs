@@ -9,7 +9,7 @@ use pvp_protocol::SessionId;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Link {
     /// `http://` or `https://`, host, perhaps a path; no slash at the end.
-    base: String,
+    base_url: String,
     token: Option<String>,
     session: Option<SessionId>,
 }
@@ -41,23 +41,23 @@ impl Link {
         .find_map(|(scheme, secure)| Some((secure, text.strip_prefix(scheme)?)))
         .ok_or(LinkError::Scheme)?;
         let end = rest.find(['?', '#']).unwrap_or(rest.len());
-        let (place, parameters) = rest.split_at(end);
-        let place = place.trim_end_matches('/');
-        let host_ends = place.find('/').unwrap_or(place.len());
-        let host = &place[..host_ends];
-        let plain = |c: char| c.is_ascii_graphic() && !"@\\\"<>^`{|}".contains(c);
-        if host.is_empty() || host.starts_with(':') || !place.chars().all(plain) {
+        let (address, parameters) = rest.split_at(end);
+        let address = address.trim_end_matches('/');
+        let host_ends = address.find('/').unwrap_or(address.len());
+        let host = &address[..host_ends];
+        let is_url_char = |c: char| c.is_ascii_graphic() && !"@\\\"<>^`{|}".contains(c);
+        if host.is_empty() || host.starts_with(':') || !address.chars().all(is_url_char) {
             return Err(LinkError::Host);
         }
         let mut link = Self {
-            base: format!("http{}://{place}", if secure { "s" } else { "" }),
+            base_url: format!("http{}://{address}", if secure { "s" } else { "" }),
             token: None,
             session: None,
         };
         for pair in parameters.split(['?', '#', '&']) {
             match pair.split_once('=') {
-                Some(("token", token)) => link.token = Some(good_token(token)?),
-                Some(("session", session)) => link.session = Some(good_session(session)?),
+                Some(("token", token)) => link.token = Some(parse_token(token)?),
+                Some(("session", session)) => link.session = Some(parse_session(session)?),
                 Some(_) | None => {}
             }
         }
@@ -65,8 +65,8 @@ impl Link {
     }
 
     /// The address without its parameters.
-    pub fn base(&self) -> &str {
-        &self.base
+    pub fn base_url(&self) -> &str {
+        &self.base_url
     }
 
     /// The token, if it has one.
@@ -80,14 +80,14 @@ impl Link {
     }
 
     /// The same link into this session.
-    pub fn into_session(mut self, session: SessionId) -> Self {
+    pub fn with_session(mut self, session: SessionId) -> Self {
         self.session = Some(session);
         self
     }
 
     /// Where its socket is.
-    pub fn socket(&self) -> String {
-        format!("{}/ws", self.base.replacen("http", "ws", 1))
+    pub fn websocket_url(&self) -> String {
+        format!("{}/ws", self.base_url.replacen("http", "ws", 1))
     }
 
     /// The whole link, secret included.
@@ -96,21 +96,21 @@ impl Link {
         let session = self.session.as_ref().map(|id| format!("session={id}"));
         let parameters: Vec<_> = [token, session].into_iter().flatten().collect();
         match parameters.as_slice() {
-            [] => format!("{}/", self.base),
-            parameters => format!("{}/?{}", self.base, parameters.join("&")),
+            [] => format!("{}/", self.base_url),
+            parameters => format!("{}/?{}", self.base_url, parameters.join("&")),
         }
     }
 }
 
-fn good_token(token: &str) -> Result<String, LinkError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if token.is_empty() || token.len() > 256 || !token.chars().all(plain) {
+fn parse_token(token: &str) -> Result<String, LinkError> {
+    let is_token_char = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if token.is_empty() || token.len() > 256 || !token.chars().all(is_token_char) {
         return Err(LinkError::Token);
     }
     Ok(token.to_owned())
 }
 
-fn good_session(session: &str) -> Result<SessionId, LinkError> {
+fn parse_session(session: &str) -> Result<SessionId, LinkError> {
     SessionId::parse(session).map_err(|error| LinkError::Session(error.to_string()))
 }
 
@@ -124,7 +124,7 @@ impl FromStr for Link {
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.base)?;
+        f.write_str(&self.base_url)?;
         match &self.session {
             Some(session) => write!(f, " session {session}"),
             None => Ok(()),
@@ -136,7 +136,7 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("Link")
-            .field("base", &self.base)
+            .field("base", &self.base_url)
             .field("token", &token)
             .field("session", &self.session)
             .finish()
@@ -157,8 +157,8 @@ mod tests {
             assert_eq!(Link::parse(text).unwrap().reveal(), text);
         }
         let link = Link::parse("wss://pvp.example#token=pvp_ab_cd&session=owl").unwrap();
-        assert_eq!(link.base(), "https://pvp.example");
-        assert_eq!(link.socket(), "wss://pvp.example/ws");
+        assert_eq!(link.base_url(), "https://pvp.example");
+        assert_eq!(link.websocket_url(), "wss://pvp.example/ws");
         assert_eq!(link.session().unwrap().as_str(), "owl");
     }
 

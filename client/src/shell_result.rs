@@ -6,10 +6,10 @@ use pvp_protocol::MessageId;
 use pvp_protocol::payload::OutputStream;
 use serde::Serialize;
 
-use crate::view::{Output, Piece, Proposal, StreamTotal};
+use crate::view::{OutputChunk, OutputView, ProposalView, StreamTotal};
 
 /// Characters of a stream that a block holds whole.
-pub const WHOLE_CHARS: usize = 10_000;
+pub const MAX_INLINE_CHARS: usize = 10_000;
 
 /// Lines at the beginning, and at the end, that an excerpt shows.
 pub const EXCERPT_LINES: usize = 100;
@@ -21,10 +21,10 @@ const EXCERPT_CHARS: usize = 10_000;
 pub const PREVIEW_CHARS: usize = 300;
 
 /// Results that wait at a time; who runs more before saying anything loses the oldest.
-pub const RESULTS: usize = 64;
+pub const MAX_QUEUED_RESULTS: usize = 64;
 
 /// Bytes of blocks that go with one prompt; a message has at most a mebibyte by default.
-const BLOCK_BYTES: usize = 512 * 1024;
+const MAX_BLOCK_BYTES_PER_PROMPT: usize = 512 * 1024;
 
 /// One result, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct ShellResult {
 }
 
 #[derive(Serialize)]
-struct Block<'a> {
+struct ShellResultBlock<'a> {
     id: &'a MessageId,
     command_preview: &'a str,
     exit_code: Option<i64>,
@@ -57,11 +57,11 @@ struct Block<'a> {
     stdout_cache_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr_cache_id: Option<&'a str>,
-    truncated: Truncated,
+    truncated: TruncatedStreams,
 }
 
 #[derive(Serialize)]
-struct Truncated {
+struct TruncatedStreams {
     /// The block has only an excerpt of it.
     stdout: bool,
     stderr: bool,
@@ -71,14 +71,14 @@ struct Truncated {
 
 impl ShellResult {
     /// The result of a command that has finished; `None` while it has not.
-    pub fn of(proposal: &Proposal) -> Option<Self> {
+    pub fn from_proposal(proposal: &ProposalView) -> Option<Self> {
         let finish = proposal.finish.as_ref()?;
-        let stdout = Told::of(&proposal.output, OutputStream::Stdout);
-        let stderr = Told::of(&proposal.output, OutputStream::Stderr);
-        let reference = finish.output_ref.as_deref();
-        let reference = Some(reference.unwrap_or(proposal.id.as_str()));
-        let command_preview = preview(&proposal.asked.command);
-        let block = Block {
+        let stdout = StreamText::new(&proposal.output, OutputStream::Stdout);
+        let stderr = StreamText::new(&proposal.output, OutputStream::Stderr);
+        let output_ref = finish.output_ref.as_deref();
+        let output_ref = Some(output_ref.unwrap_or(proposal.id.as_str()));
+        let command_preview = command_preview(&proposal.requested.command);
+        let block = ShellResultBlock {
             id: &proposal.id,
             command_preview: &command_preview,
             exit_code: finish.exit_code,
@@ -88,32 +88,32 @@ impl ShellResult {
             stderr: stderr.whole(),
             stdout_excerpt: stdout.excerpt(),
             stderr_excerpt: stderr.excerpt(),
-            stdout_cache_id: reference.filter(|_| stdout.is_cut()),
-            stderr_cache_id: reference.filter(|_| stderr.is_cut()),
-            truncated: Truncated {
-                stdout: stdout.is_cut(),
-                stderr: stderr.is_cut(),
+            stdout_cache_id: output_ref.filter(|_| stdout.is_truncated()),
+            stderr_cache_id: output_ref.filter(|_| stderr.is_truncated()),
+            truncated: TruncatedStreams {
+                stdout: stdout.is_truncated(),
+                stderr: stderr.is_truncated(),
                 combined: finish.truncated,
             },
         };
         Some(Self {
             id: proposal.id.clone(),
             exit_code: finish.exit_code,
-            block: wrapped(&block),
+            block: encode_block(&block),
             command_preview,
         })
     }
 }
 
 /// JSON in which nothing can be taken for the end of the block.
-fn wrapped(block: &Block<'_>) -> String {
+fn encode_block(block: &ShellResultBlock<'_>) -> String {
     let json = serde_json::to_string(block).unwrap_or_default();
     // Outside of strings JSON has neither, and inside an escape means the same.
     let json = json.replace('<', "\\u003c").replace('>', "\\u003e");
     format!("<shell_result>{json}</shell_result>")
 }
 
-fn preview(command: &str) -> String {
+fn command_preview(command: &str) -> String {
     match command.char_indices().nth(PREVIEW_CHARS) {
         None => command.to_owned(),
         Some(_) => {
@@ -124,56 +124,60 @@ fn preview(command: &str) -> String {
 }
 
 /// What is told of one stream.
-enum Told {
-    Nothing,
+enum StreamText {
+    Empty,
     Whole(String),
     Excerpt(String),
 }
 
-impl Told {
-    fn of(output: &Output, stream: OutputStream) -> Self {
+impl StreamText {
+    fn new(output: &OutputView, stream: OutputStream) -> Self {
         let total = output.total(stream);
         if total.bytes == 0 {
-            return Told::Nothing;
+            return StreamText::Empty;
         }
         let text = output.text(stream);
         let is_whole = text.len() as u64 == total.bytes;
-        if is_whole && text.chars().nth(WHOLE_CHARS).is_none() {
-            return Told::Whole(text);
+        if is_whole && text.chars().nth(MAX_INLINE_CHARS).is_none() {
+            return StreamText::Whole(text);
         }
         if is_whole {
-            let first = beginning(&text);
-            return Told::Excerpt(joined(first, ending(&text[first.len()..]), total));
+            let first = first_lines(&text);
+            return StreamText::Excerpt(join_excerpt(
+                first,
+                last_lines(&text[first.len()..]),
+                total,
+            ));
         }
-        let of_stream = |piece: &&Piece| piece.stream == stream;
+        let of_stream = |chunk: &&OutputChunk| chunk.stream == stream;
         let head = output.head.iter().filter(of_stream);
         let tail = output.tail.iter().filter(of_stream);
-        let head: String = head.map(|piece| piece.text.as_str()).collect();
-        let tail: String = tail.map(|piece| piece.text.as_str()).collect();
-        Told::Excerpt(joined(beginning(&head), ending(&tail), total))
+        let head: String = head.map(|chunk| chunk.text.as_str()).collect();
+        let tail: String = tail.map(|chunk| chunk.text.as_str()).collect();
+        StreamText::Excerpt(join_excerpt(first_lines(&head), last_lines(&tail), total))
     }
 
     fn whole(&self) -> Option<&str> {
         match self {
-            Told::Whole(text) => Some(text),
-            Told::Nothing | Told::Excerpt(_) => None,
+            StreamText::Whole(text) => Some(text),
+            StreamText::Empty | StreamText::Excerpt(_) => None,
         }
     }
 
     fn excerpt(&self) -> Option<&str> {
         match self {
-            Told::Excerpt(text) => Some(text),
-            Told::Nothing | Told::Whole(_) => None,
+            StreamText::Excerpt(text) => Some(text),
+            StreamText::Empty | StreamText::Whole(_) => None,
         }
     }
 
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.excerpt().is_some()
     }
 }
 
 /// The first lines of a text, as far as an excerpt shows them.
-fn beginning(text: &str) -> &str {
+fn first_lines(text: &str) -> &str {
     let lines = text.split_inclusive('\n').take(EXCERPT_LINES);
     let end: usize = lines.map(str::len).sum();
     let cut = text[..end].char_indices().nth(EXCERPT_CHARS);
@@ -181,7 +185,7 @@ fn beginning(text: &str) -> &str {
 }
 
 /// The last lines of a text.
-fn ending(text: &str) -> &str {
+fn last_lines(text: &str) -> &str {
     let lines = text.split_inclusive('\n').rev().take(EXCERPT_LINES);
     let start = text.len() - lines.map(str::len).sum::<usize>();
     let cut = text[start..].char_indices().nth_back(EXCERPT_CHARS - 1);
@@ -189,7 +193,7 @@ fn ending(text: &str) -> &str {
 }
 
 /// Both parts, and how much of the stream is not between them.
-fn joined(first: &str, last: &str, total: StreamTotal) -> String {
+fn join_excerpt(first: &str, last: &str, total: StreamTotal) -> String {
     let shown = first.lines().count() + last.lines().count();
     let lines = total.lines.saturating_sub(shown as u64);
     let bytes = total
@@ -205,55 +209,56 @@ fn joined(first: &str, last: &str, total: StreamTotal) -> String {
 
 /// Results that wait for the next prompt, in the order in which the commands finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ShellResults {
-    waiting: VecDeque<Queued>,
+pub struct ShellResultQueue {
+    queue: VecDeque<QueuedShellResult>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Queued {
+struct QueuedShellResult {
     result: ShellResult,
     /// The message it went with, which is not answered yet.
     sent_with: Option<MessageId>,
 }
 
-impl ShellResults {
+impl ShellResultQueue {
     /// Adds a result. Gives the oldest that waits back if there are too many.
     pub fn push(&mut self, result: ShellResult) -> Option<ShellResult> {
         let sent_with = None;
-        self.waiting.push_back(Queued { result, sent_with });
-        if self.waiting.len() <= RESULTS {
+        self.queue
+            .push_back(QueuedShellResult { result, sent_with });
+        if self.queue.len() <= MAX_QUEUED_RESULTS {
             return None;
         }
-        self.waiting.pop_front().map(|queued| queued.result)
+        self.queue.pop_front().map(|queued| queued.result)
     }
 
     /// Results that have not reached the agent, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &ShellResult> {
-        self.waiting.iter().map(|queued| &queued.result)
+        self.queue.iter().map(|queued| &queued.result)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
     /// Forgets the result of one command, which then no agent is told.
-    pub fn forget(&mut self, id: &MessageId) {
-        self.waiting.retain(|queued| queued.result.id != *id);
+    pub fn remove(&mut self, id: &MessageId) {
+        self.queue.retain(|queued| queued.result.id != *id);
     }
 
     /// The text of a prompt with every result before it that is not under way. They are kept
     /// until the message of this id is [accepted](Self::accepted).
-    pub fn prompt(&mut self, message: &MessageId, text: &str) -> String {
-        let mut room = BLOCK_BYTES;
+    pub fn prepend_to_prompt(&mut self, message: &MessageId, text: &str) -> String {
+        let mut remaining_bytes = MAX_BLOCK_BYTES_PER_PROMPT;
         let mut prompt = String::new();
-        let free = self.waiting.iter_mut();
-        for queued in free.filter(|queued| queued.sent_with.is_none()) {
+        let results = self.queue.iter_mut();
+        for queued in results.filter(|queued| queued.sent_with.is_none()) {
             let block = &queued.result.block;
-            let Some(left) = room.checked_sub(block.len()) else {
+            let Some(left) = remaining_bytes.checked_sub(block.len()) else {
                 // What follows would overtake this one.
                 break;
             };
-            room = left;
+            remaining_bytes = left;
             queued.sent_with = Some(message.clone());
             prompt.push_str(block);
             prompt.push('\n');
@@ -262,14 +267,14 @@ impl ShellResults {
     }
 
     /// The message was taken; what went with it has arrived.
-    pub fn accepted(&mut self, message: &MessageId) {
-        let with = |queued: &Queued| queued.sent_with.as_ref() == Some(message);
-        self.waiting.retain(|queued| !with(queued));
+    pub fn prompt_accepted(&mut self, message: &MessageId) {
+        let was_sent_with = |queued: &QueuedShellResult| queued.sent_with.as_ref() == Some(message);
+        self.queue.retain(|queued| !was_sent_with(queued));
     }
 
     /// The message was not taken; what was to go with it waits again, in its place.
-    pub fn failed(&mut self, message: &MessageId) {
-        for queued in &mut self.waiting {
+    pub fn prompt_failed(&mut self, message: &MessageId) {
+        for queued in &mut self.queue {
             if queued.sent_with.as_ref() == Some(message) {
                 queued.sent_with = None;
             }

@@ -8,16 +8,16 @@
 //! history that is told after it, up to that head, is past: it fills the stream and the list of
 //! commands, and whatever the welcome does not tell, but opens no card and moves nobody.
 
-mod asked;
 mod card;
+mod commands;
+mod conversation;
 mod gates;
 mod output;
-mod people;
+mod participants;
 mod proposal;
 mod queries;
-mod runs;
+mod requested_action;
 mod shared;
-mod talk;
 mod text;
 mod timeline;
 mod welcome;
@@ -34,18 +34,27 @@ use pvp_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-pub use asked::{Asked, CLOSED_COMMAND_BYTES, COMMAND_BYTES, Form};
-pub use card::{Card, Standing};
-pub use output::{HEAD_BYTES, Output, PIECES, Piece, StreamTotal, TAIL_BYTES};
-pub use people::{Me, PEOPLE, Person};
-pub use proposal::{CancelAsked, Finish, Origin, Past, Proposal, Resolution, Resolved, Run, State};
-pub use runs::{HISTORY, PROPOSALS};
-pub use shared::{Context, Rule, Secret};
-pub use talk::{Draft, OpenInterrupt};
-pub use text::visible;
-pub use timeline::{ITEM_BYTES, ITEMS, Item, TEXT_BYTES, Text, Timeline, What};
+pub use card::{GateCard, VoteEligibility};
+pub use commands::{MAX_HISTORY, MAX_PROPOSALS};
+pub use conversation::{DraftView, InterruptView};
+pub use output::{
+    MAX_OUTPUT_CHUNKS, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES, OutputChunk, OutputView, StreamTotal,
+};
+pub use participants::{MAX_PARTICIPANTS, ParticipantView, SelfView};
+pub use proposal::{
+    CancelRequestView, ClosedGateCard, CommandHistoryEntry, CommandOrigin, ProposalState,
+    ProposalView, ResolutionView, RunResultView, RunView,
+};
+pub use requested_action::{
+    CommandForm, MAX_CLOSED_COMMAND_BYTES, MAX_COMMAND_BYTES, RequestedAction,
+};
+pub use shared::{AllowRuleView, ContextView, SecretView};
+pub use text::escape_invisible;
+pub use timeline::{
+    MAX_ITEM_BYTES, MAX_ITEMS, MAX_TEXT_BYTES, Timeline, TimelineEvent, TimelineItem, TruncatedText,
+};
 
-use text::{LINE_BYTES, line, some_line};
+use text::{MAX_LINE_BYTES, truncate_line, truncate_optional_line};
 
 /// What a person sees.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -53,7 +62,7 @@ pub struct View {
     pub session: Option<SessionId>,
     pub name: Option<String>,
     /// What I am here; unknown until I am welcomed.
-    pub me: Option<Me>,
+    pub me: Option<SelfView>,
     pub config: SessionConfig,
     pub limits: Option<Limits>,
     pub extensions: Option<ProtocolExtensions>,
@@ -63,36 +72,36 @@ pub struct View {
     pub head: u64,
     /// Why nothing starts at the moment, if it does not: who is missed.
     pub paused: Option<String>,
-    pub ended: Option<Ended>,
+    pub ended: Option<SessionEndView>,
     /// Where commands run unless they say otherwise.
     pub working_directory: Option<String>,
-    pub people: BTreeMap<ParticipantId, Person>,
+    pub people: BTreeMap<ParticipantId, ParticipantView>,
     pub stream: Timeline,
     /// Open gates, oldest first.
-    pub gates: Vec<Card>,
+    pub gates: Vec<GateCard>,
     /// Commands in whatever state, oldest first.
-    pub commands: VecDeque<Proposal>,
+    pub commands: VecDeque<ProposalView>,
     /// Closed cards, oldest first.
-    pub resolved: VecDeque<Resolved>,
+    pub resolved: VecDeque<ClosedGateCard>,
     /// Commands that are over, oldest first.
-    pub history: VecDeque<Past>,
+    pub history: VecDeque<CommandHistoryEntry>,
     /// Allow rules, oldest first; each says until when it holds.
-    pub rules: VecDeque<Rule>,
+    pub rules: VecDeque<AllowRuleView>,
     /// What others are typing, the latest of each.
-    pub drafts: BTreeMap<ParticipantId, Draft>,
-    pub context: BTreeMap<String, Context>,
+    pub drafts: BTreeMap<ParticipantId, DraftView>,
+    pub context: BTreeMap<String, ContextView>,
     /// Secrets that I know by name.
-    pub secrets: BTreeMap<String, Secret>,
+    pub secrets: BTreeMap<String, SecretView>,
     /// Interrupts that some agent has not acknowledged, oldest first.
-    pub interrupts: VecDeque<OpenInterrupt>,
+    pub interrupts: VecDeque<InterruptView>,
     /// The head of the last welcome: what is told up to here is past.
     #[serde(skip)]
-    as_of: u64,
+    welcome_head: u64,
 }
 
 /// How the session ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Ended {
+pub struct SessionEndView {
     pub by: Sender,
     pub at: Timestamp,
     pub reason: String,
@@ -100,24 +109,24 @@ pub struct Ended {
 }
 
 /// The envelope of the message that is being folded.
-struct Told<'a> {
+struct MessageMeta<'a> {
     id: &'a MessageId,
     at: Timestamp,
     seq: Option<u64>,
-    who: &'a Sender,
+    sender: &'a Sender,
     reference: Option<&'a MessageId>,
     /// Whether the last welcome already tells what came of it.
-    past: bool,
+    is_history: bool,
 }
 
-impl Told<'_> {
+impl MessageMeta<'_> {
     /// Whether it stands in the log; the rest is told once and forgotten.
-    fn is_kept(&self) -> bool {
+    fn is_logged(&self) -> bool {
         self.seq.is_some()
     }
 
-    fn by(&self) -> Option<&ParticipantId> {
-        match self.who {
+    fn participant(&self) -> Option<&ParticipantId> {
+        match self.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
         }
@@ -130,73 +139,73 @@ impl View {
     pub fn fold(&mut self, envelope: &Envelope) {
         let heading = &envelope.heading;
         let session = self.session.get_or_insert_with(|| heading.session.clone());
-        let again = envelope.seq.is_some_and(|seq| seq <= self.head);
-        if again || *session != heading.session {
+        let already_folded = envelope.seq.is_some_and(|seq| seq <= self.head);
+        if already_folded || *session != heading.session {
             return;
         }
         self.head = envelope.seq.unwrap_or(self.head);
-        let told = Told {
+        let meta = MessageMeta {
             id: &heading.id,
             at: envelope.at,
             seq: envelope.seq,
-            who: &heading.sender,
+            sender: &heading.sender,
             reference: heading.reference.as_ref(),
-            past: envelope.seq.is_some_and(|seq| seq <= self.as_of),
+            is_history: envelope.seq.is_some_and(|seq| seq <= self.welcome_head),
         };
-        self.note_life(&told);
-        self.take(&told, &envelope.message);
+        self.record_activity(&meta);
+        self.fold_message(&meta, &envelope.message);
     }
 
-    fn take(&mut self, told: &Told<'_>, message: &ServerMessage) {
+    fn fold_message(&mut self, meta: &MessageMeta<'_>, message: &ServerMessage) {
         use ServerMessage as M;
         match message {
             M::SessionWelcome(welcome) => self.fold_welcome(welcome),
-            M::SessionCreate(create) => self.fold_create(told, create),
-            M::SessionConfigUpdate(update) => self.fold_config(told, update),
-            M::SessionEnd(end) => self.fold_end(told, end),
-            M::SessionLeave(leave) => self.fold_leave(told, leave),
-            M::Announce(announce) => self.fold_announce(told, announce),
-            M::RoleChange(change) => self.fold_role_change(told, change),
-            M::PresenceUpdate(presence) => self.fold_presence(told, presence),
-            M::ContextAdd(add) => self.fold_context_add(told, add),
-            M::ContextUpdate(update) => self.fold_context_update(told, update),
-            M::ContextRemove(remove) => self.fold_context_remove(told, remove),
-            M::SecretShare(share) => self.fold_secret_share(told, share),
-            M::SecretRevoke(revoke) => self.fold_secret_revoke(told, revoke),
-            M::PolicyAllow(allow) => self.fold_allow(told, allow),
-            M::PolicyRevoke(revoke) => self.fold_allow_revoke(told, revoke),
-            M::PromptDraft(draft) => self.fold_draft(told, draft),
-            M::PromptSubmit(prompt) => self.fold_prompt(told, prompt),
-            M::PromptAmend(amend) => self.fold_prompt_amend(told, amend),
-            M::ThinkingStart(start) => self.fold_thinking_start(told, start),
-            M::ThinkingChunk(chunk) => self.fold_thinking_chunk(told, &chunk.text),
-            M::ThinkingEnd(end) => self.fold_thinking_end(told, end),
-            M::ResponseStart(start) => self.fold_response_start(told, start),
-            M::ResponseChunk(chunk) => self.fold_response_chunk(told, &chunk.text),
-            M::ResponseEnd(end) => self.fold_response_end(told, end),
-            M::InterruptRaise(interrupt) => self.fold_interrupt(told, interrupt),
-            M::InterruptAcknowledge(acknowledge) => self.fold_acknowledge(told, acknowledge),
-            M::ToolPropose(propose) => self.fold_propose(told, propose),
-            M::ShellExec(exec) => self.fold_shell_exec(told, exec),
-            M::GateRequest(request) => self.fold_gate_request(told, request),
+            M::SessionCreate(create) => self.fold_create(meta, create),
+            M::SessionConfigUpdate(update) => self.fold_config(meta, update),
+            M::SessionEnd(end) => self.fold_end(meta, end),
+            M::SessionLeave(leave) => self.fold_leave(meta, leave),
+            M::Announce(announce) => self.fold_announce(meta, announce),
+            M::RoleChange(change) => self.fold_role_change(meta, change),
+            M::PresenceUpdate(presence) => self.fold_presence(meta, presence),
+            M::ContextAdd(add) => self.fold_context_add(meta, add),
+            M::ContextUpdate(update) => self.fold_context_update(meta, update),
+            M::ContextRemove(remove) => self.fold_context_remove(meta, remove),
+            M::SecretShare(share) => self.fold_secret_share(meta, share),
+            M::SecretRevoke(revoke) => self.fold_secret_revoke(meta, revoke),
+            M::PolicyAllow(allow) => self.fold_allow(meta, allow),
+            M::PolicyRevoke(revoke) => self.fold_allow_revoke(meta, revoke),
+            M::PromptDraft(draft) => self.fold_draft(meta, draft),
+            M::PromptSubmit(prompt) => self.fold_prompt(meta, prompt),
+            M::PromptAmend(amend) => self.fold_prompt_amend(meta, amend),
+            M::ThinkingStart(start) => self.fold_thinking_start(meta, start),
+            M::ThinkingChunk(chunk) => self.fold_thinking_chunk(meta, &chunk.text),
+            M::ThinkingEnd(end) => self.fold_thinking_end(meta, end),
+            M::ResponseStart(start) => self.fold_response_start(meta, start),
+            M::ResponseChunk(chunk) => self.fold_response_chunk(meta, &chunk.text),
+            M::ResponseEnd(end) => self.fold_response_end(meta, end),
+            M::InterruptRaise(interrupt) => self.fold_interrupt(meta, interrupt),
+            M::InterruptAcknowledge(acknowledge) => self.fold_acknowledge(meta, acknowledge),
+            M::ToolPropose(propose) => self.fold_propose(meta, propose),
+            M::ShellExec(exec) => self.fold_shell_exec(meta, exec),
+            M::GateRequest(request) => self.fold_gate_request(meta, request),
             M::ToolApprove(vote) => {
-                self.fold_approval(told, &vote.tool_proposal, &vote.approver, &vote.comment);
+                self.fold_approval(meta, &vote.tool_proposal, &vote.approver, &vote.comment);
             }
             M::GateApprove(vote) => {
-                self.fold_approval(told, &vote.gate, &vote.approver, &vote.comment);
+                self.fold_approval(meta, &vote.gate, &vote.approver, &vote.comment);
             }
             M::ToolReject(vote) => {
-                self.fold_rejection(told, &vote.tool_proposal, &vote.reason, &vote.suggestion);
+                self.fold_rejection(meta, &vote.tool_proposal, &vote.reason, &vote.suggestion);
             }
-            M::GateReject(vote) => self.fold_rejection(told, &vote.gate, &vote.reason, &None),
-            M::GateAmend(amend) => self.fold_amend(told, amend),
-            M::GateTimeout(timeout) => self.fold_timeout(told, timeout),
-            M::GateResolve(resolve) => self.fold_resolve(told, resolve),
-            M::ToolExecute(execute) => self.fold_execute(told, execute),
+            M::GateReject(vote) => self.fold_rejection(meta, &vote.gate, &vote.reason, &None),
+            M::GateAmend(amend) => self.fold_amend(meta, amend),
+            M::GateTimeout(timeout) => self.fold_timeout(meta, timeout),
+            M::GateResolve(resolve) => self.fold_resolve(meta, resolve),
+            M::ToolExecute(execute) => self.fold_execute(meta, execute),
             M::ToolOutput(output) => self.fold_output(output),
-            M::ToolResult(result) => self.fold_result(told, result),
-            M::ToolCancel(cancel) => self.fold_cancel(told, cancel),
-            M::Error(report) => self.fold_error(told, report),
+            M::ToolResult(result) => self.fold_result(meta, result),
+            M::ToolCancel(cancel) => self.fold_cancel(meta, cancel),
+            M::Error(report) => self.fold_error(meta, report),
             // Answers to what a connection asked, and keys that show in the output they cause.
             M::SessionAck(_)
             | M::HeartbeatPing(_)
@@ -207,75 +216,75 @@ impl View {
     }
 
     /// Adds a line to the stream, if what it is about is kept.
-    fn tell(&mut self, told: &Told<'_>, what: What) {
-        if told.is_kept() {
-            self.tell_me(told, what);
+    fn push_logged_item(&mut self, meta: &MessageMeta<'_>, event: TimelineEvent) {
+        if meta.is_logged() {
+            self.push_item(meta, event);
         }
     }
 
     /// Adds a line to the stream.
-    fn tell_me(&mut self, told: &Told<'_>, what: What) {
-        self.stream.push(Item {
-            id: told.id.clone(),
-            seq: told.seq,
-            at: told.at,
-            who: told.who.clone(),
-            what,
+    fn push_item(&mut self, meta: &MessageMeta<'_>, event: TimelineEvent) {
+        self.stream.push(TimelineItem {
+            id: meta.id.clone(),
+            seq: meta.seq,
+            at: meta.at,
+            who: meta.sender.clone(),
+            event,
         });
     }
 
-    fn fold_create(&mut self, told: &Told<'_>, create: &SessionCreate) {
-        let name = some_line(create.name.as_ref());
-        if !told.past {
+    fn fold_create(&mut self, meta: &MessageMeta<'_>, create: &SessionCreate) {
+        let name = truncate_optional_line(create.name.as_ref());
+        if !meta.is_history {
             self.name.clone_from(&name);
             self.config = create.config.clone();
-            self.after_people_changed();
+            self.recompute_derived();
         }
-        self.tell(told, What::Created { name });
+        self.push_logged_item(meta, TimelineEvent::Created { name });
     }
 
-    fn fold_config(&mut self, told: &Told<'_>, update: &SessionConfigUpdate) {
+    fn fold_config(&mut self, meta: &MessageMeta<'_>, update: &SessionConfigUpdate) {
         let changes = serde_json::to_value(&update.changes).unwrap_or_default();
-        let too_long = changes.to_string().len() > LINE_BYTES;
+        let too_long = changes.to_string().len() > MAX_LINE_BYTES;
         let changes = if too_long { Value::Null } else { changes };
-        let reason = line(&update.reason);
-        self.tell(told, What::Configured { changes, reason });
-        if !told.past {
+        let reason = truncate_line(&update.reason);
+        self.push_logged_item(meta, TimelineEvent::Configured { changes, reason });
+        if !meta.is_history {
             self.config = std::mem::take(&mut self.config).with_changes(&update.changes);
-            self.after_people_changed();
+            self.recompute_derived();
         }
     }
 
-    fn fold_end(&mut self, told: &Told<'_>, end: &SessionEnd) {
-        let (reason, final_state) = (line(&end.reason), end.final_state);
-        self.ended = Some(Ended {
-            by: told.who.clone(),
-            at: told.at,
+    fn fold_end(&mut self, meta: &MessageMeta<'_>, end: &SessionEnd) {
+        let (reason, final_state) = (truncate_line(&end.reason), end.final_state);
+        self.ended = Some(SessionEndView {
+            by: meta.sender.clone(),
+            at: meta.at,
             reason: reason.clone(),
             final_state,
         });
-        self.tell(
-            told,
-            What::Ended {
+        self.push_logged_item(
+            meta,
+            TimelineEvent::Ended {
                 reason,
                 final_state,
             },
         );
     }
 
-    fn fold_error(&mut self, told: &Told<'_>, report: &ErrorReport) {
-        let what = What::Error {
+    fn fold_error(&mut self, meta: &MessageMeta<'_>, report: &ErrorReport) {
+        let event = TimelineEvent::Error {
             code: report.code,
-            message: line(&report.message),
+            message: truncate_line(&report.message),
             recoverable: report.recoverable,
             related_to: report.related_to.clone(),
         };
-        self.tell_me(told, what);
+        self.push_item(meta, event);
     }
 }
 
 /// Adds a line to a list of the newest few.
-fn push_newest<T>(list: &mut VecDeque<T>, item: T, most: usize) {
+fn push_bounded<T>(list: &mut VecDeque<T>, item: T, most: usize) {
     list.push_back(item);
     if list.len() > most {
         list.pop_front();

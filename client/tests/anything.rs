@@ -6,19 +6,19 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
-use kit::{at, id, view};
 use proptest::prelude::*;
 use pvp_client::View;
-use pvp_client::view::{HISTORY, ITEMS, PEOPLE, PROPOSALS};
+use pvp_client::view::{MAX_HISTORY, MAX_ITEMS, MAX_PARTICIPANTS, MAX_PROPOSALS};
 use pvp_protocol::{Envelope, Heading, ParticipantId, Sender, ServerMessage, SessionId};
 use serde_json::{Value, json};
+use support::{at, fold_all, id};
 
 /// Most bytes of JSON that a view has, whatever was told. Most of it is output.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_VIEW_BYTES: usize = 64 * 1024 * 1024;
 
-fn told(seq: Option<u64>, sender: &str, kind: &str, payload: &Value) -> Envelope {
+fn server_envelope(seq: Option<u64>, sender: &str, kind: &str, payload: &Value) -> Envelope {
     let message = ServerMessage::parse_payload(kind, &payload.to_string())
         .unwrap()
         .unwrap_or_else(|error| panic!("{kind} {payload}: {error}"));
@@ -95,7 +95,13 @@ fn execute(proposal: &str, n: u64) -> Value {
 }
 
 /// One message about a few people and proposals, right or wrong.
-fn anything(kind: u8, who: &str, proposal: &str, n: u64, text: &str) -> (&'static str, Value) {
+fn arbitrary_message(
+    kind: u8,
+    who: &str,
+    proposal: &str,
+    n: u64,
+    text: &str,
+) -> (&'static str, Value) {
     let arguments = json!({"full_command": text});
     match kind % 40 {
         0 => ("session.welcome", welcome(who, proposal, n % 50)),
@@ -217,9 +223,9 @@ fn anything(kind: u8, who: &str, proposal: &str, n: u64, text: &str) -> (&'stati
     }
 }
 
-type Dice = (u8, usize, u64, u64, String, Option<u64>);
+type MessageSeed = (u8, usize, u64, u64, String, Option<u64>);
 
-fn dice() -> impl Strategy<Value = Dice> {
+fn message_seed() -> impl Strategy<Value = MessageSeed> {
     let number = prop_oneof![0u64..20, any::<u64>()];
     (
         any::<u8>(),
@@ -231,12 +237,12 @@ fn dice() -> impl Strategy<Value = Dice> {
     )
 }
 
-fn envelope(place: usize, (kind, who, proposal, n, text, seq): &Dice) -> Envelope {
+fn arbitrary_envelope(index: usize, (kind, who, proposal, n, text, seq): &MessageSeed) -> Envelope {
     let who = ["a", "b", "c", "system"][*who];
     let named = if who == "system" { "a" } else { who };
-    let (kind, payload) = anything(*kind, named, &format!("m{proposal}"), *n, text);
-    let mut envelope = told(seq.map(|seq| seq + place as u64), who, kind, &payload);
-    envelope.heading.id = id(&format!("m{}", place % 12));
+    let (kind, payload) = arbitrary_message(*kind, named, &format!("m{proposal}"), *n, text);
+    let mut envelope = server_envelope(seq.map(|seq| seq + index as u64), who, kind, &payload);
+    envelope.heading.id = id(&format!("m{}", index % 12));
     envelope.heading.reference = n.is_multiple_of(2).then(|| id(&format!("m{proposal}")));
     envelope
 }
@@ -245,42 +251,42 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_is_told_breaks_a_view(dice in prop::collection::vec(dice(), 0..120)) {
-        let told: Vec<_> = dice.iter().enumerate().map(|(place, dice)| envelope(place, dice)).collect();
+    fn no_sequence_of_messages_breaks_a_view(message_seed in prop::collection::vec(message_seed(), 0..120)) {
+        let envelopes: Vec<_> = message_seed.iter().enumerate().map(|(index, message_seed)| arbitrary_envelope(index, message_seed)).collect();
         let mut view = View::default();
-        for envelope in &told {
+        for envelope in &envelopes {
             view.fold(envelope);
             for card in &view.gates {
-                let _ = (card.remaining(at(5)), card.standing.words());
+                let _ = (card.remaining_ms(at(5)), card.standing.description());
                 prop_assert!(view.proposal(&card.proposal).is_some(), "a card has its command");
             }
         }
-        let log: Vec<_> = told.iter().filter(|told| told.seq.is_some()).collect();
+        let log: Vec<_> = envelopes.iter().filter(|envelope| envelope.seq.is_some()).collect();
         let before = view.clone();
         log.into_iter().for_each(|envelope| view.fold(envelope));
         prop_assert_eq!(&view, &before);
-        prop_assert!(serde_json::to_string(&view).unwrap().len() < MOST_BYTES);
+        prop_assert!(serde_json::to_string(&view).unwrap().len() < MAX_VIEW_BYTES);
     }
 }
 
 #[test]
-fn a_flood_of_everything_small_is_held() {
+fn a_flood_of_small_messages_stays_bounded() {
     let mut view = View::default();
     for seq in 1..30_000u64 {
         let (who, proposal) = (format!("p{}", seq % 20), format!("m{}", seq - seq % 7));
-        let (kind, payload) = anything(
+        let (kind, payload) = arbitrary_message(
             (seq % 39 + 1) as u8,
             &who,
             &proposal,
             seq,
             &format!("text {seq}"),
         );
-        view.fold(&told(Some(seq), &who, kind, &payload));
+        view.fold(&server_envelope(Some(seq), &who, kind, &payload));
     }
     let lists = [
-        ("stream", view.stream.items.len(), ITEMS),
-        ("commands", view.commands.len(), PROPOSALS),
-        ("history", view.history.len(), HISTORY),
+        ("stream", view.stream.items.len(), MAX_ITEMS),
+        ("commands", view.commands.len(), MAX_PROPOSALS),
+        ("history", view.history.len(), MAX_HISTORY),
         ("gates", view.gates.len(), 256),
         ("resolved", view.resolved.len(), 100),
         ("rules", view.rules.len(), 200),
@@ -288,23 +294,24 @@ fn a_flood_of_everything_small_is_held() {
         ("context", view.context.len(), 2000),
         ("interrupts", view.interrupts.len(), 256),
     ];
-    for (name, held, most) in lists {
-        assert!(held <= most, "{name}: {held}");
+    for (name, length, max) in lists {
+        assert!(length <= max, "{name}: {length}");
     }
     let bytes = serde_json::to_string(&view).unwrap().len();
     assert!(bytes < 4 * 1024 * 1024, "{bytes}");
 }
 
 #[test]
-fn a_crowd_is_held_to_so_many_and_those_who_left_are_forgotten_first() {
+fn participants_are_bounded_and_those_who_left_are_dropped_first() {
     let mut view = View::default();
     for seq in 1..3000u64 {
         let who = format!("p{}", seq / 2);
-        let (kind, payload) = anything(if seq % 2 == 0 { 6 } else { 2 }, &who, "m1", seq, "");
+        let (kind, payload) =
+            arbitrary_message(if seq % 2 == 0 { 6 } else { 2 }, &who, "m1", seq, "");
         // Every third stays.
         if kind == "participant.announce" || !seq.is_multiple_of(3) {
-            view.fold(&told(Some(seq), &who, kind, &payload));
-            view.fold(&told(
+            view.fold(&server_envelope(Some(seq), &who, kind, &payload));
+            view.fold(&server_envelope(
                 None,
                 &who,
                 "prompt.draft",
@@ -312,12 +319,15 @@ fn a_crowd_is_held_to_so_many_and_those_who_left_are_forgotten_first() {
             ));
         }
     }
-    assert_eq!((view.people.len(), view.drafts.len()), (PEOPLE, 200));
+    assert_eq!(
+        (view.people.len(), view.drafts.len()),
+        (MAX_PARTICIPANTS, 200)
+    );
     assert_eq!(view.present().count(), 500);
 }
 
 /// The message again, as the next in the log and about this proposal.
-fn again(template: &Envelope, seq: u64, proposal: &str) -> Envelope {
+fn repeat_for_proposal(template: &Envelope, seq: u64, proposal: &str) -> Envelope {
     let mut envelope = template.clone();
     (envelope.seq, envelope.heading.id) = (Some(seq), id(&format!("m{seq}")));
     if let ServerMessage::ToolPropose(_) = &envelope.message {
@@ -333,37 +343,37 @@ fn again(template: &Envelope, seq: u64, proposal: &str) -> Envelope {
 }
 
 #[test]
-fn a_flood_of_large_texts_is_held() {
+fn a_flood_of_large_texts_stays_bounded() {
     let large = "x".repeat(300_000);
     let template = |kind: u8| {
-        let (kind, payload) = anything(kind, "a", "m1", 1, &large);
-        told(None, "a", kind, &payload)
+        let (kind, payload) = arbitrary_message(kind, "a", "m1", 1, &large);
+        server_envelope(None, "a", kind, &payload)
     };
     let kinds = [
         23, 31, 33, 34, 35, 15, 16, 17, 18, 3, 4, 9, 12, 14, 26, 27, 37, 38,
     ];
     let templates = kinds.map(template);
     let (mut view, mut seq) = (View::default(), 0);
-    for number in 0..PROPOSALS + 10 {
+    for number in 0..MAX_PROPOSALS + 10 {
         // Of what is not a command, fewer are enough to be too many.
         let kinds = if number % 6 == 0 { templates.len() } else { 5 };
         for template in &templates[..kinds] {
             seq += 1;
-            view.fold(&again(template, seq, &format!("p{number}")));
+            view.fold(&repeat_for_proposal(template, seq, &format!("p{number}")));
         }
     }
     let bytes = serde_json::to_string(&view).unwrap().len();
-    assert!(bytes < MOST_BYTES, "{bytes}");
-    assert_eq!(view.commands.len(), PROPOSALS);
+    assert!(bytes < MAX_VIEW_BYTES, "{bytes}");
+    assert_eq!(view.commands.len(), MAX_PROPOSALS);
     assert!(view.stream.dropped > 0);
 }
 
 #[test]
 fn another_sessions_messages_are_not_mine() {
-    let mine = told(Some(1), "a", "session.create", &json!({"name": "mine"}));
-    let mut other = told(Some(2), "a", "session.create", &json!({"name": "other"}));
+    let mine = server_envelope(Some(1), "a", "session.create", &json!({"name": "mine"}));
+    let mut other = server_envelope(Some(2), "a", "session.create", &json!({"name": "other"}));
     other.heading.session = SessionId::parse("other").unwrap();
-    assert_eq!(view([&mine, &other]), view([&mine]));
+    assert_eq!(fold_all([&mine, &other]), fold_all([&mine]));
 }
 
 #[test]
@@ -375,16 +385,16 @@ fn a_command_too_long_to_show_is_not_mine_to_approve() {
     (welcome["people"], welcome["gates"], welcome["running"]) =
         (json!([person]), json!([]), json!([]));
     let proposal = |text: &str| {
-        let (kind, payload) = anything(23, "c", "", 0, text);
-        let propose = told(Some(1), "c", kind, &payload);
-        let request = told(Some(2), "system", "gate.request", &request("m1", 0));
-        view([
-            &told(None, "system", "session.welcome", &welcome),
+        let (kind, payload) = arbitrary_message(23, "c", "", 0, text);
+        let propose = server_envelope(Some(1), "c", kind, &payload);
+        let request = server_envelope(Some(2), "system", "gate.request", &request("m1", 0));
+        fold_all([
+            &server_envelope(None, "system", "session.welcome", &welcome),
             &propose,
             &request,
         ])
     };
-    let standing = |view: &View| view.gates[0].standing.may_vote();
-    assert!(standing(&proposal("make")));
-    assert!(!standing(&proposal(&"x".repeat(300_000))));
+    let may_vote = |view: &View| view.gates[0].standing.may_vote();
+    assert!(may_vote(&proposal("make")));
+    assert!(!may_vote(&proposal(&"x".repeat(300_000))));
 }

@@ -7,21 +7,21 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kit::{Stage, Step};
 use pvp_client::View;
 use pvp_protocol::{Limits, parse_server_message};
+use support::{StoryPlayer, StoryStep};
 
-fn folder() -> PathBuf {
+fn transcripts_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts")
 }
 
-fn names() -> Vec<String> {
-    let files = fs::read_dir(folder()).unwrap();
+fn story_names() -> Vec<String> {
+    let files = fs::read_dir(transcripts_directory()).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = files
         .filter_map(|file| Some(file.strip_suffix(".story.jsonl")?.to_owned()))
@@ -31,19 +31,20 @@ fn names() -> Vec<String> {
 }
 
 /// What the viewer of a story is told, one envelope a line.
-fn told(name: &str) -> String {
-    let story = fs::read_to_string(folder().join(format!("{name}.story.jsonl"))).unwrap();
-    let steps: Vec<_> = story.lines().map(Step::read).collect();
-    let lines = Stage::play(&steps).told.into_iter();
+fn delivered_lines(name: &str) -> String {
+    let story =
+        fs::read_to_string(transcripts_directory().join(format!("{name}.story.jsonl"))).unwrap();
+    let steps: Vec<_> = story.lines().map(StoryStep::parse).collect();
+    let lines = StoryPlayer::play_story(&steps).delivered.into_iter();
     lines
         .map(|envelope| String::from_utf8(envelope.to_json()).unwrap() + "\n")
         .collect()
 }
 
 /// What they see, as any language reads it from those lines.
-fn seen(told: &str) -> String {
+fn view_json(delivered: &str) -> String {
     let mut view = View::default();
-    for line in told.lines() {
+    for line in delivered.lines() {
         view.fold(
             &parse_server_message(line, &Limits::default())
                 .unwrap()
@@ -54,8 +55,8 @@ fn seen(told: &str) -> String {
 }
 
 #[track_caller]
-fn compare(name: &str, kind: &str, actual: &str) {
-    let path = folder().join(format!("{name}.{kind}"));
+fn compare_with_golden(name: &str, kind: &str, actual: &str) {
+    let path = transcripts_directory().join(format!("{name}.{kind}"));
     if std::env::var_os("PVP_BLESS").is_some() {
         fs::write(&path, actual).unwrap();
     }
@@ -73,22 +74,29 @@ fn compare(name: &str, kind: &str, actual: &str) {
 }
 
 #[test]
-fn every_story_is_told_and_seen_as_written() {
-    let names = names();
+fn every_story_gives_the_golden_messages_and_view() {
+    let names = story_names();
     assert!(names.len() >= 20, "{names:?}");
     for name in &names {
-        let told = told(name);
-        compare(name, "told.jsonl", &told);
-        compare(name, "view.json", &seen(&told));
+        let delivered = delivered_lines(name);
+        compare_with_golden(name, "told.jsonl", &delivered);
+        compare_with_golden(name, "view.json", &view_json(&delivered));
     }
 }
 
 #[test]
-fn being_told_again_what_is_in_the_log_changes_nothing() {
-    for name in names() {
-        let told = told(&name);
+fn folding_the_log_again_changes_nothing() {
+    for name in story_names() {
+        let delivered = delivered_lines(&name);
         let log = |line: &&str| line.contains(r#","seq":"#);
-        let again: Vec<_> = told.lines().chain(told.lines().filter(log)).collect();
-        assert_eq!(seen(&again.join("\n")), seen(&told), "{name}");
+        let again: Vec<_> = delivered
+            .lines()
+            .chain(delivered.lines().filter(log))
+            .collect();
+        assert_eq!(
+            view_json(&again.join("\n")),
+            view_json(&delivered),
+            "{name}"
+        );
     }
 }

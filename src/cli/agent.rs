@@ -14,13 +14,13 @@ use pvp_agent::brain::{self, Brain, Scripted};
 use pvp_agent::confine::{Share, Whole};
 use pvp_agent::executor::{GitSettings, READ_MEMORY, Settings};
 use pvp_agent::run::Overflow;
-use pvp_client::{Api, Link, Options};
+use pvp_client::{ApiClient, ConnectOptions, Link};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
 
-use super::{check, one_line, say, server};
+use super::{check, one_line, print_line, server};
 
 /// How long an agent that stops may take to end what it runs and to say goodbye.
-const FAREWELL: Duration = Duration::from_secs(15);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 const MIB: u64 = 1024 * 1024;
 
@@ -30,10 +30,10 @@ pub(crate) struct AgentArguments {
     #[arg(env = "PVP_AGENT_LINK", hide_env_values = true, value_name = "LINK")]
     link: String,
     /// The session, if the link does not name it
-    #[arg(long, value_name = "ID", value_parser = super::session_id)]
+    #[arg(long, value_name = "ID", value_parser = super::parse_session_id)]
     session: Option<SessionId>,
     /// Who to be, on a server without login
-    #[arg(long = "as", value_name = "ID", value_parser = super::participant_id)]
+    #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
 
     #[command(flatten)]
@@ -146,11 +146,11 @@ struct ExecutorArguments {
 }
 
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
-    server::start_log("warn");
+    server::init_tracing("warn");
     let link = Link::parse(&arguments.link).context("the agent's link")?;
-    let brain = arguments.brain.brain()?;
-    let manner = Manner {
-        instructions: arguments.brain.instructions()?,
+    let brain = arguments.brain.build_brain()?;
+    let agent_options = Manner {
+        instructions: arguments.brain.read_instructions()?,
         most_answers: arguments.brain.most_answers.max(1),
         stay: match arguments.once {
             true => Stay::UntilDone,
@@ -158,54 +158,58 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         },
         watch: match arguments.quiet {
             true => Arc::new(|_| {}),
-            false => Arc::new(narrate),
+            false => Arc::new(print_agent_event),
         },
     };
     super::runtime()?.block_on(async {
         let settings = arguments
             .executor
-            .settings(&link, arguments.participant.as_ref())
+            .executor_settings(&link, arguments.participant.as_ref())
             .await?;
-        let policy = check::load(arguments.executor.policy.as_ref())?;
-        let options = Options {
+        let policy = check::load_policy(arguments.executor.policy.as_ref())?;
+        let options = ConnectOptions {
             session: arguments.session.clone(),
             participant: arguments.participant.clone(),
             kind: Some(ParticipantKind::Agent),
             roles: link.token().is_none().then(|| vec![Role::Driver]),
-            ..Options::default()
+            ..ConnectOptions::default()
         };
         let agent = Agent::connect_with(link, options, settings, policy).await?;
         if !arguments.quiet {
-            say(format!(
+            print_line(format!(
                 "{} is in {}, and runs what is granted in {}",
                 agent.participant(),
                 agent.session(),
                 agent.settings().workspace.display()
             ))?;
         }
-        live(agent, brain, manner).await
+        run_until_stopped(agent, brain, agent_options).await
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Attends until the end, or until it is asked to stop; then ends what it runs.
-async fn live(agent: Agent, brain: Brain, manner: Manner) -> anyhow::Result<()> {
-    let (over, stop) = (agent.over(), super::asked_to_stop()?);
-    let attended = tokio::select! {
-        attended = attend(agent, brain, manner) => attended,
+async fn run_until_stopped(
+    agent: Agent,
+    brain: Brain,
+    agent_options: Manner,
+) -> anyhow::Result<()> {
+    let (over, stop) = (agent.over(), super::shutdown_signal()?);
+    let result = tokio::select! {
+        result = attend(agent, brain, agent_options) => result,
         () = stop => Ok(()),
     };
     // What still runs then is ended by its reaper.
-    let turned_away = tokio::time::timeout(FAREWELL, over).await;
-    attended?;
-    match turned_away {
+    let end_reason = tokio::time::timeout(SHUTDOWN_TIMEOUT, over).await;
+    result?;
+    match end_reason {
         Ok(Some(why)) => bail!("the server does not let this agent in any more: {why}"),
         Ok(None) | Err(_) => Ok(()),
     }
 }
 
 impl BrainArguments {
-    fn brain(&self) -> anyhow::Result<Brain> {
+    fn build_brain(&self) -> anyhow::Result<Brain> {
         let kind = self.brain.unwrap_or(match self.script {
             Some(_) => BrainKind::Scripted,
             None => BrainKind::Anthropic,
@@ -234,7 +238,7 @@ impl BrainArguments {
         Ok(Brain::Provider(Provider::new(settings)?))
     }
 
-    fn instructions(&self) -> anyhow::Result<Option<String>> {
+    fn read_instructions(&self) -> anyhow::Result<Option<String>> {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path)
                 .with_context(|| format!("reading instructions from {}", path.display()))
@@ -244,7 +248,7 @@ impl BrainArguments {
 }
 
 impl ExecutorArguments {
-    async fn settings(
+    async fn executor_settings(
         &self,
         link: &Link,
         participant: Option<&ParticipantId>,
@@ -264,8 +268,8 @@ impl ExecutorArguments {
         }
         let state = match (&self.state, participant) {
             (Some(state), _) => state.clone(),
-            (None, Some(participant)) => own_state(participant)?,
-            (None, None) => own_state(&who(link).await?)?,
+            (None, Some(participant)) => agent_state_directory(participant)?,
+            (None, None) => agent_state_directory(&token_participant(link).await?)?,
         };
         let mut settings = Settings::new(workspace, state);
         let runner = self.runner.as_deref().unwrap_or_default();
@@ -276,10 +280,14 @@ impl ExecutorArguments {
             OnOverflow::Kill => Overflow::Kill,
             OnOverflow::Truncate => Overflow::Truncate,
         };
-        settings.share = self.share();
+        settings.share = self.resource_limits();
         settings.read_memory = self.read_memory.saturating_mul(MIB);
         settings.git = GitSettings {
-            co_author: self.co_author.as_deref().map(identity).transpose()?,
+            co_author: self
+                .co_author
+                .as_deref()
+                .map(parse_git_identity)
+                .transpose()?,
             notes: self.git_notes,
         };
         Ok(settings)
@@ -287,7 +295,7 @@ impl ExecutorArguments {
 }
 
 impl ExecutorArguments {
-    fn share(&self) -> Share {
+    fn resource_limits(&self) -> Share {
         let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(MIB));
         Share {
             cpu_seconds: self.max_cpu,
@@ -305,12 +313,12 @@ impl ExecutorArguments {
 }
 
 /// Whom the link's token stands for.
-async fn who(link: &Link) -> anyhow::Result<ParticipantId> {
+async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
     if link.token().is_none() {
         bail!("this link has no token; say who to be with --as");
     }
-    let api = Api::new(link.clone());
-    let me = tokio::task::spawn_blocking(move || api.me()).await??;
+    let api = ApiClient::new(link.clone());
+    let me = tokio::task::spawn_blocking(move || api.whoami()).await??;
     if me.kind != ParticipantKind::Agent {
         bail!(
             "this link is for {}, a person; make one for an agent with `pvp invite --name NAME --role driver --kind agent`",
@@ -321,31 +329,31 @@ async fn who(link: &Link) -> anyhow::Result<ParticipantId> {
 }
 
 /// A directory of this agent's own, the same whenever it is started again.
-fn own_state(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
+fn agent_state_directory(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
     let state = super::state_directory().context("no place to note what was run; give --state")?;
     // An id has no slash and does not begin with a dot.
     Ok(state.join("agents").join(participant.as_str()))
 }
 
 /// `Name <address>`, in one line.
-fn identity(text: &str) -> anyhow::Result<String> {
-    let good = text
+fn parse_git_identity(text: &str) -> anyhow::Result<String> {
+    let is_valid = text
         .strip_suffix('>')
         .and_then(|text| text.split_once(" <"))
         .is_some_and(|(name, address)| {
-            let plain =
+            let is_valid_part =
                 |part: &str| !part.trim().is_empty() && !part.contains(['<', '>', '\n', '\r']);
-            plain(name) && plain(address)
+            is_valid_part(name) && is_valid_part(address)
         });
-    if !good {
+    if !is_valid {
         bail!("--co-author `{text}` is not of the form 'Name <address>'");
     }
     Ok(text.to_owned())
 }
 
 /// Says what an agent does, line by line.
-pub(super) fn narrate(moment: Moment) {
-    let line = match moment {
+pub(super) fn print_agent_event(event: Moment) {
+    let line = match event {
         Moment::Asked { by, text } => format!("{} asks: {}", one_line(&by), one_line(&text)),
         Moment::Said(text) => {
             let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -372,5 +380,5 @@ pub(super) fn narrate(moment: Moment) {
         Moment::Trouble(why) => format!("agent: I cannot go on: {}", one_line(&why)),
     };
     // Whoever looked has gone; the work goes on.
-    let _ = say(line);
+    let _ = print_line(line);
 }

@@ -13,7 +13,7 @@ use pvp_server::store::{PublicKey, hex, unhex};
 use pvp_session::Entry;
 use serde_json::json;
 
-use super::account;
+use super::narrate;
 
 #[derive(Args)]
 pub(crate) struct AuditArguments {
@@ -29,7 +29,7 @@ enum AuditCommand {
     Show {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
-        #[arg(long, value_parser = session)]
+        #[arg(long, value_parser = parse_session_id)]
         session: SessionId,
     },
     /// The whole record as JSON lines, for keeping elsewhere
@@ -37,7 +37,7 @@ enum AuditCommand {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
         /// One session only
-        #[arg(long, value_parser = session)]
+        #[arg(long, value_parser = parse_session_id)]
         session: Option<SessionId>,
         /// A file instead of standard output
         #[arg(long, value_name = "FILE")]
@@ -55,7 +55,7 @@ struct VerifyArguments {
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     /// The server's public key, kept elsewhere: 64 hexadecimal digits
-    #[arg(long, value_parser = key, value_name = "HEX")]
+    #[arg(long, value_parser = parse_public_key, value_name = "HEX")]
     key: Option<PublicKey>,
     #[arg(long)]
     json: bool,
@@ -64,7 +64,7 @@ struct VerifyArguments {
 pub(crate) fn run(arguments: AuditArguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         AuditCommand::Verify(arguments) => verify(&arguments),
-        AuditCommand::Show { data, session } => show(&data, &session),
+        AuditCommand::Show { data, session } => print_log(&data, &session),
         AuditCommand::Export { data, session, out } => {
             let mut out: Box<dyn Write> = match out {
                 Some(path) => Box::new(
@@ -92,9 +92,9 @@ fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
         (None, None) => bail!("say --data DIR or --export FILE"),
     };
     if arguments.json {
-        super::say(as_json(&report))?;
+        super::print_line(report_json(&report))?;
     } else {
-        describe(&report)?;
+        print_report(&report)?;
     }
     Ok(if report.first_finding().is_some() {
         ExitCode::FAILURE
@@ -103,7 +103,7 @@ fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn as_json(report: &AuditReport) -> serde_json::Value {
+fn report_json(report: &AuditReport) -> serde_json::Value {
     let sessions = report.sessions.iter().map(|one| {
         json!({
             "session": one.session,
@@ -120,31 +120,31 @@ fn as_json(report: &AuditReport) -> serde_json::Value {
     json!({
         "intact": report.first_finding().is_none(),
         "key": hex(&report.key),
-        "key_source": key_source(report.key_source),
+        "key_source": key_source_text(report.key_source),
         "sessions": sessions.collect::<Vec<_>>(),
     })
 }
 
-fn describe(report: &AuditReport) -> anyhow::Result<()> {
-    super::say(format!(
+fn print_report(report: &AuditReport) -> anyhow::Result<()> {
+    super::print_line(format!(
         "key {} ({})",
         hex(&report.key),
-        key_source(report.key_source)
+        key_source_text(report.key_source)
     ))?;
     for one in &report.sessions {
         let state = match &one.finding {
             None => format!("intact, signed for up to {}", one.sealed_seq),
             Some(finding) => format!("NOT INTACT: entry {}: {}", finding.seq, finding.fault),
         };
-        super::say(format!("{}: {} entries, {state}", one.session, one.entries))?;
+        super::print_line(format!("{}: {} entries, {state}", one.session, one.entries))?;
     }
     match report.first_finding() {
-        None => super::say(format!("{} sessions, all intact", report.sessions.len())),
-        Some(finding) => super::say(format!("first finding: {finding}")),
+        None => super::print_line(format!("{} sessions, all intact", report.sessions.len())),
+        Some(finding) => super::print_line(format!("first finding: {finding}")),
     }
 }
 
-fn key_source(source: KeySource) -> &'static str {
+fn key_source_text(source: KeySource) -> &'static str {
     match source {
         KeySource::Pinned => "as given",
         KeySource::DataDirectory => "from the data directory",
@@ -152,12 +152,12 @@ fn key_source(source: KeySource) -> &'static str {
     }
 }
 
-fn show(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode> {
+fn print_log(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout());
-    let mut line = |item: LogItem| -> std::io::Result<()> {
+    let mut print_item = |item: LogItem| -> std::io::Result<()> {
         match item {
             LogItem::Record(record) => match Entry::decode(&record.meta, &record.body) {
-                Ok(entry) => writeln!(out, "{}", account::of(&entry.envelope)),
+                Ok(entry) => writeln!(out, "{}", narrate::entry_line(&entry.envelope)),
                 Err(error) => writeln!(out, "{:>6}  unreadable: {error}", record.seq),
             },
             LogItem::Checkpoint(checkpoint) => {
@@ -170,16 +170,16 @@ fn show(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode>
         }
     };
     audit::for_each_log_item(data, Some(session), &mut |_, item| {
-        line(item).map_err(AuditError::Io)
+        print_item(item).map_err(AuditError::Io)
     })?;
     out.flush().context("writing the account")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn session(text: &str) -> Result<SessionId, String> {
+fn parse_session_id(text: &str) -> Result<SessionId, String> {
     SessionId::parse(text).map_err(|error| error.to_string())
 }
 
-fn key(text: &str) -> Result<PublicKey, String> {
+fn parse_public_key(text: &str) -> Result<PublicKey, String> {
     unhex(text).ok_or_else(|| "a key is 64 hexadecimal digits".to_owned())
 }

@@ -39,12 +39,12 @@ pub(crate) struct CheckArguments {
 
 /// Sorts one command, or many; the exit code says the category of one.
 pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
-    let policy = load(arguments.policy.as_ref())?;
+    let policy = load_policy(arguments.policy.as_ref())?;
     let place = Workspace {
         directory: arguments.workspace.clone(),
     };
     if arguments.stdin {
-        return sort_lines(&policy, &place, arguments.cwd.as_deref());
+        return check_stdin(&policy, &place, arguments.cwd.as_deref());
     }
     let command = arguments.command.context("say which command to check")?;
     let command = if arguments.argv {
@@ -57,15 +57,15 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     };
     let assessment = assess(&policy, &place, command, arguments.cwd.as_deref());
     if arguments.json {
-        super::say(serde_json::to_string(&assessment)?)?;
+        super::print_line(serde_json::to_string(&assessment)?)?;
     } else {
-        describe(&assessment)?;
+        print_assessment(&assessment)?;
     }
     Ok(exit_code(assessment.category))
 }
 
 /// The built-in rules, with a file of one's own on top if there is one.
-pub(super) fn load(file: Option<&PathBuf>) -> anyhow::Result<Policy> {
+pub(super) fn load_policy(file: Option<&PathBuf>) -> anyhow::Result<Policy> {
     let Some(path) = file else {
         return Ok(Policy::built_in());
     };
@@ -82,7 +82,7 @@ fn assess(policy: &Policy, place: &Workspace, command: Command, cwd: Option<&str
     policy.assess(&action, place)
 }
 
-fn sort_lines(policy: &Policy, place: &Workspace, cwd: Option<&str>) -> anyhow::Result<ExitCode> {
+fn check_stdin(policy: &Policy, place: &Workspace, cwd: Option<&str>) -> anyhow::Result<ExitCode> {
     for (number, line) in std::io::stdin().lock().lines().enumerate() {
         let line = line.context("reading standard input")?;
         let Ok(command) = serde_json::from_str::<String>(&line) else {
@@ -92,24 +92,24 @@ fn sort_lines(policy: &Policy, place: &Workspace, cwd: Option<&str>) -> anyhow::
             );
         };
         let assessment = assess(policy, place, Command::Shell { line: command }, cwd);
-        super::say(assessment.category)?;
+        super::print_line(assessment.category)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The verdict for a person.
-pub(super) fn describe(assessment: &Assessment) -> anyhow::Result<()> {
+pub(super) fn print_assessment(assessment: &Assessment) -> anyhow::Result<()> {
     let risk = format!("{:?}", assessment.risk).to_lowercase();
-    super::say(format!("{}  (risk: {risk})", assessment.category))?;
-    super::say(format!("rule    {}", assessment.rule))?;
-    super::say(format!("reason  {}", assessment.reason))?;
+    super::print_line(format!("{}  (risk: {risk})", assessment.category))?;
+    super::print_line(format!("rule    {}", assessment.rule))?;
+    super::print_line(format!("reason  {}", assessment.reason))?;
     for part in &assessment.parts {
         let text: String = part
             .text
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        super::say(format!(
+        super::print_line(format!(
             "part    {:<11} {text}  [{}] {}",
             part.category.as_str(),
             part.rule,
@@ -117,7 +117,7 @@ pub(super) fn describe(assessment: &Assessment) -> anyhow::Result<()> {
         ))?;
     }
     for note in &assessment.notes {
-        super::say(format!("note    {note}"))?;
+        super::print_line(format!("note    {note}"))?;
     }
     Ok(())
 }

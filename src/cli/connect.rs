@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use pvp_client::{
-    ConnectError, Connection, Ending, Event, Events, Link, Options, Receipt, SendError, fresh_id,
+    ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason, Link,
+    Receipt, SendError, fresh_id,
 };
 use pvp_protocol::{JsonObject, MessageId, ParticipantId, Role, VERSION};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -24,7 +25,7 @@ pub(crate) struct ConnectArguments {
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
     /// Who to be, on a server without login
-    #[arg(long = "as", value_name = "ID", value_parser = super::participant_id)]
+    #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
     /// Resume after this seq
     #[arg(long, value_name = "SEQ")]
@@ -40,88 +41,88 @@ pub(crate) struct ConnectArguments {
 pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
     let link = match &arguments.target {
         Some(text) => Link::parse(text)?,
-        None => arguments.link.find()?.0,
+        None => arguments.link.resolve_link()?.0,
     };
-    let options = Options {
-        session: arguments.link.said_session(&link),
+    let options = ConnectOptions {
+        session: arguments.link.named_session(&link),
         roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
         participant: arguments.participant,
         after: arguments.after,
         history: arguments.history,
-        ..Options::default()
+        ..ConnectOptions::default()
     };
     let stay = arguments.stay;
     let runtime = super::runtime()?;
-    let good = runtime.block_on(bridge(link, options, stay));
+    let succeeded = runtime.block_on(bridge(link, options, stay));
     // Somebody may still sit at standard input, who is not waited for.
     runtime.shutdown_background();
-    Ok(match good? {
+    Ok(match succeeded? {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
 /// Speaks and hears until the connection is over; false if anything was wrong.
-async fn bridge(link: Link, options: Options, stay: bool) -> anyhow::Result<bool> {
+async fn bridge(link: Link, options: ConnectOptions, stay: bool) -> anyhow::Result<bool> {
     let opened = Connection::open(link, options).await;
-    let (connection, events) = opened.map_err(with_flag)?;
-    let (receipts, sent) = mpsc::unbounded_channel();
-    let answers = tokio::spawn(answers(sent));
+    let (connection, events) = opened.map_err(suggest_flag)?;
+    let (receipts, receipts_receiver) = mpsc::unbounded_channel();
+    let acks = tokio::spawn(await_acks(receipts_receiver));
     // Beside hearing, because a connection that is not heard takes no more messages.
-    let speaking = tokio::spawn(speak(connection, receipts, stay));
-    let heard = hear(events).await?;
-    speaking.abort();
-    let spoken = match speaking.await {
-        Ok(spoken) => spoken?,
+    let sending = tokio::spawn(send_stdin(connection, receipts, stay));
+    let events_ok = print_events(events).await?;
+    sending.abort();
+    let sending_ok = match sending.await {
+        Ok(sent) => sent?,
         // It was still waiting for a line.
         Err(_) => true,
     };
-    Ok(heard & spoken & answers.await?)
+    Ok(events_ok & sending_ok & acks.await?)
 }
 
 /// The same, and which flag helps.
-fn with_flag(error: ConnectError) -> anyhow::Error {
+fn suggest_flag(error: ConnectError) -> anyhow::Error {
     let flag = match &error {
         ConnectError::NoSession => " with --session",
-        ConnectError::Nobody => " with --as",
-        ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Lost(_) => "",
+        ConnectError::NoParticipant => " with --as",
+        ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Failed(_) => "",
     };
     anyhow::anyhow!("{error}{flag}")
 }
 
 /// Waits for the answer to each message, in the order they were sent; false if one was refused.
-async fn answers(mut sent: mpsc::UnboundedReceiver<Receipt>) -> bool {
-    let mut good = true;
-    while let Some(receipt) = sent.recv().await {
+async fn await_acks(mut receipts: mpsc::UnboundedReceiver<Receipt>) -> bool {
+    let mut all_accepted = true;
+    while let Some(receipt) = receipts.recv().await {
         let id = receipt.id.clone();
-        let problem = match receipt.answer().await {
+        let problem = match receipt.ack().await {
             Ok(_) => continue,
             Err(SendError::Refused(report)) => format!("`{id}` was refused: {}", report.message),
             Err(error) => format!("`{id}`: {error}"),
         };
-        good = false;
-        super::complain(&anyhow::anyhow!(problem));
+        all_accepted = false;
+        super::print_error(&anyhow::anyhow!(problem));
     }
-    good
+    all_accepted
 }
 
 /// Sends what is said on standard input; false if a line was not understood.
-async fn speak(
+async fn send_stdin(
     connection: Connection,
     receipts: mpsc::UnboundedSender<Receipt>,
     stay: bool,
 ) -> anyhow::Result<bool> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    let mut good = true;
+    let mut all_valid = true;
     while let Some(line) = lines.next_line().await.context("reading standard input")? {
         if line.trim().is_empty() {
             continue;
         }
-        let (id, kind, text) = match envelope(&connection, &line) {
+        let (id, kind, text) = match complete_envelope(&connection, &line) {
             Ok(envelope) => envelope,
             Err(problem) => {
-                good = false;
-                super::complain(&problem);
+                all_valid = false;
+                super::print_error(&problem);
                 continue;
             }
         };
@@ -136,11 +137,14 @@ async fn speak(
         std::future::pending::<()>().await;
     }
     // The connection closes by itself when everything is answered.
-    Ok(good)
+    Ok(all_valid)
 }
 
 /// A line as a whole envelope, of which much may be left out: its id, its type and its text.
-fn envelope(connection: &Connection, line: &str) -> anyhow::Result<(MessageId, String, String)> {
+fn complete_envelope(
+    connection: &Connection,
+    line: &str,
+) -> anyhow::Result<(MessageId, String, String)> {
     let mut envelope: JsonObject =
         serde_json::from_str(line).context("a line is one JSON object")?;
     let mut default = |key: &str, value: serde_json::Value| {
@@ -163,17 +167,17 @@ fn envelope(connection: &Connection, line: &str) -> anyhow::Result<(MessageId, S
 }
 
 /// Prints what is told; false if the server does not let us in any more.
-async fn hear(mut events: Events) -> anyhow::Result<bool> {
+async fn print_events(mut events: ConnectionEvents) -> anyhow::Result<bool> {
     while let Some(event) = events.next().await {
         match event {
-            Event::Told { text, .. } => super::say(text)?,
-            Event::Down { why } => {
-                super::complain(&anyhow::anyhow!("lost the connection, trying again: {why}"));
+            ConnectionEvent::Message { text, .. } => super::print_line(text)?,
+            ConnectionEvent::Disconnected { why } => {
+                super::print_error(&anyhow::anyhow!("lost the connection, trying again: {why}"));
             }
-            Event::Up { .. } => {}
-            Event::Ended(Ending::Closed | Ending::Left) => return Ok(true),
-            Event::Ended(Ending::Refused(report)) => {
-                super::complain(&anyhow::anyhow!(report.message));
+            ConnectionEvent::Connected { .. } => {}
+            ConnectionEvent::Ended(EndReason::Closed | EndReason::Left) => return Ok(true),
+            ConnectionEvent::Ended(EndReason::Refused(report)) => {
+                super::print_error(&anyhow::anyhow!(report.message));
                 return Ok(false);
             }
         }

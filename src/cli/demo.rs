@@ -10,13 +10,13 @@ use pvp_agent::agent::Agent;
 use pvp_agent::attend::{Manner, attend};
 use pvp_agent::brain::{Brain, Scripted};
 use pvp_agent::executor::Settings;
-use pvp_client::{Api, Link};
+use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::InviteRequest;
 use pvp_protocol::{ParticipantKind, Role, SandboxProfile, SessionConfig, SessionId};
 use pvp_server::Server;
 
 use super::server::ServerArguments;
-use super::{agent, links, say, server, up};
+use super::{agent, links, print_line, server, up};
 
 #[derive(Args)]
 pub(crate) struct DemoArguments {
@@ -32,17 +32,17 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let workspace = arguments
         .workspace
         .unwrap_or_else(|| config.data.join("workspace"));
-    let workspace = furnish(&workspace)?;
+    let workspace = create_workspace(&workspace)?;
     let state = config.data.join("executor");
     config.working_directory = workspace.to_str().map(str::to_owned);
     super::runtime()?.block_on(server::serve(config, move |server: &Server| {
-        let me = up::own_link(server, &links::here()?)?;
-        let session = fresh_session();
+        let own_link = up::own_link(server, &links::directory_link_path()?)?;
+        let session = new_session_id();
         let agent = invite_agent(server, &session)?;
         // The server answers only once this function has returned.
         tokio::spawn(async move {
-            if let Err(error) = show(me, agent, session, workspace, state).await {
-                super::complain(&error.context("the demo stopped"));
+            if let Err(error) = run_demo(own_link, agent, session, workspace, state).await {
+                super::print_error(&error.context("the demo stopped"));
             }
         });
         Ok(())
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// A small project to work on.
-fn furnish(workspace: &Path) -> anyhow::Result<PathBuf> {
+fn create_workspace(workspace: &Path) -> anyhow::Result<PathBuf> {
     let old = workspace.join("old-notes");
     std::fs::create_dir_all(&old)
         .and_then(|()| std::fs::write(workspace.join("notes.txt"), "milk\nbread\n"))
@@ -62,7 +62,7 @@ fn furnish(workspace: &Path) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("finding {}", workspace.display()))
 }
 
-fn fresh_session() -> SessionId {
+fn new_session_id() -> SessionId {
     let id = pvp_client::fresh_id();
     let end = &id.as_str()[id.as_str().len() - 4..];
     SessionId::parse(&format!("demo-{end}")).expect("letters, digits and a dash")
@@ -81,33 +81,39 @@ fn invite_agent(server: &Server, session: &SessionId) -> anyhow::Result<Link> {
     Link::parse(&invitation.link).context("the agent's link")
 }
 
-async fn show(
-    me: Link,
+async fn run_demo(
+    own_link: Link,
     agent: Link,
     session: SessionId,
     workspace: PathBuf,
     state: PathBuf,
 ) -> anyhow::Result<()> {
-    let api = Api::new(me.clone());
+    let api = ApiClient::new(own_link.clone());
     let config = SessionConfig {
         gate_timeout_seconds: 0,
         ..SessionConfig::default()
     };
     let name = Some("The demo".to_owned());
-    let place = session.clone();
-    tokio::task::spawn_blocking(move || up::make(&api, &place, name, config)).await??;
-    links::remember(&links::here()?, &me.clone().into_session(session.clone()))?;
-    introduce(&me, &session, &workspace)?;
+    let session_id = session.clone();
+    tokio::task::spawn_blocking(move || {
+        up::create_session_if_missing(&api, &session_id, name, config)
+    })
+    .await??;
+    links::save_link(
+        &links::directory_link_path()?,
+        &own_link.clone().with_session(session.clone()),
+    )?;
+    print_intro(&own_link, &session, &workspace)?;
     let agent = Agent::connect(agent, Settings::new(workspace, state)).await?;
-    let manner = Manner {
-        watch: Arc::new(agent::narrate),
+    let agent_options = Manner {
+        watch: Arc::new(agent::print_agent_event),
         ..Manner::default()
     };
-    attend(agent, Brain::Scripted(Scripted::demo()), manner).await?;
+    attend(agent, Brain::Scripted(Scripted::demo()), agent_options).await?;
     Ok(())
 }
 
-fn introduce(me: &Link, session: &SessionId, workspace: &Path) -> anyhow::Result<()> {
+fn print_intro(own_link: &Link, session: &SessionId, workspace: &Path) -> anyhow::Result<()> {
     let pvp = std::env::current_exe().unwrap_or_else(|_| "pvp".into());
     let here = std::env::current_dir().unwrap_or_default();
     let pvp = match pvp.strip_prefix(&here) {
@@ -140,13 +146,13 @@ Your link is remembered for this directory. To come in from elsewhere:
 
 Stop with Ctrl-C.
 ",
-        base = me.base(),
+        base = own_link.base_url(),
         workspace = workspace.display(),
         sandbox = match pvp_agent::confine::enforceable().contains(&SandboxProfile::Read) {
             true => ", reads in a sandbox that holds them to reading",
             false => "; this machine has no sandbox, so reads are asked for too",
         },
-        link = me.clone().into_session(session.clone()).reveal(),
+        link = own_link.clone().with_session(session.clone()).reveal(),
     );
-    say(text)
+    print_line(text)
 }

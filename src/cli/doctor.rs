@@ -10,7 +10,7 @@ use pvp_agent::confine::Controller;
 use pvp_agent::reaper;
 use serde::Serialize;
 
-use super::say;
+use super::print_line;
 
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
@@ -22,7 +22,7 @@ pub(crate) struct DoctorArguments {
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Health {
+enum CheckStatus {
     Good,
     /// Something works less well than it could.
     Weak,
@@ -32,9 +32,9 @@ enum Health {
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     name: &'static str,
-    health: Health,
+    health: CheckStatus,
     /// What was found.
     found: String,
     /// What it means for the user.
@@ -47,26 +47,26 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         seccomp(),
         cgroups(),
         limits(),
-        descriptors(),
+        open_files(),
         shell(),
-        directory(),
+        disk(),
     ];
     if arguments.json {
-        say(serde_json::to_string(&checks)?)?;
+        print_line(serde_json::to_string(&checks)?)?;
     } else {
         for check in &checks {
             let mark = match check.health {
-                Health::Good => "ok  ",
-                Health::Weak => "weak",
-                Health::Bad => "BAD ",
+                CheckStatus::Good => "ok  ",
+                CheckStatus::Weak => "weak",
+                CheckStatus::Bad => "BAD ",
             };
-            say(format!("{mark}  {:<12} {}", check.name, check.found))?;
-            if check.health != Health::Good {
-                say(format!("      {:<12} {}", "", check.means))?;
+            print_line(format!("{mark}  {:<12} {}", check.name, check.found))?;
+            if check.health != CheckStatus::Good {
+                print_line(format!("      {:<12} {}", "", check.means))?;
             }
         }
     }
-    let bad = checks.iter().any(|check| check.health == Health::Bad);
+    let bad = checks.iter().any(|check| check.health == CheckStatus::Bad);
     Ok(if bad {
         ExitCode::FAILURE
     } else {
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Reads that run without asking are held to reading by Landlock and seccomp.
-fn landlock() -> Check {
+fn landlock() -> DoctorCheck {
     let versions = [
         (7, ABI::V7),
         (6, ABI::V6),
@@ -85,22 +85,22 @@ fn landlock() -> Check {
         (2, ABI::V2),
         (1, ABI::V1),
     ];
-    let best = versions.into_iter().find(|(_, abi)| takes(*abi));
+    let best = versions.into_iter().find(|(_, abi)| kernel_supports(*abi));
     let means = "reads cannot be confined to the workspace, so they are asked for";
     match best {
-        Some((version, _)) => Check {
+        Some((version, _)) => DoctorCheck {
             name: "landlock",
             health: if version >= 4 {
-                Health::Good
+                CheckStatus::Good
             } else {
-                Health::Weak
+                CheckStatus::Weak
             },
             found: format!("the kernel enforces version {version}"),
             means: "files are confined, but not the network",
         },
-        None => Check {
+        None => DoctorCheck {
             name: "landlock",
-            health: Health::Weak,
+            health: CheckStatus::Weak,
             found: "the kernel does not enforce it".to_owned(),
             means,
         },
@@ -108,7 +108,7 @@ fn landlock() -> Check {
 }
 
 /// Whether a set of rules of this version can be made; nothing is restricted by making one.
-fn takes(abi: ABI) -> bool {
+fn kernel_supports(abi: ABI) -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let files = ruleset.handle_access(AccessFs::from_all(abi));
     let network = files.and_then(|ruleset| match AccessNet::from_all(abi) {
@@ -122,12 +122,16 @@ fn takes(abi: ABI) -> bool {
     scoped.and_then(Ruleset::create).is_ok()
 }
 
-fn seccomp() -> Check {
+fn seccomp() -> DoctorCheck {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
     let filters = actions.is_ok_and(|actions| actions.split_whitespace().any(|one| one == "errno"));
-    Check {
+    DoctorCheck {
         name: "seccomp",
-        health: if filters { Health::Good } else { Health::Weak },
+        health: if filters {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Weak
+        },
         found: if filters {
             "filters can refuse system calls"
         } else {
@@ -139,12 +143,16 @@ fn seccomp() -> Check {
 }
 
 /// Killing a whole tree at once takes a cgroup of the command's own.
-fn cgroups() -> Check {
-    let made = reaper::whole_command_bounds().is_some();
-    Check {
+fn cgroups() -> DoctorCheck {
+    let available = reaper::whole_command_bounds().is_some();
+    DoctorCheck {
         name: "cgroups",
-        health: if made { Health::Good } else { Health::Weak },
-        found: if made {
+        health: if available {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Weak
+        },
+        found: if available {
             "each command gets its own, and the kernel ends all of it at once"
         } else {
             "this process may not make its own"
@@ -155,36 +163,36 @@ fn cgroups() -> Check {
 }
 
 /// Limits on everything that a command starts, together, take the controllers of that cgroup.
-fn limits() -> Check {
+fn limits() -> DoctorCheck {
     let whole = reaper::whole_command_bounds().unwrap_or_default();
-    let (held, not): (Vec<_>, Vec<_>) = Controller::ALL
+    let (enforced, unenforced): (Vec<_>, Vec<_>) = Controller::ALL
         .into_iter()
         .partition(|it| whole.contains(it));
     let list = |controllers: &[Controller]| {
-        let names: Vec<_> = controllers.iter().map(|it| limit(*it)).collect();
+        let names: Vec<_> = controllers.iter().map(|it| controller_name(*it)).collect();
         names.join(", ")
     };
-    Check {
+    DoctorCheck {
         name: "limits",
-        health: if not.is_empty() {
-            Health::Good
+        health: if unenforced.is_empty() {
+            CheckStatus::Good
         } else {
-            Health::Weak
+            CheckStatus::Weak
         },
-        found: match (held.is_empty(), not.is_empty()) {
-            (_, true) => format!("for a whole command: {}", list(&held)),
-            (true, false) => format!("for each process only: {}", list(&not)),
+        found: match (enforced.is_empty(), unenforced.is_empty()) {
+            (_, true) => format!("for a whole command: {}", list(&enforced)),
+            (true, false) => format!("for each process only: {}", list(&unenforced)),
             (false, false) => format!(
                 "for a whole command: {}; for each process only: {}",
-                list(&held),
-                list(&not)
+                list(&enforced),
+                list(&unenforced)
             ),
         },
         means: "a command may use more by starting more processes; see docs/execution.md for how to delegate a cgroup",
     }
 }
 
-fn limit(controller: Controller) -> &'static str {
+fn controller_name(controller: Controller) -> &'static str {
     match controller {
         Controller::Memory => "memory",
         Controller::Processes => "number of processes",
@@ -193,19 +201,19 @@ fn limit(controller: Controller) -> &'static str {
 }
 
 /// Each connection takes one.
-fn descriptors() -> Check {
-    const WANTED: u64 = 4096;
+fn open_files() -> DoctorCheck {
+    const MIN_OPEN_FILES: u64 = 4096;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits
         .lines()
         .find(|line| line.starts_with("Max open files"));
     let soft = line.and_then(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok());
-    Check {
+    DoctorCheck {
         name: "open files",
-        health: if soft.is_some_and(|soft| soft >= WANTED) {
-            Health::Good
+        health: if soft.is_some_and(|soft| soft >= MIN_OPEN_FILES) {
+            CheckStatus::Good
         } else {
-            Health::Weak
+            CheckStatus::Weak
         },
         found: soft.map_or_else(
             || "not known".to_owned(),
@@ -215,12 +223,16 @@ fn descriptors() -> Check {
     }
 }
 
-fn shell() -> Check {
-    let there = std::path::Path::new("/bin/bash").exists();
-    Check {
+fn shell() -> DoctorCheck {
+    let exists = std::path::Path::new("/bin/bash").exists();
+    DoctorCheck {
         name: "bash",
-        health: if there { Health::Good } else { Health::Bad },
-        found: if there {
+        health: if exists {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Bad
+        },
+        found: if exists {
             "/bin/bash"
         } else {
             "there is no /bin/bash"
@@ -231,7 +243,7 @@ fn shell() -> Check {
 }
 
 /// The log must survive a crash, so the disk must be able to say that it has written.
-fn directory() -> Check {
+fn disk() -> DoctorCheck {
     let probe = std::env::current_dir()
         .map(|here| here.join(format!(".pvp-doctor-{}", std::process::id())));
     let written = probe.and_then(|path| {
@@ -240,12 +252,12 @@ fn directory() -> Check {
         std::fs::remove_file(&path)?;
         synced
     });
-    Check {
+    DoctorCheck {
         name: "disk",
         health: if written.is_ok() {
-            Health::Good
+            CheckStatus::Good
         } else {
-            Health::Weak
+            CheckStatus::Weak
         },
         found: match written {
             Ok(()) => "this directory can be written durably".to_owned(),

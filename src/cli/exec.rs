@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_client::view::visible;
-use pvp_client::{Connection, Ending, Event, Options};
+use pvp_client::view::escape_invisible;
+use pvp_client::{ConnectOptions, Connection, ConnectionEvent, EndReason};
 use pvp_protocol::payload::{GateOutcome, OutputStream, ShellExec, ToolResult};
 use pvp_protocol::{ExtraFields, MessageId, ParticipantId, ServerMessage};
 
 use super::links::LinkArguments;
-use super::{one_line, say_bytes};
+use super::{one_line, print_bytes};
 
 #[derive(Args)]
 pub(crate) struct ExecArguments {
@@ -20,7 +20,7 @@ pub(crate) struct ExecArguments {
     /// The command, as one line for the login shell of the account that runs it
     command: String,
     /// Who runs it, if more than one could
-    #[arg(long, value_name = "AGENT", value_parser = super::participant_id)]
+    #[arg(long, value_name = "AGENT", value_parser = super::parse_participant_id)]
     executor: Option<ParticipantId>,
     /// Seconds it may take, at most 300
     #[arg(long, value_name = "SECONDS")]
@@ -32,8 +32,8 @@ pub(crate) struct ExecArguments {
 
 /// The exit code is the command's; 128 and the signal if one ended it; 1 if it did not run.
 pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
-    let (api, session) = arguments.link.place()?;
-    let link = api.link().clone().into_session(session);
+    let (api, session) = arguments.link.api_and_session()?;
+    let link = api.link().clone().with_session(session);
     let exec = ShellExec {
         command: arguments.command,
         timeout_seconds: arguments.timeout,
@@ -44,42 +44,45 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
         extra: ExtraFields::new(),
     };
     super::runtime()?.block_on(async {
-        let options = Options {
+        let options = ConnectOptions {
             history: Some(0),
-            ..Options::default()
+            ..ConnectOptions::default()
         };
         let (connection, mut events) = Connection::open(link, options).await?;
         let receipt = connection.send(exec).await?;
         let id = receipt.id.clone();
         // Beside hearing, because answers come among the events.
-        let mut answer = Box::pin(receipt.answer());
-        let mut answered = false;
+        let mut ack = Box::pin(receipt.ack());
+        let mut acknowledged = false;
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                taken = &mut answer, if !answered => {
-                    taken?;
-                    answered = true;
+                ack_result = &mut ack, if !acknowledged => {
+                    ack_result?;
+                    acknowledged = true;
                     continue;
                 }
             };
             match event {
-                Some(Event::Told {
+                Some(ConnectionEvent::Message {
                     envelope: Some(envelope),
                     ..
                 }) => {
-                    if let Some(code) = hear(&id, &envelope.message)? {
+                    if let Some(code) = on_message(&id, &envelope.message)? {
                         return Ok(code);
                     }
                 }
-                Some(Event::Down { why }) => {
-                    complain(&format!("lost the connection, trying again: {why}"))?;
+                Some(ConnectionEvent::Disconnected { why }) => {
+                    print_notice(&format!("lost the connection, trying again: {why}"))?;
                 }
-                Some(Event::Ended(Ending::Refused(report))) => bail!(report.message),
-                Some(Event::Ended(Ending::Closed | Ending::Left)) | None => {
+                Some(ConnectionEvent::Ended(EndReason::Refused(report))) => bail!(report.message),
+                Some(ConnectionEvent::Ended(EndReason::Closed | EndReason::Left)) | None => {
                     bail!("the connection ended before the command did");
                 }
-                Some(Event::Up { .. } | Event::Told { envelope: None, .. }) => {}
+                Some(
+                    ConnectionEvent::Connected { .. }
+                    | ConnectionEvent::Message { envelope: None, .. },
+                ) => {}
             }
         }
     })
@@ -90,10 +93,10 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
     clippy::wildcard_enum_match_arm,
     reason = "everything else is about other things"
 )]
-fn hear(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCode>> {
+fn on_message(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCode>> {
     match message {
         ServerMessage::GateRequest(request) if request.action_ref == *id => {
-            complain(&format!("it waits for {}", request.quorum))?;
+            print_notice(&format!("it waits for {}", request.quorum))?;
         }
         ServerMessage::GateResolve(resolve)
             if resolve.tool_proposal == *id && resolve.outcome != GateOutcome::Approved =>
@@ -102,10 +105,10 @@ fn hear(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCo
             bail!("it did not run: {}", one_line(why));
         }
         ServerMessage::ToolOutput(output) if output.tool_proposal == *id => {
-            show(output.stream, &output.text)?;
+            print_output(output.stream, &output.text)?;
         }
         ServerMessage::ToolResult(result) if result.tool_proposal == *id => {
-            return ended(result).map(Some);
+            return exit_code(result).map(Some);
         }
         _ => {}
     }
@@ -113,16 +116,16 @@ fn hear(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCo
 }
 
 /// A terminal is shown only text; a file or a pipe gets what was printed.
-fn show(stream: OutputStream, text: &str) -> anyhow::Result<()> {
+fn print_output(stream: OutputStream, text: &str) -> anyhow::Result<()> {
     match stream {
         OutputStream::Stdout if std::io::stdout().is_terminal() => {
-            say_bytes(visible(text).as_bytes())
+            print_bytes(escape_invisible(text).as_bytes())
         }
-        OutputStream::Stdout => say_bytes(text.as_bytes()),
+        OutputStream::Stdout => print_bytes(text.as_bytes()),
         OutputStream::Stderr => {
             let mut err = std::io::stderr();
             let text = match err.is_terminal() {
-                true => visible(text),
+                true => escape_invisible(text),
                 false => text.to_owned(),
             };
             err.write_all(text.as_bytes())
@@ -131,9 +134,9 @@ fn show(stream: OutputStream, text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn ended(result: &ToolResult) -> anyhow::Result<ExitCode> {
+fn exit_code(result: &ToolResult) -> anyhow::Result<ExitCode> {
     if let Some(error) = &result.error {
-        complain(&one_line(error))?;
+        print_notice(&one_line(error))?;
     }
     let code = result.result.as_ref().and_then(|body| body.exit_code);
     let signal = result
@@ -144,6 +147,6 @@ fn ended(result: &ToolResult) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-fn complain(text: &str) -> anyhow::Result<()> {
+fn print_notice(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stderr(), "pvp: {}", one_line(text)).context("writing to standard error")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_client::{Api, ApiError, now};
+use pvp_client::{ApiClient, ApiError, now};
 use pvp_protocol::api::{
     EditRequest, GateDetails, GateListItem, GateStatus, GateUpdateResponse, VoteChoice, VoteRequest,
 };
@@ -16,13 +16,13 @@ use pvp_protocol::{Command, JsonObject, MessageId};
 use serde_json::json;
 
 use super::links::LinkArguments;
-use super::say;
+use super::print_line;
 
 /// How long one question to the server waits for a change.
-const WAIT: Duration = Duration::from_secs(30);
+const LONG_POLL: Duration = Duration::from_secs(30);
 
 /// How long to wait before asking a server again that did not answer.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct GatesArguments {
@@ -89,29 +89,29 @@ pub(crate) struct AmendArguments {
 }
 
 pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
-    let api = arguments.link.api()?;
-    let session = arguments.link.said_session(api.link());
+    let api = arguments.link.api_client()?;
+    let session = arguments.link.named_session(api.link());
     if let Some(session) = &session {
         // Nothing waits in a session that is not there, which is not what was asked.
         api.session(session)?;
     }
-    let mine = |gate: &GateListItem| {
+    let in_session = |gate: &GateListItem| {
         session
             .as_ref()
             .is_none_or(|session| *session == gate.session)
     };
-    let mut list = api.gates(None, WAIT)?;
-    list.gates.retain(mine);
+    let mut list = api.list_gates(None, LONG_POLL)?;
+    list.gates.retain(in_session);
     if arguments.watch {
-        return watch(&api, list.version, list.gates, arguments.json, mine);
+        return watch(&api, list.version, list.gates, arguments.json, in_session);
     }
     if arguments.json {
-        say(serde_json::to_string(&list)?)?;
+        print_line(serde_json::to_string(&list)?)?;
     } else if list.gates.is_empty() {
-        say("nothing waits")?;
+        print_line("nothing waits")?;
     } else {
         for gate in &list.gates {
-            say(card::line(gate, now()))?;
+            print_line(card::summary_line(gate, now()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -119,11 +119,11 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
 
 /// Prints changes until it is stopped; a server that is away is asked again.
 fn watch(
-    api: &Api,
+    api: &ApiClient,
     mut version: u64,
     gates: Vec<GateListItem>,
     json: bool,
-    mine: impl Fn(&GateListItem) -> bool,
+    in_session: impl Fn(&GateListItem) -> bool,
 ) -> anyhow::Result<ExitCode> {
     let by_id = |gates: Vec<GateListItem>| -> BTreeMap<MessageId, GateListItem> {
         gates
@@ -136,61 +136,61 @@ fn watch(
     loop {
         for (id, gate) in &next {
             if known.get(id) != Some(gate) {
-                opened(gate, known.contains_key(id), json)?;
+                print_opened(gate, known.contains_key(id), json)?;
             }
         }
         for (id, gate) in &known {
             if !next.contains_key(id) {
-                closed(api, gate, json)?;
+                print_closed(api, gate, json)?;
             }
         }
         known = next;
-        let list = patiently(|| api.gates(Some(version), WAIT))?;
+        let list = retry_transient(|| api.list_gates(Some(version), LONG_POLL))?;
         version = list.version;
         let mut gates = list.gates;
-        gates.retain(&mine);
+        gates.retain(&in_session);
         next = by_id(gates);
     }
 }
 
 /// Asks until there is an answer.
-fn patiently<T>(ask: impl Fn() -> Result<T, ApiError>) -> anyhow::Result<T> {
+fn retry_transient<T>(request: impl Fn() -> Result<T, ApiError>) -> anyhow::Result<T> {
     loop {
-        match ask() {
-            Err(error) if error.is_passing() => {
-                super::complain(&error.into());
-                std::thread::sleep(AGAIN);
+        match request() {
+            Err(error) if error.is_transient() => {
+                super::print_error(&error.into());
+                std::thread::sleep(RETRY_DELAY);
             }
             answered => return Ok(answered?),
         }
     }
 }
 
-fn opened(gate: &GateListItem, changed: bool, json: bool) -> anyhow::Result<()> {
+fn print_opened(gate: &GateListItem, changed: bool, json: bool) -> anyhow::Result<()> {
     if json {
         let event = if changed { "changed" } else { "open" };
-        return say(json!({ "event": event, "gate": gate }));
+        return print_line(json!({ "event": event, "gate": gate }));
     }
     let mark = if changed { '~' } else { '+' };
-    say(format!("{mark} {}", card::line(gate, now())))
+    print_line(format!("{mark} {}", card::summary_line(gate, now())))
 }
 
-fn closed(api: &Api, gate: &GateListItem, json: bool) -> anyhow::Result<()> {
-    let state = patiently(|| api.gate(&gate.session, &gate.open.gate))?;
+fn print_closed(api: &ApiClient, gate: &GateListItem, json: bool) -> anyhow::Result<()> {
+    let state = retry_transient(|| api.gate(&gate.session, &gate.open.gate))?;
     if json {
-        return say(json!({ "event": "closed", "gate": state }));
+        return print_line(json!({ "event": "closed", "gate": state }));
     }
-    let handle = card::handle(gate);
-    say(format!("- {handle}  {}", card::resolution(&state)))
+    let handle = card::gate_handle(gate);
+    print_line(format!("- {handle}  {}", card::resolution_text(&state)))
 }
 
 /// A gate as a person names it: a whole id or its end, and perhaps what was shown under it.
-struct Handle<'a> {
+struct GateHandle<'a> {
     id: &'a str,
     digest: Option<&'a str>,
 }
 
-impl<'a> Handle<'a> {
+impl<'a> GateHandle<'a> {
     fn parse(text: &'a str) -> anyhow::Result<Self> {
         let (id, digest) = match text.split_once('@') {
             Some((id, digest)) => (id, Some(digest)),
@@ -208,7 +208,7 @@ impl<'a> Handle<'a> {
         Ok(Self { id, digest })
     }
 
-    fn names(&self, gate: &GateListItem) -> bool {
+    fn matches(&self, gate: &GateListItem) -> bool {
         let (id, proposal) = (
             gate.open.gate.as_str(),
             gate.open.request.action_ref.as_str(),
@@ -217,11 +217,11 @@ impl<'a> Handle<'a> {
     }
 
     /// The one open gate that is meant, showing what the handle says.
-    fn find(&self, api: &Api, link: &LinkArguments) -> anyhow::Result<GateListItem> {
-        let session = link.said_session(api.link());
-        let mut gates = api.gates(None, WAIT)?.gates;
+    fn find(&self, api: &ApiClient, link: &LinkArguments) -> anyhow::Result<GateListItem> {
+        let session = link.named_session(api.link());
+        let mut gates = api.list_gates(None, LONG_POLL)?.gates;
         gates.retain(|gate| {
-            self.names(gate)
+            self.matches(gate)
                 && session
                     .as_ref()
                     .is_none_or(|session| *session == gate.session)
@@ -229,7 +229,7 @@ impl<'a> Handle<'a> {
         let mut gates = gates.into_iter();
         match (gates.next(), gates.next()) {
             (Some(gate), None) => {
-                self.check(&gate)?;
+                self.check_digest(&gate)?;
                 Ok(gate)
             }
             (None, _) => bail!(
@@ -245,12 +245,12 @@ impl<'a> Handle<'a> {
         }
     }
 
-    fn check(&self, gate: &GateListItem) -> anyhow::Result<()> {
+    fn check_digest(&self, gate: &GateListItem) -> anyhow::Result<()> {
         let digest = gate.open.assessment.digest.to_string();
         match self.digest {
             Some(shown) if !digest.starts_with(&shown.to_ascii_lowercase()) => bail!(
                 "the command was edited since you saw it; look again with `pvp show {}`",
-                card::handle(gate)
+                card::gate_handle(gate)
             ),
             Some(_) | None => Ok(()),
         }
@@ -258,84 +258,84 @@ impl<'a> Handle<'a> {
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
-    let api = arguments.link.api()?;
-    let handle = Handle::parse(&arguments.gate)?;
+    let api = arguments.link.api_client()?;
+    let handle = GateHandle::parse(&arguments.gate)?;
     let state = match handle.find(&api, &arguments.link) {
         Ok(gate) => api.gate(&gate.session, &gate.open.gate)?,
-        Err(not_open) => closed_gate(&arguments.link, handle.id).ok_or(not_open)?,
+        Err(not_open) => fetch_closed_gate(&arguments.link, handle.id).ok_or(not_open)?,
     };
     if arguments.json {
-        say(serde_json::to_string(&state)?)?;
+        print_line(serde_json::to_string(&state)?)?;
     } else {
-        say(card::whole(&state, now()))?;
+        print_line(card::full_card(&state, now()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// A gate that is closed can be looked at by its whole id, in the session at hand.
-fn closed_gate(link: &LinkArguments, id: &str) -> Option<GateDetails> {
-    let (api, session) = link.place().ok()?;
+fn fetch_closed_gate(link: &LinkArguments, id: &str) -> Option<GateDetails> {
+    let (api, session) = link.api_and_session().ok()?;
     api.gate(&session, &MessageId::parse(id).ok()?).ok()
 }
 
 pub(crate) fn approve(arguments: &ApproveArguments) -> anyhow::Result<ExitCode> {
-    let ballot = VoteRequest {
+    let request = VoteRequest {
         vote: VoteChoice::Approve,
         comment: arguments.comment.clone(),
         reason: None,
         digest: None,
         id: None,
     };
-    vote(&arguments.link, &arguments.gate, ballot, arguments.json)
+    vote(&arguments.link, &arguments.gate, request, arguments.json)
 }
 
 pub(crate) fn reject(arguments: &RejectArguments) -> anyhow::Result<ExitCode> {
     if arguments.reason.trim().is_empty() {
         bail!("say why not; the agent reads the reason");
     }
-    let ballot = VoteRequest {
+    let request = VoteRequest {
         vote: VoteChoice::Reject,
         comment: None,
         reason: Some(arguments.reason.clone()),
         digest: None,
         id: None,
     };
-    vote(&arguments.link, &arguments.gate, ballot, arguments.json)
+    vote(&arguments.link, &arguments.gate, request, arguments.json)
 }
 
 /// Votes on exactly the command that is printed.
 fn vote(
     link: &LinkArguments,
     gate: &str,
-    mut ballot: VoteRequest,
+    mut request: VoteRequest,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let api = link.api()?;
-    let gate = Handle::parse(gate)?.find(&api, link)?;
-    ballot.digest = Some(gate.open.assessment.digest);
-    let word = match ballot.vote {
+    let api = link.api_client()?;
+    let gate = GateHandle::parse(gate)?.find(&api, link)?;
+    request.digest = Some(gate.open.assessment.digest);
+    let verb = match request.vote {
         VoteChoice::Approve => "approved",
         VoteChoice::Reject => "rejected",
     };
-    let answer = api.vote(&gate.session, &gate.open.gate, &ballot)?;
-    report(&gate, word, &answer, json)
+    let answer = api.vote(&gate.session, &gate.open.gate, &request)?;
+    print_answer(&gate, verb, &answer, json)
 }
 
 pub(crate) fn amend(arguments: &AmendArguments) -> anyhow::Result<ExitCode> {
-    let api = arguments.link.api()?;
-    let gate = Handle::parse(&arguments.gate)?.find(&api, &arguments.link)?;
-    let edit = EditRequest {
-        arguments: edited(&gate, &arguments.command)?,
+    let api = arguments.link.api_client()?;
+    let gate = GateHandle::parse(&arguments.gate)?.find(&api, &arguments.link)?;
+    let request = EditRequest {
+        arguments: edited_arguments(&gate, &arguments.command)?,
         digest: gate.open.assessment.digest,
         reason: arguments.reason.clone(),
         id: None,
     };
-    let answer = api.amend(&gate.session, &gate.open.gate, &edit)?;
-    report(&gate, "edited", &answer, arguments.json)
+    let answer = api.amend(&gate.session, &gate.open.gate, &request)?;
+    print_answer(&gate, "edited", &answer, arguments.json)
 }
 
 /// The arguments of the proposal with another command line; everything else stays.
-fn edited(gate: &GateListItem, command: &str) -> anyhow::Result<JsonObject> {
+fn edited_arguments(gate: &GateListItem, command: &str) -> anyhow::Result<JsonObject> {
     let action = &gate.open.action;
     if let Command::Tool { name, .. } = &action.command {
         bail!("`{name}` is not a shell command; edit it with `pvp send --type gate.amend`");
@@ -357,21 +357,23 @@ fn edited(gate: &GateListItem, command: &str) -> anyhow::Result<JsonObject> {
     Ok(arguments)
 }
 
-fn report(
+fn print_answer(
     gate: &GateListItem,
-    word: &str,
+    verb: &str,
     answer: &GateUpdateResponse,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     if json {
-        say(serde_json::to_string(answer)?)?;
+        print_line(serde_json::to_string(answer)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let shown = answer.gate.open.as_ref().unwrap_or(gate);
-    say(format!("{word}  {}", card::command(shown)))?;
+    print_line(format!("{verb}  {}", card::command_line(shown)))?;
     match (&answer.gate.status, &answer.gate.open) {
-        (GateStatus::Open, Some(open)) => say(format!("it waits: {}", card::tally(open)))?,
-        _ => say(card::resolution(&answer.gate))?,
+        (GateStatus::Open, Some(open)) => {
+            print_line(format!("it waits: {}", card::tally_text(open)))?
+        }
+        _ => print_line(card::resolution_text(&answer.gate))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_client::Api;
-use pvp_client::view::visible;
+use pvp_client::ApiClient;
+use pvp_client::view::escape_invisible;
 use pvp_protocol::api::{CommandRecord, CommandStatus};
 use pvp_protocol::{MessageId, SessionId};
 
 use super::links::LinkArguments;
-use super::{one_line, say};
+use super::{one_line, print_line};
 
 /// Commands that one question asks for.
-const PAGE: u64 = 200;
+const PAGE_SIZE: u64 = 200;
 
 #[derive(Args)]
 pub(crate) struct HistoryArguments {
@@ -23,7 +23,7 @@ pub(crate) struct HistoryArguments {
     /// Only commands that contain this text
     grep: Option<String>,
     /// Only those that are waiting, running, blocked, rejected, timed_out, cancelled or finished
-    #[arg(long, value_parser = status)]
+    #[arg(long, value_parser = parse_status)]
     status: Option<CommandStatus>,
     /// At most this many, the newest last
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
@@ -62,32 +62,32 @@ pub(crate) struct OutputArguments {
     json: bool,
 }
 
-fn status(text: &str) -> Result<CommandStatus, String> {
+fn parse_status(text: &str) -> Result<CommandStatus, String> {
     serde_json::from_value(text.into()).map_err(|_| {
         "use waiting, running, blocked, rejected, timed_out, cancelled or finished".to_owned()
     })
 }
 
 pub(crate) fn run(arguments: &HistoryArguments) -> anyhow::Result<ExitCode> {
-    let (api, session) = arguments.link.place()?;
+    let (api, session) = arguments.link.api_and_session()?;
     let (grep, status) = (arguments.grep.as_deref(), arguments.status);
-    let mut commands = recent(&api, &session, grep, status, arguments.limit)?;
+    let mut commands = fetch_recent(&api, &session, grep, status, arguments.limit)?;
     commands.reverse();
     for command in &commands {
         match arguments.json {
-            true => say(serde_json::to_string(command)?)?,
-            false => say(line(command))?,
+            true => print_line(serde_json::to_string(command)?)?,
+            false => print_line(summary_line(command))?,
         }
     }
     if commands.is_empty() && !arguments.json {
-        say("no such commands")?;
+        print_line("no such commands")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The last commands, newest first.
-fn recent(
-    api: &Api,
+fn fetch_recent(
+    api: &ApiClient,
     session: &SessionId,
     grep: Option<&str>,
     status: Option<CommandStatus>,
@@ -108,7 +108,7 @@ fn recent(
             ),
             (
                 "limit",
-                Some(PAGE.min((limit - commands.len()) as u64).to_string()),
+                Some(PAGE_SIZE.min((limit - commands.len()) as u64).to_string()),
             ),
             ("before", before.map(|seq: u64| seq.to_string())),
         ];
@@ -122,7 +122,7 @@ fn recent(
     Ok(commands)
 }
 
-fn line(record: &CommandRecord) -> String {
+fn summary_line(record: &CommandRecord) -> String {
     let who: Vec<_> = record
         .approvals
         .iter()
@@ -136,12 +136,12 @@ fn line(record: &CommandRecord) -> String {
         "{}  {:<11}  {:<9}  {}{approved}",
         record.tool_proposal,
         record.category.as_str(),
-        outcome(record),
+        outcome_text(record),
         one_line(&record.command),
     )
 }
 
-fn outcome(record: &CommandRecord) -> String {
+fn outcome_text(record: &CommandRecord) -> String {
     match (&record.status, &record.result) {
         (CommandStatus::Waiting, _) => "waiting".to_owned(),
         (CommandStatus::Running, _) => "running".to_owned(),
@@ -159,8 +159,8 @@ fn outcome(record: &CommandRecord) -> String {
 }
 
 pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
-    let (api, session) = arguments.link.place()?;
-    let reference = resolve(&api, &session, &arguments.command)?;
+    let (api, session) = arguments.link.api_and_session()?;
+    let reference = resolve_command_id(&api, &session, &arguments.command)?;
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let query = [
         ("stream", arguments.stream.clone()),
@@ -172,11 +172,11 @@ pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
     ];
     let page = api.output(&session, &reference, &query)?;
     if arguments.json {
-        say(serde_json::to_string(&page)?)?;
+        print_line(serde_json::to_string(&page)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for line in &page.lines {
-        say(visible(&line.text))?;
+        print_line(escape_invisible(&line.text))?;
     }
     if page.cut {
         writeln!(std::io::stderr(), "pvp: there is more; ask with --offset")
@@ -186,8 +186,12 @@ pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The command that an id, or the end of one, names.
-fn resolve(api: &Api, session: &SessionId, text: &str) -> anyhow::Result<MessageId> {
-    let commands = recent(api, session, None, None, 1000)?;
+fn resolve_command_id(
+    api: &ApiClient,
+    session: &SessionId,
+    text: &str,
+) -> anyhow::Result<MessageId> {
+    let commands = fetch_recent(api, session, None, None, 1000)?;
     let ids: Vec<_> = commands.into_iter().map(|one| one.tool_proposal).collect();
     let whole = ids.iter().find(|id| id.as_str() == text);
     let mut ending = ids

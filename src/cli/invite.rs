@@ -35,16 +35,16 @@ pub(crate) struct InviteArguments {
     #[arg(long = "role", required = true, value_name = "ROLE")]
     roles: Vec<Role>,
     /// human or agent
-    #[arg(long, default_value = "human", value_parser = kind)]
+    #[arg(long, default_value = "human", value_parser = parse_kind)]
     kind: ParticipantKind,
     /// For every session, also if the link names one
     #[arg(long, conflicts_with = "session")]
     everywhere: bool,
     /// How long it holds, such as 30m, 2h or 7d; for ever if not given
-    #[arg(long, value_parser = seconds, value_name = "TIME")]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     expires: Option<u64>,
     /// Another token for someone who is known already, by participant id
-    #[arg(long, value_parser = super::participant_id, value_name = "ID")]
+    #[arg(long, value_parser = super::parse_participant_id, value_name = "ID")]
     participant: Option<ParticipantId>,
     /// Print JSON: token, link, participant, roles, expires
     #[arg(long)]
@@ -71,38 +71,38 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
             }
             let table = TokenTable::open(data).context("opening the data directory")?;
             let base = arguments.url.trim_end_matches('/');
-            let invite = invite(arguments.link.asked_session());
+            let invite = invite(arguments.link.session_flag());
             create_invitation(&table, invite, base, clock::now())
                 .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
         }
         None => {
-            let api = arguments.link.api()?;
+            let api = arguments.link.api_client()?;
             let session = match arguments.everywhere {
                 true => None,
-                false => arguments.link.said_session(api.link()),
+                false => arguments.link.named_session(api.link()),
             };
             api.invite(&invite(session))?
         }
     };
-    show(&invitation, arguments.json)?;
+    print_invitation(&invitation, arguments.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(invitation: &Invitation, json: bool) -> anyhow::Result<()> {
+fn print_invitation(invitation: &Invitation, json: bool) -> anyhow::Result<()> {
     if json {
-        return super::say(serde_json::to_string(invitation)?);
+        return super::print_line(serde_json::to_string(invitation)?);
     }
-    super::say(format!("participant  {}", invitation.participant))?;
+    super::print_line(format!("participant  {}", invitation.participant))?;
     let roles: Vec<_> = invitation.roles.iter().map(|role| role.as_str()).collect();
-    super::say(format!("roles        {}", roles.join(", ")))?;
+    super::print_line(format!("roles        {}", roles.join(", ")))?;
     match invitation.expires {
-        Some(expires) => super::say(format!("expires      {expires}"))?,
-        None => super::say("expires      never")?,
+        Some(expires) => super::print_line(format!("expires      {expires}"))?,
+        None => super::print_line("expires      never")?,
     }
-    super::say(format!("link         {}", invitation.link))
+    super::print_line(format!("link         {}", invitation.link))
 }
 
-fn kind(text: &str) -> Result<ParticipantKind, String> {
+fn parse_kind(text: &str) -> Result<ParticipantKind, String> {
     match text {
         "human" => Ok(ParticipantKind::Human),
         "agent" => Ok(ParticipantKind::Agent),
@@ -111,7 +111,7 @@ fn kind(text: &str) -> Result<ParticipantKind, String> {
 }
 
 /// Seconds of `90s`, `30m`, `2h` or `7d`.
-fn seconds(text: &str) -> Result<u64, String> {
+fn parse_duration(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is not a time; write it as 90s, 30m, 2h or 7d");
     let unit = match text.bytes().last() {
         Some(b's') => 1,
@@ -130,12 +130,12 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::seconds;
+    use super::parse_duration;
 
     #[test]
     fn times_are_read_with_their_unit() {
-        assert_eq!(seconds("2h"), Ok(7200));
-        assert_eq!(seconds("90s"), Ok(90));
+        assert_eq!(parse_duration("2h"), Ok(7200));
+        assert_eq!(parse_duration("90s"), Ok(90));
         for bad in [
             "",
             "h",
@@ -146,7 +146,7 @@ mod tests {
             "99999999999999999999d",
             "é",
         ] {
-            assert!(seconds(bad).is_err(), "{bad}");
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_client::{Api, Link};
+use pvp_client::{ApiClient, Link};
 use pvp_protocol::SessionId;
 
 /// Where a directory's link is remembered.
-const HERE: &str = ".pvp/link";
+const LINK_FILE: &str = ".pvp/link";
 
 #[derive(Args, Clone)]
 pub(crate) struct LinkArguments {
@@ -19,40 +19,40 @@ pub(crate) struct LinkArguments {
     #[arg(long, env = "PVP_LINK", hide_env_values = true, value_name = "LINK")]
     link: Option<String>,
     /// The session, if the link does not name it and there is more than one
-    #[arg(long, env = "PVP_SESSION", value_name = "ID", value_parser = super::session_id)]
+    #[arg(long, env = "PVP_SESSION", value_name = "ID", value_parser = super::parse_session_id)]
     session: Option<SessionId>,
 }
 
 /// Where a link was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
-    Said,
+pub(crate) enum LinkSource {
+    Given,
     File(PathBuf),
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for LinkSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Source::Said => f.write_str("given"),
-            Source::File(path) => write!(f, "remembered in {}", path.display()),
+            LinkSource::Given => f.write_str("given"),
+            LinkSource::File(path) => write!(f, "remembered in {}", path.display()),
         }
     }
 }
 
 impl LinkArguments {
     /// The link that was said, else the nearest one that is remembered.
-    pub(crate) fn find(&self) -> anyhow::Result<(Link, Source)> {
+    pub(crate) fn resolve_link(&self) -> anyhow::Result<(Link, LinkSource)> {
         if let Some(text) = &self.link {
-            return Ok((Link::parse(text).context("--link")?, Source::Said));
+            return Ok((Link::parse(text).context("--link")?, LinkSource::Given));
         }
         let here = std::env::current_dir().context("finding the working directory")?;
-        let near = here.ancestors().map(|directory| directory.join(HERE));
-        for path in near.chain([everywhere()?]) {
+        let candidates = here.ancestors().map(|directory| directory.join(LINK_FILE));
+        for path in candidates.chain([user_link_path()?]) {
             match std::fs::read_to_string(&path) {
                 Ok(text) => {
                     let link = Link::parse(&text)
                         .with_context(|| format!("{} does not hold a link", path.display()))?;
-                    return Ok((link, Source::File(path)));
+                    return Ok((link, LinkSource::File(path)));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
@@ -66,24 +66,24 @@ impl LinkArguments {
         )
     }
 
-    pub(crate) fn api(&self) -> anyhow::Result<Api> {
-        Ok(Api::new(self.find()?.0))
+    pub(crate) fn api_client(&self) -> anyhow::Result<ApiClient> {
+        Ok(ApiClient::new(self.resolve_link()?.0))
     }
 
     /// The server and the session that a command is about.
-    pub(crate) fn place(&self) -> anyhow::Result<(Api, SessionId)> {
-        let api = self.api()?;
-        let session = self.session(&api)?;
+    pub(crate) fn api_and_session(&self) -> anyhow::Result<(ApiClient, SessionId)> {
+        let api = self.api_client()?;
+        let session = self.resolve_session(&api)?;
         Ok((api, session))
     }
 
     /// The session that was said, that the link names, or the only one there.
-    pub(crate) fn session(&self, api: &Api) -> anyhow::Result<SessionId> {
+    pub(crate) fn resolve_session(&self, api: &ApiClient) -> anyhow::Result<SessionId> {
         if let Some(session) = self.session.as_ref().or(api.link().session()) {
             return Ok(session.clone());
         }
         let open = [("ended", Some("false".to_owned()))];
-        let sessions = api.sessions(&open)?.sessions;
+        let sessions = api.list_sessions(&open)?.sessions;
         match sessions.as_slice() {
             [only] => Ok(only.session.clone()),
             [] => bail!(
@@ -97,57 +97,57 @@ impl LinkArguments {
     }
 
     /// The session, only if it was said.
-    pub(crate) fn asked_session(&self) -> Option<SessionId> {
+    pub(crate) fn session_flag(&self) -> Option<SessionId> {
         self.session.clone()
     }
 
     /// The session, only if it was said or the link names it.
-    pub(crate) fn said_session(&self, link: &Link) -> Option<SessionId> {
+    pub(crate) fn named_session(&self, link: &Link) -> Option<SessionId> {
         self.session.clone().or_else(|| link.session().cloned())
     }
 }
 
 /// The file for links that hold in every directory.
-pub(crate) fn everywhere() -> anyhow::Result<PathBuf> {
-    Ok(super::account_directory("XDG_CONFIG_HOME", ".config")?.join("link"))
+pub(crate) fn user_link_path() -> anyhow::Result<PathBuf> {
+    Ok(super::user_directory("XDG_CONFIG_HOME", ".config")?.join("link"))
 }
 
 /// The file for links that hold in this directory and below.
-pub(crate) fn here() -> anyhow::Result<PathBuf> {
+pub(crate) fn directory_link_path() -> anyhow::Result<PathBuf> {
     let here = std::env::current_dir().context("finding the working directory")?;
-    Ok(here.join(HERE))
+    Ok(here.join(LINK_FILE))
 }
 
 /// Remembers a link where only its owner can read it.
-pub(crate) fn remember(path: &Path, link: &Link) -> anyhow::Result<()> {
+pub(crate) fn save_link(path: &Path, link: &Link) -> anyhow::Result<()> {
     let directory = path.parent().context("a link is kept in a directory")?;
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
         .with_context(|| format!("making {}", directory.display()))?;
-    if path.ends_with(HERE) {
+    if path.ends_with(LINK_FILE) {
         // A token does not belong in a repository.
         let ignore = directory.join(".gitignore");
         std::fs::write(&ignore, "*\n").with_context(|| format!("writing {}", ignore.display()))?;
     }
-    let fresh = path.with_extension("new");
-    let written = || -> std::io::Result<()> {
+    let temporary = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(true)
             .write(true)
             .mode(0o600)
-            .open(&fresh)?;
+            .open(&temporary)?;
         writeln!(file, "{}", link.reveal())?;
         file.sync_all()?;
-        std::fs::rename(&fresh, path)
+        std::fs::rename(&temporary, path)
     };
-    written().with_context(|| format!("writing {}", path.display()))
+    write().with_context(|| format!("writing {}", path.display()))
 }
 
 /// Forgets a link; false if there was none.
-pub(crate) fn forget(path: &Path) -> anyhow::Result<bool> {
+pub(crate) fn remove_link(path: &Path) -> anyhow::Result<bool> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_client::{Api, Link};
+use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::WhoAmI;
 use serde_json::json;
 
 use super::links::{self, LinkArguments};
-use super::{one_line, say};
+use super::{one_line, print_line};
 
 #[derive(Args)]
 pub(crate) struct LoginArguments {
@@ -42,47 +42,47 @@ pub(crate) fn login(arguments: &LoginArguments) -> anyhow::Result<ExitCode> {
     if link.token().is_none() {
         bail!("the link has no token; ask for an invitation");
     }
-    let me = Api::new(link.clone()).me()?;
+    let me = ApiClient::new(link.clone()).whoami()?;
     let path = match arguments.everywhere {
-        true => links::everywhere()?,
-        false => links::here()?,
+        true => links::user_link_path()?,
+        false => links::directory_link_path()?,
     };
-    links::remember(&path, &link)?;
-    say(format!("you are {} on {link}", describe(&me)))?;
-    say(format!("remembered in {}", path.display()))?;
+    links::save_link(&path, &link)?;
+    print_line(format!("you are {} on {link}", identity_text(&me)))?;
+    print_line(format!("remembered in {}", path.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn logout(arguments: &LogoutArguments) -> anyhow::Result<ExitCode> {
     let path = match arguments.everywhere {
-        true => links::everywhere()?,
-        false => links::here()?,
+        true => links::user_link_path()?,
+        false => links::directory_link_path()?,
     };
-    if !links::forget(&path)? {
+    if !links::remove_link(&path)? {
         bail!("nothing is remembered in {}", path.display());
     }
-    say(format!("forgot {}", path.display()))?;
+    print_line(format!("forgot {}", path.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn whoami(arguments: &WhoamiArguments) -> anyhow::Result<ExitCode> {
-    let (link, source) = arguments.link.find()?;
-    let me = Api::new(link.clone())
-        .me()
+    let (link, source) = arguments.link.resolve_link()?;
+    let me = ApiClient::new(link.clone())
+        .whoami()
         .with_context(|| format!("the link {source}"))?;
     if arguments.json {
-        say(json!({ "me": me, "server": link.base(), "source": source.to_string() }))?;
+        print_line(json!({ "me": me, "server": link.base_url(), "source": source.to_string() }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    say(format!("{} on {link}", describe(&me)))?;
-    say(format!("link {source}"))?;
+    print_line(format!("{} on {link}", identity_text(&me)))?;
+    print_line(format!("link {source}"))?;
     if let Some(expires) = me.expires {
-        say(format!("expires {expires}"))?;
+        print_line(format!("expires {expires}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(me: &WhoAmI) -> String {
+fn identity_text(me: &WhoAmI) -> String {
     let roles: Vec<_> = me.roles.iter().map(|role| role.as_str()).collect();
     format!(
         "{} ({}; {})",

@@ -24,28 +24,28 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<Ex
     let mut script = Vec::new();
     clap_complete::generate(
         arguments.shell,
-        &mut crate::Arguments::command(),
+        &mut crate::CliArguments::command(),
         "pvp",
         &mut script,
     );
-    super::say_bytes(&script)?;
+    super::print_bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
-    let command = crate::Arguments::command();
+    let command = crate::CliArguments::command();
     match &arguments.out {
-        None => super::say_bytes(&page(command)?)?,
+        None => super::print_bytes(&render_page(command)?)?,
         Some(directory) => {
             std::fs::create_dir_all(directory)
                 .with_context(|| format!("making {}", directory.display()))?;
-            pages(command, "pvp", directory)?;
+            write_pages(command, "pvp", directory)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(command: clap::Command) -> anyhow::Result<Vec<u8>> {
+fn render_page(command: clap::Command) -> anyhow::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command)
         .render(&mut page)
@@ -54,12 +54,12 @@ fn page(command: clap::Command) -> anyhow::Result<Vec<u8>> {
 }
 
 /// A page for a command and for each below it, such as `pvp-audit-verify.1`.
-fn pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::Result<()> {
-    for below in command.get_subcommands() {
-        if below.get_name() != "help" {
-            pages(
-                below.clone(),
-                &format!("{name}-{}", below.get_name()),
+fn write_pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::Result<()> {
+    for subcommand in command.get_subcommands() {
+        if subcommand.get_name() != "help" {
+            write_pages(
+                subcommand.clone(),
+                &format!("{name}-{}", subcommand.get_name()),
                 directory,
             )?;
         }
@@ -67,5 +67,6 @@ fn pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::Result
     let path = directory.join(format!("{name}.1"));
     // A command keeps its name for as long as the program runs.
     let command = command.name(name.to_owned().leak() as &'static str);
-    std::fs::write(&path, page(command)?).with_context(|| format!("writing {}", path.display()))
+    std::fs::write(&path, render_page(command)?)
+        .with_context(|| format!("writing {}", path.display()))
 }

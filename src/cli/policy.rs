@@ -38,33 +38,33 @@ enum PolicyCommand {
 }
 
 pub(crate) fn run(arguments: PolicyArguments) -> anyhow::Result<ExitCode> {
-    let policy = super::check::load(arguments.policy.as_ref())?;
+    let policy = super::check::load_policy(arguments.policy.as_ref())?;
     match arguments.command {
-        PolicyCommand::Show { rule: None } => list(&policy, arguments.json)?,
+        PolicyCommand::Show { rule: None } => print_rules(&policy, arguments.json)?,
         PolicyCommand::Show { rule: Some(id) } => {
             let rule = policy
                 .rule(&id)
                 .with_context(|| format!("there is no rule `{id}`; see `pvp policy show`"))?;
             if arguments.json {
-                super::say(as_json(&rule))?
+                super::print_line(rule_json(&rule))?
             } else {
-                describe(&rule)?
+                print_rule(&rule)?
             }
         }
-        PolicyCommand::Test => return test(&policy, arguments.json),
+        PolicyCommand::Test => return test_examples(&policy, arguments.json),
         PolicyCommand::Explain { command, workspace } => {
-            explain(&policy, command, workspace, arguments.json)?;
+            print_explanation(&policy, command, workspace, arguments.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(policy: &Policy, json: bool) -> anyhow::Result<()> {
+fn print_rules(policy: &Policy, json: bool) -> anyhow::Result<()> {
     for rule in policy.rules() {
         if json {
-            super::say(as_json(&rule))?;
+            super::print_line(rule_json(&rule))?;
         } else {
-            super::say(format!(
+            super::print_line(format!(
                 "{:<11} {:<34} {}",
                 rule.category.as_str(),
                 rule.id,
@@ -73,30 +73,30 @@ fn list(policy: &Policy, json: bool) -> anyhow::Result<()> {
         }
     }
     if !json {
-        super::say(format!("policy {}", policy.hash()))?;
+        super::print_line(format!("policy {}", policy.hash()))?;
     }
     Ok(())
 }
 
-fn describe(rule: &RuleInfo<'_>) -> anyhow::Result<()> {
-    super::say(format!("{}  {}", rule.id, rule.category))?;
-    super::say(format!("reason   {}", rule.reason))?;
+fn print_rule(rule: &RuleInfo<'_>) -> anyhow::Result<()> {
+    super::print_line(format!("{}  {}", rule.id, rule.category))?;
+    super::print_line(format!("reason   {}", rule.reason))?;
     if !rule.command.is_empty() {
-        super::say(format!("command  {}", rule.command))?;
+        super::print_line(format!("command  {}", rule.command))?;
     }
     if let Some(pattern) = rule.pattern {
-        super::say(format!("pattern  {pattern}"))?;
+        super::print_line(format!("pattern  {pattern}"))?;
     }
     for example in rule.matches {
-        super::say(format!("matches  {example}"))?;
+        super::print_line(format!("matches  {example}"))?;
     }
     for example in rule.not {
-        super::say(format!("not      {example}"))?;
+        super::print_line(format!("not      {example}"))?;
     }
     Ok(())
 }
 
-fn as_json(rule: &RuleInfo<'_>) -> serde_json::Value {
+fn rule_json(rule: &RuleInfo<'_>) -> serde_json::Value {
     let kind = match rule.kind {
         RuleKind::Command => "command",
         RuleKind::Raw => "raw",
@@ -113,17 +113,17 @@ fn as_json(rule: &RuleInfo<'_>) -> serde_json::Value {
     })
 }
 
-fn test(policy: &Policy, json: bool) -> anyhow::Result<ExitCode> {
+fn test_examples(policy: &Policy, json: bool) -> anyhow::Result<ExitCode> {
     let failures = policy.failing_examples();
     let rules = policy.rules().count();
     if json {
         let problems: Vec<_> = failures.iter().map(ToString::to_string).collect();
-        super::say(json!({ "rules": rules, "failures": problems }))?;
+        super::print_line(json!({ "rules": rules, "failures": problems }))?;
     } else {
         for failure in &failures {
-            super::say(failure)?;
+            super::print_line(failure)?;
         }
-        super::say(format!(
+        super::print_line(format!(
             "{rules} rules, {} examples that do not hold",
             failures.len()
         ))?;
@@ -135,7 +135,7 @@ fn test(policy: &Policy, json: bool) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn explain(
+fn print_explanation(
     policy: &Policy,
     line: String,
     workspace: Option<String>,
@@ -149,16 +149,16 @@ fn explain(
         },
     );
     if json {
-        return super::say(json!({
+        return super::print_line(json!({
             "assessment": explanation.assessment,
             "matched": explanation.matched_rules,
             "steps": explanation.steps,
         }));
     }
-    super::check::describe(&explanation.assessment)?;
+    super::check::print_assessment(&explanation.assessment)?;
     for id in &explanation.matched_rules {
         let reason = policy.rule(id).map_or("", |rule| rule.reason);
-        super::say(format!("matched {id}  {reason}"))?;
+        super::print_line(format!("matched {id}  {reason}"))?;
     }
-    super::say(format!("steps   {}", explanation.steps))
+    super::print_line(format!("steps   {}", explanation.steps))
 }

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use pvp_client::{Api, fresh_id};
+use pvp_client::{ApiClient, fresh_id};
 use pvp_protocol::payload::PromptSubmit;
 use pvp_protocol::{ExtraFields, JsonObject, MessageId, ParticipantId, ParticipantKind, SessionId};
 
 use super::links::LinkArguments;
-use super::say;
+use super::print_line;
 
 #[derive(Args)]
 pub(crate) struct SendArguments {
@@ -20,7 +20,7 @@ pub(crate) struct SendArguments {
     #[arg(required_unless_present = "kind", conflicts_with = "kind")]
     text: Option<String>,
     /// The agent, if there is more than one
-    #[arg(long, value_name = "AGENT", value_parser = super::participant_id, conflicts_with = "kind")]
+    #[arg(long, value_name = "AGENT", value_parser = super::parse_participant_id, conflicts_with = "kind")]
     to: Option<ParticipantId>,
     /// Any other message: its type, such as interrupt.raise
     #[arg(long = "type", value_name = "TYPE", requires = "payload")]
@@ -29,7 +29,7 @@ pub(crate) struct SendArguments {
     #[arg(long, value_name = "JSON", requires = "kind")]
     payload: Option<String>,
     /// The id of the message; sending it again with the same id does nothing twice
-    #[arg(long, value_parser = super::message_id)]
+    #[arg(long, value_parser = super::parse_message_id)]
     id: Option<MessageId>,
     /// Print JSON: id, seq, duplicate
     #[arg(long)]
@@ -37,17 +37,17 @@ pub(crate) struct SendArguments {
 }
 
 pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<ExitCode> {
-    let (api, session) = arguments.link.place()?;
+    let (api, session) = arguments.link.api_and_session()?;
     let (kind, payload) = match (&arguments.kind, &arguments.payload, &arguments.text) {
         (Some(kind), Some(payload), _) => {
-            let payload = input(payload)?;
+            let payload = text_or_stdin(payload)?;
             let payload: JsonObject =
                 serde_json::from_str(&payload).context("--payload is not a JSON object")?;
             (kind.clone(), payload)
         }
         (_, _, Some(text)) => (
             "prompt.submit".to_owned(),
-            prompt(arguments, &api, &session, text)?,
+            prompt_payload(arguments, &api, &session, text)?,
         ),
         (_, _, None) => bail!("say something, or give --type and --payload"),
     };
@@ -58,28 +58,28 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<ExitCode> {
     message.insert("payload".to_owned(), payload.into());
     let ack = api.send(&session, &message)?;
     if arguments.json {
-        say(serde_json::to_string(&ack)?)?;
+        print_line(serde_json::to_string(&ack)?)?;
     } else {
-        let place = ack
+        let seq_text = ack
             .seq
             .map_or_else(|| "it is not kept".to_owned(), |seq| format!("as {seq}"));
-        let again = if ack.duplicate { ", as before" } else { "" };
-        say(format!("said in {session} {place}{again}"))?;
+        let duplicate_note = if ack.duplicate { ", as before" } else { "" };
+        print_line(format!("said in {session} {seq_text}{duplicate_note}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn prompt(
+fn prompt_payload(
     arguments: &SendArguments,
-    api: &Api,
+    api: &ApiClient,
     session: &SessionId,
     text: &str,
 ) -> anyhow::Result<JsonObject> {
-    let content = input(text)?;
+    let content = text_or_stdin(text)?;
     if content.trim().is_empty() {
         bail!("the prompt is empty");
     }
-    let me = api.me()?.participant;
+    let me = api.whoami()?.participant;
     let agent = match &arguments.to {
         Some(agent) => agent.clone(),
         None => only_agent(api, session)?,
@@ -96,7 +96,7 @@ fn prompt(
     serde_json::from_value(prompt).context("a prompt is an object")
 }
 
-fn only_agent(api: &Api, session: &SessionId) -> anyhow::Result<ParticipantId> {
+fn only_agent(api: &ApiClient, session: &SessionId) -> anyhow::Result<ParticipantId> {
     let people = api.session(session)?.people;
     let agents: Vec<_> = people
         .into_iter()
@@ -113,7 +113,7 @@ fn only_agent(api: &Api, session: &SessionId) -> anyhow::Result<ParticipantId> {
     }
 }
 
-fn input(text: &str) -> anyhow::Result<String> {
+fn text_or_stdin(text: &str) -> anyhow::Result<String> {
     if text != "-" {
         return Ok(text.to_owned());
     }

@@ -45,20 +45,20 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     let config = prepare(arguments)?;
     let (data, open, json) = (config.data.clone(), config.open, arguments.json);
     super::runtime()?.block_on(serve(config, move |server: &Server| {
-        announce(server, &data, open, json)
+        print_startup(server, &data, open, json)
     }))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the settings, refuses dangerous ones, and starts the log.
 pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
-    let config = load(arguments)?;
+    let config = load_config(arguments)?;
     config.check_exposure(arguments.i_know_this_is_open)?;
-    start_log("warn,pvp_server=info");
+    init_tracing("warn,pvp_server=info");
     Ok(config)
 }
 
-fn load(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
+fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let file = match &arguments.config {
         None => None,
         Some(path) => {
@@ -91,30 +91,30 @@ fn load(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
 }
 
 /// Logs to standard error: what `PVP_LOG` says, else what is usual.
-pub(super) fn start_log(usual: &str) {
+pub(super) fn init_tracing(default_filter: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_filter));
     // The WebSocket parser traces whole messages, with the tokens and secrets in them.
-    let discreet = filter_fn(|metadata| {
+    let without_payloads = filter_fn(|metadata| {
         !metadata.target().starts_with("tungstenite") || LevelFilter::DEBUG >= *metadata.level()
     });
-    let lines = tracing_subscriber::fmt::layer()
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // Complaining about a log that cannot be written, on the same full disk, would panic.
         .log_internal_errors(false)
-        .with_filter(filter.and(discreet));
-    tracing_subscriber::registry().with(lines).init();
+        .with_filter(filter.and(without_payloads));
+    tracing_subscriber::registry().with(layer).init();
 }
 
 /// Runs a server until it is told to stop; `listening` is called when it has its address.
 pub(super) async fn serve(
     config: ServerConfig,
-    listening: impl FnOnce(&Server) -> anyhow::Result<()>,
+    on_listening: impl FnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // A file size limit shall make a write fail, not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
-    let asked = super::asked_to_stop()?;
+    let shutdown = super::shutdown_signal()?;
     let server = Server::start(config).await?;
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.policy_reloader();
@@ -127,18 +127,23 @@ pub(super) async fn serve(
             }
         };
         tokio::select! {
-            () = asked => {}
+            () = shutdown => {}
             () = hung_up => {}
         }
     };
-    listening(&server)?;
+    on_listening(&server)?;
     server.run(stop).await
 }
 
 /// The signal of a write beyond the file size limit, the same number on every Linux.
 const SIGXFSZ: i32 = 25;
 
-fn announce(server: &Server, data: &std::path::Path, open: bool, json: bool) -> anyhow::Result<()> {
+fn print_startup(
+    server: &Server,
+    data: &std::path::Path,
+    open: bool,
+    json: bool,
+) -> anyhow::Result<()> {
     let admin_link = server.first_admin_link()?;
     if open {
         let mut stderr = std::io::stderr();
@@ -151,16 +156,18 @@ fn announce(server: &Server, data: &std::path::Path, open: bool, json: bool) -> 
         .context("writing to standard error")?;
     }
     if json {
-        return super::say(json!({
+        return super::print_line(json!({
             "listen": server.address().to_string(),
             "admin_link": admin_link,
             "data": data.display().to_string(),
         }));
     }
-    super::say(format!("PVP listens on http://{}", server.address()))?;
-    super::say(format!("data in {}", data.display()))?;
+    super::print_line(format!("PVP listens on http://{}", server.address()))?;
+    super::print_line(format!("data in {}", data.display()))?;
     match admin_link {
-        Some(link) => super::say(format!("admin link (shown once): {link}")),
-        None => super::say("invite people with: pvp invite --data DIR --name NAME --role ROLE"),
+        Some(link) => super::print_line(format!("admin link (shown once): {link}")),
+        None => {
+            super::print_line("invite people with: pvp invite --data DIR --name NAME --role ROLE")
+        }
     }
 }

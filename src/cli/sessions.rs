@@ -8,7 +8,7 @@ use pvp_protocol::api::{CreateSessionRequest, SessionListItem};
 use pvp_protocol::{SessionConfig, SessionId};
 
 use super::links::LinkArguments;
-use super::say;
+use super::print_line;
 
 #[derive(Args)]
 pub(crate) struct SessionsArguments {
@@ -30,7 +30,7 @@ pub(crate) struct CreateArguments {
     #[command(flatten)]
     link: LinkArguments,
     /// Its id, such as blue-owl; a fresh one if not given
-    #[arg(value_parser = super::session_id)]
+    #[arg(value_parser = super::parse_session_id)]
     id: Option<SessionId>,
     /// What people call it
     #[arg(long)]
@@ -44,29 +44,29 @@ pub(crate) struct CreateArguments {
 }
 
 pub(crate) fn list(arguments: &SessionsArguments) -> anyhow::Result<ExitCode> {
-    let api = arguments.link.api()?;
+    let api = arguments.link.api_client()?;
     let query = [
         ("limit", Some(arguments.limit.to_string())),
         ("ended", (!arguments.all).then(|| "false".to_owned())),
     ];
-    let list = api.sessions(&query)?;
+    let list = api.list_sessions(&query)?;
     if arguments.json {
-        say(serde_json::to_string(&list)?)?;
+        print_line(serde_json::to_string(&list)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if list.sessions.is_empty() {
-        say("no sessions")?;
+        print_line("no sessions")?;
     }
     for session in &list.sessions {
-        say(line(session))?;
+        print_line(summary_line(session))?;
     }
     if list.more {
-        say("… and older ones; ask for more with -n")?;
+        print_line("… and older ones; ask for more with -n")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(session: &SessionListItem) -> String {
+fn summary_line(session: &SessionListItem) -> String {
     let state = match (session.ended, session.open_gates) {
         (true, _) => "ended".to_owned(),
         (false, 0) => "open".to_owned(),
@@ -84,7 +84,7 @@ fn line(session: &SessionListItem) -> String {
 }
 
 pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
-    let api = arguments.link.api()?;
+    let api = arguments.link.api_client()?;
     let config = match &arguments.config {
         None => SessionConfig::default(),
         Some(text) => serde_json::from_str(text).context("--config")?,
@@ -94,11 +94,11 @@ pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
         name: arguments.name.clone(),
         config,
     };
-    let made = api.create(&new)?;
+    let made = api.create_session(&new)?;
     if arguments.json {
-        say(serde_json::to_string(&made)?)?;
+        print_line(serde_json::to_string(&made)?)?;
     } else {
-        say(format!("made {}", made.session))?;
+        print_line(format!("made {}", made.session))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,22 +4,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use pvp_client::Api;
+use pvp_client::ApiClient;
 use pvp_protocol::api::MessagePage;
 use pvp_protocol::{Limits, SessionId, parse_server_message};
 use serde_json::Value;
 
 use super::links::LinkArguments;
-use super::{account, complain, say};
+use super::{narrate, print_error, print_line};
 
 /// Messages of one question.
-const PAGE: u64 = 500;
+const PAGE_SIZE: u64 = 500;
 
 /// How long one question waits for the next message.
-const WAIT: Duration = Duration::from_secs(30);
+const LONG_POLL: Duration = Duration::from_secs(30);
 
 /// How long to wait before asking a server again that did not answer.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct TailArguments {
@@ -40,21 +40,21 @@ pub(crate) struct TailArguments {
 }
 
 pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
-    let (api, session) = arguments.link.place()?;
+    let (api, session) = arguments.link.api_and_session()?;
     let head = api.session(&session)?.head;
     let mut after = arguments
         .after
         .unwrap_or_else(|| head.saturating_sub(arguments.lines));
     loop {
         let wait = match arguments.follow {
-            true => WAIT,
+            true => LONG_POLL,
             false => Duration::ZERO,
         };
-        let Some(page) = ask(&api, &session, after, wait)? else {
+        let Some(page) = fetch_page(&api, &session, after, wait)? else {
             continue;
         };
         for message in page.messages {
-            print(&Value::Object(message), arguments.json)?;
+            print_message(&Value::Object(message), arguments.json)?;
         }
         after = page.next;
         if !arguments.follow && after >= page.head {
@@ -64,35 +64,35 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The next messages; `None` if the server is away for the moment and is being waited for.
-fn ask(
-    api: &Api,
+fn fetch_page(
+    api: &ApiClient,
     session: &SessionId,
     after: u64,
     wait: Duration,
 ) -> anyhow::Result<Option<MessagePage>> {
-    match api.messages(session, after, PAGE, wait) {
+    match api.messages(session, after, PAGE_SIZE, wait) {
         Ok(page) => Ok(Some(page)),
-        Err(error) if error.is_passing() && !wait.is_zero() => {
-            complain(&error.into());
-            std::thread::sleep(AGAIN);
+        Err(error) if error.is_transient() && !wait.is_zero() => {
+            print_error(&error.into());
+            std::thread::sleep(RETRY_DELAY);
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn print(message: &Value, json: bool) -> anyhow::Result<()> {
+fn print_message(message: &Value, json: bool) -> anyhow::Result<()> {
     let text = message.to_string();
     if json {
-        return say(text);
+        return print_line(text);
     }
     let limits = Limits {
         json_depth: 128,
         ..Limits::default()
     };
     match parse_server_message(&text, &limits) {
-        Ok(Some(envelope)) => say(account::of(&envelope)),
+        Ok(Some(envelope)) => print_line(narrate::entry_line(&envelope)),
         // A newer server says things that this version has no word for.
-        Ok(None) | Err(_) => say(format!("{:>6}  {}", message["seq"], message["type"])),
+        Ok(None) | Err(_) => print_line(format!("{:>6}  {}", message["seq"], message["type"])),
     }
 }

@@ -35,10 +35,10 @@ enum TokensCommand {
 pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         TokensCommand::List { data } => {
-            for row in open(data)?.list()? {
+            for row in open_token_table(data)?.list()? {
                 let bearer: TokenClaims = serde_json::from_str(&row.data)
                     .with_context(|| format!("reading token {}", row.id))?;
-                super::say(json!({
+                super::print_line(json!({
                     "id": row.id,
                     "participant": bearer.participant,
                     "name": bearer.name,
@@ -52,16 +52,16 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
             }
         }
         TokensCommand::Revoke { data, id } => {
-            if !open(data)?.revoke(id, clock::now())? {
+            if !open_token_table(data)?.revoke(id, clock::now())? {
                 bail!("there is no token `{id}`; see `pvp tokens list`");
             }
-            super::say(format!("revoked {id}"))?;
+            super::print_line(format!("revoked {id}"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(data: &std::path::Path) -> anyhow::Result<TokenTable> {
+fn open_token_table(data: &std::path::Path) -> anyhow::Result<TokenTable> {
     if !data.join("pvp.sqlite3").exists() {
         bail!("{} is not a data directory", data.display());
     }

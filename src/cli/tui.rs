@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use pvp_client::{Api, ConnectError, Link, Options};
+use pvp_client::{ApiClient, ConnectError, ConnectOptions, Link};
 use pvp_protocol::api::CreateSessionRequest;
 use pvp_protocol::{ParticipantId, Role, SessionConfig};
 use pvp_tui::config::Config;
@@ -14,7 +14,7 @@ use pvp_tui::{Clock, Palette, Start};
 use super::links::LinkArguments;
 
 /// Past messages to be told at joining: about as many as the screen keeps.
-const HISTORY: u64 = 2000;
+const HISTORY_MESSAGES: u64 = 2000;
 
 #[derive(Args)]
 pub(crate) struct TuiArguments {
@@ -30,7 +30,7 @@ pub(crate) struct TuiArguments {
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
     /// Who to be, on a server without login
-    #[arg(long = "as", value_name = "ID", value_parser = super::participant_id)]
+    #[arg(long = "as", value_name = "ID", value_parser = super::parse_participant_id)]
     participant: Option<ParticipantId>,
     /// Lines for a screen reader or a pipe: every event one line, commands by word
     #[arg(long)]
@@ -41,24 +41,28 @@ pub(crate) struct TuiArguments {
 }
 
 pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
-    let config = settings(arguments.config.as_deref())?;
+    let config = load_config(arguments.config.as_deref())?;
     let link = match &arguments.target {
         Some(text) => Link::parse(text)?,
-        None => arguments.link.find()?.0,
+        None => arguments.link.resolve_link()?.0,
     };
     let link = match arguments.create {
-        true => created(link, &arguments.link)?,
+        true => ensure_session(link, &arguments.link)?,
         false => link,
     };
-    let options = Options {
+    let options = ConnectOptions {
         session: match link.token() {
-            Some(_) => Some(arguments.link.session(&Api::new(link.clone()))?),
-            None => arguments.link.said_session(&link),
+            Some(_) => Some(
+                arguments
+                    .link
+                    .resolve_session(&ApiClient::new(link.clone()))?,
+            ),
+            None => arguments.link.named_session(&link),
         },
         roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
         participant: arguments.participant,
-        history: Some(HISTORY),
-        ..Options::default()
+        history: Some(HISTORY_MESSAGES),
+        ..ConnectOptions::default()
     };
     let start = Start {
         link,
@@ -70,7 +74,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
             .ok(),
     };
     let runtime = super::runtime()?;
-    let shown = runtime.block_on(async {
+    let result = runtime.block_on(async {
         match arguments.plain {
             true => pvp_tui::plain(start).await,
             false => pvp_tui::run(start).await,
@@ -78,16 +82,16 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
     });
     // Somebody may still sit at standard input, who is not waited for.
     runtime.shutdown_background();
-    shown.map_err(with_flag)?;
+    result.map_err(suggest_flag)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The settings that were named, else those of the account if there are any.
-fn settings(named: Option<&std::path::Path>) -> anyhow::Result<Config> {
-    let usual = super::links::everywhere()?.with_file_name("tui.toml");
-    let mut config = match named {
+fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<Config> {
+    let default_path = super::links::user_link_path()?.with_file_name("tui.toml");
+    let mut config = match path {
         Some(path) => Config::read(path)?,
-        None if usual.exists() => Config::read(&usual)?,
+        None if default_path.exists() => Config::read(&default_path)?,
         None => Config::default(),
     };
     config.clock = Clock::local();
@@ -98,32 +102,32 @@ fn settings(named: Option<&std::path::Path>) -> anyhow::Result<Config> {
 }
 
 /// The link into a session that is there afterwards.
-fn created(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link> {
-    let session = arguments.said_session(&link);
+fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link> {
+    let session = arguments.named_session(&link);
     let new = CreateSessionRequest {
         session: session.clone(),
         name: None,
         config: SessionConfig::default(),
     };
-    let api = Api::new(link.clone());
+    let api = ApiClient::new(link.clone());
     match session {
         Some(session) => {
-            super::up::make(&api, &session, None, SessionConfig::default())?;
-            Ok(link.into_session(session))
+            super::up::create_session_if_missing(&api, &session, None, SessionConfig::default())?;
+            Ok(link.with_session(session))
         }
         None => {
-            let made = api.create(&new).context("making a session")?;
-            Ok(link.into_session(made.session))
+            let made = api.create_session(&new).context("making a session")?;
+            Ok(link.with_session(made.session))
         }
     }
 }
 
 /// The same, and which flag helps.
-fn with_flag(error: anyhow::Error) -> anyhow::Error {
+fn suggest_flag(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ConnectError>() {
         Some(ConnectError::NoSession) => error.context("say which with --session"),
-        Some(ConnectError::Nobody) => error.context("say who with --as"),
-        Some(ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Lost(_)) | None => {
+        Some(ConnectError::NoParticipant) => error.context("say who with --as"),
+        Some(ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Failed(_)) | None => {
             error
         }
     }

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use pvp_client::{Api, ApiError, Link};
+use pvp_client::{ApiClient, ApiError, Link};
 use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ErrorCode, ParticipantKind, Role, SessionConfig, SessionId};
 use pvp_server::Server;
 use serde_json::json;
 
 use super::server::ServerArguments;
-use super::{links, say, server};
+use super::{links, print_line, server};
 
 #[derive(Args)]
 pub(crate) struct UpArguments {
     #[command(flatten)]
     server: ServerArguments,
     /// The session to make or go on with
-    #[arg(long, default_value = "main", value_parser = super::session_id)]
+    #[arg(long, default_value = "main", value_parser = super::parse_session_id)]
     session: SessionId,
     /// What people call it
     #[arg(long)]
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     let config = server::prepare(&arguments.server)?;
     let json = arguments.server.json;
     super::runtime()?.block_on(server::serve(config, move |server: &Server| {
-        open(
+        open_session(
             server,
             &arguments.session,
             arguments.name.clone(),
@@ -42,26 +42,29 @@ pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Makes the session once the server answers, and says how to come in.
-fn open(
+fn open_session(
     server: &Server,
     session: &SessionId,
     name: Option<String>,
     config: SessionConfig,
     json: bool,
 ) -> anyhow::Result<()> {
-    let here = links::here()?;
-    let me = own_link(server, &here)?;
-    let guests = Guests::invite(server, session)?;
+    let link_path = links::directory_link_path()?;
+    let own_link = own_link(server, &link_path)?;
+    let guests = GuestInvitations::invite(server, session)?;
     let session = session.clone();
     let address = server.address();
     // The server answers only once this function has returned.
     tokio::task::spawn_blocking(move || {
-        let me = me.into_session(session.clone());
-        let told = make(&Api::new(me.clone()), &session, name, config)
-            .and_then(|fresh| links::remember(&here, &me).map(|()| fresh))
-            .and_then(|fresh| announce(address, &me, &session, &guests, fresh, json));
-        if let Err(error) = told {
-            super::complain(&error);
+        let own_link = own_link.with_session(session.clone());
+        let result =
+            create_session_if_missing(&ApiClient::new(own_link.clone()), &session, name, config)
+                .and_then(|created| links::save_link(&link_path, &own_link).map(|()| created))
+                .and_then(|created| {
+                    print_links(address, &own_link, &session, &guests, created, json)
+                });
+        if let Err(error) = result {
+            super::print_error(&error);
         }
     });
     Ok(())
@@ -72,7 +75,7 @@ pub(super) fn own_link(server: &Server, path: &Path) -> anyhow::Result<Link> {
     let remembered = std::fs::read_to_string(path).ok();
     let remembered = remembered.and_then(|text| Link::parse(&text).ok());
     if let Some(link) = remembered
-        && link.base() == server.url()
+        && link.base_url() == server.url()
         && link
             .token()
             .is_some_and(|token| server.accepts_token(token))
@@ -92,20 +95,20 @@ pub(super) fn own_link(server: &Server, path: &Path) -> anyhow::Result<Link> {
         participant: None,
     })?;
     let link = Link::parse(&invitation.link).context("the server's own link")?;
-    links::remember(path, &link)?;
+    links::save_link(path, &link)?;
     Ok(link)
 }
 
 /// Invitations to give away.
-struct Guests {
+struct GuestInvitations {
     approver: Invitation,
     agent: Invitation,
 }
 
 /// How long the invitations that are printed hold, in seconds: a day.
-const INVITED_FOR: u64 = 86_400;
+const INVITATION_SECONDS: u64 = 86_400;
 
-impl Guests {
+impl GuestInvitations {
     fn invite(server: &Server, session: &SessionId) -> anyhow::Result<Self> {
         let invite = |name: &str, role: Role, kind: ParticipantKind| {
             server.invite(InviteRequest {
@@ -114,7 +117,7 @@ impl Guests {
                 kind,
                 capabilities: Default::default(),
                 session: Some(session.clone()),
-                expires_seconds: Some(INVITED_FOR),
+                expires_seconds: Some(INVITATION_SECONDS),
                 participant: None,
             })
         };
@@ -126,8 +129,8 @@ impl Guests {
 }
 
 /// Makes the session; false if it was there already.
-pub(super) fn make(
-    api: &Api,
+pub(super) fn create_session_if_missing(
+    api: &ApiClient,
     session: &SessionId,
     name: Option<String>,
     config: SessionConfig,
@@ -137,45 +140,45 @@ pub(super) fn make(
         name,
         config,
     };
-    match api.create(&new) {
+    match api.create_session(&new) {
         Ok(_) => Ok(true),
         Err(ApiError::Refused(report)) if report.code == ErrorCode::InvalidState => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-fn announce(
+fn print_links(
     address: std::net::SocketAddr,
-    me: &Link,
+    own_link: &Link,
     session: &SessionId,
-    guests: &Guests,
-    fresh: bool,
+    guests: &GuestInvitations,
+    created: bool,
     json: bool,
 ) -> anyhow::Result<()> {
-    let mine = me.reveal();
+    let mine = own_link.reveal();
     if json {
-        return say(json!({
-            "listen": address.to_string(), "session": session, "fresh": fresh, "link": mine,
+        return print_line(json!({
+            "listen": address.to_string(), "session": session, "fresh": created, "link": mine,
             "approver_link": guests.approver.link, "agent_link": guests.agent.link,
         }));
     }
-    let word = if fresh {
+    let session_text = if created {
         "a new session"
     } else {
         "the session"
     };
-    say(format!(
-        "PVP is up on {} with {word} `{session}`",
-        me.base()
+    print_line(format!(
+        "PVP is up on {} with {session_text} `{session}`",
+        own_link.base_url()
     ))?;
-    say("")?;
-    say(format!("  you       {mine}"))?;
-    say(format!("  approver  {}", guests.approver.link))?;
-    say(format!("  agent     {}", guests.agent.link))?;
-    say("")?;
-    say("Start an agent with its link: pvp agent LINK --model MODEL, or --script FILE")?;
-    say("Your link is remembered for this directory; the other two hold for a day.")?;
-    say(
+    print_line("")?;
+    print_line(format!("  you       {mine}"))?;
+    print_line(format!("  approver  {}", guests.approver.link))?;
+    print_line(format!("  agent     {}", guests.agent.link))?;
+    print_line("")?;
+    print_line("Start an agent with its link: pvp agent LINK --model MODEL, or --script FILE")?;
+    print_line("Your link is remembered for this directory; the other two hold for a day.")?;
+    print_line(
         "In another shell here: pvp gates, pvp tail --follow, pvp invite --name Ann --role approver",
     )
 }

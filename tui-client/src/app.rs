@@ -15,7 +15,7 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_client::view::View;
-use pvp_client::{ShellResults, fresh_id};
+use pvp_client::{ShellResultQueue, fresh_id};
 use pvp_protocol::payload::TerminalSize;
 use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, Timestamp};
 use ratatui::layout::Size;
@@ -141,7 +141,7 @@ pub(crate) struct App {
     pub(crate) cards: Cards,
     pub(crate) reading: Reading,
     pub(crate) panes: Panes,
-    pub(crate) results: ShellResults,
+    pub(crate) results: ShellResultQueue,
     pub(crate) notice: Option<Notice>,
     /// Whom prompts go to, if that was said.
     pub(crate) target: Option<ParticipantId>,
@@ -179,7 +179,7 @@ impl App {
             cards: Cards::default(),
             reading: Reading::default(),
             panes: Panes::default(),
-            results: ShellResults::default(),
+            results: ShellResultQueue::default(),
             notice: None,
             target: None,
             looking: None,

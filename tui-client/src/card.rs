@@ -1,6 +1,6 @@
 //! A gate card as rows: the command first, then everything else that a decision needs.
 
-use pvp_client::view::{Asked, Card, Form, Resolved, View};
+use pvp_client::view::{ClosedGateCard, CommandForm, GateCard, RequestedAction, View};
 use pvp_protocol::{RunMode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -29,13 +29,13 @@ pub(crate) struct CardRows {
 
 /// The rows of an open gate.
 pub(crate) fn open(
-    card: &Card,
+    card: &GateCard,
     view: &View,
     now: Timestamp,
     theme: &Theme,
     columns: usize,
 ) -> CardRows {
-    let mut rows = command(&card.asked, theme, columns);
+    let mut rows = command(&card.requested, theme, columns);
     let command = rows.len();
     let mut page = Rows {
         rows: &mut rows,
@@ -43,15 +43,15 @@ pub(crate) fn open(
         columns,
     };
     page.verdict(card);
-    page.surroundings(&card.asked, view);
-    page.parts(&card.asked);
+    page.surroundings(&card.requested, view);
+    page.parts(&card.requested);
     page.votes(card, view, now);
     CardRows { rows, command }
 }
 
 /// The rows of a gate that is closed: who decided and how, and that its keys are dead.
 pub(crate) fn closed(
-    card: &Resolved,
+    card: &ClosedGateCard,
     at: &str,
     view: &View,
     theme: &Theme,
@@ -72,7 +72,11 @@ pub(crate) fn closed(
 
 /// The command verbatim, whatever its length. Every row of it is behind a rail, so that no line of
 /// a command can be taken for a line of the card.
-pub(crate) fn command(asked: &Asked, theme: &Theme, columns: usize) -> Vec<Line<'static>> {
+pub(crate) fn command(
+    asked: &RequestedAction,
+    theme: &Theme,
+    columns: usize,
+) -> Vec<Line<'static>> {
     let shown = safe(&asked.shown);
     let lines = shown.split('\n');
     let lines = lines.map(|line| Line::from(Span::styled(line.to_owned(), theme.strong)));
@@ -102,10 +106,10 @@ impl Rows<'_> {
         self.rows.extend(wrap(&line, self.columns, LABEL));
     }
 
-    fn verdict(&mut self, card: &Card) {
+    fn verdict(&mut self, card: &GateCard) {
         let style = self.theme.category(card.category);
         let category = Span::styled(card.category.as_str().to_uppercase(), style);
-        match &card.asked.assessment {
+        match &card.requested.assessment {
             Some(assessment) => {
                 let risk = word(&assessment.risk);
                 let reason = one_line(&assessment.reason);
@@ -115,27 +119,27 @@ impl Rows<'_> {
             }
             None => self.spans("verdict", vec![category]),
         }
-        if card.asked.hidden > 0 {
-            let hidden = words::count(card.asked.hidden as u64, "character");
+        if card.requested.hidden > 0 {
+            let hidden = words::count(card.requested.hidden as u64, "character");
             let warning = format!("{hidden} that no eye would see are written out above");
             self.row("careful", &warning, self.theme.bad);
         }
-        if card.asked.cut_bytes > 0 {
-            let cut = words::size(card.asked.cut_bytes);
+        if card.requested.cut_bytes > 0 {
+            let cut = words::size(card.requested.cut_bytes);
             self.row(
                 "careful",
                 &format!("{cut} of it are not shown"),
                 self.theme.bad,
             );
         }
-        for note in card.asked.assessment.iter().flat_map(|it| &it.notes) {
+        for note in card.requested.assessment.iter().flat_map(|it| &it.notes) {
             self.row("note", note, self.theme.warning);
         }
     }
 
-    fn surroundings(&mut self, asked: &Asked, view: &View) {
+    fn surroundings(&mut self, asked: &RequestedAction, view: &View) {
         let proposer = asked.proposer.as_ref();
-        let agent = proposer.map_or("someone", |id| view.name_of(id));
+        let agent = proposer.map_or("someone", |id| view.display_name(id));
         let place = asked.cwd.as_deref().or(view.working_directory.as_deref());
         let place = place.map(|place| format!("  in {}", one_line(place)));
         let agent = format!("{}{}", one_line(agent), place.unwrap_or_default());
@@ -146,7 +150,7 @@ impl Rows<'_> {
         if let Some(by) = &asked.edited_by {
             self.row(
                 "edited",
-                &format!("by {}", view.name_of(by)),
+                &format!("by {}", view.display_name(by)),
                 self.theme.warning,
             );
         }
@@ -156,7 +160,7 @@ impl Rows<'_> {
         }
     }
 
-    fn parts(&mut self, asked: &Asked) {
+    fn parts(&mut self, asked: &RequestedAction) {
         let parts = asked.assessment.iter().flat_map(|it| &it.parts);
         let parts: Vec<_> = parts.collect();
         if parts.len() < 2 {
@@ -190,7 +194,7 @@ impl Rows<'_> {
         }
     }
 
-    fn votes(&mut self, card: &Card, view: &View, now: Timestamp) {
+    fn votes(&mut self, card: &GateCard, view: &View, now: Timestamp) {
         let mut votes = words::tally(card, view);
         let waits: Vec<_> = card.awaited.iter().collect();
         if !waits.is_empty() {
@@ -216,15 +220,15 @@ impl Rows<'_> {
         );
         for vote in card.votes.values() {
             if let Some(comment) = &vote.comment {
-                let said = format!("{}: {comment}", view.name_of(&vote.participant));
+                let said = format!("{}: {comment}", view.display_name(&vote.participant));
                 self.row("", &said, self.theme.quiet);
             }
         }
-        let left = card.remaining(now).map(words::countdown);
+        let left = card.remaining_ms(now).map(words::countdown);
         let left = left
             .map(|left| format!("{left} left, "))
             .unwrap_or_default();
-        let style = match card.remaining(now) {
+        let style = match card.remaining_ms(now) {
             Some(ms) if ms < 60_000 => self.theme.warning,
             Some(_) | None => self.theme.plain,
         };
@@ -234,17 +238,17 @@ impl Rows<'_> {
         } else {
             self.theme.warning
         };
-        self.row("you", card.standing.words(), style);
+        self.row("you", card.standing.description(), style);
     }
 }
 
 /// How it would run, where that is not the usual way.
-fn manner(asked: &Asked, view: &View) -> String {
+fn manner(asked: &RequestedAction, view: &View) -> String {
     let form = match asked.form {
-        Form::Shell => "by bash",
-        Form::Argv => "without a shell",
-        Form::LoginShell => "in a login shell, typed by a person",
-        Form::Tool => "as a tool",
+        CommandForm::Shell => "by bash",
+        CommandForm::Argv => "without a shell",
+        CommandForm::LoginShell => "in a login shell, typed by a person",
+        CommandForm::Tool => "as a tool",
     };
     let mode = match asked.mode {
         RunMode::Normal => "",
@@ -253,7 +257,7 @@ fn manner(asked: &Asked, view: &View) -> String {
         RunMode::Pty => ", interactive",
     };
     let driver = asked.driver.as_ref();
-    let driver = driver.map(|id| format!(", keys from {}", one_line(view.name_of(id))));
+    let driver = driver.map(|id| format!(", keys from {}", one_line(view.display_name(id))));
     let timeout = asked
         .timeout_seconds
         .map(|seconds| format!(", at most {seconds} s"));

@@ -29,7 +29,7 @@ const LEAST: Size = Size {
 pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> Drawn {
     if app.size.width < LEAST.width || app.size.height < LEAST.height {
         // What waits comes first: there may be room for nothing else.
-        let waiting = format!("{} waiting", app.view.pending());
+        let waiting = format!("{} waiting", app.view.open_gate_count());
         for (y, words) in (0..).zip([waiting.as_str(), "too small", "to decide"]) {
             put(words, app.theme.strong, 0, y, frame.buffer_mut());
         }
@@ -172,7 +172,7 @@ fn highlighted(line: Line<'static>, needle: &str, style: Style) -> Line<'static>
 pub(crate) fn window_title(app: &App) -> String {
     let session = app.view.session.as_ref().map(ToString::to_string);
     let session = session.unwrap_or_default();
-    match app.view.pending() {
+    match app.view.open_gate_count() {
         0 => format!("pvp {session}"),
         waiting => format!("({waiting}) pvp {session}"),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pvp_client::{Api, Connection, fresh_id};
+use pvp_client::{ApiClient, Connection, fresh_id};
 use pvp_protocol::{ClientMessage, MessageId, SessionId};
 use tokio::sync::mpsc;
 
@@ -16,7 +16,7 @@ const PROGRAMS: usize = 20_000;
 
 /// Talks to the server on behalf of the screen; answers come back as inputs.
 pub(crate) struct Errands {
-    api: Arc<Api>,
+    api: Arc<ApiClient>,
     session: SessionId,
     outgoing: mpsc::UnboundedSender<(Ticket, Box<ClientMessage>)>,
     replies: mpsc::UnboundedSender<Input>,
@@ -24,7 +24,7 @@ pub(crate) struct Errands {
 
 impl Errands {
     pub(crate) fn new(
-        api: Api,
+        api: ApiClient,
         session: SessionId,
         connection: Connection,
         replies: mpsc::UnboundedSender<Input>,
@@ -75,7 +75,7 @@ impl Errands {
     }
 
     /// Asks something that blocks, beside everything else.
-    fn ask(&self, question: impl FnOnce(&Api, &SessionId) -> Input + Send + 'static) {
+    fn ask(&self, question: impl FnOnce(&ApiClient, &SessionId) -> Input + Send + 'static) {
         let (api, session) = (self.api.clone(), self.session.clone());
         let replies = self.replies.clone();
         tokio::task::spawn_blocking(move || {
@@ -86,7 +86,7 @@ impl Errands {
 }
 
 fn find(
-    api: &Api,
+    api: &ApiClient,
     session: &SessionId,
     reference: &MessageId,
     needle: &str,
@@ -106,11 +106,11 @@ async fn speak(
     replies: mpsc::UnboundedSender<Input>,
 ) {
     while let Some((ticket, message)) = queue.recv().await {
-        let sent = connection.send_with(fresh_id(), None, *message).await;
+        let sent = connection.send_with_id(fresh_id(), None, *message).await;
         let replies = replies.clone();
         tokio::spawn(async move {
             let answer = match sent {
-                Ok(receipt) => receipt.answer().await.map(|ack| ack.id),
+                Ok(receipt) => receipt.ack().await.map(|ack| ack.id),
                 Err(error) => Err(error),
             };
             let answer = answer.map_err(|error| error.to_string());

@@ -1,6 +1,6 @@
 //! The pages that slash commands and keys open.
 
-use pvp_client::view::{Card, Past, State, View};
+use pvp_client::view::{CommandHistoryEntry, GateCard, ProposalState, View};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::ExecutorInfo;
 use ratatui::text::{Line, Span};
@@ -184,9 +184,9 @@ fn ability_lines(sheet: &mut Sheet<'_>, ability: &ExecutorInfo) {
 
 pub(crate) fn rules(app: &App) -> Page {
     let mut sheet = Sheet::new(&app.theme);
-    for (index, rule) in app.view.rules_in_force(app.now).enumerate() {
+    for (index, rule) in app.view.active_rules(app.now).enumerate() {
         let left = words::duration(rule.expires_at.millis_since(app.now));
-        let by = app.view.name_of(&rule.by);
+        let by = app.view.display_name(&rule.by);
         let text = format!("{} …   for another {left}, by {by}", rule.prefix.join(" "));
         sheet.row(&(index + 1).to_string(), 3, &text);
     }
@@ -200,7 +200,7 @@ pub(crate) fn jobs(app: &App) -> Page {
     let mut sheet = Sheet::new(&app.theme);
     for (index, job) in app.jobs().iter().enumerate() {
         let state = words::state(job, app.now);
-        let text = format!("{}   {state}", listed(&job.asked.shown));
+        let text = format!("{}   {state}", listed(&job.requested.shown));
         sheet.row(&(index + 1).to_string(), 3, &text);
     }
     if sheet.lines.is_empty() {
@@ -227,7 +227,7 @@ pub(crate) fn context(app: &App) -> Page {
     sheet.page("Context")
 }
 
-fn past_line(past: &Past, view: &View) -> String {
+fn past_line(past: &CommandHistoryEntry, view: &View) -> String {
     let how = match (past.exit_code, past.outcome) {
         (Some(code), _) => format!("exit {code}"),
         (None, outcome) => word(&outcome),
@@ -246,7 +246,8 @@ fn listed(command: &str) -> String {
 
 pub(crate) fn history(app: &App, needle: &str) -> Page {
     let mut sheet = Sheet::new(&app.theme);
-    let fits = |past: &Past| past.shown.to_lowercase().contains(&needle.to_lowercase());
+    let fits =
+        |past: &CommandHistoryEntry| past.shown.to_lowercase().contains(&needle.to_lowercase());
     for (index, past) in app.view.history.iter().rev().enumerate() {
         if fits(past) {
             let at = past
@@ -285,7 +286,7 @@ pub(crate) fn audit(app: &App) -> Page {
         .view
         .history
         .iter()
-        .filter(|past| past.outcome == State::Blocked);
+        .filter(|past| past.outcome == ProposalState::Blocked);
     let blocked = words::count(blocked.count() as u64, "command");
     sheet.line(&format!("{blocked} blocked without asking anyone"));
     sheet.page("Audit")
@@ -307,13 +308,13 @@ pub(crate) fn invitation(invitation: &Invitation) -> Page {
 }
 
 /// Why a command was judged so, part by part.
-pub(crate) fn explain(card: &Card, view: &View, theme: &Theme) -> Page {
+pub(crate) fn explain(card: &GateCard, view: &View, theme: &Theme) -> Page {
     let mut sheet = Sheet::new(theme);
     sheet.heading("The command");
-    for line in safe(&card.asked.shown).lines() {
+    for line in safe(&card.requested.shown).lines() {
         sheet.line(line);
     }
-    if let Some(assessment) = &card.asked.assessment {
+    if let Some(assessment) = &card.requested.assessment {
         sheet.heading("The verdict");
         sheet.row("category", 9, assessment.category.as_str());
         sheet.row("risk", 9, &word(&assessment.risk));

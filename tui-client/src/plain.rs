@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::Context;
-use pvp_client::view::{Card, Item, What};
-use pvp_client::{Api, Connection, Ending, Event, now};
+use pvp_client::view::{GateCard, TimelineEvent, TimelineItem};
+use pvp_client::{ApiClient, Connection, ConnectionEvent, EndReason, now};
 use pvp_protocol::payload::OutputStream;
 use pvp_protocol::{Digest, MessageId, ServerMessage};
 use ratatui::layout::Size;
@@ -36,7 +36,7 @@ pub async fn plain(start: Start) -> anyhow::Result<()> {
     config.palette = Palette::None;
     let (replies, mut inbox) = mpsc::unbounded_channel();
     let session = connection.session().clone();
-    let errands = Errands::new(Api::new(start.link), session, connection, replies);
+    let errands = Errands::new(ApiClient::new(start.link), session, connection, replies);
     let mut reader = Reader::new(App::new(config, size, now()), errands);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut typing = true;
@@ -103,9 +103,9 @@ impl Reader {
         clippy::wildcard_enum_match_arm,
         reason = "everything else is an item of the stream"
     )]
-    fn happened(&mut self, event: Event) -> anyhow::Result<()> {
+    fn happened(&mut self, event: ConnectionEvent) -> anyhow::Result<()> {
         match event {
-            Event::Told {
+            ConnectionEvent::Message {
                 envelope: Some(envelope),
                 ..
             } => {
@@ -120,8 +120,8 @@ impl Reader {
                 self.take(Input::Told(envelope))?;
                 ended.map_or(Ok(()), |proposal| self.ended(&proposal))
             }
-            Event::Told { envelope: None, .. } => Ok(()),
-            Event::Up { resumed } => {
+            ConnectionEvent::Message { envelope: None, .. } => Ok(()),
+            ConnectionEvent::Connected { resumed } => {
                 let back = matches!(self.app.link, Link::Down { .. });
                 self.take(Input::Up { resumed })?;
                 if !resumed {
@@ -134,18 +134,18 @@ impl Reader {
                     Ok(())
                 }
             }
-            Event::Down { why } => {
+            ConnectionEvent::Disconnected { why } => {
                 self.say(&format!(
                     "connection lost, trying again: {}",
                     one_line(&why)
                 ))?;
                 self.take(Input::Down { why })
             }
-            Event::Ended(ending) => {
+            ConnectionEvent::Ended(ending) => {
                 self.over = true;
                 match ending {
-                    Ending::Closed | Ending::Left => self.say("over"),
-                    Ending::Refused(report) => {
+                    EndReason::Closed | EndReason::Left => self.say("over"),
+                    EndReason::Refused(report) => {
                         self.say(&format!("over: {}", one_line(&report.message)))
                     }
                 }
@@ -166,7 +166,7 @@ impl Reader {
             match effect {
                 Effect::Quit => self.over = true,
                 Effect::Call => {
-                    let waiting = self.app.view.waiting_for_me().count();
+                    let waiting = self.app.view.awaiting_my_vote().count();
                     let calls = &self.app.config.notify;
                     notify::call(&mut std::io::stderr(), calls, waiting).context("calling")?;
                 }
@@ -187,10 +187,11 @@ impl Reader {
 
     /// Says what happened since.
     fn items(&mut self) -> anyhow::Result<()> {
-        let speaks = |item: &Item| {
+        let speaks = |item: &TimelineItem| {
             matches!(
-                item.what,
-                What::Thinking { open: true, .. } | What::Response { open: true, .. }
+                item.event,
+                TimelineEvent::Thinking { open: true, .. }
+                    | TimelineEvent::Response { open: true, .. }
             )
         };
         for number in std::mem::take(&mut self.open) {
@@ -212,7 +213,7 @@ impl Reader {
         Ok(())
     }
 
-    fn line(&self, item: &Item) -> String {
+    fn line(&self, item: &TimelineItem) -> String {
         let who = one_line(self.app.view.sender_name(&item.who));
         let what = tell::what(&self.app.view, item);
         let at = self.app.config.clock.time(item.at);
@@ -240,14 +241,14 @@ impl Reader {
         Ok(())
     }
 
-    fn is_printed(&self, card: &Card) -> bool {
+    fn is_printed(&self, card: &GateCard) -> bool {
         self.printed
             .values()
             .any(|(gate, digest)| (gate, digest) == (&card.gate, &card.digest))
     }
 
     /// The number of a gate, which it keeps; what it shows is what is printed next.
-    fn number(&mut self, card: &Card) -> usize {
+    fn number(&mut self, card: &GateCard) -> usize {
         let known = self
             .printed
             .iter()
@@ -261,10 +262,10 @@ impl Reader {
         number
     }
 
-    fn gate_line(&self, number: usize, card: &Card) -> String {
-        let command = one_line(&card.asked.shown);
+    fn gate_line(&self, number: usize, card: &GateCard) -> String {
+        let command = one_line(&card.requested.shown);
         let reason = card
-            .asked
+            .requested
             .assessment
             .as_ref()
             .map(|it| one_line(&it.reason));
@@ -272,14 +273,14 @@ impl Reader {
             .map(|reason| format!(", {reason}"))
             .unwrap_or_default();
         let votes = tell::tally(card, &self.app.view);
-        let left = card.remaining(self.app.now).map(tell::countdown);
+        let left = card.remaining_ms(self.app.now).map(tell::countdown);
         let left = left
             .map(|left| format!(", {left} left"))
             .unwrap_or_default();
         format!(
             "gate {number}: {command} ({}{reason}; {votes}{left}; {})",
             card.category,
-            card.standing.words()
+            card.standing.description()
         )
     }
 
@@ -338,7 +339,7 @@ impl Reader {
         let Some(finish) = &proposal.finish else {
             return Ok(());
         };
-        let command = one_line(&proposal.asked.shown);
+        let command = one_line(&proposal.requested.shown);
         let at = self.app.config.clock.time(finish.at);
         self.say(&format!("{at} {command}: {}", tell::finish(finish)))
     }

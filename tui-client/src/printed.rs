@@ -1,6 +1,6 @@
 //! What a command printed, folded to its beginning and its end, each line marked with its stream.
 
-use pvp_client::view::{Output, Piece};
+use pvp_client::view::{OutputChunk, OutputView};
 use pvp_protocol::payload::OutputStream;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -27,7 +27,7 @@ pub(crate) fn mark(stream: OutputStream) -> &'static str {
 }
 
 /// Lines that stand for a command's output; `None` between them is what is folded away.
-pub(crate) fn folded(output: &Output, theme: &Theme) -> Vec<Option<Line<'static>>> {
+pub(crate) fn folded(output: &OutputView, theme: &Theme) -> Vec<Option<Line<'static>>> {
     let (mut head, whole) = beginning(output, theme);
     if whole && head.len() <= SHOWN {
         return head.into_iter().map(Some).collect();
@@ -39,9 +39,9 @@ pub(crate) fn folded(output: &Output, theme: &Theme) -> Vec<Option<Line<'static>
 }
 
 /// The first lines, and whether that is everything.
-fn beginning(output: &Output, theme: &Theme) -> (Vec<Line<'static>>, bool) {
+fn beginning(output: &OutputView, theme: &Theme) -> (Vec<Line<'static>>, bool) {
     let mut lines = Vec::new();
-    for piece in output.pieces() {
+    for piece in output.chunks() {
         let text = first_lines(&piece.text, SHOWN + 1 - lines.len());
         lines.extend(marked(piece, text, theme));
         if lines.len() > SHOWN || text.len() < piece.text.len() {
@@ -52,7 +52,7 @@ fn beginning(output: &Output, theme: &Theme) -> (Vec<Line<'static>>, bool) {
 }
 
 /// The last lines, read from the end.
-fn ending(output: &Output, theme: &Theme) -> Vec<Line<'static>> {
+fn ending(output: &OutputView, theme: &Theme) -> Vec<Line<'static>> {
     let mut parts: Vec<Vec<Line<'static>>> = Vec::new();
     let mut lines = 0;
     for piece in output.tail.iter().rev().chain(output.head.iter().rev()) {
@@ -82,7 +82,7 @@ fn last_lines(text: &str, count: usize) -> &str {
     ends.map_or(text, |(at, _)| &text[at + 1..])
 }
 
-fn marked(piece: &Piece, text: &str, theme: &Theme) -> Vec<Line<'static>> {
+fn marked(piece: &OutputChunk, text: &str, theme: &Theme) -> Vec<Line<'static>> {
     let style = theme.stream(piece.stream);
     let mark = Span::styled(mark(piece.stream), style);
     let mut lines = Vec::new();

@@ -9,7 +9,9 @@ use crossterm::clipboard::CopyToClipboard;
 use crossterm::event::{Event as Pressed, EventStream, KeyEventKind};
 use crossterm::execute;
 use futures_util::{FutureExt, StreamExt};
-use pvp_client::{Api, Connection, Ending, Event, Events, Link, Options, now};
+use pvp_client::{
+    ApiClient, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason, Link, now,
+};
 use ratatui::layout::Size;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
@@ -41,7 +43,7 @@ const BATCH: usize = 256;
 /// What to show, and how.
 pub struct Start {
     pub link: Link,
-    pub options: Options,
+    pub options: ConnectOptions,
     pub config: Config,
     /// Where what is sent is kept for the next time.
     pub history: Option<PathBuf>,
@@ -60,7 +62,7 @@ pub async fn run(start: Start) -> anyhow::Result<()> {
     let history = start.history.filter(|_| app.config.history);
     let keeper = history.map(|path| Keeper::start(path, replies.clone()));
     let keeper = keeper.transpose()?;
-    let errands = Errands::new(Api::new(start.link), session, connection, replies);
+    let errands = Errands::new(ApiClient::new(start.link), session, connection, replies);
     let screen = Screen::open(app.config.mouse)?;
     Loop {
         app,
@@ -85,7 +87,7 @@ struct Loop {
     /// `None` if nothing is kept.
     keeper: Option<Keeper>,
     /// `None` once the connection is over.
-    events: Option<Events>,
+    events: Option<ConnectionEvents>,
     /// Whether we were continued while a shell has the terminal.
     behind: bool,
     dirty: bool,
@@ -183,7 +185,7 @@ impl Loop {
     }
 
     /// Takes what happened on the connection, and what else already has.
-    fn happened(&mut self, event: Option<Event>) -> anyhow::Result<()> {
+    fn happened(&mut self, event: Option<ConnectionEvent>) -> anyhow::Result<()> {
         self.take_event(event)?;
         for _ in 0..BATCH {
             match next(&mut self.events).now_or_never() {
@@ -194,20 +196,20 @@ impl Loop {
         Ok(())
     }
 
-    fn take_event(&mut self, event: Option<Event>) -> anyhow::Result<()> {
+    fn take_event(&mut self, event: Option<ConnectionEvent>) -> anyhow::Result<()> {
         let input = match event {
-            Some(Event::Told {
+            Some(ConnectionEvent::Message {
                 envelope: Some(envelope),
                 ..
             }) => Input::Told(envelope),
-            Some(Event::Told { envelope: None, .. }) => return Ok(()),
-            Some(Event::Up { resumed }) => Input::Up { resumed },
-            Some(Event::Down { why }) => Input::Down { why },
-            Some(Event::Ended(ending)) => {
+            Some(ConnectionEvent::Message { envelope: None, .. }) => return Ok(()),
+            Some(ConnectionEvent::Connected { resumed }) => Input::Up { resumed },
+            Some(ConnectionEvent::Disconnected { why }) => Input::Down { why },
+            Some(ConnectionEvent::Ended(ending)) => {
                 let why = match ending {
-                    Ending::Closed => "the connection is closed".to_owned(),
-                    Ending::Left => "you left".to_owned(),
-                    Ending::Refused(report) => report.message,
+                    EndReason::Closed => "the connection is closed".to_owned(),
+                    EndReason::Left => "you left".to_owned(),
+                    EndReason::Refused(report) => report.message,
                 };
                 Input::Over { why }
             }
@@ -250,7 +252,7 @@ impl Loop {
                     .context("writing to the terminal")?;
             }
             Effect::Call => {
-                let waiting = self.app.view.waiting_for_me().count();
+                let waiting = self.app.view.awaiting_my_vote().count();
                 notify::call(&mut stdout(), &self.app.config.notify, waiting)
                     .context("writing to the terminal")?;
             }
@@ -282,7 +284,7 @@ impl Loop {
 }
 
 /// The next event; never, once there are none.
-async fn next(events: &mut Option<Events>) -> Option<Event> {
+async fn next(events: &mut Option<ConnectionEvents>) -> Option<ConnectionEvent> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,

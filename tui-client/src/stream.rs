@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pvp_client::view::{Item, Proposal, State, Text, View, What};
+use pvp_client::view::{
+    ProposalState, ProposalView, TimelineEvent, TimelineItem, TruncatedText, View,
+};
 use pvp_protocol::payload::GateOutcome;
 use pvp_protocol::{MessageId, ParticipantKind, Sender, Timestamp};
 use ratatui::style::Style;
@@ -39,7 +41,7 @@ pub(crate) struct Ink<'a> {
 
 impl Ink<'_> {
     /// The rows of one item.
-    pub(crate) fn rows(&self, item: &Item) -> Vec<Line<'static>> {
+    pub(crate) fn rows(&self, item: &TimelineItem) -> Vec<Line<'static>> {
         let mut rows = self.first(item);
         if let Some(proposal) = output_of(self.view, item) {
             rows.extend(self.run(proposal));
@@ -47,20 +49,20 @@ impl Ink<'_> {
         rows
     }
 
-    fn first(&self, item: &Item) -> Vec<Line<'static>> {
-        match &item.what {
-            What::Prompt { text, to, .. } => {
-                let to = format!(" → {}", one_line(self.view.name_of(to)));
+    fn first(&self, item: &TimelineItem) -> Vec<Line<'static>> {
+        match &item.event {
+            TimelineEvent::Prompt { text, to, .. } => {
+                let to = format!(" → {}", one_line(self.view.display_name(to)));
                 self.spoken(item, &to, text, Voice::Plain)
             }
-            What::PromptAmended { text, .. } => {
+            TimelineEvent::PromptAmended { text, .. } => {
                 self.spoken(item, " asks differently", text, Voice::Plain)
             }
-            What::Response { text, open, .. } => {
+            TimelineEvent::Response { text, open, .. } => {
                 let more = if *open { " …" } else { "" };
                 self.spoken(item, more, text, Voice::Markdown)
             }
-            What::Thinking {
+            TimelineEvent::Thinking {
                 text,
                 open,
                 summary,
@@ -72,36 +74,36 @@ impl Ink<'_> {
                 let title = format!(" {word}{}", took.unwrap_or_default());
                 self.thought(item, &title, text, summary.as_deref())
             }
-            What::Proposed { proposal } => self.proposed(item, "proposes", proposal),
-            What::Executed { proposal } => self.proposed(item, "runs", proposal),
-            What::Approved { .. } => self.line(item, "✓", self.theme.good),
-            What::Rejected { .. } => self.line(item, "✗", self.theme.bad),
-            What::Resolved { outcome, .. } => match outcome {
+            TimelineEvent::Proposed { proposal } => self.proposed(item, "proposes", proposal),
+            TimelineEvent::Executed { proposal } => self.proposed(item, "runs", proposal),
+            TimelineEvent::Approved { .. } => self.line(item, "✓", self.theme.good),
+            TimelineEvent::Rejected { .. } => self.line(item, "✗", self.theme.bad),
+            TimelineEvent::Resolved { outcome, .. } => match outcome {
                 GateOutcome::Approved => self.line(item, "▶", self.theme.good),
                 GateOutcome::Rejected | GateOutcome::TimedOut | GateOutcome::Cancelled => {
                     self.line(item, "■", self.theme.bad)
                 }
             },
-            What::Error { .. } | What::Interrupted { .. } | What::DeadlinePassed { .. } => {
-                self.line(item, "!", self.theme.warning)
-            }
-            What::Edited { .. } | What::CancelAsked { .. } | What::Allowed { .. } => {
-                self.line(item, "~", self.theme.warning)
-            }
-            What::Created { .. }
-            | What::Joined { .. }
-            | What::Left { .. }
-            | What::RolesChanged { .. }
-            | What::Attendance { .. }
-            | What::Configured { .. }
-            | What::Ended { .. }
-            | What::Acknowledged { .. }
-            | What::ContextAdded { .. }
-            | What::ContextUpdated { .. }
-            | What::ContextRemoved { .. }
-            | What::SecretShared { .. }
-            | What::SecretRevoked { .. }
-            | What::AllowRevoked { .. } => self.line(item, "·", self.theme.quiet),
+            TimelineEvent::Error { .. }
+            | TimelineEvent::Interrupted { .. }
+            | TimelineEvent::DeadlinePassed { .. } => self.line(item, "!", self.theme.warning),
+            TimelineEvent::Edited { .. }
+            | TimelineEvent::CancelAsked { .. }
+            | TimelineEvent::Allowed { .. } => self.line(item, "~", self.theme.warning),
+            TimelineEvent::Created { .. }
+            | TimelineEvent::Joined { .. }
+            | TimelineEvent::Left { .. }
+            | TimelineEvent::RolesChanged { .. }
+            | TimelineEvent::Attendance { .. }
+            | TimelineEvent::Configured { .. }
+            | TimelineEvent::Ended { .. }
+            | TimelineEvent::Acknowledged { .. }
+            | TimelineEvent::ContextAdded { .. }
+            | TimelineEvent::ContextUpdated { .. }
+            | TimelineEvent::ContextRemoved { .. }
+            | TimelineEvent::SecretShared { .. }
+            | TimelineEvent::SecretRevoked { .. }
+            | TimelineEvent::AllowRevoked { .. } => self.line(item, "·", self.theme.quiet),
         }
     }
 
@@ -118,7 +120,7 @@ impl Ink<'_> {
         }
     }
 
-    fn heading(&self, item: &Item) -> Vec<Span<'static>> {
+    fn heading(&self, item: &TimelineItem) -> Vec<Span<'static>> {
         let name = one_line(self.view.sender_name(&item.who));
         vec![
             Span::styled(format!("{} ", self.clock.time(item.at)), self.theme.quiet),
@@ -127,7 +129,7 @@ impl Ink<'_> {
     }
 
     /// Something that one line tells.
-    fn line(&self, item: &Item, mark: &'static str, style: Style) -> Vec<Line<'static>> {
+    fn line(&self, item: &TimelineItem, mark: &'static str, style: Style) -> Vec<Line<'static>> {
         let mut spans = self.heading(item);
         spans.push(Span::styled(format!(" {mark} "), style));
         let quiet = style == self.theme.quiet;
@@ -140,7 +142,13 @@ impl Ink<'_> {
         wrap(&Line::from(spans), self.columns, INDENT)
     }
 
-    fn spoken(&self, item: &Item, title: &str, text: &Text, voice: Voice) -> Vec<Line<'static>> {
+    fn spoken(
+        &self,
+        item: &TimelineItem,
+        title: &str,
+        text: &TruncatedText,
+        voice: Voice,
+    ) -> Vec<Line<'static>> {
         let mut spans = self.heading(item);
         spans.push(Span::styled(title.to_owned(), self.theme.quiet));
         let mut rows = wrap(&Line::from(spans), self.columns, INDENT);
@@ -148,7 +156,7 @@ impl Ink<'_> {
         rows
     }
 
-    fn body(&self, text: &Text, voice: Voice) -> Vec<Line<'static>> {
+    fn body(&self, text: &TruncatedText, voice: Voice) -> Vec<Line<'static>> {
         let lines = match voice {
             Voice::Markdown => markdown::lines(&text.text, self.theme),
             Voice::Plain => plain_lines(&text.text, self.theme.plain),
@@ -165,9 +173,9 @@ impl Ink<'_> {
 
     fn thought(
         &self,
-        item: &Item,
+        item: &TimelineItem,
         title: &str,
-        text: &Text,
+        text: &TruncatedText,
         summary: Option<&str>,
     ) -> Vec<Line<'static>> {
         let shown = self.thinking != self.toggled.contains(&item.id);
@@ -188,11 +196,11 @@ impl Ink<'_> {
         rows
     }
 
-    fn proposed(&self, item: &Item, verb: &str, id: &MessageId) -> Vec<Line<'static>> {
+    fn proposed(&self, item: &TimelineItem, verb: &str, id: &MessageId) -> Vec<Line<'static>> {
         let Some(proposal) = self.view.proposal(id) else {
             return self.line(item, "$", self.theme.quiet);
         };
-        let asked = &proposal.asked;
+        let asked = &proposal.requested;
         let mut spans = self.heading(item);
         spans.push(Span::styled(format!(" {verb} "), self.theme.quiet));
         if let Some(assessment) = &asked.assessment {
@@ -217,7 +225,7 @@ impl Ink<'_> {
             let words = format!("… {} more", words::count(more as u64, "row"));
             rows.extend(self.below(&words, self.theme.quiet));
         }
-        if proposal.state == State::Blocked {
+        if proposal.state == ProposalState::Blocked {
             let reason = asked.assessment.as_ref().map(|it| one_line(&it.reason));
             let words = format!("blocked: {}", reason.unwrap_or_default());
             rows.extend(self.below(&words, self.theme.bad));
@@ -226,7 +234,7 @@ impl Ink<'_> {
     }
 
     /// What a command printed and how it ended.
-    fn run(&self, proposal: &Proposal) -> Vec<Line<'static>> {
+    fn run(&self, proposal: &ProposalView) -> Vec<Line<'static>> {
         let mut rows = Vec::new();
         let columns = self.columns.saturating_sub(INDENT);
         for line in printed::folded(&proposal.output, self.theme) {
@@ -277,7 +285,7 @@ fn indented(line: Line<'static>) -> Line<'static> {
     Line::from(spans)
 }
 
-fn folded_away(proposal: &Proposal) -> String {
+fn folded_away(proposal: &ProposalView) -> String {
     let output = &proposal.output;
     let lines = output.stdout.lines + output.stderr.lines;
     let shown = (printed::HEAD_LINES + printed::TAIL_LINES) as u64;
@@ -291,12 +299,12 @@ fn folded_away(proposal: &Proposal) -> String {
     clippy::wildcard_enum_match_arm,
     reason = "only these can be where a command was cleared"
 )]
-pub(crate) fn output_of<'a>(view: &'a View, item: &Item) -> Option<&'a Proposal> {
-    let proposal = match &item.what {
-        What::Proposed { proposal } | What::Executed { proposal } => {
+pub(crate) fn output_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a ProposalView> {
+    let proposal = match &item.event {
+        TimelineEvent::Proposed { proposal } | TimelineEvent::Executed { proposal } => {
             view.proposal(proposal).filter(|it| it.gate.is_none())
         }
-        What::Resolved {
+        TimelineEvent::Resolved {
             proposal,
             outcome: GateOutcome::Approved,
             ..
@@ -311,29 +319,29 @@ pub(crate) fn output_of<'a>(view: &'a View, item: &Item) -> Option<&'a Proposal>
     clippy::wildcard_enum_match_arm,
     reason = "the others are about no command"
 )]
-pub(crate) fn command_of<'a>(view: &'a View, item: &Item) -> Option<&'a Proposal> {
-    match &item.what {
-        What::Proposed { proposal }
-        | What::Executed { proposal }
-        | What::Approved { proposal, .. }
-        | What::Rejected { proposal, .. }
-        | What::Edited { proposal, .. }
-        | What::DeadlinePassed { proposal, .. }
-        | What::Resolved { proposal, .. }
-        | What::CancelAsked { proposal, .. } => view.proposal(proposal),
+pub(crate) fn command_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a ProposalView> {
+    match &item.event {
+        TimelineEvent::Proposed { proposal }
+        | TimelineEvent::Executed { proposal }
+        | TimelineEvent::Approved { proposal, .. }
+        | TimelineEvent::Rejected { proposal, .. }
+        | TimelineEvent::Edited { proposal, .. }
+        | TimelineEvent::DeadlinePassed { proposal, .. }
+        | TimelineEvent::Resolved { proposal, .. }
+        | TimelineEvent::CancelAsked { proposal, .. } => view.proposal(proposal),
         _ => None,
     }
 }
 
 /// What a search looks at: the words of an item and what its command printed.
-pub(crate) fn searched(view: &View, item: &Item) -> String {
+pub(crate) fn searched(view: &View, item: &TimelineItem) -> String {
     let mut text = format!(
         "{} {}",
         view.sender_name(&item.who),
         words::what(view, item)
     );
     if let Some(proposal) = output_of(view, item) {
-        for piece in proposal.output.pieces() {
+        for piece in proposal.output.chunks() {
             text.push_str(&piece.text);
         }
     }

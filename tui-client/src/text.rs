@@ -19,7 +19,7 @@ const UNSTEADY: &[(char, char)] = &[
 /// else than it is meant to be.
 pub(crate) fn visible(text: &str) -> String {
     let unsteady = |c: char| UNSTEADY.iter().any(|&(from, to)| (from..=to).contains(&c));
-    let shown = pvp_client::view::visible(text);
+    let shown = pvp_client::view::escape_invisible(text);
     if !shown.contains(unsteady) {
         return shown;
     }

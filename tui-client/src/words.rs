@@ -1,6 +1,9 @@
 //! What happened, in words: one line each, the same on the screen and in plain mode.
 
-use pvp_client::view::{Card, Finish, Item, Person, Proposal, Resolution, State, View, What};
+use pvp_client::view::{
+    GateCard, ParticipantView, ProposalState, ProposalView, ResolutionView, RunResultView,
+    TimelineEvent, TimelineItem, View,
+};
 use pvp_protocol::payload::{
     Approval, ClearedBy, GateOutcome, PresenceStatus, ResolutionCause, TimeoutResolution,
 };
@@ -53,12 +56,12 @@ pub(crate) fn roles(roles: &[Role]) -> String {
 }
 
 pub(crate) fn names<'a>(view: &View, ids: impl Iterator<Item = &'a ParticipantId>) -> String {
-    let names: Vec<_> = ids.map(|id| one_line(view.name_of(id))).collect();
+    let names: Vec<_> = ids.map(|id| one_line(view.display_name(id))).collect();
     names.join(", ")
 }
 
 /// The mark of how present someone is.
-pub(crate) fn presence(person: &Person) -> &'static str {
+pub(crate) fn presence(person: &ParticipantView) -> &'static str {
     match (person.left, person.presence) {
         (true, _) => "✗",
         (false, PresenceStatus::Active) => "●",
@@ -69,7 +72,7 @@ pub(crate) fn presence(person: &Person) -> &'static str {
 }
 
 /// How the vote on a card stands.
-pub(crate) fn tally(card: &Card, view: &View) -> String {
+pub(crate) fn tally(card: &GateCard, view: &View) -> String {
     let mut text = format!("{} of {}", card.received, card.required);
     if !card.votes.is_empty() {
         text += &format!(" (✓ {})", names(view, card.votes.keys()));
@@ -78,9 +81,12 @@ pub(crate) fn tally(card: &Card, view: &View) -> String {
 }
 
 /// Who decided, how and when.
-pub(crate) fn resolution(resolution: &Resolution, view: &View) -> String {
+pub(crate) fn resolution(resolution: &ResolutionView, view: &View) -> String {
     let approvers = |approvals: &[Approval]| names(view, approvals.iter().map(|a| &a.participant));
-    let by = resolution.by.as_ref().map(|by| one_line(view.name_of(by)));
+    let by = resolution
+        .by
+        .as_ref()
+        .map(|by| one_line(view.display_name(by)));
     let by = by.unwrap_or_else(|| approvers(&resolution.approvals));
     let by = match by.as_str() {
         "" => String::new(),
@@ -110,7 +116,7 @@ pub(crate) fn outcome(outcome: GateOutcome) -> &'static str {
 }
 
 /// How a run ended.
-pub(crate) fn finish(finish: &Finish) -> String {
+pub(crate) fn finish(finish: &RunResultView) -> String {
     let mut text = match (finish.exit_code, &finish.signal) {
         _ if finish.outcome_unknown => "ended, nobody saw how".to_owned(),
         (Some(code), _) => format!("exit {code}"),
@@ -128,29 +134,29 @@ pub(crate) fn finish(finish: &Finish) -> String {
 }
 
 /// How far a command has come.
-pub(crate) fn state(proposal: &Proposal, now: Timestamp) -> String {
+pub(crate) fn state(proposal: &ProposalView, now: Timestamp) -> String {
     match (proposal.state, &proposal.finish) {
         (_, Some(ended)) => finish(ended),
-        (State::Judged, None) => "judged".to_owned(),
-        (State::Waiting, None) => "waits for approval".to_owned(),
-        (State::Approved, None) => "approved".to_owned(),
-        (State::Running, None) => match proposal.elapsed(now) {
+        (ProposalState::Judged, None) => "judged".to_owned(),
+        (ProposalState::Waiting, None) => "waits for approval".to_owned(),
+        (ProposalState::Approved, None) => "approved".to_owned(),
+        (ProposalState::Running, None) => match proposal.elapsed_ms(now) {
             Some(ms) => format!("running for {}", duration(ms)),
             None => "running".to_owned(),
         },
-        (State::Over, None) => "over".to_owned(),
-        (State::Blocked, None) => "blocked".to_owned(),
-        (State::Rejected, None) => "rejected".to_owned(),
-        (State::TimedOut, None) => "timed out".to_owned(),
-        (State::Cancelled, None) => "cancelled".to_owned(),
-        (State::Finished, None) => "finished".to_owned(),
+        (ProposalState::Over, None) => "over".to_owned(),
+        (ProposalState::Blocked, None) => "blocked".to_owned(),
+        (ProposalState::Rejected, None) => "rejected".to_owned(),
+        (ProposalState::TimedOut, None) => "timed out".to_owned(),
+        (ProposalState::Cancelled, None) => "cancelled".to_owned(),
+        (ProposalState::Finished, None) => "finished".to_owned(),
     }
 }
 
 /// Why a run was allowed.
-pub(crate) fn cleared(proposal: &Proposal, view: &View) -> Option<String> {
+pub(crate) fn cleared(proposal: &ProposalView, view: &View) -> Option<String> {
     let run = proposal.run.as_ref()?;
-    let on = one_line(view.name_of(&run.executor));
+    let on = one_line(view.display_name(&run.executor));
     Some(match run.cleared_by? {
         ClearedBy::Read => format!("a read, run at once on {on}"),
         ClearedBy::Quorum => format!("approved, runs on {on}"),
@@ -163,21 +169,21 @@ pub(crate) fn cleared(proposal: &Proposal, view: &View) -> Option<String> {
 /// A command, in one line.
 pub(crate) fn command(view: &View, id: &pvp_protocol::MessageId) -> String {
     match view.proposal(id) {
-        Some(proposal) => one_line(&proposal.asked.shown),
+        Some(proposal) => one_line(&proposal.requested.shown),
         None => format!("command {id}"),
     }
 }
 
 /// What happened, without who and when; texts of many lines are on one.
-pub(crate) fn what(view: &View, item: &Item) -> String {
-    let name = |id: &ParticipantId| one_line(view.name_of(id));
+pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
+    let name = |id: &ParticipantId| one_line(view.display_name(id));
     let because = |reason: &Option<String>| match reason.as_deref() {
         None | Some("") => String::new(),
         Some(reason) => format!(": {}", one_line(reason)),
     };
-    match &item.what {
-        What::Created { .. } => "made the session".to_owned(),
-        What::Joined {
+    match &item.event {
+        TimelineEvent::Created { .. } => "made the session".to_owned(),
+        TimelineEvent::Joined {
             participant_kind,
             roles: held,
             ..
@@ -185,8 +191,8 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
             ParticipantKind::Agent => "joined as an agent".to_owned(),
             ParticipantKind::Human => format!("joined as {}", roles(held)),
         },
-        What::Left { reason } => format!("left{}", because(reason)),
-        What::RolesChanged {
+        TimelineEvent::Left { reason } => format!("left{}", because(reason)),
+        TimelineEvent::RolesChanged {
             participant,
             new_roles,
             reason,
@@ -195,37 +201,39 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
             let roles = roles(new_roles);
             format!("made {} {roles}{}", name(participant), because(reason))
         }
-        What::Attendance {
+        TimelineEvent::Attendance {
             participant,
             status,
         } => {
             format!("{} is {}", name(participant), word(status))
         }
-        What::Configured { changes, reason } => {
+        TimelineEvent::Configured { changes, reason } => {
             let changes = one_line(&changes.to_string());
             format!("changed the settings {changes}: {}", one_line(reason))
         }
-        What::Ended { reason, .. } => format!("ended the session: {}", one_line(reason)),
-        What::Prompt { text, to, .. } => {
+        TimelineEvent::Ended { reason, .. } => format!("ended the session: {}", one_line(reason)),
+        TimelineEvent::Prompt { text, to, .. } => {
             format!("asks {}: {}", name(to), one_line(&text.text))
         }
-        What::PromptAmended { text, .. } => format!("asks differently: {}", one_line(&text.text)),
-        What::Thinking { text, .. } => format!("thinks: {}", one_line(&text.text)),
-        What::Response { text, .. } => format!("says: {}", one_line(&text.text)),
-        What::Proposed { proposal } => format!("proposes: {}", command(view, proposal)),
-        What::Executed { proposal } => format!("runs: {}", command(view, proposal)),
-        What::Approved { proposal, comment } => {
+        TimelineEvent::PromptAmended { text, .. } => {
+            format!("asks differently: {}", one_line(&text.text))
+        }
+        TimelineEvent::Thinking { text, .. } => format!("thinks: {}", one_line(&text.text)),
+        TimelineEvent::Response { text, .. } => format!("says: {}", one_line(&text.text)),
+        TimelineEvent::Proposed { proposal } => format!("proposes: {}", command(view, proposal)),
+        TimelineEvent::Executed { proposal } => format!("runs: {}", command(view, proposal)),
+        TimelineEvent::Approved { proposal, comment } => {
             format!("approves {}{}", command(view, proposal), because(comment))
         }
-        What::Rejected {
+        TimelineEvent::Rejected {
             proposal, reason, ..
         } => {
             format!("rejects {}: {}", command(view, proposal), one_line(reason))
         }
-        What::Edited { shown, reason, .. } => {
+        TimelineEvent::Edited { shown, reason, .. } => {
             format!("edits it to {}{}", one_line(shown), because(reason))
         }
-        What::DeadlinePassed {
+        TimelineEvent::DeadlinePassed {
             proposal,
             resolution,
             ..
@@ -240,7 +248,7 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
                 command(view, proposal)
             )
         }
-        What::Resolved {
+        TimelineEvent::Resolved {
             proposal,
             outcome: how,
             by,
@@ -252,10 +260,10 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
             let command = command(view, proposal);
             format!("{}{by}: {command}{}", outcome(*how), because(reason))
         }
-        What::CancelAsked { proposal, reason } => {
+        TimelineEvent::CancelAsked { proposal, reason } => {
             format!("cancels {}{}", command(view, proposal), because(reason))
         }
-        What::Interrupted {
+        TimelineEvent::Interrupted {
             target,
             urgency,
             message,
@@ -267,7 +275,7 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
                 one_line(message)
             )
         }
-        What::Acknowledged {
+        TimelineEvent::Acknowledged {
             action_taken,
             reason,
             ..
@@ -278,23 +286,23 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
                 because(reason)
             )
         }
-        What::ContextAdded { key, bytes } => {
+        TimelineEvent::ContextAdded { key, bytes } => {
             format!("shares {} ({})", one_line(key), size(*bytes))
         }
-        What::ContextUpdated { key, reason, .. } => {
+        TimelineEvent::ContextUpdated { key, reason, .. } => {
             format!("updates {}: {}", one_line(key), one_line(reason))
         }
-        What::ContextRemoved { key, reason } => {
+        TimelineEvent::ContextRemoved { key, reason } => {
             format!("removes {}: {}", one_line(key), one_line(reason))
         }
-        What::SecretShared { key, scope } => {
+        TimelineEvent::SecretShared { key, scope } => {
             let with = names(view, scope.iter());
             format!("shares the secret {} with {with}", one_line(key))
         }
-        What::SecretRevoked { key, reason } => {
+        TimelineEvent::SecretRevoked { key, reason } => {
             format!("revokes the secret {}: {}", one_line(key), one_line(reason))
         }
-        What::Allowed {
+        TimelineEvent::Allowed {
             prefix,
             expires_at,
             reason,
@@ -303,8 +311,12 @@ pub(crate) fn what(view: &View, item: &Item) -> String {
             let life = duration(expires_at.millis_since(item.at));
             format!("allows `{prefix} …` for {life}{}", because(reason))
         }
-        What::AllowRevoked { reason, .. } => format!("takes a rule back{}", because(reason)),
-        What::Error { code, message, .. } => format!("{}: {}", word(code), one_line(message)),
+        TimelineEvent::AllowRevoked { reason, .. } => {
+            format!("takes a rule back{}", because(reason))
+        }
+        TimelineEvent::Error { code, message, .. } => {
+            format!("{}: {}", word(code), one_line(message))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use pvp_client::{Connection, Ending, Event, Events};
+use pvp_client::{Connection, ConnectionEvent, ConnectionEvents, EndReason};
 use pvp_protocol::payload::{
     GateAmend, GateOutcome, InterruptAcknowledge, InterruptAction, InterruptRaise,
     InterruptUrgency, OutputPage, SessionWelcome, ToolPropose, ToolResult,
@@ -96,7 +96,7 @@ impl Task {
     pub(super) async fn live(
         mut self,
         mut inbox: mpsc::Receiver<Ask>,
-        mut events: Events,
+        mut events: ConnectionEvents,
     ) -> Option<String> {
         let turned_away = loop {
             tokio::select! {
@@ -106,16 +106,16 @@ impl Task {
                 },
                 happening = self.executor.next() => self.happened(happening),
                 event = events.next() => match event {
-                    Some(Event::Told { envelope: Some(envelope), .. }) => {
+                    Some(ConnectionEvent::Message { envelope: Some(envelope), .. }) => {
                         self.hear(&envelope);
                         if let ServerMessage::SessionEnd(_) = envelope.message {
                             break None;
                         }
                     }
-                    Some(Event::Up { resumed }) => self.met &= resumed,
-                    Some(Event::Down { .. } | Event::Told { envelope: None, .. }) => {}
-                    Some(Event::Ended(Ending::Refused(report))) => break Some(report.message),
-                    Some(Event::Ended(Ending::Closed | Ending::Left)) | None => break None,
+                    Some(ConnectionEvent::Connected { resumed }) => self.met &= resumed,
+                    Some(ConnectionEvent::Disconnected { .. } | ConnectionEvent::Message { envelope: None, .. }) => {}
+                    Some(ConnectionEvent::Ended(EndReason::Refused(report))) => break Some(report.message),
+                    Some(ConnectionEvent::Ended(EndReason::Closed | EndReason::Left)) | None => break None,
                 },
             }
         };
@@ -125,7 +125,7 @@ impl Task {
 
     /// Ends everything that runs, tells how it ended, and leaves the session; a server that is
     /// away is not waited for.
-    async fn leave(mut self, mut events: Events) {
+    async fn leave(mut self, mut events: ConnectionEvents) {
         // Answers come only while events are taken.
         let passing = tokio::spawn(async move { while events.next().await.is_some() {} });
         let farewell = async {

@@ -203,7 +203,7 @@ impl Speech {
         message: impl Into<ClientMessage>,
     ) {
         // The answer to it is not waited for: what follows is sent in the same order.
-        if let Err(error) = self.connection.send_with(id, about, message).await {
+        if let Err(error) = self.connection.send_with_id(id, about, message).await {
             tracing::warn!(%error, "what was said was not sent");
         }
     }

@@ -22,7 +22,7 @@ const REMARK: usize = 64;
 
 /// Sends a message and waits until it is accepted; false if it was not.
 pub(super) async fn send(connection: &Connection, message: impl Into<ClientMessage>) -> bool {
-    match connection.say(message).await {
+    match connection.send_and_wait(message).await {
         Ok(_) => true,
         Err(error) => {
             tracing::warn!(%error, "the server did not take a message");
@@ -131,9 +131,9 @@ impl<'a> Telling<'a> {
 }
 
 async fn answered(receipt: Receipt) {
-    match receipt.answer().await {
+    match receipt.ack().await {
         Ok(_) => {}
-        Err(error @ (SendError::Refused(_) | SendError::Over | SendError::Passed)) => {
+        Err(error @ (SendError::Refused(_) | SendError::Closed | SendError::Dropped)) => {
             tracing::warn!(%error, "output was not taken");
         }
     }

@@ -21,24 +21,27 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use super::{ConnectError, Ending, Event, Reply, SendError, Terms, fresh_id, written};
+use super::{
+    AckSender, ConnectError, ConnectionEvent, EndReason, SendError, WelcomeLimits, encode_envelope,
+    fresh_id,
+};
 use crate::Link;
-use crate::backoff::{Backoff, dice};
-use crate::outbox::{Outbox, Outgoing, Weight};
+use crate::backoff::{Backoff, random_jitter};
+use crate::outbox::{Outbox, OutgoingMessage, ResendPolicy};
 
 /// How long connecting and joining may take.
-const JOIN: Duration = Duration::from_secs(15);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How many heartbeats may be missed before the connection counts as lost.
-const MISSED: u64 = 3;
+const MAX_MISSED_HEARTBEATS: u64 = 3;
 
 /// Messages that wait to be sent before no more are taken.
-const MOST_WAITING: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
-type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type ClientSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Where to sit and as whom.
-pub(super) struct Seat {
+pub(super) struct JoinParams {
     pub(super) link: Link,
     pub(super) session: SessionId,
     pub(super) announce: Announce,
@@ -47,113 +50,113 @@ pub(super) struct Seat {
 }
 
 /// How one socket ended.
-enum Finish {
+enum SocketEnd {
     Lost(String),
-    Over(Ending),
+    Ended(EndReason),
 }
 
-struct Task {
-    seat: Seat,
-    orders: mpsc::Receiver<Outgoing<Reply>>,
-    events: mpsc::Sender<Event>,
-    outbox: Outbox<Reply>,
-    waiting: usize,
-    terms: Terms,
+struct ConnectionTask {
+    params: JoinParams,
+    outgoing: mpsc::Receiver<OutgoingMessage<AckSender>>,
+    events: mpsc::Sender<ConnectionEvent>,
+    outbox: Outbox<AckSender>,
+    queued: usize,
+    limits: WelcomeLimits,
     /// Told once whether the first join worked.
-    first: Option<oneshot::Sender<Result<(), ConnectError>>>,
+    first_join: Option<oneshot::Sender<Result<(), ConnectError>>>,
     backoff: Backoff,
     /// Nobody will send any more.
     closing: bool,
     /// Before closing: a ping, and how far we had been told when it was sent.
-    last_ping: Option<(MessageId, Option<u64>)>,
+    closing_ping: Option<(MessageId, Option<u64>)>,
     /// The last seq that is known to be ours to hear of, if it is for us.
-    expected: u64,
+    expected_seq: u64,
     /// We said that we leave.
     leaving: bool,
     joined: bool,
 }
 
 /// Lives until the connection is over for good.
-pub(super) async fn live(
-    seat: Seat,
-    orders: mpsc::Receiver<Outgoing<Reply>>,
-    events: mpsc::Sender<Event>,
-    first: oneshot::Sender<Result<(), ConnectError>>,
+pub(super) async fn run(
+    params: JoinParams,
+    outgoing: mpsc::Receiver<OutgoingMessage<AckSender>>,
+    events: mpsc::Sender<ConnectionEvent>,
+    first_join: oneshot::Sender<Result<(), ConnectError>>,
 ) {
-    let mut task = Task {
-        seat,
-        orders,
+    let mut task = ConnectionTask {
+        params,
+        outgoing,
         events,
         outbox: Outbox::default(),
-        waiting: 0,
-        terms: Terms::default(),
-        first: Some(first),
+        queued: 0,
+        limits: WelcomeLimits::default(),
+        first_join: Some(first_join),
         backoff: Backoff::default(),
         closing: false,
-        last_ping: None,
-        expected: 0,
+        closing_ping: None,
+        expected_seq: 0,
         leaving: false,
         joined: false,
     };
-    let ending = loop {
-        match task.once().await {
-            Finish::Over(ending) => break ending,
-            Finish::Lost(why) => {
-                if let Some(first) = task.first.take() {
+    let end_reason = loop {
+        match task.run_socket().await {
+            SocketEnd::Ended(end_reason) => break end_reason,
+            SocketEnd::Lost(why) => {
+                if let Some(first_join) = task.first_join.take() {
                     // Who asked may have stopped waiting.
-                    let _ = first.send(Err(ConnectError::Lost(why)));
+                    let _ = first_join.send(Err(ConnectError::Failed(why)));
                     return;
                 }
-                task.lost(why).await;
+                task.wait_to_reconnect(why).await;
             }
         }
     };
-    for outgoing in task.outbox.give_up() {
-        let _ = outgoing.reply.send(Err(SendError::Over));
+    for outgoing in task.outbox.drain() {
+        let _ = outgoing.ack_sender.send(Err(SendError::Closed));
     }
-    match (task.first.take(), ending) {
-        (Some(first), Ending::Refused(report)) => {
-            let _ = first.send(Err(ConnectError::Refused(report)));
+    match (task.first_join.take(), end_reason) {
+        (Some(first_join), EndReason::Refused(report)) => {
+            let _ = first_join.send(Err(ConnectError::Refused(report)));
         }
-        (_, ending) => task.emit(Event::Ended(ending)).await,
+        (_, end_reason) => task.emit(ConnectionEvent::Ended(end_reason)).await,
     }
 }
 
-impl Task {
+impl ConnectionTask {
     /// Tells an event; nobody may be listening, which is their choice.
-    async fn emit(&self, event: Event) {
+    async fn emit(&self, event: ConnectionEvent) {
         let _ = self.events.send(event).await;
     }
 
     /// Says that the connection is lost, and waits a while, still taking what is to be sent.
-    async fn lost(&mut self, why: String) {
-        for outgoing in self.outbox.reconnect() {
-            self.waiting -= 1;
+    async fn wait_to_reconnect(&mut self, why: String) {
+        for outgoing in self.outbox.requeue_for_reconnect() {
+            self.queued -= 1;
             // Who sent it may not care.
-            let _ = outgoing.reply.send(Err(SendError::Passed));
+            let _ = outgoing.ack_sender.send(Err(SendError::Dropped));
         }
         self.joined = false;
-        self.emit(Event::Down { why }).await;
-        let until = Instant::now() + self.backoff.next(dice());
+        self.emit(ConnectionEvent::Disconnected { why }).await;
+        let retry_at = Instant::now() + self.backoff.next_delay(random_jitter());
         loop {
             tokio::select! {
-                () = sleep_until(until) => return,
-                order = self.orders.recv(), if self.takes_orders() => self.take(order),
+                () = sleep_until(retry_at) => return,
+                message = self.outgoing.recv(), if self.accepts_outgoing() => self.enqueue(message),
             }
         }
     }
 
-    fn takes_orders(&self) -> bool {
-        !self.closing && self.waiting < MOST_WAITING
+    fn accepts_outgoing(&self) -> bool {
+        !self.closing && self.queued < MAX_QUEUED
     }
 
-    fn take(&mut self, order: Option<Outgoing<Reply>>) {
-        let Some(outgoing) = order else {
+    fn enqueue(&mut self, message: Option<OutgoingMessage<AckSender>>) {
+        let Some(outgoing) = message else {
             self.closing = true;
             return;
         };
-        if outgoing.text.len() > self.terms.message_bytes {
-            let limit = self.terms.message_bytes;
+        if outgoing.text.len() > self.limits.message_bytes {
+            let limit = self.limits.message_bytes;
             let report = ErrorReport {
                 code: ErrorCode::InvalidMessage,
                 message: format!("a message has at most {limit} bytes; nothing was sent"),
@@ -163,49 +166,52 @@ impl Task {
                 extra: ExtraFields::new(),
             };
             let _ = outgoing
-                .reply
+                .ack_sender
                 .send(Err(SendError::Refused(Box::new(report))));
             return;
         }
-        self.waiting += 1;
+        self.queued += 1;
         self.outbox.push(outgoing);
     }
 
     /// One socket, from connecting to its end.
-    async fn once(&mut self) -> Finish {
-        let mut socket = match timeout(JOIN, self.connect()).await {
+    async fn run_socket(&mut self) -> SocketEnd {
+        let mut socket = match timeout(JOIN_TIMEOUT, self.connect()).await {
             Ok(Ok(socket)) => socket,
-            Ok(Err(finish)) => return finish,
-            Err(_) => return Finish::Lost("the server does not answer".to_owned()),
+            Ok(Err(end)) => return end,
+            Err(_) => return SocketEnd::Lost("the server does not answer".to_owned()),
         };
-        let join = fresh_id();
-        let resuming = self.seat.after;
-        if let Err(error) = socket.send(Message::text(self.join(&join))).await {
-            return Finish::Lost(error.to_string());
+        let join_id = fresh_id();
+        let resume_after = self.params.after;
+        if let Err(error) = socket
+            .send(Message::text(self.join_message(&join_id)))
+            .await
+        {
+            return SocketEnd::Lost(error.to_string());
         }
-        let finish = self.follow(&mut socket, &join, resuming).await;
-        if matches!(finish, Finish::Over(_)) {
+        let end = self.read_loop(&mut socket, &join_id, resume_after).await;
+        if matches!(end, SocketEnd::Ended(_)) {
             let close = CloseFrame {
                 code: CloseCode::Normal,
                 reason: "".into(),
             };
             // The other side may have closed already.
-            let _ = timeout(JOIN, socket.close(Some(close))).await;
+            let _ = timeout(JOIN_TIMEOUT, socket.close(Some(close))).await;
         }
-        finish
+        end
     }
 
-    async fn connect(&self) -> Result<Socket, Finish> {
-        let lost = |error: Error| Finish::Lost(error.to_string());
+    async fn connect(&self) -> Result<ClientSocket, SocketEnd> {
+        let lost = |error: Error| SocketEnd::Lost(error.to_string());
         let mut request = self
-            .seat
+            .params
             .link
-            .socket()
+            .websocket_url()
             .into_client_request()
             .map_err(lost)?;
-        if let Some(token) = self.seat.link.token() {
+        if let Some(token) = self.params.link.token() {
             let bearer = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|error| Finish::Lost(error.to_string()))?;
+                .map_err(|error| SocketEnd::Lost(error.to_string()))?;
             request.headers_mut().insert(AUTHORIZATION, bearer);
         }
         match tokio_tungstenite::connect_async_with_config(request, None, true).await {
@@ -213,24 +219,24 @@ impl Task {
             Err(Error::Http(response)) if response.status().is_client_error() => {
                 let body = response.body().as_deref().unwrap_or_default();
                 match serde_json::from_slice(body) {
-                    Ok(report) => Err(Finish::Over(Ending::Refused(Box::new(report)))),
-                    Err(_) => Err(Finish::Lost(format!("HTTP {}", response.status()))),
+                    Ok(report) => Err(SocketEnd::Ended(EndReason::Refused(Box::new(report)))),
+                    Err(_) => Err(SocketEnd::Lost(format!("HTTP {}", response.status()))),
                 }
             }
             Err(error) => Err(lost(error)),
         }
     }
 
-    fn join(&self, id: &MessageId) -> String {
+    fn join_message(&self, id: &MessageId) -> String {
         let join = SessionJoin {
-            participant: self.seat.announce.clone(),
+            participant: self.params.announce.clone(),
             token: None,
             supported_versions: vec![u32::from(VERSION)],
-            after: self.seat.after,
-            history: self.seat.history,
+            after: self.params.after,
+            history: self.params.history,
             extra: ExtraFields::new(),
         };
-        written(
+        encode_envelope(
             self.heading(id.clone(), None),
             ClientMessage::SessionJoin(join),
         )
@@ -239,120 +245,123 @@ impl Task {
     fn heading(&self, id: MessageId, reference: Option<MessageId>) -> Heading {
         Heading {
             id,
-            session: self.seat.session.clone(),
-            sender: Sender::Participant(self.seat.announce.id.clone()),
+            session: self.params.session.clone(),
+            sender: Sender::Participant(self.params.announce.id.clone()),
             reference,
             causal_refs: Vec::new(),
             fork: None,
         }
     }
 
-    async fn follow(
+    async fn read_loop(
         &mut self,
-        socket: &mut Socket,
-        join: &MessageId,
-        resuming: Option<u64>,
-    ) -> Finish {
-        let mut silent_at = Instant::now() + JOIN;
+        socket: &mut ClientSocket,
+        join_id: &MessageId,
+        resume_after: Option<u64>,
+    ) -> SocketEnd {
+        let mut idle_deadline = Instant::now() + JOIN_TIMEOUT;
         loop {
-            match self.may_close(socket).await {
-                Ok(true) if self.leaving => return Finish::Over(Ending::Left),
-                Ok(true) => return Finish::Over(Ending::Closed),
+            match self.is_ready_to_close(socket).await {
+                Ok(true) if self.leaving => return SocketEnd::Ended(EndReason::Left),
+                Ok(true) => return SocketEnd::Ended(EndReason::Closed),
                 Ok(false) => {}
-                Err(error) => return Finish::Lost(error.to_string()),
+                Err(error) => return SocketEnd::Lost(error.to_string()),
             }
             let frame = tokio::select! {
                 frame = socket.next() => frame,
-                order = self.orders.recv(), if self.takes_orders() => {
-                    self.take(order);
+                message = self.outgoing.recv(), if self.accepts_outgoing() => {
+                    self.enqueue(message);
                     if let Err(error) = self.flush(socket).await {
-                        return Finish::Lost(error.to_string());
+                        return SocketEnd::Lost(error.to_string());
                     }
                     continue;
                 }
-                () = sleep_until(silent_at) => {
-                    return Finish::Lost("nothing was heard of the server".to_owned());
+                () = sleep_until(idle_deadline) => {
+                    return SocketEnd::Lost("nothing was heard of the server".to_owned());
                 }
             };
             let text = match frame {
                 Some(Ok(Message::Text(text))) => text.as_str().to_owned(),
-                Some(Ok(Message::Close(frame))) => return self.closed(frame),
+                Some(Ok(Message::Close(frame))) => return self.on_close_frame(frame),
                 Some(Ok(_)) => continue,
-                Some(Err(error)) => return Finish::Lost(error.to_string()),
-                None => return Finish::Lost("the connection was closed".to_owned()),
+                Some(Err(error)) => return SocketEnd::Lost(error.to_string()),
+                None => return SocketEnd::Lost("the connection was closed".to_owned()),
             };
-            if let Some(finish) = self.hear(socket, text, join, resuming).await {
-                return finish;
+            if let Some(end) = self.on_message(socket, text, join_id, resume_after).await {
+                return end;
             }
-            let patience = Duration::from_secs(self.terms.heartbeat_seconds.max(5) * MISSED);
-            silent_at = Instant::now() + patience;
+            let idle_timeout =
+                Duration::from_secs(self.limits.heartbeat_seconds.max(5) * MAX_MISSED_HEARTBEATS);
+            idle_deadline = Instant::now() + idle_timeout;
         }
     }
 
     /// Whether everything is answered and told that will be. What is told comes by another way
     /// than answers, so a ping asks whether more is coming.
-    async fn may_close(&mut self, socket: &mut Socket) -> Result<bool, Error> {
+    async fn is_ready_to_close(&mut self, socket: &mut ClientSocket) -> Result<bool, Error> {
         if !self.joined || !self.closing || !self.outbox.is_empty() {
             return Ok(false);
         }
-        if self.seat.after.unwrap_or(0) >= self.expected {
+        if self.params.after.unwrap_or(0) >= self.expected_seq {
             return Ok(true);
         }
-        if self.last_ping.is_none() {
+        if self.closing_ping.is_none() {
             let id = fresh_id();
             let ping = ClientMessage::HeartbeatPing(HeartbeatPing::default());
-            let text = written(self.heading(id.clone(), None), ping);
-            self.last_ping = Some((id, self.seat.after));
+            let text = encode_envelope(self.heading(id.clone(), None), ping);
+            self.closing_ping = Some((id, self.params.after));
             socket.send(Message::text(text)).await?;
         }
         Ok(false)
     }
 
     /// Nothing was told since the ping: what is missing is not for us to see.
-    fn ponged(&mut self, ping: &MessageId) {
-        if let Some((id, after)) = &self.last_ping
+    fn on_pong(&mut self, ping: &MessageId) {
+        if let Some((id, after)) = &self.closing_ping
             && id == ping
         {
-            if *after == self.seat.after {
-                self.expected = 0;
+            if *after == self.params.after {
+                self.expected_seq = 0;
             }
-            self.last_ping = None;
+            self.closing_ping = None;
         }
     }
 
-    fn closed(&self, frame: Option<CloseFrame>) -> Finish {
+    fn on_close_frame(&self, frame: Option<CloseFrame>) -> SocketEnd {
         if self.leaving {
-            return Finish::Over(Ending::Left);
+            return SocketEnd::Ended(EndReason::Left);
         }
         let why = frame.map(|frame| frame.reason.as_str().to_owned());
         let why = why.filter(|why| !why.is_empty());
-        Finish::Lost(why.unwrap_or_else(|| "the server closed the connection".to_owned()))
+        SocketEnd::Lost(why.unwrap_or_else(|| "the server closed the connection".to_owned()))
     }
 
     /// Sends what the window has room for.
-    async fn flush(&mut self, socket: &mut Socket) -> Result<(), Error> {
+    async fn flush(&mut self, socket: &mut ClientSocket) -> Result<(), Error> {
         if !self.joined {
             return Ok(());
         }
-        while let Some((text, silent)) = self.outbox.next() {
+        while let Some((text, needs_no_reply)) = self.outbox.next_to_send() {
             socket.feed(Message::text(text)).await?;
-            if let Some(outgoing) = silent {
-                self.waiting -= 1;
-                let (id, seq, duplicate) = (outgoing.id, None, false);
+            if let Some(message) = needs_no_reply {
+                self.queued -= 1;
+                let (id, seq, duplicate) = (message.id, None, false);
                 // Who sent it may not wait for the answer.
-                let _ = outgoing.reply.send(Ok(SessionAck { id, seq, duplicate }));
+                let _ = message
+                    .ack_sender
+                    .send(Ok(SessionAck { id, seq, duplicate }));
             }
         }
         socket.flush().await
     }
 
-    async fn hear(
+    async fn on_message(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut ClientSocket,
         text: String,
-        join: &MessageId,
-        resuming: Option<u64>,
-    ) -> Option<Finish> {
+        join_id: &MessageId,
+        resume_after: Option<u64>,
+    ) -> Option<SocketEnd> {
         let limits = Limits {
             json_depth: 128,
             ..Limits::default()
@@ -366,50 +375,53 @@ impl Task {
         };
         let Some(envelope) = envelope else {
             let envelope = None;
-            self.emit(Event::Told { envelope, text }).await;
+            self.emit(ConnectionEvent::Message { envelope, text }).await;
             return None;
         };
         if let Some(seq) = envelope.seq {
-            self.seat.after = Some(self.seat.after.unwrap_or(0).max(seq));
+            self.params.after = Some(self.params.after.unwrap_or(0).max(seq));
         }
-        let mut finish = None;
+        let mut end = None;
         if let ServerMessage::SessionWelcome(welcome) = &envelope.message
-            && envelope.heading.reference.as_ref() == Some(join)
+            && envelope.heading.reference.as_ref() == Some(join_id)
         {
-            self.terms = Terms::from(welcome);
-            self.last_ping = None;
-            self.expected = self.expected.max(welcome.head);
+            self.limits = WelcomeLimits::from(welcome);
+            self.closing_ping = None;
+            self.expected_seq = self.expected_seq.max(welcome.head);
             // From here on a resume is possible even if nothing is told.
-            self.seat.after.get_or_insert(0);
-            self.welcomed(resuming.is_some()).await;
+            self.params.after.get_or_insert(0);
+            self.on_welcome(resume_after.is_some()).await;
         } else {
-            finish = self.answered(&envelope, join);
+            end = self.on_reply(&envelope, join_id);
         }
         if let ServerMessage::HeartbeatPing(_) = &envelope.message {
             let heading = self.heading(fresh_id(), Some(envelope.heading.id.clone()));
             let pong = ClientMessage::HeartbeatPong(HeartbeatPong::default());
-            if let Err(error) = socket.send(Message::text(written(heading, pong))).await {
-                return Some(Finish::Lost(error.to_string()));
+            if let Err(error) = socket
+                .send(Message::text(encode_envelope(heading, pong)))
+                .await
+            {
+                return Some(SocketEnd::Lost(error.to_string()));
             }
         }
         let envelope = Some(Box::new(envelope));
-        self.emit(Event::Told { envelope, text }).await;
-        if finish.is_none()
+        self.emit(ConnectionEvent::Message { envelope, text }).await;
+        if end.is_none()
             && let Err(error) = self.flush(socket).await
         {
-            return Some(Finish::Lost(error.to_string()));
+            return Some(SocketEnd::Lost(error.to_string()));
         }
-        finish
+        end
     }
 
-    async fn welcomed(&mut self, resumed: bool) {
+    async fn on_welcome(&mut self, resumed: bool) {
         self.joined = true;
         self.backoff.reset();
-        if let Some(first) = self.first.take() {
+        if let Some(first_join) = self.first_join.take() {
             // Who asked may have stopped waiting; then nobody sends, and this ends.
-            let _ = first.send(Ok(()));
+            let _ = first_join.send(Ok(()));
         }
-        self.emit(Event::Up { resumed }).await;
+        self.emit(ConnectionEvent::Connected { resumed }).await;
     }
 
     /// Hands answers to those who wait for them; a refused join may be the end.
@@ -417,46 +429,47 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "everything else is not an answer"
     )]
-    fn answered(&mut self, envelope: &Envelope, join: &MessageId) -> Option<Finish> {
+    fn on_reply(&mut self, envelope: &Envelope, join_id: &MessageId) -> Option<SocketEnd> {
         let report = match &envelope.message {
             ServerMessage::SessionAck(ack) => {
-                self.expected = self.expected.max(ack.seq.unwrap_or(0));
-                self.reply(&ack.id, Ok(ack.clone()));
+                self.expected_seq = self.expected_seq.max(ack.seq.unwrap_or(0));
+                self.complete_send(&ack.id, Ok(ack.clone()));
                 return None;
             }
             ServerMessage::HeartbeatPong(_) | ServerMessage::OutputPage(_) => {
                 let id = envelope.heading.reference.clone()?;
-                self.ponged(&id);
+                self.on_pong(&id);
                 let (seq, duplicate) = (None, false);
-                self.reply(&id.clone(), Ok(SessionAck { id, seq, duplicate }));
+                self.complete_send(&id.clone(), Ok(SessionAck { id, seq, duplicate }));
                 return None;
             }
             ServerMessage::Error(report) => report,
             _ => return None,
         };
         let related = report.related_to.as_ref()?;
-        if related != join {
+        if related != join_id {
             let refused = SendError::Refused(Box::new(report.clone()));
-            self.reply(related, Err(refused));
+            self.complete_send(related, Err(refused));
             return None;
         }
-        if report.code == ErrorCode::InvalidState && self.seat.after.take().is_some() {
+        if report.code == ErrorCode::InvalidState && self.params.after.take().is_some() {
             // The log is not the one we knew: begin again.
-            return Some(Finish::Lost(report.message.clone()));
+            return Some(SocketEnd::Lost(report.message.clone()));
         }
-        let again = report.recoverable && self.first.is_none();
-        Some(match again {
-            true => Finish::Lost(report.message.clone()),
-            false => Finish::Over(Ending::Refused(Box::new(report.clone()))),
+        let retry = report.recoverable && self.first_join.is_none();
+        Some(match retry {
+            true => SocketEnd::Lost(report.message.clone()),
+            false => SocketEnd::Ended(EndReason::Refused(Box::new(report.clone()))),
         })
     }
 
-    fn reply(&mut self, id: &MessageId, answer: Result<SessionAck, SendError>) {
-        if let Some(outgoing) = self.outbox.answered(id) {
-            self.waiting -= 1;
-            self.leaving |= answer.is_ok() && outgoing.weight == Weight::Farewell;
+    fn complete_send(&mut self, id: &MessageId, answer: Result<SessionAck, SendError>) {
+        if let Some(outgoing) = self.outbox.acknowledge(id) {
+            self.queued -= 1;
+            self.leaving |=
+                answer.is_ok() && outgoing.resend_policy == ResendPolicy::ResendThenClose;
             // Who sent it may not wait for the answer.
-            let _ = outgoing.reply.send(answer);
+            let _ = outgoing.ack_sender.send(answer);
         }
     }
 }

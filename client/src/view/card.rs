@@ -10,14 +10,14 @@ use pvp_protocol::{
 };
 use serde::Serialize;
 
-use super::asked::Asked;
-use super::people::{Me, Person};
-use super::text::line;
+use super::participants::{ParticipantView, SelfView};
+use super::requested_action::RequestedAction;
+use super::text::truncate_line;
 
 /// Whether I may vote, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum VoteEligibility {
     MayVote,
     /// I have approved, and may still change my mind.
     Approved,
@@ -37,33 +37,33 @@ pub enum Standing {
     NotShownWhole,
 }
 
-impl Standing {
+impl VoteEligibility {
     /// Whether a vote of mine would be taken.
     pub fn may_vote(self) -> bool {
         match self {
-            Standing::MayVote | Standing::Approved => true,
-            Standing::NotHere
-            | Standing::Agent
-            | Standing::Proposer
-            | Standing::NotAnApprover
-            | Standing::Editor
-            | Standing::AdminsOnly
-            | Standing::NotShownWhole => false,
+            VoteEligibility::MayVote | VoteEligibility::Approved => true,
+            VoteEligibility::NotHere
+            | VoteEligibility::Agent
+            | VoteEligibility::Proposer
+            | VoteEligibility::NotAnApprover
+            | VoteEligibility::Editor
+            | VoteEligibility::AdminsOnly
+            | VoteEligibility::NotShownWhole => false,
         }
     }
 
     /// The same as a sentence.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Standing::MayVote => "you may vote",
-            Standing::Approved => "you approved; you may still reject",
-            Standing::NotHere => "you are not in this session",
-            Standing::Agent => "agents do not vote; a person has to decide",
-            Standing::Proposer => "you proposed this, so others decide",
-            Standing::NotAnApprover => "your roles do not approve",
-            Standing::Editor => "you edited this, so others decide",
-            Standing::AdminsOnly => "the deadline has passed; the admins decide",
-            Standing::NotShownWhole => {
+            VoteEligibility::MayVote => "you may vote",
+            VoteEligibility::Approved => "you approved; you may still reject",
+            VoteEligibility::NotHere => "you are not in this session",
+            VoteEligibility::Agent => "agents do not vote; a person has to decide",
+            VoteEligibility::Proposer => "you proposed this, so others decide",
+            VoteEligibility::NotAnApprover => "your roles do not approve",
+            VoteEligibility::Editor => "you edited this, so others decide",
+            VoteEligibility::AdminsOnly => "the deadline has passed; the admins decide",
+            VoteEligibility::NotShownWhole => {
                 "it is too long to be shown whole, so not to be approved here"
             }
         }
@@ -72,13 +72,13 @@ impl Standing {
 
 /// An open gate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Card {
+pub struct GateCard {
     pub gate: MessageId,
     pub proposal: MessageId,
     /// Unknown if that was before what was told.
     pub opened_at: Option<Timestamp>,
     #[serde(flatten)]
-    pub asked: Arc<Asked>,
+    pub requested: Arc<RequestedAction>,
     pub category: Category,
     /// What was shown; a vote binds it.
     pub digest: Digest,
@@ -97,7 +97,7 @@ pub struct Card {
     pub awaited: BTreeSet<ParticipantId>,
     /// Those who have not approved and whose approval would count.
     pub undecided: BTreeSet<ParticipantId>,
-    pub standing: Standing,
+    pub standing: VoteEligibility,
     pub deadline: Option<Timestamp>,
     pub on_timeout: GateTimeoutAction,
     /// What happens when the deadline comes, as a sentence.
@@ -107,22 +107,26 @@ pub struct Card {
 }
 
 /// Everything outside a card that its count depends on.
-pub(super) struct Company<'a> {
-    pub(super) people: &'a BTreeMap<ParticipantId, Person>,
+pub(super) struct TallyContext<'a> {
+    pub(super) people: &'a BTreeMap<ParticipantId, ParticipantView>,
     pub(super) config: &'a SessionConfig,
-    pub(super) me: Option<&'a Me>,
+    pub(super) me: Option<&'a SelfView>,
 }
 
-impl Card {
-    pub(super) fn new(gate: MessageId, request: &GateRequest, asked: Arc<Asked>) -> Self {
+impl GateCard {
+    pub(super) fn new(
+        gate: MessageId,
+        request: &GateRequest,
+        requested: Arc<RequestedAction>,
+    ) -> Self {
         Self {
             gate,
             proposal: request.action_ref.clone(),
             opened_at: None,
-            asked,
+            requested,
             category: request.category,
             digest: request.digest,
-            message: line(&request.message),
+            message: truncate_line(&request.message),
             quorum: request.quorum.clone(),
             quorum_words: String::new(),
             votes: BTreeMap::new(),
@@ -131,7 +135,7 @@ impl Card {
             required: 0,
             awaited: BTreeSet::new(),
             undecided: BTreeSet::new(),
-            standing: Standing::NotHere,
+            standing: VoteEligibility::NotHere,
             deadline: request.deadline,
             on_timeout: request.on_timeout,
             at_deadline: String::new(),
@@ -140,46 +144,47 @@ impl Card {
     }
 
     /// Whether this card is meant by the id of a gate or of a proposal.
-    pub fn is_named(&self, name: &MessageId) -> bool {
-        self.gate == *name || self.proposal == *name
+    pub fn has_id(&self, id: &MessageId) -> bool {
+        self.gate == *id || self.proposal == *id
     }
 
     /// Milliseconds until the deadline; `None` if there is none.
-    pub fn remaining(&self, now: Timestamp) -> Option<u64> {
+    pub fn remaining_ms(&self, now: Timestamp) -> Option<u64> {
         self.deadline.map(|deadline| deadline.millis_since(now))
     }
 
     /// My approval, if I gave one.
-    pub fn vote_of(&self, who: &ParticipantId) -> Option<&Approval> {
+    pub fn approval_by(&self, who: &ParticipantId) -> Option<&Approval> {
         self.votes.get(who)
     }
 
     /// Counts again, after something changed here or around.
-    pub(super) fn recount(&mut self, company: &Company<'_>) {
-        let approvers = self.approvers(company);
+    pub(super) fn recount(&mut self, context: &TallyContext<'_>) {
+        let approvers = self.approvers(context);
         let approved = self.votes.keys().cloned().collect();
         let tally = tally(&self.quorum, &approvers, &approved);
         self.received = tally.received;
         self.required = tally.required;
         self.awaited = tally.awaited;
-        self.undecided = self.undecided(&approvers);
-        self.standing = self.standing(company);
+        self.undecided = self.undecided_voters(&approvers);
+        self.standing = self.vote_eligibility(context);
         self.quorum_words = self.quorum.to_string();
-        self.at_deadline = self.at_deadline().to_owned();
+        self.at_deadline = self.deadline_description().to_owned();
     }
 
     /// The people who decide, as far as a client knows them; the server decides with its own list.
-    fn approvers(&self, company: &Company<'_>) -> Approvers {
-        let skip_absent = company.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
+    fn approvers(&self, context: &TallyContext<'_>) -> Approvers {
+        let skip_absent = context.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let mut approvers = Approvers::default();
-        for (id, person) in company.people {
-            if !person.may_vote() || self.bars(person, company.config).is_some() {
+        for (id, participant) in context.people {
+            if !participant.may_vote() || self.ineligibility(participant, context.config).is_some()
+            {
                 continue;
             }
             approvers.eligible.insert(id.clone());
-            let roles = person.roles.iter().copied().collect();
+            let roles = participant.roles.iter().copied().collect();
             approvers.roles.insert(id.clone(), roles);
-            if self.voters.contains(id) && !(skip_absent && person.timed_out) {
+            if self.voters.contains(id) && !(skip_absent && participant.timed_out) {
                 approvers.electorate.insert(id.clone());
             }
         }
@@ -187,18 +192,22 @@ impl Card {
     }
 
     /// Why someone who approves in general does not here.
-    fn bars(&self, person: &Person, config: &SessionConfig) -> Option<Standing> {
-        if self.asked.proposer.as_ref() == Some(&person.id) {
-            return Some(Standing::Proposer);
+    fn ineligibility(
+        &self,
+        participant: &ParticipantView,
+        config: &SessionConfig,
+    ) -> Option<VoteEligibility> {
+        if self.requested.proposer.as_ref() == Some(&participant.id) {
+            return Some(VoteEligibility::Proposer);
         }
-        if config.four_eyes && self.asked.edited_by.as_ref() == Some(&person.id) {
-            return Some(Standing::Editor);
+        if config.four_eyes && self.requested.edited_by.as_ref() == Some(&participant.id) {
+            return Some(VoteEligibility::Editor);
         }
-        let wrong_level = self.escalated && !person.roles.contains(&Role::Admin);
-        wrong_level.then_some(Standing::AdminsOnly)
+        let needs_admin = self.escalated && !participant.roles.contains(&Role::Admin);
+        needs_admin.then_some(VoteEligibility::AdminsOnly)
     }
 
-    fn undecided(&self, approvers: &Approvers) -> BTreeSet<ParticipantId> {
+    fn undecided_voters(&self, approvers: &Approvers) -> BTreeSet<ParticipantId> {
         let would_count = |id: &&ParticipantId| match &self.quorum {
             QuorumRule::Any { .. } | QuorumRule::Majority => true,
             QuorumRule::All => {
@@ -211,39 +220,39 @@ impl Card {
             QuorumRule::Specific { participants } => participants.contains(id),
         };
         let eligible = approvers.eligible.iter();
-        let silent = eligible.filter(|id| !self.votes.contains_key(*id));
-        silent.filter(would_count).cloned().collect()
+        let not_voted = eligible.filter(|id| !self.votes.contains_key(*id));
+        not_voted.filter(would_count).cloned().collect()
     }
 
-    fn standing(&self, company: &Company<'_>) -> Standing {
-        let me = company
+    fn vote_eligibility(&self, context: &TallyContext<'_>) -> VoteEligibility {
+        let me = context
             .me
-            .and_then(|me| company.people.get(&me.participant));
+            .and_then(|me| context.people.get(&me.participant));
         let Some(me) = me.filter(|me| !me.left) else {
-            return Standing::NotHere;
+            return VoteEligibility::NotHere;
         };
-        if self.asked.proposer.as_ref() == Some(&me.id) {
-            return Standing::Proposer;
+        if self.requested.proposer.as_ref() == Some(&me.id) {
+            return VoteEligibility::Proposer;
         }
         if me.kind == ParticipantKind::Agent {
-            return Standing::Agent;
+            return VoteEligibility::Agent;
         }
         if !me.may_vote() {
-            return Standing::NotAnApprover;
+            return VoteEligibility::NotAnApprover;
         }
-        if let Some(bar) = self.bars(me, company.config) {
-            return bar;
+        if let Some(ineligibility) = self.ineligibility(me, context.config) {
+            return ineligibility;
         }
-        if self.asked.cut_bytes > 0 {
-            return Standing::NotShownWhole;
+        if self.requested.cut_bytes > 0 {
+            return VoteEligibility::NotShownWhole;
         }
         match self.votes.contains_key(&me.id) {
-            true => Standing::Approved,
-            false => Standing::MayVote,
+            true => VoteEligibility::Approved,
+            false => VoteEligibility::MayVote,
         }
     }
 
-    fn at_deadline(&self) -> &'static str {
+    fn deadline_description(&self) -> &'static str {
         match (self.deadline, self.on_timeout) {
             (None, _) => "it waits until someone decides",
             (Some(_), GateTimeoutAction::Escalate) if !self.escalated => {

@@ -7,180 +7,181 @@ use pvp_protocol::payload::{
 };
 use pvp_protocol::{MessageId, ParticipantId};
 
-use super::asked::Asked;
-use super::card::{Card, Company};
-use super::proposal::{Resolution, Resolved, State};
-use super::text::{line, some_line};
-use super::timeline::What;
-use super::{Told, View, push_newest};
+use super::card::{GateCard, TallyContext};
+use super::proposal::{ClosedGateCard, ProposalState, ResolutionView};
+use super::requested_action::RequestedAction;
+use super::text::{truncate_line, truncate_optional_line};
+use super::timeline::TimelineEvent;
+use super::{MessageMeta, View, push_bounded};
 
 /// Most cards that are open at a time; a session has at most 100 unless its server allows more.
-pub(super) const CARDS: usize = 256;
+pub(super) const MAX_CARDS: usize = 256;
 
 /// Closed cards that are kept, so that everyone can see who decided and how.
-const RESOLVED: usize = 100;
+const MAX_CLOSED_CARDS: usize = 100;
 
 impl View {
-    pub(super) fn card_mut(&mut self, name: &MessageId) -> Option<&mut Card> {
-        self.gates.iter_mut().find(|card| card.is_named(name))
+    pub(super) fn card_mut(&mut self, id: &MessageId) -> Option<&mut GateCard> {
+        self.gates.iter_mut().find(|card| card.has_id(id))
     }
 
     /// The proposal that a gate id or a proposal id names.
-    fn proposal_named(&self, name: &MessageId) -> MessageId {
-        let gated = |proposal: &&super::Proposal| proposal.gate.as_ref() == Some(name);
+    fn proposal_id_of(&self, id: &MessageId) -> MessageId {
+        let gated = |proposal: &&super::ProposalView| proposal.gate.as_ref() == Some(id);
         let proposal = self.commands.iter().rev().find(gated);
-        proposal.map_or(name, |proposal| &proposal.id).clone()
+        proposal.map_or(id, |proposal| &proposal.id).clone()
     }
 
     /// Counts every vote again, after people or settings changed.
     pub(super) fn recount(&mut self) {
-        self.recount_cards(|_| true);
+        self.recount_matching(|_| true);
     }
 
     /// Counts the votes on one card again.
-    fn recount_named(&mut self, name: &MessageId) {
-        self.recount_cards(|card| card.is_named(name));
+    fn recount_gate(&mut self, id: &MessageId) {
+        self.recount_matching(|card| card.has_id(id));
     }
 
-    fn recount_cards(&mut self, which: impl Fn(&Card) -> bool) {
-        let company = Company {
+    fn recount_matching(&mut self, which: impl Fn(&GateCard) -> bool) {
+        let context = TallyContext {
             people: &self.people,
             config: &self.config,
             me: self.me.as_ref(),
         };
         for card in self.gates.iter_mut().filter(|card| which(card)) {
-            card.recount(&company);
+            card.recount(&context);
         }
     }
 
     /// Who left or lost the right is out of every open vote, even if the right comes back.
-    pub(super) fn strike_from_votes(&mut self, who: &ParticipantId) {
+    pub(super) fn remove_from_votes(&mut self, participant: &ParticipantId) {
         for card in &mut self.gates {
-            card.voters.remove(who);
-            card.votes.remove(who);
+            card.voters.remove(participant);
+            card.votes.remove(participant);
         }
     }
 
-    pub(super) fn fold_gate_request(&mut self, told: &Told<'_>, request: &GateRequest) {
+    pub(super) fn fold_gate_request(&mut self, meta: &MessageMeta<'_>, request: &GateRequest) {
         let Some(proposal) = self.proposal_mut(&request.action_ref) else {
             return;
         };
-        proposal.gate = Some(told.id.clone());
-        proposal.reach(State::Waiting);
-        let (waits, asked) = (
-            proposal.state == State::Waiting,
-            Arc::clone(&proposal.asked),
+        proposal.gate = Some(meta.id.clone());
+        proposal.advance_to(ProposalState::Waiting);
+        let (is_waiting, requested) = (
+            proposal.state == ProposalState::Waiting,
+            Arc::clone(&proposal.requested),
         );
-        if told.past {
-            if let Some(card) = self.card_mut(told.id) {
-                card.opened_at = Some(told.at);
+        if meta.is_history {
+            if let Some(card) = self.card_mut(meta.id) {
+                card.opened_at = Some(meta.at);
             }
             return;
         }
-        if !waits || self.gates.len() >= CARDS || self.card(told.id).is_some() {
+        if !is_waiting || self.gates.len() >= MAX_CARDS || self.card(meta.id).is_some() {
             return;
         }
-        let opened_at = Some(told.at);
-        let card = Card::new(told.id.clone(), request, asked);
-        self.gates.push(Card { opened_at, ..card });
-        self.recount_named(told.id);
+        let opened_at = Some(meta.at);
+        let card = GateCard::new(meta.id.clone(), request, requested);
+        self.gates.push(GateCard { opened_at, ..card });
+        self.recount_gate(meta.id);
     }
 
     pub(super) fn fold_approval(
         &mut self,
-        told: &Told<'_>,
-        name: &MessageId,
+        meta: &MessageMeta<'_>,
+        id: &MessageId,
         approver: &ParticipantId,
         comment: &Option<String>,
     ) {
-        let comment = some_line(comment.as_ref());
-        let proposal = self.proposal_named(name);
-        let approved = What::Approved {
+        let comment = truncate_optional_line(comment.as_ref());
+        let proposal = self.proposal_id_of(id);
+        let approved = TimelineEvent::Approved {
             proposal,
             comment: comment.clone(),
         };
-        self.tell(told, approved);
-        if told.past {
+        self.push_logged_item(meta, approved);
+        if meta.is_history {
             return;
         }
-        let (participant, at) = (approver.clone(), told.at);
-        if let Some(card) = self.card_mut(name) {
+        let (participant, at) = (approver.clone(), meta.at);
+        if let Some(card) = self.card_mut(id) {
             let approval = Approval {
                 participant,
                 at,
                 comment,
             };
             card.votes.insert(approver.clone(), approval);
-            self.recount_named(name);
+            self.recount_gate(id);
         }
     }
 
     /// One rejection closes the gate, by the resolution that follows.
     pub(super) fn fold_rejection(
         &mut self,
-        told: &Told<'_>,
-        name: &MessageId,
+        meta: &MessageMeta<'_>,
+        id: &MessageId,
         reason: &str,
         suggestion: &Option<String>,
     ) {
-        let what = What::Rejected {
-            proposal: self.proposal_named(name),
-            reason: line(reason),
-            suggestion: some_line(suggestion.as_ref()),
+        let event = TimelineEvent::Rejected {
+            proposal: self.proposal_id_of(id),
+            reason: truncate_line(reason),
+            suggestion: truncate_optional_line(suggestion.as_ref()),
         };
-        self.tell(told, what);
-        let (Some(by), false) = (told.by(), told.past) else {
+        self.push_logged_item(meta, event);
+        let (Some(by), false) = (meta.participant(), meta.is_history) else {
             return;
         };
-        if let Some(card) = self.card_mut(name) {
+        if let Some(card) = self.card_mut(id) {
             card.votes.remove(by);
-            self.recount_named(name);
+            self.recount_gate(id);
         }
     }
 
-    pub(super) fn fold_amend(&mut self, told: &Told<'_>, amend: &GateAmend) {
-        let id = self.proposal_named(&amend.gate);
+    pub(super) fn fold_amend(&mut self, meta: &MessageMeta<'_>, amend: &GateAmend) {
+        let id = self.proposal_id_of(&amend.gate);
         let proposal = self
             .proposal_mut(&id)
             .filter(|proposal| !proposal.state.is_over());
         let (Some(proposal), Some(assessment)) = (proposal, &amend.assessment) else {
             return;
         };
-        let Some(edited) = proposal
-            .asked
-            .edited(told.by(), &amend.arguments, assessment)
+        let Some(edited) =
+            proposal
+                .requested
+                .with_edit(meta.participant(), &amend.arguments, assessment)
         else {
             return;
         };
-        let asked = Arc::new(edited);
-        proposal.asked = Arc::clone(&asked);
-        let what = What::Edited {
+        let requested = Arc::new(edited);
+        proposal.requested = Arc::clone(&requested);
+        let event = TimelineEvent::Edited {
             proposal: id,
-            shown: line(&asked.shown),
-            reason: some_line(amend.reason.as_ref()),
+            shown: truncate_line(&requested.shown),
+            reason: truncate_optional_line(amend.reason.as_ref()),
         };
-        self.tell(told, what);
+        self.push_logged_item(meta, event);
         if let Some(card) = self.card_mut(&amend.gate) {
-            if !told.past {
-                amend_card(card, amend, asked);
+            if !meta.is_history {
+                amend_card(card, amend, requested);
             } else if card.digest == assessment.digest {
                 // The welcome tells what was edited, but not by whom.
-                card.asked = asked;
+                card.requested = requested;
             }
-            self.recount_named(&amend.gate);
+            self.recount_gate(&amend.gate);
         }
     }
 
-    pub(super) fn fold_timeout(&mut self, told: &Told<'_>, timeout: &GateTimeout) {
-        let what = What::DeadlinePassed {
-            proposal: self.proposal_named(&timeout.gate),
+    pub(super) fn fold_timeout(&mut self, meta: &MessageMeta<'_>, timeout: &GateTimeout) {
+        let event = TimelineEvent::DeadlinePassed {
+            proposal: self.proposal_id_of(&timeout.gate),
             resolution: timeout.resolution,
             received: timeout.approvals_received,
             required: timeout.approvals_required,
         };
-        self.tell(told, what);
+        self.push_logged_item(meta, event);
         match timeout.resolution {
-            TimeoutResolution::Escalated if !told.past => self.escalate(timeout),
+            TimeoutResolution::Escalated if !meta.is_history => self.escalate(timeout),
             TimeoutResolution::Escalated
             | TimeoutResolution::Rejected
             | TimeoutResolution::AutoApproved => {}
@@ -197,43 +198,51 @@ impl View {
             card.quorum = quorum.clone();
             card.voters = voters.iter().cloned().collect();
         }
-        self.recount_named(&timeout.gate);
+        self.recount_gate(&timeout.gate);
     }
 
-    pub(super) fn fold_resolve(&mut self, told: &Told<'_>, resolve: &GateResolve) {
-        let resolution = Resolution::new(resolve);
-        let what = What::Resolved {
+    pub(super) fn fold_resolve(&mut self, meta: &MessageMeta<'_>, resolve: &GateResolve) {
+        let resolution = ResolutionView::new(resolve);
+        let event = TimelineEvent::Resolved {
             proposal: resolve.tool_proposal.clone(),
             outcome: resolve.outcome,
             how: resolve.how,
             by: resolve.by.clone(),
             reason: resolution.reason.clone(),
         };
-        self.tell(told, what);
+        self.push_logged_item(meta, event);
         self.gates.retain(|card| card.gate != resolve.gate);
         let Some(proposal) = self.proposal_mut(&resolve.tool_proposal) else {
             return;
         };
         proposal.gate = Some(resolve.gate.clone());
         proposal.resolution = Some(resolution.clone());
-        let card = closed_card(resolve, &proposal.asked, resolution);
-        push_newest(&mut self.resolved, card, RESOLVED);
+        let card = closed_card(resolve, &proposal.requested, resolution);
+        push_bounded(&mut self.resolved, card, MAX_CLOSED_CARDS);
         match resolve.outcome {
-            GateOutcome::Approved => self.reach(&resolve.tool_proposal, State::Approved),
-            GateOutcome::Rejected => self.close(&resolve.tool_proposal, State::Rejected),
-            GateOutcome::TimedOut => self.close(&resolve.tool_proposal, State::TimedOut),
-            GateOutcome::Cancelled => self.close(&resolve.tool_proposal, State::Cancelled),
+            GateOutcome::Approved => {
+                self.advance_proposal(&resolve.tool_proposal, ProposalState::Approved)
+            }
+            GateOutcome::Rejected => {
+                self.close_proposal(&resolve.tool_proposal, ProposalState::Rejected)
+            }
+            GateOutcome::TimedOut => {
+                self.close_proposal(&resolve.tool_proposal, ProposalState::TimedOut)
+            }
+            GateOutcome::Cancelled => {
+                self.close_proposal(&resolve.tool_proposal, ProposalState::Cancelled)
+            }
         }
     }
 }
 
 /// An edit voids every vote, and asks again.
-fn amend_card(card: &mut Card, amend: &GateAmend, asked: Arc<Asked>) {
+fn amend_card(card: &mut GateCard, amend: &GateAmend, requested: Arc<RequestedAction>) {
     if let Some(assessment) = &amend.assessment {
         card.category = assessment.category;
         card.digest = assessment.digest;
     }
-    card.asked = asked;
+    card.requested = requested;
     card.votes.clear();
     card.escalated = false;
     card.deadline = amend.deadline;
@@ -245,14 +254,21 @@ fn amend_card(card: &mut Card, amend: &GateAmend, asked: Arc<Asked>) {
     }
 }
 
-fn closed_card(resolve: &GateResolve, asked: &Asked, resolution: Resolution) -> Resolved {
-    Resolved {
+fn closed_card(
+    resolve: &GateResolve,
+    requested: &RequestedAction,
+    resolution: ResolutionView,
+) -> ClosedGateCard {
+    ClosedGateCard {
         gate: resolve.gate.clone(),
         proposal: resolve.tool_proposal.clone(),
-        command: line(&asked.command),
-        shown: line(&asked.shown),
-        category: asked.category(),
-        risk: asked.assessment.as_ref().map(|assessment| assessment.risk),
+        command: truncate_line(&requested.command),
+        shown: truncate_line(&requested.shown),
+        category: requested.category(),
+        risk: requested
+            .assessment
+            .as_ref()
+            .map(|assessment| assessment.risk),
         resolution,
     }
 }

@@ -6,17 +6,17 @@ use pvp_protocol::payload::OutputStream;
 use serde::Serialize;
 
 /// Bytes kept of the beginning of a command's output, where the first error tends to stand.
-pub const HEAD_BYTES: usize = 32 * 1024;
+pub const OUTPUT_HEAD_BYTES: usize = 32 * 1024;
 
 /// Bytes kept of its end: more than a screen scrolls back to; the rest is read by reference.
-pub const TAIL_BYTES: usize = 96 * 1024;
+pub const OUTPUT_TAIL_BYTES: usize = 96 * 1024;
 
 /// Most pieces in either part; streams that alternate byte by byte make one of each byte.
-pub const PIECES: usize = 2048;
+pub const MAX_OUTPUT_CHUNKS: usize = 2048;
 
 /// Some text of one stream, as it stands among the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Piece {
+pub struct OutputChunk {
     pub stream: OutputStream,
     /// Where the text begins in its stream, in bytes.
     pub offset: u64,
@@ -41,7 +41,7 @@ pub struct StreamTotal {
 }
 
 impl StreamTotal {
-    fn count(&mut self, text: &str) {
+    fn count_lines(&mut self, text: &str) {
         let ends = text.bytes().filter(|&byte| byte == b'\n').count() as u64;
         let open = !text.ends_with('\n');
         let lines = self.lines + ends + u64::from(open);
@@ -52,31 +52,31 @@ impl StreamTotal {
 
 /// What a command printed, as much of it as is kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Output {
+pub struct OutputView {
     pub stdout: StreamTotal,
     pub stderr: StreamTotal,
     /// The beginning.
-    pub head: Vec<Piece>,
+    pub head: Vec<OutputChunk>,
     /// Bytes between beginning and end that are not kept.
     pub dropped_bytes: u64,
     /// The end.
-    pub tail: VecDeque<Piece>,
+    pub tail: VecDeque<OutputChunk>,
     #[serde(skip)]
     head_bytes: usize,
     #[serde(skip)]
     tail_bytes: usize,
 }
 
-impl Output {
+impl OutputView {
     /// Everything that is kept, in order. Between head and tail, `dropped_bytes` may be missing.
-    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub fn chunks(&self) -> impl Iterator<Item = &OutputChunk> {
         self.head.iter().chain(&self.tail)
     }
 
     /// The kept text of one stream.
     pub fn text(&self, stream: OutputStream) -> String {
-        let of_stream = self.pieces().filter(|piece| piece.stream == stream);
-        of_stream.map(|piece| piece.text.as_str()).collect()
+        let of_stream = self.chunks().filter(|chunk| chunk.stream == stream);
+        of_stream.map(|chunk| chunk.text.as_str()).collect()
     }
 
     /// How much of one stream there was.
@@ -94,15 +94,15 @@ impl Output {
         }
     }
 
-    pub(super) fn complete(&mut self, stream: OutputStream) {
+    pub(super) fn mark_complete(&mut self, stream: OutputStream) {
         self.total_mut(stream).complete = true;
     }
 
     /// Takes text that stands at this offset of its stream, or goes on where it stopped.
-    pub(super) fn take(&mut self, stream: OutputStream, offset: Option<u64>, text: &str) {
+    pub(super) fn append(&mut self, stream: OutputStream, offset: Option<u64>, text: &str) {
         let total = self.total_mut(stream);
         let offset = offset.unwrap_or(total.bytes);
-        let Some(text_from) = fresh_from(text, total.bytes.saturating_sub(offset)) else {
+        let Some(text_from) = new_text_start(text, total.bytes.saturating_sub(offset)) else {
             return;
         };
         let text = &text[text_from..];
@@ -110,19 +110,20 @@ impl Output {
         let missing = start.saturating_sub(total.bytes);
         total.missing = total.missing.saturating_add(missing);
         total.bytes = start.saturating_add(text.len() as u64);
-        total.count(text);
+        total.count_lines(text);
         self.push(stream, start, missing, text);
     }
 
     fn push(&mut self, stream: OutputStream, offset: u64, missing: u64, text: &str) {
-        let at_head = self.tail.is_empty() && self.dropped_bytes == 0 && self.head.len() < PIECES;
+        let at_head =
+            self.tail.is_empty() && self.dropped_bytes == 0 && self.head.len() < MAX_OUTPUT_CHUNKS;
         let room = if at_head {
-            HEAD_BYTES - self.head_bytes
+            OUTPUT_HEAD_BYTES - self.head_bytes
         } else {
             0
         };
         let (first, rest) = text.split_at(text.floor_char_boundary(room));
-        let piece = |offset, missing, text: &str| Piece {
+        let chunk = |offset, missing, text: &str| OutputChunk {
             stream,
             offset,
             missing,
@@ -130,26 +131,26 @@ impl Output {
         };
         if !first.is_empty() {
             self.head_bytes += first.len();
-            let piece = piece(offset, missing, first);
-            if let Some(piece) = joined(self.head.last_mut(), piece) {
-                self.head.push(piece);
+            let chunk = chunk(offset, missing, first);
+            if let Some(chunk) = merge_into_last(self.head.last_mut(), chunk) {
+                self.head.push(chunk);
             }
         }
         if !rest.is_empty() {
             let missing = if first.is_empty() { missing } else { 0 };
             self.tail_bytes += rest.len();
-            let piece = piece(offset.saturating_add(first.len() as u64), missing, rest);
-            if let Some(piece) = joined(self.tail.back_mut(), piece) {
-                self.tail.push_back(piece);
+            let chunk = chunk(offset.saturating_add(first.len() as u64), missing, rest);
+            if let Some(chunk) = merge_into_last(self.tail.back_mut(), chunk) {
+                self.tail.push_back(chunk);
             }
-            self.trim();
+            self.trim_tail();
         }
     }
 
     /// Lets go of the oldest of the tail until what is left is small enough.
-    fn trim(&mut self) {
-        while self.tail_bytes > TAIL_BYTES || self.tail.len() > PIECES {
-            let over = self.tail_bytes.saturating_sub(TAIL_BYTES);
+    fn trim_tail(&mut self) {
+        while self.tail_bytes > OUTPUT_TAIL_BYTES || self.tail.len() > MAX_OUTPUT_CHUNKS {
+            let over = self.tail_bytes.saturating_sub(OUTPUT_TAIL_BYTES);
             let Some(front) = self.tail.front_mut() else {
                 return;
             };
@@ -172,20 +173,20 @@ impl Output {
 }
 
 /// Where the part of a text begins that was not told before; `None` if all of it was.
-fn fresh_from(text: &str, known: u64) -> Option<usize> {
+fn new_text_start(text: &str, known: u64) -> Option<usize> {
     let known = usize::try_from(known).unwrap_or(usize::MAX);
     let from = text.ceil_char_boundary(known.min(text.len()));
     (from < text.len()).then_some(from)
 }
 
 /// Joins a piece to the one before it if it goes on where that stops; else gives it back.
-fn joined(last: Option<&mut Piece>, piece: Piece) -> Option<Piece> {
+fn merge_into_last(last: Option<&mut OutputChunk>, chunk: OutputChunk) -> Option<OutputChunk> {
     match last {
-        Some(last) if last.stream == piece.stream && piece.missing == 0 => {
-            last.text.push_str(&piece.text);
+        Some(last) if last.stream == chunk.stream && chunk.missing == 0 => {
+            last.text.push_str(&chunk.text);
             None
         }
-        Some(_) | None => Some(piece),
+        Some(_) | None => Some(chunk),
     }
 }
 
@@ -194,30 +195,30 @@ mod tests {
     use super::*;
     use OutputStream::{Stderr, Stdout};
 
-    fn lines(output: &Output) -> Vec<String> {
-        let word = |piece: &Piece| match piece.stream {
+    fn lines(output: &OutputView) -> Vec<String> {
+        let word = |chunk: &OutputChunk| match chunk.stream {
             Stdout => "out",
             Stderr => "err",
         };
-        let line = |piece: &Piece| {
-            let Piece {
+        let line = |chunk: &OutputChunk| {
+            let OutputChunk {
                 offset,
                 missing,
                 text,
                 ..
-            } = piece;
-            format!("{} {offset} {missing} {text}", word(piece))
+            } = chunk;
+            format!("{} {offset} {missing} {text}", word(chunk))
         };
-        output.pieces().map(line).collect()
+        output.chunks().map(line).collect()
     }
 
     #[test]
-    fn streams_interleave_as_told_and_go_on_where_they_stopped() {
-        let mut output = Output::default();
-        output.take(Stdout, Some(0), "a");
-        output.take(Stdout, Some(1), "é\n");
-        output.take(Stderr, Some(0), "oops");
-        output.take(Stdout, None, "b");
+    fn streams_interleave_as_received_and_continue_where_they_stopped() {
+        let mut output = OutputView::default();
+        output.append(Stdout, Some(0), "a");
+        output.append(Stdout, Some(1), "é\n");
+        output.append(Stderr, Some(0), "oops");
+        output.append(Stdout, None, "b");
         assert_eq!(
             lines(&output),
             ["out 0 0 aé\n", "err 0 0 oops", "out 4 0 b"]
@@ -227,22 +228,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_is_dropped_and_what_is_missing_is_marked() {
-        let mut output = Output::default();
-        output.take(Stdout, Some(0), "abc");
-        output.take(Stdout, Some(0), "abc");
-        output.take(Stdout, Some(1), "bcd");
-        output.take(Stdout, Some(10), "xyz");
-        output.take(Stdout, Some(2), "");
+    fn repeated_output_is_dropped_and_missing_output_is_marked() {
+        let mut output = OutputView::default();
+        output.append(Stdout, Some(0), "abc");
+        output.append(Stdout, Some(0), "abc");
+        output.append(Stdout, Some(1), "bcd");
+        output.append(Stdout, Some(10), "xyz");
+        output.append(Stdout, Some(2), "");
         assert_eq!(lines(&output), ["out 0 0 abcd", "out 10 6 xyz"]);
         assert_eq!((output.stdout.bytes, output.stdout.missing), (13, 6));
     }
 
     #[test]
     fn an_overlap_inside_a_character_loses_the_character_and_no_more() {
-        let mut output = Output::default();
-        output.take(Stdout, Some(0), "ab");
-        output.take(Stdout, Some(1), "éx");
+        let mut output = OutputView::default();
+        output.append(Stdout, Some(0), "ab");
+        output.append(Stdout, Some(1), "éx");
         assert_eq!(lines(&output), ["out 0 0 ab", "out 3 1 x"]);
     }
 
@@ -250,9 +251,9 @@ mod tests {
     fn lines_are_counted_once_however_they_are_cut() {
         let text = "one\ntwo\n\nfour";
         for size in 1..text.len() {
-            let mut output = Output::default();
+            let mut output = OutputView::default();
             for chunk in text.as_bytes().chunks(size) {
-                output.take(Stdout, None, std::str::from_utf8(chunk).unwrap());
+                output.append(Stdout, None, std::str::from_utf8(chunk).unwrap());
             }
             assert_eq!(output.stdout.lines, 4, "in pieces of {size}");
         }
@@ -260,12 +261,12 @@ mod tests {
 
     #[test]
     fn of_much_output_the_beginning_and_the_end_are_kept() {
-        let mut output = Output::default();
-        let most = HEAD_BYTES + TAIL_BYTES;
+        let mut output = OutputView::default();
+        let most = OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES;
         for number in 0..40_000 {
-            output.take(Stdout, None, &format!("{number} é\n"));
+            output.append(Stdout, None, &format!("{number} é\n"));
         }
-        let kept: usize = output.pieces().map(|piece| piece.text.len()).sum();
+        let kept: usize = output.chunks().map(|chunk| chunk.text.len()).sum();
         assert!(kept <= most && kept > most - 8, "{kept}");
         assert_eq!(output.stdout.bytes, output.dropped_bytes + kept as u64);
         assert!(output.head[0].text.starts_with("0 é\n1 é\n"));
@@ -275,32 +276,35 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_alternate_byte_by_byte_are_held_to_so_many_pieces() {
-        let mut output = Output::default();
+    fn streams_that_alternate_byte_by_byte_are_held_to_so_many_chunks() {
+        let mut output = OutputView::default();
         for _ in 0..10_000 {
-            output.take(Stdout, None, "a");
-            output.take(Stderr, None, "b");
+            output.append(Stdout, None, "a");
+            output.append(Stderr, None, "b");
         }
-        assert_eq!((output.head.len(), output.tail.len()), (PIECES, PIECES));
-        assert_eq!(output.dropped_bytes, 20_000 - 2 * PIECES as u64);
-        assert_eq!(output.tail_bytes, PIECES);
+        assert_eq!(
+            (output.head.len(), output.tail.len()),
+            (MAX_OUTPUT_CHUNKS, MAX_OUTPUT_CHUNKS)
+        );
+        assert_eq!(output.dropped_bytes, 20_000 - 2 * MAX_OUTPUT_CHUNKS as u64);
+        assert_eq!(output.tail_bytes, MAX_OUTPUT_CHUNKS);
     }
 
     #[test]
     fn one_text_larger_than_everything_is_cut_in_the_middle() {
-        let mut output = Output::default();
-        output.take(Stderr, None, &"é".repeat(400_000));
-        assert_eq!(output.head[0].text.len(), HEAD_BYTES);
-        assert_eq!(output.tail[0].text.len(), TAIL_BYTES);
+        let mut output = OutputView::default();
+        output.append(Stderr, None, &"é".repeat(400_000));
+        assert_eq!(output.head[0].text.len(), OUTPUT_HEAD_BYTES);
+        assert_eq!(output.tail[0].text.len(), OUTPUT_TAIL_BYTES);
         assert_eq!(output.stderr.bytes, 800_000);
     }
 
     #[test]
-    fn offsets_at_the_end_of_the_world_do_no_harm() {
-        let mut output = Output::default();
-        output.take(Stdout, Some(u64::MAX), "abc");
-        output.take(Stdout, Some(u64::MAX - 1), "abc");
-        output.take(Stdout, None, "abc");
+    fn offsets_near_the_maximum_do_no_harm() {
+        let mut output = OutputView::default();
+        output.append(Stdout, Some(u64::MAX), "abc");
+        output.append(Stdout, Some(u64::MAX - 1), "abc");
+        output.append(Stdout, None, "abc");
         assert_eq!(output.stdout.bytes, u64::MAX);
     }
 }

@@ -13,17 +13,17 @@ use pvp_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::asked::Asked;
-use super::output::Output;
-use super::text::{line, some_line};
+use super::output::OutputView;
+use super::requested_action::RequestedAction;
+use super::text::{truncate_line, truncate_optional_line};
 
 /// Most approvals that are kept of one decision.
-const APPROVALS: usize = 200;
+const MAX_APPROVALS: usize = 200;
 
 /// How far a command has come. The order is that of a command's life, and it never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ProposalState {
     /// The verdict is there; what follows from it comes at once.
     Judged,
     /// At a gate.
@@ -42,17 +42,17 @@ pub enum State {
     Finished,
 }
 
-impl State {
+impl ProposalState {
     /// Whether nothing more will happen to it.
     pub fn is_over(self) -> bool {
-        self >= State::Over
+        self >= ProposalState::Over
     }
 }
 
 /// Who asked for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum CommandOrigin {
     /// An agent proposed it.
     Agent,
     /// A person typed it.
@@ -61,7 +61,7 @@ pub enum Origin {
 
 /// How a gate closed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Resolution {
+pub struct ResolutionView {
     pub outcome: GateOutcome,
     pub how: ResolutionCause,
     pub at: Timestamp,
@@ -72,31 +72,31 @@ pub struct Resolution {
     pub suggestion: Option<String>,
 }
 
-impl Resolution {
+impl ResolutionView {
     pub(super) fn new(resolve: &GateResolve) -> Self {
         Self {
             outcome: resolve.outcome,
             how: resolve.how,
             at: resolve.at,
-            approvals: approvals(&resolve.approvals),
+            approvals: bounded_approvals(&resolve.approvals),
             by: resolve.by.clone(),
-            reason: some_line(resolve.reason.as_ref()),
-            suggestion: some_line(resolve.suggestion.as_ref()),
+            reason: truncate_optional_line(resolve.reason.as_ref()),
+            suggestion: truncate_optional_line(resolve.suggestion.as_ref()),
         }
     }
 }
 
-fn approvals(given: &[Approval]) -> Vec<Approval> {
+fn bounded_approvals(given: &[Approval]) -> Vec<Approval> {
     let bounded = |approval: &Approval| Approval {
-        comment: some_line(approval.comment.as_ref()),
+        comment: truncate_optional_line(approval.comment.as_ref()),
         ..approval.clone()
     };
-    given.iter().take(APPROVALS).map(bounded).collect()
+    given.iter().take(MAX_APPROVALS).map(bounded).collect()
 }
 
 /// A granted run. What a newcomer is not told of one that was running is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Run {
+pub struct RunView {
     pub executor: ParticipantId,
     pub started_at: Timestamp,
     pub grant: Option<MessageId>,
@@ -111,15 +111,15 @@ pub struct Run {
     pub driver: Option<ParticipantId>,
 }
 
-impl Run {
-    pub(super) fn granted(execute: &ToolExecute, at: Timestamp) -> Self {
+impl RunView {
+    pub(super) fn from_grant(execute: &ToolExecute, at: Timestamp) -> Self {
         let grant = &execute.grant;
         Self {
             executor: grant.executor.clone(),
             started_at: at,
             grant: Some(grant.id.clone()),
             cleared_by: Some(grant.cleared_by),
-            approvals: approvals(&grant.approvals),
+            approvals: bounded_approvals(&grant.approvals),
             rule: grant.rule.clone(),
             limits: Some(grant.limits),
             profile: Some(grant.profile),
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    pub(super) fn found(running: &RunningCommand) -> Self {
+    pub(super) fn from_welcome(running: &RunningCommand) -> Self {
         Self {
             executor: running.executor.clone(),
             started_at: running.since,
@@ -144,7 +144,7 @@ impl Run {
 
 /// That someone asked for it to be withdrawn or stopped.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CancelAsked {
+pub struct CancelRequestView {
     pub by: Sender,
     pub at: Timestamp,
     pub reason: Option<String>,
@@ -152,7 +152,7 @@ pub struct CancelAsked {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finish {
+pub struct RunResultView {
     pub at: Timestamp,
     pub success: bool,
     pub exit_code: Option<i64>,
@@ -169,10 +169,10 @@ pub struct Finish {
     pub output_ref: Option<String>,
 }
 
-impl Finish {
+impl RunResultView {
     pub(super) fn new(result: &ToolResult, at: Timestamp) -> Self {
         let body = result.result.as_ref();
-        let fact = |name: &str| {
+        let extra_field = |name: &str| {
             let inside = body.and_then(|body| body.extra.get(name));
             inside.or_else(|| result.extra.get(name))
         };
@@ -180,32 +180,32 @@ impl Finish {
             at,
             success: result.success,
             exit_code: body.and_then(|body| body.exit_code),
-            signal: fact("signal").and_then(word),
-            error: some_line(result.error.as_ref()),
+            signal: extra_field("signal").and_then(scalar_text),
+            error: truncate_optional_line(result.error.as_ref()),
             duration_ms: result.duration_ms,
             outcome_unknown: result.outcome == Some(RunOutcome::Unknown),
-            truncated: fact("truncated").is_some_and(says_yes),
-            kill_reason: fact("kill_reason").and_then(word),
+            truncated: extra_field("truncated").is_some_and(any_flag_set),
+            kill_reason: extra_field("kill_reason").and_then(scalar_text),
             output_ref: output_ref(&result.extra),
         }
     }
 }
 
 fn output_ref(extra: &ExtraFields) -> Option<String> {
-    extra.get("output_ref").and_then(word)
+    extra.get("output_ref").and_then(scalar_text)
 }
 
 /// A text or a number, as text.
-fn word(value: &Value) -> Option<String> {
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(line(text)),
+        Value::String(text) => Some(truncate_line(text)),
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
 /// Whether a flag, or any of several flags, is set.
-fn says_yes(value: &Value) -> bool {
+fn any_flag_set(value: &Value) -> bool {
     match value {
         Value::Bool(flag) => *flag,
         Value::Object(flags) => flags.values().any(|flag| *flag == Value::Bool(true)),
@@ -215,58 +215,62 @@ fn says_yes(value: &Value) -> bool {
 
 /// One command, whatever has become of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Proposal {
+pub struct ProposalView {
     pub id: MessageId,
     /// When it was asked for; unknown if that was before what was told.
     pub seq: Option<u64>,
     pub at: Option<Timestamp>,
-    pub origin: Origin,
+    pub origin: CommandOrigin,
     #[serde(flatten)]
-    pub asked: Arc<Asked>,
-    pub state: State,
+    pub requested: Arc<RequestedAction>,
+    pub state: ProposalState,
     pub gate: Option<MessageId>,
-    pub resolution: Option<Resolution>,
-    pub run: Option<Run>,
-    pub cancel: Option<CancelAsked>,
-    pub output: Output,
-    pub finish: Option<Finish>,
+    pub resolution: Option<ResolutionView>,
+    pub run: Option<RunView>,
+    pub cancel: Option<CancelRequestView>,
+    pub output: OutputView,
+    pub finish: Option<RunResultView>,
 }
 
-impl Proposal {
-    pub(super) fn new(id: &MessageId, origin: Origin, asked: Arc<Asked>) -> Self {
+impl ProposalView {
+    pub(super) fn new(
+        id: &MessageId,
+        origin: CommandOrigin,
+        requested: Arc<RequestedAction>,
+    ) -> Self {
         Self {
             id: id.clone(),
             seq: None,
             at: None,
             origin,
-            asked,
-            state: State::Judged,
+            requested,
+            state: ProposalState::Judged,
             gate: None,
             resolution: None,
             run: None,
             cancel: None,
-            output: Output::default(),
+            output: OutputView::default(),
             finish: None,
         }
     }
 
     /// Moves on; what has come further stays there.
-    pub(super) fn reach(&mut self, state: State) {
+    pub(super) fn advance_to(&mut self, state: ProposalState) {
         self.state = self.state.max(state);
     }
 
     /// Whether it has been granted and not ended.
     pub fn is_running(&self) -> bool {
-        self.state == State::Running
+        self.state == ProposalState::Running
     }
 
     /// Whether it runs, or ran, beside everything else and without a time limit.
     pub fn is_background(&self) -> bool {
-        self.asked.mode == RunMode::Background
+        self.requested.mode == RunMode::Background
     }
 
     /// Milliseconds that it has been running, or ran.
-    pub fn elapsed(&self, now: Timestamp) -> Option<u64> {
+    pub fn elapsed_ms(&self, now: Timestamp) -> Option<u64> {
         match &self.finish {
             Some(finish) => Some(finish.duration_ms),
             None => self
@@ -277,25 +281,25 @@ impl Proposal {
     }
 
     /// Ends the run. A result may bring output of which nothing was streamed.
-    pub(super) fn finish(&mut self, result: &ToolResult, at: Timestamp) {
-        self.finish = Some(Finish::new(result, at));
+    pub(super) fn record_result(&mut self, result: &ToolResult, at: Timestamp) {
+        self.finish = Some(RunResultView::new(result, at));
         if let Some(body) = &result.result {
             for (stream, text) in [
                 (OutputStream::Stdout, &body.stdout),
                 (OutputStream::Stderr, &body.stderr),
             ] {
                 if self.output.total(stream).bytes == 0 {
-                    self.output.take(stream, None, text);
+                    self.output.append(stream, None, text);
                 }
             }
         }
-        self.state = State::Finished;
+        self.state = ProposalState::Finished;
     }
 }
 
 /// A card that is closed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Resolved {
+pub struct ClosedGateCard {
     pub gate: MessageId,
     pub proposal: MessageId,
     pub command: String,
@@ -303,22 +307,22 @@ pub struct Resolved {
     pub category: Option<Category>,
     pub risk: Option<Risk>,
     #[serde(flatten)]
-    pub resolution: Resolution,
+    pub resolution: ResolutionView,
 }
 
 /// A command that is over, as a line of the session's history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Past {
+pub struct CommandHistoryEntry {
     pub proposal: MessageId,
     pub at: Option<Timestamp>,
-    pub origin: Origin,
+    pub origin: CommandOrigin,
     pub proposer: Option<ParticipantId>,
     pub executor: Option<ParticipantId>,
     pub command: String,
     pub shown: String,
     pub category: Option<Category>,
     pub rule: Option<String>,
-    pub outcome: State,
+    pub outcome: ProposalState,
     pub cleared_by: Option<ClearedBy>,
     pub approvers: Vec<ParticipantId>,
     pub success: Option<bool>,
@@ -327,10 +331,10 @@ pub struct Past {
     pub output_ref: Option<String>,
 }
 
-impl Past {
-    pub(super) fn new(proposal: &Proposal) -> Self {
-        let Proposal {
-            asked,
+impl CommandHistoryEntry {
+    pub(super) fn new(proposal: &ProposalView) -> Self {
+        let ProposalView {
+            requested,
             run,
             finish,
             resolution,
@@ -339,16 +343,16 @@ impl Past {
         let voted = resolution.as_ref().map(|resolution| &resolution.approvals);
         let approvals = run.as_ref().map(|run| &run.approvals).or(voted);
         let finish = finish.as_ref();
-        let assessment = asked.assessment.as_ref();
+        let assessment = requested.assessment.as_ref();
         Self {
             proposal: proposal.id.clone(),
             at: proposal.at,
             origin: proposal.origin,
-            proposer: asked.proposer.clone(),
+            proposer: requested.proposer.clone(),
             executor: run.as_ref().map(|run| run.executor.clone()),
-            command: line(&asked.command),
-            shown: line(&asked.shown),
-            category: asked.category(),
+            command: truncate_line(&requested.command),
+            shown: truncate_line(&requested.shown),
+            category: requested.category(),
             rule: assessment.map(|assessment| assessment.rule.clone()),
             outcome: proposal.state,
             cleared_by: run.as_ref().and_then(|run| run.cleared_by),

@@ -2,7 +2,7 @@
 
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 
-use super::{Card, Person, Proposal, Rule, Standing, View};
+use super::{AllowRuleView, GateCard, ParticipantView, ProposalView, View, VoteEligibility};
 
 impl View {
     /// The seq to resume after; `None` if nothing was told yet.
@@ -11,20 +11,20 @@ impl View {
     }
 
     /// How many gates are open.
-    pub fn pending(&self) -> usize {
+    pub fn open_gate_count(&self) -> usize {
         self.gates.len()
     }
 
     /// The open card of a gate, by its id or by that of the proposal.
-    pub fn card(&self, name: &MessageId) -> Option<&Card> {
-        self.gates.iter().find(|card| card.is_named(name))
+    pub fn card(&self, id: &MessageId) -> Option<&GateCard> {
+        self.gates.iter().find(|card| card.has_id(id))
     }
 
     /// Open cards that wait for my vote, oldest first.
-    pub fn waiting_for_me(&self) -> impl Iterator<Item = &Card> {
+    pub fn awaiting_my_vote(&self) -> impl Iterator<Item = &GateCard> {
         self.gates
             .iter()
-            .filter(|card| card.standing == Standing::MayVote)
+            .filter(|card| card.standing == VoteEligibility::MayVote)
     }
 
     /// The deadline that comes first.
@@ -33,7 +33,7 @@ impl View {
     }
 
     /// A command, by the id of its proposal.
-    pub fn proposal(&self, id: &MessageId) -> Option<&Proposal> {
+    pub fn proposal(&self, id: &MessageId) -> Option<&ProposalView> {
         self.commands
             .iter()
             .rev()
@@ -41,52 +41,56 @@ impl View {
     }
 
     /// Commands that are running, those in the background included, oldest first.
-    pub fn running(&self) -> impl Iterator<Item = &Proposal> {
+    pub fn running(&self) -> impl Iterator<Item = &ProposalView> {
         self.commands
             .iter()
             .filter(|proposal| proposal.is_running())
     }
 
     /// Commands that are running in the background, oldest first.
-    pub fn background(&self) -> impl Iterator<Item = &Proposal> {
+    pub fn background(&self) -> impl Iterator<Item = &ProposalView> {
         self.running().filter(|proposal| proposal.is_background())
     }
 
     /// Everyone who is in the session.
-    pub fn present(&self) -> impl Iterator<Item = &Person> {
-        self.people.values().filter(|person| !person.left)
+    pub fn present(&self) -> impl Iterator<Item = &ParticipantView> {
+        self.people.values().filter(|participant| !participant.left)
     }
 
     /// Agents that are in the session, to prompt or to interrupt.
-    pub fn agents(&self) -> impl Iterator<Item = &Person> {
+    pub fn agents(&self) -> impl Iterator<Item = &ParticipantView> {
         self.people
             .values()
-            .filter(|person| person.is_present_agent())
+            .filter(|participant| participant.is_present_agent())
     }
 
     /// Agents that would run a command of mine.
-    pub fn executors(&self) -> impl Iterator<Item = &Person> {
-        self.people.values().filter(|person| person.runs_commands())
+    pub fn executors(&self) -> impl Iterator<Item = &ParticipantView> {
+        self.people
+            .values()
+            .filter(|participant| participant.is_executor())
     }
 
     /// What to call someone: their name if it is known, else their id.
-    pub fn name_of<'a>(&'a self, who: &'a ParticipantId) -> &'a str {
+    pub fn display_name<'a>(&'a self, participant: &'a ParticipantId) -> &'a str {
         self.people
-            .get(who)
-            .map_or(who.as_str(), |person| &person.name)
+            .get(participant)
+            .map_or(participant.as_str(), |participant| &participant.name)
     }
 
     /// What to call a sender.
-    pub fn sender_name<'a>(&'a self, who: &'a Sender) -> &'a str {
-        match who {
+    pub fn sender_name<'a>(&'a self, sender: &'a Sender) -> &'a str {
+        match sender {
             Sender::System => Sender::SYSTEM,
-            Sender::Participant(id) => self.name_of(id),
+            Sender::Participant(id) => self.display_name(id),
         }
     }
 
     /// Whether this is me.
-    pub fn is_me(&self, who: &ParticipantId) -> bool {
-        self.me.as_ref().is_some_and(|me| me.participant == *who)
+    pub fn is_me(&self, participant: &ParticipantId) -> bool {
+        self.me
+            .as_ref()
+            .is_some_and(|me| me.participant == *participant)
     }
 
     /// Whether I may vote on what others propose.
@@ -110,7 +114,7 @@ impl View {
     }
 
     /// Allow rules that hold at this moment.
-    pub fn rules_in_force(&self, now: Timestamp) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(move |rule| rule.is_in_force(now))
+    pub fn active_rules(&self, now: Timestamp) -> impl Iterator<Item = &AllowRuleView> {
+        self.rules.iter().filter(move |rule| rule.is_active(now))
     }
 }

@@ -9,25 +9,25 @@ use pvp_protocol::payload::{
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 use serde::Serialize;
 
-use super::text::{line, some_line};
-use super::timeline::What;
-use super::{Told, View, push_newest};
+use super::text::{truncate_line, truncate_optional_line};
+use super::timeline::TimelineEvent;
+use super::{MessageMeta, View, push_bounded};
 
 /// Keys of context that are kept; their content is not, so this is some hundred kilobytes.
-const KEYS: usize = 2000;
+const MAX_CONTEXT_ITEMS: usize = 2000;
 
 /// Secrets, allow rules and people in a secret's scope that are kept; a session has at most 200.
-const FEW: usize = 200;
+const MAX_SHARED_ITEMS: usize = 200;
 
 /// Words of an allow rule that are kept; the server takes at most 32.
-const WORDS: usize = 32;
+const MAX_RULE_WORDS: usize = 32;
 
 /// The key under which the server tells where commands run.
-const WORKING_DIRECTORY: &str = "session:working_directory";
+const WORKING_DIRECTORY_KEY: &str = "session:working_directory";
 
 /// One piece of shared context, without its content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Context {
+pub struct ContextView {
     pub by: Sender,
     pub at: Timestamp,
     pub content_type: ContextContentType,
@@ -36,7 +36,7 @@ pub struct Context {
 
 /// A secret that is known by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Secret {
+pub struct SecretView {
     pub by: Sender,
     pub at: Timestamp,
     pub scope: Vec<ParticipantId>,
@@ -46,7 +46,7 @@ pub struct Secret {
 
 /// A prefix that runs without asking.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Rule {
+pub struct AllowRuleView {
     pub rule: MessageId,
     pub by: ParticipantId,
     pub at: Timestamp,
@@ -55,105 +55,108 @@ pub struct Rule {
     pub reason: Option<String>,
 }
 
-impl Rule {
+impl AllowRuleView {
     /// Whether it still holds.
-    pub fn is_in_force(&self, now: Timestamp) -> bool {
+    pub fn is_active(&self, now: Timestamp) -> bool {
         self.expires_at > now
     }
 }
 
 impl View {
-    pub(super) fn fold_context_add(&mut self, told: &Told<'_>, add: &ContextAdd) {
-        let bytes = size(add.content.as_ref(), add.content_ref.as_ref());
-        let key = line(&add.key);
-        self.note_directory(&add.key, add.content.as_ref());
-        let context = Context {
-            by: told.who.clone(),
-            at: told.at,
+    pub(super) fn fold_context_add(&mut self, meta: &MessageMeta<'_>, add: &ContextAdd) {
+        let bytes = content_size(add.content.as_ref(), add.content_ref.as_ref());
+        let key = truncate_line(&add.key);
+        self.update_working_directory(&add.key, add.content.as_ref());
+        let context = ContextView {
+            by: meta.sender.clone(),
+            at: meta.at,
             content_type: add.content_type,
             bytes,
         };
-        insert_if_room(&mut self.context, key.clone(), context, KEYS);
-        self.tell(told, What::ContextAdded { key, bytes });
+        insert_if_room(&mut self.context, key.clone(), context, MAX_CONTEXT_ITEMS);
+        self.push_logged_item(meta, TimelineEvent::ContextAdded { key, bytes });
     }
 
-    fn note_directory(&mut self, key: &str, content: Option<&Content>) {
-        if let (WORKING_DIRECTORY, Some(Content::Text(directory))) = (key, content) {
-            self.working_directory = Some(line(directory));
+    fn update_working_directory(&mut self, key: &str, content: Option<&Content>) {
+        if let (WORKING_DIRECTORY_KEY, Some(Content::Text(directory))) = (key, content) {
+            self.working_directory = Some(truncate_line(directory));
         }
     }
 
-    pub(super) fn fold_context_update(&mut self, told: &Told<'_>, update: &ContextUpdate) {
-        self.note_directory(&update.key, update.new_content.as_ref());
-        let key = line(&update.key);
+    pub(super) fn fold_context_update(&mut self, meta: &MessageMeta<'_>, update: &ContextUpdate) {
+        self.update_working_directory(&update.key, update.new_content.as_ref());
+        let key = truncate_line(&update.key);
         let diff = update.diff.as_ref().map_or(0, |diff| diff.len() as u64);
         let replaced = update.new_content.is_some() || update.new_content_ref.is_some();
-        let fresh = size(update.new_content.as_ref(), update.new_content_ref.as_ref());
+        let new_bytes = content_size(update.new_content.as_ref(), update.new_content_ref.as_ref());
         let known = self.context.get_mut(&key);
-        let held = known.as_ref().map_or(0, |context| context.bytes);
+        let old_bytes = known.as_ref().map_or(0, |context| context.bytes);
         let bytes = if replaced {
-            fresh
+            new_bytes
         } else {
-            held.saturating_add(diff)
+            old_bytes.saturating_add(diff)
         };
         if let Some(context) = known {
-            (context.by, context.at) = (told.who.clone(), told.at);
+            (context.by, context.at) = (meta.sender.clone(), meta.at);
             context.bytes = bytes;
         }
-        let reason = line(&update.reason);
-        self.tell(told, What::ContextUpdated { key, bytes, reason });
+        let reason = truncate_line(&update.reason);
+        self.push_logged_item(meta, TimelineEvent::ContextUpdated { key, bytes, reason });
     }
 
-    pub(super) fn fold_context_remove(&mut self, told: &Told<'_>, remove: &ContextRemove) {
-        let (key, reason) = (line(&remove.key), line(&remove.reason));
+    pub(super) fn fold_context_remove(&mut self, meta: &MessageMeta<'_>, remove: &ContextRemove) {
+        let (key, reason) = (truncate_line(&remove.key), truncate_line(&remove.reason));
         self.context.remove(&key);
-        self.tell(told, What::ContextRemoved { key, reason });
+        self.push_logged_item(meta, TimelineEvent::ContextRemoved { key, reason });
     }
 
-    pub(super) fn fold_secret_share(&mut self, told: &Told<'_>, share: &SecretShare) {
-        let key = line(&share.key);
-        let scope: Vec<_> = share.scope.iter().take(FEW).cloned().collect();
-        let secret = Secret {
-            by: told.who.clone(),
-            at: told.at,
+    pub(super) fn fold_secret_share(&mut self, meta: &MessageMeta<'_>, share: &SecretShare) {
+        let key = truncate_line(&share.key);
+        let scope: Vec<_> = share.scope.iter().take(MAX_SHARED_ITEMS).cloned().collect();
+        let secret = SecretView {
+            by: meta.sender.clone(),
+            at: meta.at,
             scope: scope.clone(),
             expires_at: share.expires_at,
             secret_type: share.secret_type,
         };
-        insert_if_room(&mut self.secrets, key.clone(), secret, FEW);
-        self.tell(told, What::SecretShared { key, scope });
+        insert_if_room(&mut self.secrets, key.clone(), secret, MAX_SHARED_ITEMS);
+        self.push_logged_item(meta, TimelineEvent::SecretShared { key, scope });
     }
 
-    pub(super) fn fold_secret_revoke(&mut self, told: &Told<'_>, revoke: &SecretRevoke) {
-        let (key, reason) = (line(&revoke.key), line(&revoke.reason));
+    pub(super) fn fold_secret_revoke(&mut self, meta: &MessageMeta<'_>, revoke: &SecretRevoke) {
+        let (key, reason) = (truncate_line(&revoke.key), truncate_line(&revoke.reason));
         self.secrets.remove(&key);
-        self.tell(told, What::SecretRevoked { key, reason });
+        self.push_logged_item(meta, TimelineEvent::SecretRevoked { key, reason });
     }
 
-    pub(super) fn fold_allow(&mut self, told: &Told<'_>, allow: &PolicyAllow) {
+    pub(super) fn fold_allow(&mut self, meta: &MessageMeta<'_>, allow: &PolicyAllow) {
         let prefix: Vec<_> = allow
             .prefix
             .iter()
-            .take(WORDS)
-            .map(|word| line(word))
+            .take(MAX_RULE_WORDS)
+            .map(|word| truncate_line(word))
             .collect();
-        let (expires_at, reason) = (allow.expires_at, some_line(allow.reason.as_ref()));
+        let (expires_at, reason) = (
+            allow.expires_at,
+            truncate_optional_line(allow.reason.as_ref()),
+        );
         // A welcome tells which of the past still stand.
-        if let Some(by) = told.by().filter(|_| !told.past) {
-            let rule = Rule {
-                rule: told.id.clone(),
+        if let Some(by) = meta.participant().filter(|_| !meta.is_history) {
+            let rule = AllowRuleView {
+                rule: meta.id.clone(),
                 by: by.clone(),
-                at: told.at,
+                at: meta.at,
                 prefix: prefix.clone(),
                 expires_at,
                 reason: reason.clone(),
             };
-            self.rules.retain(|rule| rule.is_in_force(told.at));
-            push_newest(&mut self.rules, rule, FEW);
+            self.rules.retain(|rule| rule.is_active(meta.at));
+            push_bounded(&mut self.rules, rule, MAX_SHARED_ITEMS);
         }
-        self.tell(
-            told,
-            What::Allowed {
+        self.push_logged_item(
+            meta,
+            TimelineEvent::Allowed {
                 prefix,
                 expires_at,
                 reason,
@@ -162,33 +165,37 @@ impl View {
     }
 
     /// The rules as a welcome tells them.
-    pub(super) fn find_rules(&mut self, standing: &[AllowRuleInfo]) {
-        let rule = |told: &AllowRuleInfo| Rule {
-            rule: told.rule.clone(),
-            by: told.by.clone(),
-            at: told.at,
-            prefix: told
+    pub(super) fn set_rules(&mut self, standing: &[AllowRuleInfo]) {
+        let rule = |standing_rule: &AllowRuleInfo| AllowRuleView {
+            rule: standing_rule.rule.clone(),
+            by: standing_rule.by.clone(),
+            at: standing_rule.at,
+            prefix: standing_rule
                 .prefix
                 .iter()
-                .take(WORDS)
-                .map(|word| line(word))
+                .take(MAX_RULE_WORDS)
+                .map(|word| truncate_line(word))
                 .collect(),
-            expires_at: told.expires_at,
-            reason: some_line(told.reason.as_ref()),
+            expires_at: standing_rule.expires_at,
+            reason: truncate_optional_line(standing_rule.reason.as_ref()),
         };
-        self.rules = standing.iter().take(FEW).map(rule).collect();
+        self.rules = standing.iter().take(MAX_SHARED_ITEMS).map(rule).collect();
     }
 
-    pub(super) fn fold_allow_revoke(&mut self, told: &Told<'_>, revoke: &PolicyRevoke) {
+    pub(super) fn fold_allow_revoke(&mut self, meta: &MessageMeta<'_>, revoke: &PolicyRevoke) {
         self.rules.retain(|rule| rule.rule != revoke.rule);
-        let (rule, reason) = (revoke.rule.clone(), some_line(revoke.reason.as_ref()));
-        self.tell(told, What::AllowRevoked { rule, reason });
+        let (rule, reason) = (
+            revoke.rule.clone(),
+            truncate_optional_line(revoke.reason.as_ref()),
+        );
+        self.push_logged_item(meta, TimelineEvent::AllowRevoked { rule, reason });
     }
 }
 
-fn size(content: Option<&Content>, elsewhere: Option<&ContentRef>) -> u64 {
-    let held = content.map(|content| content.size() as u64);
-    held.or(elsewhere.map(|elsewhere| elsewhere.size_bytes))
+fn content_size(content: Option<&Content>, reference: Option<&ContentRef>) -> u64 {
+    let inline = content.map(|content| content.size() as u64);
+    inline
+        .or(reference.map(|elsewhere| elsewhere.size_bytes))
         .unwrap_or(0)
 }
 

@@ -2,7 +2,7 @@
 
 /// What an eye does not see, or takes for something else: format and bidi controls, joiners,
 /// fillers, variation selectors, tags, and spaces that are not the space.
-const UNSEEN: &[(char, char)] = &[
+const INVISIBLE_RANGES: &[(char, char)] = &[
     ('\u{a0}', '\u{a0}'),
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -37,10 +37,10 @@ const UNSEEN: &[(char, char)] = &[
 /// The text with every character that an eye would not see written as `\u{202e}`.
 ///
 /// Line feeds and tabs stay: every screen shows what they do.
-pub fn visible(text: &str) -> String {
+pub fn escape_invisible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_unseen(c) {
+        if is_invisible(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
@@ -50,34 +50,36 @@ pub fn visible(text: &str) -> String {
 }
 
 /// How many characters `visible` would write out.
-pub(super) fn unseen(text: &str) -> usize {
-    text.chars().filter(|&c| is_unseen(c)).count()
+pub(super) fn count_invisible(text: &str) -> usize {
+    text.chars().filter(|&c| is_invisible(c)).count()
 }
 
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     match c {
         '\n' | '\t' | ' '..='~' => false,
         c if c.is_control() => true,
-        c => UNSEEN.iter().any(|&(from, to)| (from..=to).contains(&c)),
+        c => INVISIBLE_RANGES
+            .iter()
+            .any(|&(from, to)| (from..=to).contains(&c)),
     }
 }
 
 /// Longest reason, comment, name or other line of text that is kept, in bytes: a screenful.
-pub(super) const LINE_BYTES: usize = 4 * 1024;
+pub(super) const MAX_LINE_BYTES: usize = 4 * 1024;
 
 /// The beginning of a text, at most so many bytes, without cutting a character in two.
-pub(super) fn clip(text: &str, most: usize) -> String {
-    text[..text.floor_char_boundary(most)].to_owned()
+pub(super) fn truncate(text: &str, max_bytes: usize) -> String {
+    text[..text.floor_char_boundary(max_bytes)].to_owned()
 }
 
 /// A line of text from someone, of the length that is kept.
-pub(super) fn line(text: &str) -> String {
-    clip(text, LINE_BYTES)
+pub(super) fn truncate_line(text: &str) -> String {
+    truncate(text, MAX_LINE_BYTES)
 }
 
 /// A line that may be missing.
-pub(super) fn some_line(text: Option<&String>) -> Option<String> {
-    text.map(|text| line(text))
+pub(super) fn truncate_optional_line(text: Option<&String>) -> Option<String> {
+    text.map(|text| truncate_line(text))
 }
 
 #[cfg(test)]
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_seen_stays_as_it_is() {
+    fn visible_characters_are_left_alone() {
         for text in [
             "",
             "ls -la",
@@ -93,13 +95,13 @@ mod tests {
             "a\tb\nc",
             r"\u{202e}",
         ] {
-            assert_eq!(visible(text), text);
-            assert_eq!(unseen(text), 0, "{text}");
+            assert_eq!(escape_invisible(text), text);
+            assert_eq!(count_invisible(text), 0, "{text}");
         }
     }
 
     #[test]
-    fn what_cannot_be_seen_is_written_out() {
+    fn invisible_characters_are_escaped() {
         for (text, shown) in [
             ("a\u{202e}b", r"a\u{202e}b"),
             ("\u{1b}[2K\r", r"\u{1b}[2K\u{d}"),
@@ -109,28 +111,28 @@ mod tests {
             ("\u{2066}x\u{2069}\u{e0041}", r"\u{2066}x\u{2069}\u{e0041}"),
             ("a\u{2028}b\u{3164}", r"a\u{2028}b\u{3164}"),
         ] {
-            assert_eq!(visible(text), shown);
+            assert_eq!(escape_invisible(text), shown);
         }
-        assert_eq!(unseen("\u{1b}[2K\r"), 2);
+        assert_eq!(count_invisible("\u{1b}[2K\r"), 2);
     }
 
     #[test]
     fn the_table_is_in_order_without_overlap() {
-        for pair in UNSEEN.windows(2) {
+        for pair in INVISIBLE_RANGES.windows(2) {
             assert!(pair[0].0 <= pair[0].1 && pair[0].1 < pair[1].0, "{pair:?}");
         }
     }
 
     #[test]
-    fn what_was_made_visible_is_visible() {
+    fn escaped_text_has_no_invisible_characters() {
         let all: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
-        assert_eq!(unseen(&visible(&all)), 0);
+        assert_eq!(count_invisible(&escape_invisible(&all)), 0);
     }
 
     #[test]
     fn a_cut_never_splits_a_character() {
-        assert_eq!(clip("aé", 2), "a");
-        assert_eq!(clip("aé", 3), "aé");
-        assert_eq!(clip("", 3), "");
+        assert_eq!(truncate("aé", 2), "a");
+        assert_eq!(truncate("aé", 3), "aé");
+        assert_eq!(truncate("", 3), "");
     }
 }

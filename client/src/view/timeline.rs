@@ -10,20 +10,20 @@ use pvp_protocol::{ErrorCode, MessageId, ParticipantId, ParticipantKind, Role, S
 use serde::Serialize;
 use serde_json::Value;
 
-use super::text::clip;
+use super::text::truncate;
 
 /// Most items that are kept; more is read from the log.
-pub const ITEMS: usize = 2000;
+pub const MAX_ITEMS: usize = 2000;
 
 /// Bytes of prompts, thinking and responses that are kept, all together.
-pub const TEXT_BYTES: usize = 8 * 1024 * 1024;
+pub const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Bytes of one prompt, thought or response that are kept.
-pub const ITEM_BYTES: usize = 256 * 1024;
+pub const MAX_ITEM_BYTES: usize = 256 * 1024;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Item {
+pub struct TimelineItem {
     /// The message that said so; thinking and responses are named by their start.
     pub id: MessageId,
     /// Its place in the session's order; what only I was told has none.
@@ -31,18 +31,18 @@ pub struct Item {
     pub at: Timestamp,
     pub who: Sender,
     #[serde(flatten)]
-    pub what: What,
+    pub event: TimelineEvent,
 }
 
 /// Text that may still grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Text {
+pub struct TruncatedText {
     pub text: String,
     /// Bytes at the end that are not kept.
     pub cut_bytes: u64,
 }
 
-impl Text {
+impl TruncatedText {
     pub(super) fn new(text: &str) -> Self {
         let mut kept = Self::default();
         kept.push(text);
@@ -51,11 +51,11 @@ impl Text {
 
     fn push(&mut self, text: &str) {
         let room = if self.cut_bytes == 0 {
-            ITEM_BYTES - self.text.len()
+            MAX_ITEM_BYTES - self.text.len()
         } else {
             0
         };
-        let kept = clip(text, room);
+        let kept = truncate(text, room);
         self.cut_bytes = self
             .cut_bytes
             .saturating_add((text.len() - kept.len()) as u64);
@@ -66,7 +66,7 @@ impl Text {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum What {
+pub enum TimelineEvent {
     Created {
         name: Option<String>,
     },
@@ -100,21 +100,21 @@ pub enum What {
     },
     Prompt {
         #[serde(flatten)]
-        text: Text,
+        text: TruncatedText,
         to: ParticipantId,
         context_keys: Vec<String>,
     },
     PromptAmended {
         prompt: MessageId,
         #[serde(flatten)]
-        text: Text,
+        text: TruncatedText,
         reason: String,
     },
     Thinking {
         /// Unknown if its beginning was not told.
         prompt: Option<MessageId>,
         #[serde(flatten)]
-        text: Text,
+        text: TruncatedText,
         open: bool,
         summary: Option<String>,
         duration_ms: Option<u64>,
@@ -123,7 +123,7 @@ pub enum What {
         /// Unknown if its beginning was not told.
         prompt: Option<MessageId>,
         #[serde(flatten)]
-        text: Text,
+        text: TruncatedText,
         open: bool,
         finish_reason: Option<FinishReason>,
         usage: Option<UsageStats>,
@@ -218,25 +218,25 @@ pub enum What {
 
 /// Which of an agent's two streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum AgentTextKind {
     Thinking,
     Response,
 }
 
-impl What {
+impl TimelineEvent {
     /// The voice that is still speaking, if this is one.
-    fn speaking(&self) -> Option<Voice> {
-        if let What::Thinking { open: true, .. } = self {
-            Some(Voice::Thinking)
-        } else if let What::Response { open: true, .. } = self {
-            Some(Voice::Response)
+    fn open_text_kind(&self) -> Option<AgentTextKind> {
+        if let TimelineEvent::Thinking { open: true, .. } = self {
+            Some(AgentTextKind::Thinking)
+        } else if let TimelineEvent::Response { open: true, .. } = self {
+            Some(AgentTextKind::Response)
         } else {
             None
         }
     }
 
-    fn text_mut(&mut self) -> Option<&mut Text> {
-        if let What::Thinking { text, .. } | What::Response { text, .. } = self {
+    fn text_mut(&mut self) -> Option<&mut TruncatedText> {
+        if let TimelineEvent::Thinking { text, .. } | TimelineEvent::Response { text, .. } = self {
             Some(text)
         } else {
             None
@@ -244,10 +244,10 @@ impl What {
     }
 
     fn text_bytes(&self) -> usize {
-        if let What::Prompt { text, .. }
-        | What::PromptAmended { text, .. }
-        | What::Thinking { text, .. }
-        | What::Response { text, .. } = self
+        if let TimelineEvent::Prompt { text, .. }
+        | TimelineEvent::PromptAmended { text, .. }
+        | TimelineEvent::Thinking { text, .. }
+        | TimelineEvent::Response { text, .. } = self
         {
             text.text.len()
         } else {
@@ -261,66 +261,70 @@ impl What {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Timeline {
     /// Oldest first.
-    pub items: VecDeque<Item>,
+    pub items: VecDeque<TimelineItem>,
     /// Older items that are not kept.
     pub dropped: u64,
     #[serde(skip)]
-    bytes: usize,
+    text_bytes: usize,
 }
 
 impl Timeline {
-    pub(super) fn push(&mut self, item: Item) {
-        self.bytes += item.what.text_bytes();
+    pub(super) fn push(&mut self, item: TimelineItem) {
+        self.text_bytes += item.event.text_bytes();
         self.items.push_back(item);
         self.trim();
     }
 
     /// The open item of this voice: the one that was named, else the sender's latest.
-    pub(super) fn open(
+    pub(super) fn open_item_mut(
         &mut self,
-        voice: Voice,
+        kind: AgentTextKind,
         who: &Sender,
-        named: Option<&MessageId>,
-    ) -> Option<&mut Item> {
+        id: Option<&MessageId>,
+    ) -> Option<&mut TimelineItem> {
         self.items.iter_mut().rev().find(|item| {
-            named.is_none_or(|named| *named == item.id)
+            id.is_none_or(|named| *named == item.id)
                 && item.who == *who
-                && item.what.speaking() == Some(voice)
+                && item.event.open_text_kind() == Some(kind)
         })
     }
 
     /// Appends to the open item of this voice; false if there is none.
-    pub(super) fn grow(
+    pub(super) fn append_text(
         &mut self,
-        voice: Voice,
+        kind: AgentTextKind,
         who: &Sender,
-        named: Option<&MessageId>,
+        id: Option<&MessageId>,
         text: &str,
     ) -> bool {
-        let open = self.open(voice, who, named);
-        let Some(growing) = open.and_then(|item| item.what.text_mut()) else {
+        let open = self.open_item_mut(kind, who, id);
+        let Some(open_text) = open.and_then(|item| item.event.text_mut()) else {
             return false;
         };
-        let before = growing.text.len();
-        growing.push(text);
-        self.bytes += growing.text.len() - before;
+        let before = open_text.text.len();
+        open_text.push(text);
+        self.text_bytes += open_text.text.len() - before;
         self.trim();
         true
     }
 
     /// Whoever left says no more.
-    pub(super) fn hush(&mut self, who: &Sender) {
+    pub(super) fn close_items_of(&mut self, who: &Sender) {
         for item in self.items.iter_mut().filter(|item| item.who == *who) {
-            if let What::Thinking { open, .. } | What::Response { open, .. } = &mut item.what {
+            if let TimelineEvent::Thinking { open, .. } | TimelineEvent::Response { open, .. } =
+                &mut item.event
+            {
                 *open = false;
             }
         }
     }
 
     fn trim(&mut self) {
-        while self.items.len() > ITEMS || (self.bytes > TEXT_BYTES && self.items.len() > 1) {
+        while self.items.len() > MAX_ITEMS
+            || (self.text_bytes > MAX_TEXT_BYTES && self.items.len() > 1)
+        {
             let oldest = self.items.pop_front();
-            self.bytes -= oldest.map_or(0, |item| item.what.text_bytes());
+            self.text_bytes -= oldest.map_or(0, |item| item.event.text_bytes());
             self.dropped += 1;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pvp_client::view::visible;
+use pvp_client::view::escape_invisible;
 use pvp_protocol::api::{GateDetails, GateListItem, GateStatus};
 use pvp_protocol::payload::GateResolve;
 use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
@@ -10,48 +10,48 @@ use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 use crate::cli::one_line;
 
 /// Characters of an id and of a digest that a handle shows.
-const ID_SHOWN: usize = 6;
-const DIGEST_SHOWN: usize = 6;
+const HANDLE_ID_CHARS: usize = 6;
+const HANDLE_DIGEST_CHARS: usize = 6;
 
 /// Characters of a command that one line shows.
-const COMMAND_SHOWN: usize = 100;
+const MAX_COMMAND_CHARS: usize = 100;
 
 /// A short name that binds what is shown: the end of the id, `@`, the beginning of the digest.
-pub(super) fn handle(gate: &GateListItem) -> String {
+pub(super) fn gate_handle(gate: &GateListItem) -> String {
     let id = gate.open.gate.as_str();
     let digest = gate.open.assessment.digest.to_string();
     format!(
         "{}@{}",
-        &id[id.len().saturating_sub(ID_SHOWN)..],
-        &digest[..DIGEST_SHOWN]
+        &id[id.len().saturating_sub(HANDLE_ID_CHARS)..],
+        &digest[..HANDLE_DIGEST_CHARS]
     )
 }
 
 /// The command as it would run, with nothing hidden in it, on one line.
-pub(super) fn command(gate: &GateListItem) -> String {
+pub(super) fn command_line(gate: &GateListItem) -> String {
     one_line(&gate.open.action.command.summary())
 }
 
-pub(super) fn line(gate: &GateListItem, now: Timestamp) -> String {
+pub(super) fn summary_line(gate: &GateListItem, now: Timestamp) -> String {
     let assessment = &gate.open.assessment;
-    let shown = command(gate);
-    let mut short: String = shown.chars().take(COMMAND_SHOWN).collect();
+    let shown = command_line(gate);
+    let mut short: String = shown.chars().take(MAX_COMMAND_CHARS).collect();
     if short.len() < shown.len() {
         short.push('…');
     }
     format!(
         "{}  {}  {:<11}  {}/{}  {:>6}  {}",
-        handle(gate),
+        gate_handle(gate),
         gate.session,
         assessment.category.as_str(),
         gate.received,
         gate.required,
-        left(gate, now),
+        time_left(gate, now),
         short
     )
 }
 
-fn left(gate: &GateListItem, now: Timestamp) -> String {
+fn time_left(gate: &GateListItem, now: Timestamp) -> String {
     match gate.open.request.deadline {
         None => "no end".to_owned(),
         Some(deadline) => {
@@ -62,7 +62,7 @@ fn left(gate: &GateListItem, now: Timestamp) -> String {
 }
 
 /// How the vote stands, in words.
-pub(super) fn tally(gate: &GateListItem) -> String {
+pub(super) fn tally_text(gate: &GateListItem) -> String {
     let mut text = format!("{} of {}", gate.received, gate.required);
     let voted: Vec<_> = gate
         .open
@@ -81,7 +81,7 @@ pub(super) fn tally(gate: &GateListItem) -> String {
 }
 
 /// What became of a gate.
-pub(super) fn resolution(state: &GateDetails) -> String {
+pub(super) fn resolution_text(state: &GateDetails) -> String {
     let Some(resolve) = &state.resolution else {
         return "it waits".to_owned();
     };
@@ -93,7 +93,7 @@ pub(super) fn resolution(state: &GateDetails) -> String {
         GateStatus::Cancelled => "cancelled",
     };
     let mut text = status.to_owned();
-    let who = people(resolve);
+    let who = deciders(resolve);
     if !who.is_empty() {
         let _ = write!(text, " by {}", who.join(", "));
     }
@@ -103,7 +103,7 @@ pub(super) fn resolution(state: &GateDetails) -> String {
     text
 }
 
-fn people(resolve: &GateResolve) -> Vec<&str> {
+fn deciders(resolve: &GateResolve) -> Vec<&str> {
     match &resolve.by {
         Some(by) => vec![by.as_str()],
         None => resolve
@@ -115,19 +115,19 @@ fn people(resolve: &GateResolve) -> Vec<&str> {
 }
 
 /// Everything that a voter should see, in the order that matters.
-pub(super) fn whole(state: &GateDetails, now: Timestamp) -> String {
+pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
     let Some(gate) = &state.open else {
-        return format!("{}\n{}", state.tool_proposal, resolution(state));
+        return format!("{}\n{}", state.tool_proposal, resolution_text(state));
     };
     let (open, assessment) = (&gate.open, &gate.open.assessment);
     let mut rows: Vec<(&str, String)> = Vec::new();
-    rows.push(("gate", format!("{}  ({})", handle(gate), open.gate)));
+    rows.push(("gate", format!("{}  ({})", gate_handle(gate), open.gate)));
     rows.push((
         "verdict",
         format!(
             "{}, {} risk: {} [{}]",
             assessment.category,
-            word(&assessment.risk),
+            wire_name(&assessment.risk),
             one_line(&assessment.reason),
             assessment.rule
         ),
@@ -154,11 +154,11 @@ pub(super) fn whole(state: &GateDetails, now: Timestamp) -> String {
         rows.push(("form", "words, without a shell".to_owned()));
     }
     rows.push(("needs", open.request.quorum.to_string()));
-    rows.push(("votes", tally(gate)));
-    rows.push(("deadline", deadline(gate, now)));
-    rows.push(("you", may_vote(gate).to_owned()));
+    rows.push(("votes", tally_text(gate)));
+    rows.push(("deadline", deadline_text(gate, now)));
+    rows.push(("you", eligibility_text(gate).to_owned()));
     // Its further lines are marked, so that none passes for a row of the card.
-    let summary = visible(&open.action.command.summary());
+    let summary = escape_invisible(&open.action.command.summary());
     let mut text = format!("{}\n", summary.replace('\n', "\n> "));
     for (name, value) in rows {
         let _ = write!(text, "\n{name:<9} {value}");
@@ -166,7 +166,7 @@ pub(super) fn whole(state: &GateDetails, now: Timestamp) -> String {
     text
 }
 
-fn deadline(gate: &GateListItem, now: Timestamp) -> String {
+fn deadline_text(gate: &GateListItem, now: Timestamp) -> String {
     if gate.open.request.deadline.is_none() {
         return "none: it waits for ever".to_owned();
     }
@@ -176,10 +176,10 @@ fn deadline(gate: &GateListItem, now: Timestamp) -> String {
         GateTimeoutAction::Escalate => "then the admins decide",
         GateTimeoutAction::AutoApprove => "then the clock approves it",
     };
-    format!("{} left, {then}", left(gate, now))
+    format!("{} left, {then}", time_left(gate, now))
 }
 
-fn may_vote(gate: &GateListItem) -> &'static str {
+fn eligibility_text(gate: &GateListItem) -> &'static str {
     if gate.may_vote {
         "may vote on it"
     } else {
@@ -188,7 +188,7 @@ fn may_vote(gate: &GateListItem) -> &'static str {
 }
 
 /// A word of the protocol, as it stands on the wire.
-fn word(value: &impl serde::Serialize) -> String {
+fn wire_name(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }

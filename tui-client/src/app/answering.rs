@@ -91,7 +91,7 @@ impl App {
         }
         self.still_open(&matter.gate)?;
         let card = self.view.card(&matter.gate);
-        let Some(arguments) = card.and_then(|card| card.asked.amended(line)) else {
+        let Some(arguments) = card.and_then(|card| card.requested.amend_arguments(line)) else {
             return Err("this cannot be edited".to_owned());
         };
         let errand = Errand::Plain {

@@ -195,7 +195,7 @@ impl App {
             return false;
         }
         let target = self.target.as_ref().and_then(|id| self.view.people.get(id));
-        let executor = target.filter(|person| person.runs_commands());
+        let executor = target.filter(|person| person.is_executor());
         let message = ShellExec {
             command: line.to_owned(),
             timeout_seconds: None,
@@ -223,7 +223,9 @@ impl App {
             self.tell(Tone::Bad, "not in the session yet");
             return false;
         };
-        let content = self.results.prompt(&ticket_name(self.next_ticket), &text);
+        let content = self
+            .results
+            .prepend_to_prompt(&ticket_name(self.next_ticket), &text);
         let message = PromptSubmit {
             content,
             target_agent: to,

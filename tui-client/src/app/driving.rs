@@ -17,7 +17,7 @@ impl App {
         let proposal = self.view.proposal(proposal).filter(|it| it.is_running());
         let driver = proposal.and_then(|it| {
             let granted = it.run.as_ref().and_then(|run| run.driver.as_ref());
-            granted.or(it.asked.driver.as_ref())
+            granted.or(it.requested.driver.as_ref())
         });
         driver.is_some_and(|driver| self.view.is_me(driver))
     }

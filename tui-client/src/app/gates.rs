@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pvp_client::view::{Card, Resolved, Standing};
+use pvp_client::view::{ClosedGateCard, GateCard, VoteEligibility};
 use pvp_protocol::payload::GateApprove;
 use pvp_protocol::{Digest, ExtraFields, MessageId, ParticipantId};
 
@@ -29,9 +29,9 @@ pub(crate) struct Cards {
 /// The card that is meant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Current<'a> {
-    Open(&'a Card),
+    Open(&'a GateCard),
     /// It was decided meanwhile; its keys are dead.
-    Closed(&'a Resolved),
+    Closed(&'a ClosedGateCard),
 }
 
 /// What would be approved together.
@@ -69,7 +69,7 @@ impl App {
                 return None;
             }
         }
-        let mine = self.view.waiting_for_me().next();
+        let mine = self.view.awaiting_my_vote().next();
         mine.or(self.view.gates.first()).map(Current::Open)
     }
 
@@ -152,7 +152,7 @@ impl App {
 
     fn copy_card(&mut self) {
         let command = match self.current() {
-            Some(Current::Open(card)) => card.asked.command.clone(),
+            Some(Current::Open(card)) => card.requested.command.clone(),
             Some(Current::Closed(resolved)) => resolved.command.clone(),
             None => return,
         };
@@ -165,7 +165,7 @@ impl App {
     }
 
     /// The open card, if it is what was drawn last.
-    fn shown_card(&mut self) -> Option<Card> {
+    fn shown_card(&mut self) -> Option<GateCard> {
         let card = match self.current() {
             Some(Current::Open(card)) => card.clone(),
             Some(Current::Closed(_)) => {
@@ -193,9 +193,11 @@ impl App {
             return;
         };
         if !card.standing.may_vote() {
-            return self.tell(Tone::Bad, card.standing.words());
+            return self.tell(Tone::Bad, card.standing.description());
         }
-        if self.cards.under_way.contains_key(&card.gate) || card.standing == Standing::Approved {
+        if self.cards.under_way.contains_key(&card.gate)
+            || card.standing == VoteEligibility::Approved
+        {
             return self.tell(Tone::Plain, "you have voted already");
         }
         if self.cards.seen_whole.get(&card.gate) != Some(&card.digest) {
@@ -229,12 +231,12 @@ impl App {
     }
 
     /// Opens a question about the card that is shown.
-    fn ask(&mut self, question: impl Fn(Matter, &Card) -> Dialog) {
+    fn ask(&mut self, question: impl Fn(Matter, &GateCard) -> Dialog) {
         let Some(card) = self.shown_card() else {
             return;
         };
         if !card.standing.may_vote() {
-            return self.tell(Tone::Bad, card.standing.words());
+            return self.tell(Tone::Bad, card.standing.description());
         }
         let matter = Matter {
             gate: card.gate.clone(),
@@ -247,17 +249,17 @@ impl App {
         let Some(card) = self.shown_card() else {
             return;
         };
-        if card.asked.amended("").is_none() {
+        if card.requested.amend_arguments("").is_none() {
             return self.tell(Tone::Bad, "this is not a command line that can be edited");
         }
-        if card.asked.cut_bytes > 0 {
+        if card.requested.cut_bytes > 0 {
             return self.tell(Tone::Bad, "it is too long to be edited here");
         }
         let matter = Matter {
             gate: card.gate.clone(),
             digest: card.digest,
         };
-        self.dialog = Some(Dialog::edit(matter, &card.asked.command));
+        self.dialog = Some(Dialog::edit(matter, &card.requested.command));
     }
 
     fn ask_allow(&mut self) {
@@ -267,23 +269,23 @@ impl App {
         if !self.view.may_approve() {
             return self.tell(Tone::Bad, "your roles do not approve");
         }
-        if card.asked.prefix.is_empty() {
+        if card.requested.prefix.is_empty() {
             return self.tell(Tone::Bad, "no prefix could allow a command like this one");
         }
-        self.dialog = Some(Dialog::allow(&card.asked.prefix.join(" ")));
+        self.dialog = Some(Dialog::allow(&card.requested.prefix.join(" ")));
     }
 
     /// A list of everything that waits for me, to be approved together.
     fn preflight(&mut self) {
-        if self.view.waiting_for_me().next().is_none() {
+        if self.view.awaiting_my_vote().next().is_none() {
             return self.tell(Tone::Plain, "nothing waits for your vote");
         }
         // The list has more room than the stream had, which is seen only once it is there.
         self.show(Main::Preflight(Preflight::default()));
         let columns = usize::from(self.size.width).saturating_sub(8).max(1);
         let room = self.main_rows();
-        let choice = |card: &Card| {
-            let rows = crate::card::command(&card.asked, &self.theme, columns).len();
+        let choice = |card: &GateCard| {
+            let rows = crate::card::command(&card.requested, &self.theme, columns).len();
             let fits = rows + 3 <= room;
             Choice {
                 gate: card.gate.clone(),
@@ -293,7 +295,7 @@ impl App {
                 seen: false,
             }
         };
-        let rows = self.view.waiting_for_me().map(choice).collect();
+        let rows = self.view.awaiting_my_vote().map(choice).collect();
         self.main = Main::Preflight(Preflight { rows, cursor: 0 });
     }
 

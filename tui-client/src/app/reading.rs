@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pvp_client::view::{Item, View, What};
+use pvp_client::view::{TimelineEvent, TimelineItem, View};
 use pvp_protocol::payload::{OutputPage, OutputStream};
 use pvp_protocol::{MessageId, RunMode};
 use ratatui::layout::Size;
@@ -81,7 +81,7 @@ impl App {
         crate::draw::card_window(self).saturating_sub(1).max(1)
     }
 
-    pub(crate) fn item(&self, number: u64) -> Option<&Item> {
+    pub(crate) fn item(&self, number: u64) -> Option<&TimelineItem> {
         let index = number.checked_sub(self.view.stream.dropped)?;
         self.view.stream.items.get(usize::try_from(index).ok()?)
     }
@@ -205,7 +205,7 @@ impl App {
     }
 
     /// The newest item, or the one that was chosen.
-    fn chosen_item(&self) -> Option<&Item> {
+    fn chosen_item(&self) -> Option<&TimelineItem> {
         let number = self.reading.selected.or(self.items_end().checked_sub(1));
         number.and_then(|number| self.item(number))
     }
@@ -214,7 +214,7 @@ impl App {
         let Some(item) = self.chosen_item() else {
             return;
         };
-        if let What::Thinking { .. } = item.what {
+        if let TimelineEvent::Thinking { .. } = item.event {
             let id = item.id.clone();
             if !self.reading.toggled.remove(&id) {
                 self.reading.toggled.insert(id);
@@ -238,7 +238,7 @@ impl App {
             return self.open_card(gate);
         }
         let proposal = self.view.proposal(id).filter(|it| it.is_running());
-        match proposal.is_some_and(|it| it.asked.mode == RunMode::Pty) {
+        match proposal.is_some_and(|it| it.requested.mode == RunMode::Pty) {
             true => self.open_pane(id.clone()),
             false => self.open_output(id),
         }
@@ -257,7 +257,7 @@ impl App {
             .as_ref()
             .and_then(|finish| finish.output_ref.as_ref());
         let reference = reference.and_then(|reference| MessageId::parse(reference).ok());
-        let pager = Pager::new(reference.unwrap_or(id.clone()), &proposal.asked.shown);
+        let pager = Pager::new(reference.unwrap_or(id.clone()), &proposal.requested.shown);
         self.show(Main::Pager(pager));
         self.fetch_more();
     }
@@ -406,14 +406,14 @@ impl App {
         };
         let command = stream::command_of(&self.view, item);
         if let Some(proposal) = command {
-            let text = proposal.asked.command.clone();
+            let text = proposal.requested.command.clone();
             return self.copy(text, "the command");
         }
-        let text = match &item.what {
-            What::Prompt { text, .. }
-            | What::PromptAmended { text, .. }
-            | What::Thinking { text, .. }
-            | What::Response { text, .. } => text.text.clone(),
+        let text = match &item.event {
+            TimelineEvent::Prompt { text, .. }
+            | TimelineEvent::PromptAmended { text, .. }
+            | TimelineEvent::Thinking { text, .. }
+            | TimelineEvent::Response { text, .. } => text.text.clone(),
             _ => crate::words::what(&self.view, item),
         };
         self.copy(text, "the text");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pvp_client::view::{Proposal, State};
+use pvp_client::view::{ProposalState, ProposalView};
 use pvp_protocol::api::InviteRequest;
 use pvp_protocol::payload::{InterruptUrgency, PolicyRevoke, RoleChange, ToolCancel};
 use pvp_protocol::{ExtraFields, MessageId, ParticipantId, ParticipantKind, Role};
@@ -176,16 +176,16 @@ impl App {
     }
 
     /// Commands that run or wait, as `/jobs` numbers them.
-    pub(crate) fn jobs(&self) -> Vec<&Proposal> {
+    pub(crate) fn jobs(&self) -> Vec<&ProposalView> {
         let open = self.view.commands.iter().filter(|it| match it.state {
-            State::Waiting | State::Approved | State::Running => true,
-            State::Judged
-            | State::Over
-            | State::Blocked
-            | State::Rejected
-            | State::TimedOut
-            | State::Cancelled
-            | State::Finished => false,
+            ProposalState::Waiting | ProposalState::Approved | ProposalState::Running => true,
+            ProposalState::Judged
+            | ProposalState::Over
+            | ProposalState::Blocked
+            | ProposalState::Rejected
+            | ProposalState::TimedOut
+            | ProposalState::Cancelled
+            | ProposalState::Finished => false,
         });
         open.collect()
     }
@@ -196,7 +196,7 @@ impl App {
             .iter()
             .map(|result| result.id.clone())
             .collect();
-        ids.iter().for_each(|id| self.results.forget(id));
+        ids.iter().for_each(|id| self.results.remove(id));
         self.tell(Tone::Plain, "no results wait any more");
     }
 
@@ -266,7 +266,7 @@ impl App {
     fn revoke(&mut self, rest: &str) -> Result<(), String> {
         let rules: Vec<_> = self
             .view
-            .rules_in_force(self.now)
+            .active_rules(self.now)
             .map(|it| it.rule.clone())
             .collect();
         let rule = numbered(rest, &rules)?.ok_or("say the number of a rule of /rules")?;

@@ -1,7 +1,7 @@
 //! What is told, and what becomes of what was said.
 
 use pvp_client::ShellResult;
-use pvp_client::view::{Origin, View};
+use pvp_client::view::{CommandOrigin, View};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
 use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, ServerMessage};
@@ -97,7 +97,7 @@ impl App {
     fn call(&mut self) {
         let waiting: Vec<_> = self
             .view
-            .waiting_for_me()
+            .awaiting_my_vote()
             .map(|card| card.gate.clone())
             .collect();
         let fresh = waiting
@@ -125,7 +125,7 @@ impl App {
                 self.cards.under_way.remove(&gate);
                 self.tell(Tone::Good, done);
             }
-            (Errand::Prompt { .. }, Ok(_)) => self.results.accepted(&ticket_name(ticket)),
+            (Errand::Prompt { .. }, Ok(_)) => self.results.prompt_accepted(&ticket_name(ticket)),
             (Errand::Shell { send, .. }, Ok(id)) => self.started(id, send),
             (Errand::Plain { .. } | Errand::Quiet, Err(why)) => self.tell(Tone::Bad, why),
             (Errand::Vote { gate, .. }, Err(why)) => {
@@ -133,7 +133,7 @@ impl App {
                 self.tell(Tone::Bad, format!("not counted: {why}"));
             }
             (Errand::Prompt { text }, Err(why)) => {
-                self.results.failed(&ticket_name(ticket));
+                self.results.prompt_failed(&ticket_name(ticket));
                 self.composer.give_back(&text);
                 self.tell(Tone::Bad, format!("not sent: {why}"));
             }
@@ -159,7 +159,7 @@ impl App {
         let view = &self.view;
         let over = |bang: &Bang| {
             let proposal = view.proposal(&bang.id);
-            proposal.is_some_and(|it| it.origin == Origin::Person && it.state.is_over())
+            proposal.is_some_and(|it| it.origin == CommandOrigin::Person && it.state.is_over())
         };
         let (done, running) = std::mem::take(&mut self.bangs).into_iter().partition(over);
         self.bangs = running;
@@ -170,7 +170,7 @@ impl App {
 
     fn collect(&mut self, bang: &Bang) {
         let proposal = self.view.proposal(&bang.id);
-        let Some(result) = proposal.and_then(ShellResult::of) else {
+        let Some(result) = proposal.and_then(ShellResult::from_proposal) else {
             return self.tell(Tone::Bad, "bang exec did not run");
         };
         let tone = if result.exit_code == Some(0) {
@@ -210,7 +210,7 @@ impl App {
             ServerMessage::ToolOutput(output) => {
                 let proposal = self.view.proposal(&output.tool_proposal);
                 let again = envelope.seq.is_some_and(|seq| seq <= self.view.head);
-                let interactive = proposal.is_some_and(|it| it.asked.mode == RunMode::Pty);
+                let interactive = proposal.is_some_and(|it| it.requested.mode == RunMode::Pty);
                 if interactive && !again {
                     self.panes.feed(&output.tool_proposal, &output.text);
                 }

@@ -207,7 +207,7 @@ fn title(app: &App) -> String {
         return "Your command; its result goes with your next message".to_owned();
     }
     match app.addressee() {
-        Ok(agent) => format!("To {}", one_line(app.view.name_of(&agent))),
+        Ok(agent) => format!("To {}", one_line(app.view.display_name(&agent))),
         Err(why) => why,
     }
 }
@@ -234,8 +234,8 @@ fn chips(app: &App) -> Option<Line<'static>> {
 
 /// What others are typing.
 fn drafts(app: &App) -> Option<Line<'static>> {
-    let draft = |(who, draft): (&pvp_protocol::ParticipantId, &pvp_client::view::Draft)| {
-        let name = one_line(app.view.name_of(who));
+    let draft = |(who, draft): (&pvp_protocol::ParticipantId, &pvp_client::view::DraftView)| {
+        let name = one_line(app.view.display_name(who));
         format!("{name} types: {}", clip(&one_line(&draft.text), 60))
     };
     let drafts: Vec<_> = app.view.drafts.iter().map(draft).collect();

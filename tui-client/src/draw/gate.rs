@@ -1,6 +1,6 @@
 //! The gate card, the list of those that wait, and the preflight list.
 
-use pvp_client::view::Card;
+use pvp_client::view::GateCard;
 use pvp_protocol::{Digest, MessageId};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -40,7 +40,7 @@ fn inner_columns(app: &App) -> usize {
 /// Rows of the list: none if the card alone says it all.
 fn listed(app: &App) -> usize {
     let closed = matches!(app.current(), Some(Current::Closed(_)));
-    let open = app.view.pending();
+    let open = app.view.open_gate_count();
     let rows = if open > 1 || (closed && open > 0) {
         open
     } else {
@@ -173,15 +173,15 @@ fn title(app: &App, current: Current<'_>) -> String {
                 .iter()
                 .position(|other| other.gate == card.gate);
             let number = place.map_or(1, |place| place + 1);
-            let of = match app.view.pending() {
+            let of = match app.view.open_gate_count() {
                 1 => "A command waits".to_owned(),
                 all => format!("Gate {number} of {all}"),
             };
-            let left = card.remaining(app.now).map(words::countdown);
+            let left = card.remaining_ms(app.now).map(words::countdown);
             let left = left.map(|left| format!(" · {left}")).unwrap_or_default();
             format!("{of} · {}{left}", card.category)
         }
-        Current::Closed(_) => match app.view.pending() {
+        Current::Closed(_) => match app.view.open_gate_count() {
             0 => "Decided; esc goes back to typing".to_owned(),
             _ => "Decided; down goes to the next".to_owned(),
         },
@@ -214,7 +214,7 @@ fn list(app: &App, area: Rect, buffer: &mut Buffer) -> u16 {
         Some(Current::Closed(_)) | None => None,
     };
     let first = open.unwrap_or(0).saturating_sub(count / 2);
-    let first = first.min(app.view.pending().saturating_sub(count));
+    let first = first.min(app.view.open_gate_count().saturating_sub(count));
     let shown = app.view.gates.iter().enumerate().skip(first).take(count);
     for (y, (index, card)) in shown.enumerate() {
         let line = summary(
@@ -229,17 +229,20 @@ fn list(app: &App, area: Rect, buffer: &mut Buffer) -> u16 {
     u16::try_from(count).unwrap_or(0)
 }
 
-fn summary(app: &App, card: &Card, index: usize, open: bool, columns: usize) -> Line<'static> {
+fn summary(app: &App, card: &GateCard, index: usize, open: bool, columns: usize) -> Line<'static> {
     let mark = if open { "▶" } else { " " };
     let category = format!("{:<11}", card.category.as_str());
     let votes = format!(" {}/{} ", card.received, card.required);
     let left = card
-        .remaining(app.now)
+        .remaining_ms(app.now)
         .map(words::countdown)
         .unwrap_or_default();
     let head = format!("{mark} {:<2} ", index + 1);
     let used = head.chars().count() + category.len() + votes.len() + left.len() + 2;
-    let command = clip(&one_line(&card.asked.shown), columns.saturating_sub(used));
+    let command = clip(
+        &one_line(&card.requested.shown),
+        columns.saturating_sub(used),
+    );
     let text = if open {
         app.theme.strong
     } else {
@@ -332,7 +335,11 @@ fn choice_rows(
     }
     let mut rows = vec![Line::from(head)];
     if choice.fits {
-        for line in card::command(&card.asked, &app.theme, columns.saturating_sub(6).max(1)) {
+        for line in card::command(
+            &card.requested,
+            &app.theme,
+            columns.saturating_sub(6).max(1),
+        ) {
             let spans = [vec![Span::raw("      ")], line.spans].concat();
             rows.push(Line::from(spans));
         }

@@ -88,8 +88,8 @@ fn link(app: &App, words: Words) -> Span<'static> {
 }
 
 fn pending(app: &App) -> Span<'static> {
-    let mine = app.view.waiting_for_me().count();
-    match (app.view.pending(), mine) {
+    let mine = app.view.awaiting_my_vote().count();
+    match (app.view.open_gate_count(), mine) {
         (0, _) => Span::styled("nothing waits", app.theme.quiet),
         (all, 0) => Span::styled(format!("{all} waiting"), app.theme.warning),
         (all, mine) => Span::styled(format!("{all} waiting, {mine} for you"), app.theme.warning),

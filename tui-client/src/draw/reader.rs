@@ -61,7 +61,7 @@ pub(super) fn terminal(app: &App, proposal: &MessageId, area: Rect, frame_: &mut
     let command = app
         .view
         .proposal(proposal)
-        .map(|it| one_line(&it.asked.shown));
+        .map(|it| one_line(&it.requested.shown));
     let typing = app.scope() == crate::keys::Scope::Terminal;
     let place = if typing {
         "ctrl+] leaves"

@@ -1,6 +1,6 @@
 //! The words of plain mode.
 
-use pvp_client::view::Card;
+use pvp_client::view::GateCard;
 
 use super::Reader;
 use crate::app::{Current, Focus, Input};
@@ -41,7 +41,7 @@ impl Reader {
             "approve" => self.decide(rest, |reader, matter, _| {
                 let standing = reader.app.view.card(&matter.gate).map(|card| card.standing);
                 match standing.filter(|standing| !standing.may_vote()) {
-                    Some(standing) => return Err(standing.words().to_owned()),
+                    Some(standing) => return Err(standing.description().to_owned()),
                     None => reader.app.vote(&matter.gate, matter.digest),
                 }
                 Ok(())
@@ -95,7 +95,7 @@ impl Reader {
     }
 
     /// Says everything about a gate, which a vote then binds.
-    fn whole(&mut self, card: &Card) -> anyhow::Result<()> {
+    fn whole(&mut self, card: &GateCard) -> anyhow::Result<()> {
         self.number(card);
         let theme = self.app.theme;
         let rows = crate::card::open(card, &self.app.view, self.app.now, &theme, 10_000);

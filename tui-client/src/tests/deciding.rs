@@ -298,7 +298,7 @@ fn no_line_of_a_command_looks_like_a_line_of_the_card() {
 fn what_waited_before_one_came_in_rings_no_bell_but_what_opened_while_one_was_away_does() {
     let mut scene = Scene::empty(Config::default(), 80, 24);
     scene.welcome_to(&["admin"], &["make"]);
-    assert_eq!(scene.app.view.waiting_for_me().count(), 1);
+    assert_eq!(scene.app.view.awaiting_my_vote().count(), 1);
     assert_eq!(scene.effects, []);
     scene.input(Input::Down {
         why: "gone".to_owned(),

@@ -57,7 +57,7 @@ fn what_falls_out_of_the_stream_moves_the_reader_on() {
     numbered(&mut scene, 100);
     scene.press(&["esc", "g"]);
     assert!(scene.draw().contains("<1>"));
-    numbered(&mut scene, pvp_client::view::ITEMS);
+    numbered(&mut scene, pvp_client::view::MAX_ITEMS);
     let text = scene.draw();
     assert!(
         text.contains("<1>") && text.contains("more below"),

@@ -1,6 +1,6 @@
 //! The golden transcripts on the screen, as they were told and with hostile text in every field.
 
-use pvp_client::view::visible;
+use pvp_client::view::escape_invisible;
 use pvp_protocol::{Limits, parse_server_message};
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ fn shown(told: &[Value], name: &str) -> usize {
         let envelope = envelope.map_err(|error| error.refusal).unwrap();
         scene.input(Input::Told(Box::new(envelope.expect("a known type"))));
         for cell in &scene.buffer().content {
-            assert_eq!(visible(cell.symbol()), cell.symbol(), "{name}");
+            assert_eq!(escape_invisible(cell.symbol()), cell.symbol(), "{name}");
             assert_ne!(cell.symbol(), "\u{fffd}", "{name}: something was scrubbed");
         }
     }
@@ -84,7 +84,7 @@ fn shown(told: &[Value], name: &str) -> usize {
     assert!(!picture.contains("cde"), "{name}\n{picture}");
     for item in &scene.app.view.stream.items {
         let words = words::what(&scene.app.view, item);
-        assert_eq!(visible(&words), words, "{name}");
+        assert_eq!(escape_invisible(&words), words, "{name}");
         assert!(!words.contains('\n'), "{name}: {words}");
         items += 1;
     }

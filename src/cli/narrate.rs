@@ -6,24 +6,24 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Envelope, MessageId, ServerMessage};
 
 /// Longest text of a message that is shown.
-const SHOWN: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
 /// What an entry says.
-pub(super) fn of(envelope: &Envelope) -> String {
-    let what = what(&envelope.message);
+pub(super) fn entry_line(envelope: &Envelope) -> String {
+    let action = describe(&envelope.message);
     let seq = envelope.seq.map(|seq| seq.to_string()).unwrap_or_default();
     let line = format!(
-        "{seq:>6}  {}  {}: {what}",
+        "{seq:>6}  {}  {}: {action}",
         envelope.at, envelope.heading.sender
     );
-    plain(&line)
+    shown_line(&line)
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the rest is shown as it stands"
 )]
-fn what(message: &ServerMessage) -> String {
+fn describe(message: &ServerMessage) -> String {
     use ServerMessage as M;
     match message {
         M::SessionCreate(create) => {
@@ -50,7 +50,7 @@ fn what(message: &ServerMessage) -> String {
         M::ThinkingEnd(_) => "has thought".to_owned(),
         M::ResponseStart(_) => "answers".to_owned(),
         M::ResponseChunk(chunk) => format!("says: {}", chunk.text.trim()),
-        M::ResponseEnd(end) => answered(end),
+        M::ResponseEnd(end) => response_end_text(end),
         M::InterruptRaise(raise) => {
             let whom = raise.target.as_ref().map_or("everyone", |it| it.as_str());
             format!(
@@ -62,11 +62,11 @@ fn what(message: &ServerMessage) -> String {
             format!("acknowledged an interrupt: {:?}", acknowledge.action_taken)
         }
         M::ToolCancel(cancel) => {
-            voted("cancelled", &cancel.tool_proposal, cancel.reason.as_deref())
+            with_proposal("cancelled", &cancel.tool_proposal, cancel.reason.as_deref())
         }
         M::ToolInput(input) => {
             let keys = input.data.as_deref().unwrap_or("a new size");
-            format!("typed into {}: {keys}", short(&input.tool_proposal))
+            format!("typed into {}: {keys}", short_id(&input.tool_proposal))
         }
         M::ToolPropose(propose) => {
             let category = propose.assessment.as_ref().map(|a| a.category.as_str());
@@ -79,20 +79,22 @@ fn what(message: &ServerMessage) -> String {
         }
         M::ShellExec(exec) => format!("ran their own command: {}", exec.command),
         M::GateRequest(request) => format!("asked for approval: {}", request.message),
-        M::GateApprove(vote) => voted("approved", &vote.gate, vote.comment.as_deref()),
-        M::ToolApprove(vote) => voted("approved", &vote.tool_proposal, vote.comment.as_deref()),
-        M::GateReject(vote) => voted("rejected", &vote.gate, Some(&vote.reason)),
-        M::ToolReject(vote) => voted("rejected", &vote.tool_proposal, Some(&vote.reason)),
+        M::GateApprove(vote) => with_proposal("approved", &vote.gate, vote.comment.as_deref()),
+        M::ToolApprove(vote) => {
+            with_proposal("approved", &vote.tool_proposal, vote.comment.as_deref())
+        }
+        M::GateReject(vote) => with_proposal("rejected", &vote.gate, Some(&vote.reason)),
+        M::ToolReject(vote) => with_proposal("rejected", &vote.tool_proposal, Some(&vote.reason)),
         M::GateAmend(amend) => {
             let command = amend.arguments.get("full_command").map(ToString::to_string);
             let command = command.unwrap_or_default();
-            voted("edited the command of", &amend.gate, Some(&command))
+            with_proposal("edited the command of", &amend.gate, Some(&command))
         }
         M::GateTimeout(timeout) => {
-            let what = format!("{:?}", timeout.resolution).to_lowercase();
-            voted("the time is up for", &timeout.gate, Some(&what))
+            let resolution = format!("{:?}", timeout.resolution).to_lowercase();
+            with_proposal("the time is up for", &timeout.gate, Some(&resolution))
         }
-        M::GateResolve(resolve) => resolved(resolve),
+        M::GateResolve(resolve) => resolution_text(resolve),
         M::ToolExecute(execute) => {
             let people: Vec<_> = execute.approved_by.iter().map(|id| id.as_str()).collect();
             let why = match (execute.grant.cleared_by, people.as_slice()) {
@@ -104,7 +106,7 @@ fn what(message: &ServerMessage) -> String {
             };
             format!(
                 "granted {} to {} ({why}): {}",
-                short(&execute.tool_proposal),
+                short_id(&execute.tool_proposal),
                 execute.grant.executor,
                 execute.grant.action.command.summary()
             )
@@ -117,7 +119,7 @@ fn what(message: &ServerMessage) -> String {
             let end = if output.complete { " (end)" } else { "" };
             format!(
                 "{} {stream}| {}{end}",
-                short(&output.tool_proposal),
+                short_id(&output.tool_proposal),
                 output.text.trim_end()
             )
         }
@@ -126,7 +128,7 @@ fn what(message: &ServerMessage) -> String {
             let code =
                 code.map_or_else(|| "no exit code".to_owned(), |code| format!("exit {code}"));
             let error = result.error.as_deref().unwrap_or_default();
-            format!("{} ended: {code} {error}", short(&result.tool_proposal))
+            format!("{} ended: {code} {error}", short_id(&result.tool_proposal))
         }
         other => {
             use pvp_protocol::WireMessage;
@@ -136,7 +138,7 @@ fn what(message: &ServerMessage) -> String {
     }
 }
 
-fn answered(end: &ResponseEnd) -> String {
+fn response_end_text(end: &ResponseEnd) -> String {
     let how = match end.finish_reason {
         FinishReason::Complete => "has answered",
         FinishReason::ToolUse => "goes on",
@@ -154,19 +156,19 @@ fn answered(end: &ResponseEnd) -> String {
 }
 
 /// The end of an id, which is what tells ids of one session apart.
-fn short(id: &MessageId) -> &str {
+fn short_id(id: &MessageId) -> &str {
     let id = id.as_str();
     &id[id.len().saturating_sub(6)..]
 }
 
-fn voted(what: &str, gate: &MessageId, said: Option<&str>) -> String {
-    match said.filter(|said| !said.is_empty()) {
-        Some(said) => format!("{what} {}: {said}", short(gate)),
-        None => format!("{what} {}", short(gate)),
+fn with_proposal(action: &str, gate: &MessageId, comment: Option<&str>) -> String {
+    match comment.filter(|comment| !comment.is_empty()) {
+        Some(comment) => format!("{action} {}: {comment}", short_id(gate)),
+        None => format!("{action} {}", short_id(gate)),
     }
 }
 
-fn resolved(resolve: &GateResolve) -> String {
+fn resolution_text(resolve: &GateResolve) -> String {
     let outcome = match resolve.outcome {
         GateOutcome::Approved => "approved",
         GateOutcome::Rejected => "rejected",
@@ -186,14 +188,14 @@ fn resolved(resolve: &GateResolve) -> String {
     } else {
         format!(" by {}", who.join(", "))
     };
-    format!("{} was {outcome}{by}", short(&resolve.tool_proposal))
+    format!("{} was {outcome}{by}", short_id(&resolve.tool_proposal))
 }
 
 /// Nothing that a command printed reaches the terminal as anything but text.
-fn plain(line: &str) -> String {
+fn shown_line(line: &str) -> String {
     let line = super::one_line(line);
-    let mut shown: String = line.chars().take(SHOWN + 1).collect();
-    if shown.chars().count() > SHOWN {
+    let mut shown: String = line.chars().take(MAX_LINE_CHARS + 1).collect();
+    if shown.chars().count() > MAX_LINE_CHARS {
         shown.pop();
         shown.push('…');
     }

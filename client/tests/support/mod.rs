@@ -30,17 +30,17 @@ use pvp_session::{
 };
 use serde_json::Value;
 
-pub use step::Step;
+pub use step::StoryStep;
 
 static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 
 /// When every story begins: 2026-01-01T00:00:00Z.
-const BEGIN_MS: u64 = 1_767_225_600_000;
+const STORY_START_MS: u64 = 1_767_225_600_000;
 
 /// How much history a newcomer is told.
-const HISTORY: u64 = 500;
+const DEFAULT_HISTORY: u64 = 500;
 
-pub fn person(name: &str) -> ParticipantId {
+pub fn participant_id(name: &str) -> ParticipantId {
     ParticipantId::parse(name).unwrap()
 }
 
@@ -50,11 +50,11 @@ pub fn id(text: &str) -> MessageId {
 
 /// The moment so many seconds after the beginning.
 pub fn at(seconds: u64) -> Timestamp {
-    Timestamp::from_millis(BEGIN_MS).plus_seconds(seconds)
+    Timestamp::from_millis(STORY_START_MS).plus_seconds(seconds)
 }
 
 /// A client's message, as its type and payload stand on the wire.
-pub fn message(kind: &str, payload: &Value) -> ClientMessage {
+pub fn client_message(kind: &str, payload: &Value) -> ClientMessage {
     ClientMessage::parse_payload(kind, &payload.to_string())
         .unwrap_or_else(|| panic!("`{kind}` is not for clients"))
         .unwrap_or_else(|error| panic!("`{kind}` {payload}: {error}"))
@@ -72,129 +72,139 @@ pub fn identity(announce: &Announce) -> Identity {
 }
 
 /// Folds what was told into a view.
-pub fn view<'a>(told: impl IntoIterator<Item = &'a Envelope>) -> View {
+pub fn fold_all<'a>(envelopes: impl IntoIterator<Item = &'a Envelope>) -> View {
     let mut view = View::default();
-    told.into_iter().for_each(|envelope| view.fold(envelope));
+    envelopes
+        .into_iter()
+        .for_each(|envelope| view.fold(envelope));
     view
 }
 
 /// Whether the viewer's connection is up.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum ViewerConnection {
     Up,
     Down,
 }
 
 /// One session, its log, and one viewer.
-pub struct Stage {
+pub struct StoryPlayer {
     pub session: Session,
     pub log: Vec<Entry>,
-    pub told: Vec<Envelope>,
+    pub delivered: Vec<Envelope>,
     pub now: Timestamp,
-    pub heard: Option<Answer>,
+    pub last_answer: Option<Answer>,
     settings: SessionSettings,
     viewer: ParticipantId,
-    line: Line,
+    viewer_connection: ViewerConnection,
     presence: BTreeMap<ParticipantId, PresenceStatus>,
-    seeds: u64,
-    unkept: u64,
+    seed_count: u64,
+    ephemeral_count: u64,
 }
 
-impl Stage {
+impl StoryPlayer {
     pub fn new(viewer: &str, settings: SessionSettings) -> Self {
         Self {
             session: Session::new(SessionId::parse("story").unwrap()),
             log: Vec::new(),
-            told: Vec::new(),
+            delivered: Vec::new(),
             now: at(0),
-            heard: None,
+            last_answer: None,
             settings,
-            viewer: person(viewer),
-            line: Line::Down,
+            viewer: participant_id(viewer),
+            viewer_connection: ViewerConnection::Down,
             presence: BTreeMap::new(),
-            seeds: 0,
-            unkept: 0,
+            seed_count: 0,
+            ephemeral_count: 0,
         }
     }
 
     /// Plays a whole story.
-    pub fn play(steps: &[Step]) -> Self {
-        let (viewer, settings) = steps.first().and_then(Step::setting).unwrap();
-        let mut stage = Self::new(viewer, settings);
+    pub fn play_story(steps: &[StoryStep]) -> Self {
+        let (viewer, settings) = steps
+            .first()
+            .and_then(StoryStep::viewer_and_settings)
+            .unwrap();
+        let mut player = Self::new(viewer, settings);
         for (step, next) in steps
             .iter()
             .zip(steps.iter().skip(1).map(Some).chain([None]))
         {
-            stage.step(step);
-            let refused = matches!(stage.heard, Some(Answer::Refused(_)));
-            let expected =
-                matches!(step, Step::Expect { .. }) || matches!(next, Some(Step::Expect { .. }));
+            player.play_step(step);
+            let refused = matches!(player.last_answer, Some(Answer::Refused(_)));
+            let expected = matches!(step, StoryStep::Expect { .. })
+                || matches!(next, Some(StoryStep::Expect { .. }));
             assert!(
                 !refused || expected,
                 "{step:?} is refused: {:?}",
-                stage.heard
+                player.last_answer
             );
-            if expected && next.is_none_or(|next| !matches!(next, Step::Expect { .. })) {
-                stage.heard = None;
+            if expected && next.is_none_or(|next| !matches!(next, StoryStep::Expect { .. })) {
+                player.last_answer = None;
             }
         }
-        stage
+        player
     }
 
-    pub fn step(&mut self, step: &Step) {
+    pub fn play_step(&mut self, step: &StoryStep) {
         match step {
-            Step::Wait { ms } => self.now = self.now.plus_millis(*ms),
-            Step::Drop => {
-                self.line = Line::Down;
+            StoryStep::Wait { ms } => self.now = self.now.plus_millis(*ms),
+            StoryStep::Drop => {
+                self.viewer_connection = ViewerConnection::Down;
                 self.presence
                     .insert(self.viewer.clone(), PresenceStatus::Disconnected);
             }
-            Step::Ping => self.whisper(HeartbeatPing::default()),
-            Step::Presence { who, status } => self.notice(&person(who), *status),
-            Step::Expect { answer } => {
-                let heard = answer_line(self.heard.as_ref().unwrap());
-                assert!(heard.starts_with(answer.as_str()), "heard {heard}");
+            StoryStep::Ping => self.send_ephemeral(HeartbeatPing::default()),
+            StoryStep::Presence { who, status } => {
+                self.update_presence(&participant_id(who), *status)
             }
-            Step::Join {
+            StoryStep::Expect { answer } => {
+                let answer_text = format_answer(self.last_answer.as_ref().unwrap());
+                assert!(
+                    answer_text.starts_with(answer.as_str()),
+                    "heard {answer_text}"
+                );
+            }
+            StoryStep::Join {
                 announce,
                 after,
                 history,
                 ..
             } => {
                 let before = self.log.len() as u64;
-                self.decide(step);
-                self.notice(&announce.id, PresenceStatus::Active);
+                self.apply_step(step);
+                self.update_presence(&announce.id, PresenceStatus::Active);
                 if announce.id == self.viewer {
-                    self.enter(before, *after, history.unwrap_or(HISTORY));
+                    self.join_viewer(before, *after, history.unwrap_or(DEFAULT_HISTORY));
                 } else {
-                    self.tell_after(before);
+                    self.deliver_after(before);
                 }
             }
-            Step::Create { .. }
-            | Step::Say { .. }
-            | Step::Quiet { .. }
-            | Step::Back { .. }
-            | Step::Tick => {
+            StoryStep::Create { .. }
+            | StoryStep::Say { .. }
+            | StoryStep::Quiet { .. }
+            | StoryStep::Back { .. }
+            | StoryStep::Tick => {
                 let before = self.log.len() as u64;
-                self.decide(step);
-                self.answer(step);
-                self.tell_after(before);
+                self.apply_step(step);
+                self.reply_to_viewer(step);
+                self.deliver_after(before);
             }
         }
     }
 
-    fn decide(&mut self, step: &Step) {
+    fn apply_step(&mut self, step: &StoryStep) {
         let input = step
-            .input(self.now, |proposal| self.digest(proposal))
+            .to_input(self.now, |proposal| self.digest(proposal))
             .unwrap();
         self.apply(input);
     }
 
     /// Decides one input and writes it down, without telling anyone.
     pub fn apply(&mut self, input: Input) {
-        self.seeds += 1;
-        let seed = *Digest::of(&[b"story", &self.seeds.to_le_bytes()]).as_bytes();
-        let terms = DecisionContext {
+        self.seed_count += 1;
+        let seed = *Digest::of(&[b"story", &self.seed_count.to_le_bytes()]).as_bytes();
+        let context = DecisionContext {
             policy: &POLICY,
             settings: &self.settings,
         };
@@ -203,17 +213,17 @@ impl Stage {
             seed,
             input,
         };
-        let outcome = self.session.apply(terms, stamped);
+        let outcome = self.session.apply(context, stamped);
         self.log.extend(outcome.entries);
-        self.heard = Some(outcome.answer);
-        if let (Some(whisper), Line::Up) = (outcome.ephemeral, self.line) {
-            self.told.push(whisper.envelope);
+        self.last_answer = Some(outcome.answer);
+        if let (Some(whisper), ViewerConnection::Up) = (outcome.ephemeral, self.viewer_connection) {
+            self.delivered.push(whisper.envelope);
         }
     }
 
-    pub fn say(&mut self, by: &str, said: Submitted) {
+    pub fn submit(&mut self, by: &str, said: Submitted) {
         self.apply(Input::Submit {
-            by: person(by),
+            by: participant_id(by),
             submitted: said,
         });
     }
@@ -225,32 +235,32 @@ impl Stage {
     }
 
     /// What a server tells someone who joins: welcome, answer, people, history, directory, present.
-    fn enter(&mut self, before: u64, after: Option<u64>, history: u64) {
-        self.line = Line::Up;
-        let Some(Answer::Accepted(seq)) = self.heard.clone() else {
-            panic!("the viewer is refused: {:?}", self.heard);
+    fn join_viewer(&mut self, before: u64, after: Option<u64>, history: u64) {
+        self.viewer_connection = ViewerConnection::Up;
+        let Some(Answer::Accepted(seq)) = self.last_answer.clone() else {
+            panic!("the viewer is refused: {:?}", self.last_answer);
         };
         let welcome = self.welcome();
-        self.whisper(welcome);
-        self.whisper(SessionAck {
+        self.send_ephemeral(welcome);
+        self.send_ephemeral(SessionAck {
             id: id("join"),
             seq,
             duplicate: false,
         });
         if let Some(after) = after {
-            return self.tell_after(after);
+            return self.deliver_after(after);
         }
         let announcements = self.session.announcements();
         let others = announcements.filter(|other| other.id != self.viewer);
         for other in others.cloned().collect::<Vec<_>>() {
             let sender = Sender::Participant(other.id.clone());
-            self.whisper_by(sender, other);
+            self.send_ephemeral_from(sender, other);
         }
-        let present = self.tell_between(before.saturating_sub(history), before);
+        let present = self.deliver_between(before.saturating_sub(history), before);
         if let Some(directory) = self.session.working_directory_context().cloned() {
-            self.whisper(directory);
+            self.send_ephemeral(directory);
         }
-        self.tell_after(present);
+        self.deliver_after(present);
     }
 
     pub fn welcome(&self) -> ServerMessage {
@@ -269,14 +279,14 @@ impl Stage {
 
     /// A welcome as it would be told at this moment.
     pub fn welcome_envelope(&self) -> Envelope {
-        self.unkept(Sender::System, id("welcome"), self.welcome())
+        self.ephemeral_envelope(Sender::System, id("welcome"), self.welcome())
     }
 
-    fn notice(&mut self, who: &ParticipantId, status: PresenceStatus) {
+    fn update_presence(&mut self, who: &ParticipantId, status: PresenceStatus) {
         if self.presence.insert(who.clone(), status) != Some(status) {
             let (participant, last_active) = (who.clone(), self.now);
             let extra = ExtraFields::new();
-            self.whisper(PresenceUpdate {
+            self.send_ephemeral(PresenceUpdate {
                 participant,
                 status,
                 last_active,
@@ -285,29 +295,29 @@ impl Stage {
         }
     }
 
-    fn answer(&mut self, step: &Step) {
-        let Step::Say { by, id: name, .. } = step else {
+    fn reply_to_viewer(&mut self, step: &StoryStep) {
+        let StoryStep::Say { by, id: name, .. } = step else {
             return;
         };
         if *by != self.viewer.as_str() {
             return;
         }
         let name = id(name);
-        match self.heard.clone().unwrap() {
-            Answer::Accepted(seq) => self.whisper(SessionAck {
+        match self.last_answer.clone().unwrap() {
+            Answer::Accepted(seq) => self.send_ephemeral(SessionAck {
                 id: name,
                 seq,
                 duplicate: false,
             }),
             Answer::Duplicate(seq) => {
                 let seq = Some(seq);
-                self.whisper(SessionAck {
+                self.send_ephemeral(SessionAck {
                     id: name,
                     seq,
                     duplicate: true,
                 });
             }
-            Answer::Refused(refusal) => self.whisper(ErrorReport {
+            Answer::Refused(refusal) => self.send_ephemeral(ErrorReport {
                 code: refusal.code(),
                 message: refusal.to_string(),
                 recoverable: refusal.is_recoverable(),
@@ -318,19 +328,25 @@ impl Stage {
         }
     }
 
-    fn whisper(&mut self, message: impl Into<ServerMessage>) {
-        self.whisper_by(Sender::System, message);
+    fn send_ephemeral(&mut self, message: impl Into<ServerMessage>) {
+        self.send_ephemeral_from(Sender::System, message);
     }
 
-    fn whisper_by(&mut self, sender: Sender, message: impl Into<ServerMessage>) {
-        if self.line == Line::Up {
-            self.unkept += 1;
-            let id = id(&format!("u{}", self.unkept));
-            self.told.push(self.unkept(sender, id, message.into()));
+    fn send_ephemeral_from(&mut self, sender: Sender, message: impl Into<ServerMessage>) {
+        if self.viewer_connection == ViewerConnection::Up {
+            self.ephemeral_count += 1;
+            let id = id(&format!("u{}", self.ephemeral_count));
+            self.delivered
+                .push(self.ephemeral_envelope(sender, id, message.into()));
         }
     }
 
-    fn unkept(&self, sender: Sender, id: MessageId, message: ServerMessage) -> Envelope {
+    fn ephemeral_envelope(
+        &self,
+        sender: Sender,
+        id: MessageId,
+        message: ServerMessage,
+    ) -> Envelope {
         let heading = Heading {
             id,
             session: self.session.id().clone(),
@@ -347,22 +363,24 @@ impl Stage {
         }
     }
 
-    fn tell_after(&mut self, seq: u64) {
-        self.tell_between(seq, u64::MAX);
+    fn deliver_after(&mut self, seq: u64) {
+        self.deliver_between(seq, u64::MAX);
     }
 
-    fn tell_between(&mut self, after: u64, until: u64) -> u64 {
-        if self.line == Line::Up {
+    fn deliver_between(&mut self, after: u64, until: u64) -> u64 {
+        if self.viewer_connection == ViewerConnection::Up {
             let entries = self.log.iter();
-            let wanted = entries.filter(|entry| entry.seq() > after && entry.seq() <= until);
-            let seen: Vec<_> = wanted.filter_map(|entry| self.seen(entry)).collect();
-            self.told.extend(seen);
+            let in_range = entries.filter(|entry| entry.seq() > after && entry.seq() <= until);
+            let seen: Vec<_> = in_range
+                .filter_map(|entry| self.visible_envelope(entry))
+                .collect();
+            self.delivered.extend(seen);
         }
         until
     }
 
     /// An entry as the viewer is told it, if they may see it.
-    pub fn seen(&self, entry: &Entry) -> Option<Envelope> {
+    pub fn visible_envelope(&self, entry: &Entry) -> Option<Envelope> {
         let may_approve = self
             .session
             .member(&self.viewer)
@@ -381,7 +399,7 @@ impl Stage {
     }
 }
 
-fn answer_line(answer: &Answer) -> String {
+fn format_answer(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(Some(seq)) => format!("accepted {seq}"),
         Answer::Accepted(None) => "accepted".to_owned(),

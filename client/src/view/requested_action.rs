@@ -9,24 +9,24 @@ use pvp_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::text::{LINE_BYTES, clip, line, unseen, visible};
+use super::text::{MAX_LINE_BYTES, count_invisible, escape_invisible, truncate, truncate_line};
 
 /// Longest command that is kept whole, in bytes. Nobody is asked to approve what is not whole.
-pub const COMMAND_BYTES: usize = 256 * 1024;
+pub const MAX_COMMAND_BYTES: usize = 256 * 1024;
 
 /// What is kept of a command that is over, in bytes: enough to recognise it.
-pub const CLOSED_COMMAND_BYTES: usize = 8 * 1024;
+pub const MAX_CLOSED_COMMAND_BYTES: usize = 8 * 1024;
 
 /// Most words of an argv, additions to the environment, parts and notes that are kept.
-const LIST: usize = 128;
+const MAX_LIST_ITEMS: usize = 128;
 
 /// Most words of a suggested prefix: a command, its subcommand, and what that is about.
-const PREFIX_WORDS: usize = 3;
+const MAX_PREFIX_WORDS: usize = 3;
 
 /// How a command is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum CommandForm {
     /// By bash, byte for byte as shown.
     Shell,
     /// Directly, without any shell.
@@ -39,7 +39,7 @@ pub enum Form {
 
 /// What someone asks to have done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Asked {
+pub struct RequestedAction {
     /// Who asks; unknown if that was before what was told.
     pub proposer: Option<ParticipantId>,
     /// The command verbatim.
@@ -50,7 +50,7 @@ pub struct Asked {
     pub hidden: usize,
     /// Bytes of the command, its words and its surroundings that are not kept here.
     pub cut_bytes: u64,
-    pub form: Form,
+    pub form: CommandForm,
     /// The words, in the `argv` form.
     pub argv: Vec<String>,
     /// The name, in the `tool` form.
@@ -73,21 +73,21 @@ pub struct Asked {
 
 /// Counts what is cut off on the way.
 #[derive(Default)]
-struct Cutter(u64);
+struct TruncationCounter(u64);
 
-impl Cutter {
-    fn keep(&mut self, text: &str, most: usize) -> String {
-        let kept = clip(text, most);
+impl TruncationCounter {
+    fn truncate(&mut self, text: &str, most: usize) -> String {
+        let kept = truncate(text, most);
         self.0 += (text.len() - kept.len()) as u64;
         kept
     }
 
-    fn skip(&mut self, text: &str) {
+    fn count_dropped(&mut self, text: &str) {
         self.0 += text.len() as u64;
     }
 }
 
-impl Asked {
+impl RequestedAction {
     pub(super) fn new(
         proposer: &ParticipantId,
         action: &Action,
@@ -97,15 +97,15 @@ impl Asked {
         let category = assessment.map(|assessment| assessment.category);
         Self {
             proposer: Some(proposer.clone()),
-            purpose: line(purpose),
-            assessment: assessment.map(bounded),
+            purpose: truncate_line(purpose),
+            assessment: assessment.map(truncated_assessment),
             prefix: suggested_prefix(action, category),
-            ..Self::of_action(action)
+            ..Self::from_action(action)
         }
     }
 
     /// What a newcomer is told of an open gate.
-    pub(super) fn at_gate(open: &OpenGate) -> Self {
+    pub(super) fn from_open_gate(open: &OpenGate) -> Self {
         let assessment = Some(&open.assessment);
         Self {
             edited_by: open.amended_by.clone(),
@@ -114,30 +114,30 @@ impl Asked {
     }
 
     /// What a newcomer is told of a running command: one line.
-    pub(super) fn only_line(command: &str, mode: RunMode) -> Self {
+    pub(super) fn from_command_line(command: &str, mode: RunMode) -> Self {
         let line = command.to_owned();
         let action = Action::new(Command::Shell { line });
         Self {
             mode,
-            ..Self::of_action(&action)
+            ..Self::from_action(&action)
         }
     }
 
-    fn of_action(action: &Action) -> Self {
-        let mut cutter = Cutter::default();
-        let command = cutter.keep(&action.command.summary(), COMMAND_BYTES);
-        let (form, argv, tool) = form(&action.command, &mut cutter);
+    fn from_action(action: &Action) -> Self {
+        let mut truncation = TruncationCounter::default();
+        let command = truncation.truncate(&action.command.summary(), MAX_COMMAND_BYTES);
+        let (form, argv, tool) = command_form(&action.command, &mut truncation);
         let cwd = action.cwd.as_deref();
         Self {
             proposer: None,
-            shown: visible(&command),
-            hidden: unseen_in(action),
+            shown: escape_invisible(&command),
+            hidden: count_invisible_in(action),
             command,
             form,
             argv,
             tool,
-            cwd: cwd.map(|cwd| cutter.keep(cwd, LINE_BYTES)),
-            env: environment(&action.env, &mut cutter),
+            cwd: cwd.map(|cwd| truncation.truncate(cwd, MAX_LINE_BYTES)),
+            env: truncated_env(&action.env, &mut truncation),
             mode: action.mode,
             timeout_seconds: action.timeout_seconds,
             driver: action.driver.clone(),
@@ -145,12 +145,12 @@ impl Asked {
             assessment: None,
             prefix: Vec::new(),
             edited_by: None,
-            cut_bytes: cutter.0,
+            cut_bytes: truncation.0,
         }
     }
 
     /// The same request for something else, as someone edited it.
-    pub(super) fn edited(
+    pub(super) fn with_edit(
         &self,
         by: Option<&ParticipantId>,
         arguments: &JsonObject,
@@ -161,31 +161,31 @@ impl Asked {
         Some(Self {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
-            assessment: Some(bounded(assessment)),
+            assessment: Some(truncated_assessment(assessment)),
             prefix: suggested_prefix(&action, Some(assessment.category)),
             edited_by: by.cloned(),
-            ..Self::of_action(&action)
+            ..Self::from_action(&action)
         })
     }
 
     /// The same request with what was granted, which is exactly what runs.
-    pub(super) fn granted(&self, action: &Action) -> Self {
+    pub(super) fn with_granted_action(&self, action: &Action) -> Self {
         Self {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
             assessment: self.assessment.clone(),
             prefix: self.prefix.clone(),
             edited_by: self.edited_by.clone(),
-            ..Self::of_action(action)
+            ..Self::from_action(action)
         }
     }
 
     /// Only what is worth keeping of a command that is over.
     pub(super) fn shorten(&mut self) {
-        let kept = clip(&self.command, CLOSED_COMMAND_BYTES);
+        let kept = truncate(&self.command, MAX_CLOSED_COMMAND_BYTES);
         if kept.len() < self.command.len() {
             self.cut_bytes += (self.command.len() - kept.len()) as u64;
-            self.shown = visible(&kept);
+            self.shown = escape_invisible(&kept);
             self.command = kept;
             self.argv.clear();
         }
@@ -200,95 +200,116 @@ impl Asked {
 
     /// The arguments of a `gate.amend` that runs this line in place of the command; `None` for
     /// what has no command line to edit.
-    pub fn amended(&self, line: &str) -> Option<JsonObject> {
+    pub fn amend_arguments(&self, line: &str) -> Option<JsonObject> {
         match self.form {
-            Form::Shell | Form::Argv => {}
-            Form::LoginShell | Form::Tool => return None,
+            CommandForm::Shell | CommandForm::Argv => {}
+            CommandForm::LoginShell | CommandForm::Tool => return None,
         }
         let fields = [
             ("full_command", Some(Value::from(line))),
             ("cwd", self.cwd.clone().map(Value::from)),
-            ("env", (!self.env.is_empty()).then(|| json(&self.env))),
+            ("env", (!self.env.is_empty()).then(|| to_json(&self.env))),
             (
                 "mode",
-                (self.mode != RunMode::Normal).then(|| json(&self.mode)),
+                (self.mode != RunMode::Normal).then(|| to_json(&self.mode)),
             ),
             ("timeout", self.timeout_seconds.map(Value::from)),
-            ("driver", self.driver.as_ref().map(json)),
+            ("driver", self.driver.as_ref().map(to_json)),
         ];
-        let given = fields.into_iter();
+        let fields = fields.into_iter();
         Some(
-            given
+            fields
                 .filter_map(|(name, value)| Some((name.to_owned(), value?)))
                 .collect(),
         )
     }
 }
 
-fn unseen_in(action: &Action) -> usize {
-    let directory = action.cwd.as_deref().map_or(0, unseen);
+fn count_invisible_in(action: &Action) -> usize {
+    let directory = action.cwd.as_deref().map_or(0, count_invisible);
     let additions = action.env.iter();
     let environment: usize = additions
-        .map(|(name, value)| unseen(name) + unseen(value))
+        .map(|(name, value)| count_invisible(name) + count_invisible(value))
         .sum();
-    unseen(&action.command.summary()) + directory + environment
+    count_invisible(&action.command.summary()) + directory + environment
 }
 
-fn json(value: &impl Serialize) -> Value {
+fn to_json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-fn form(command: &Command, cutter: &mut Cutter) -> (Form, Vec<String>, Option<String>) {
+fn command_form(
+    command: &Command,
+    truncation: &mut TruncationCounter,
+) -> (CommandForm, Vec<String>, Option<String>) {
     match command {
-        Command::Shell { .. } => (Form::Shell, Vec::new(), None),
-        Command::LoginShell { .. } => (Form::LoginShell, Vec::new(), None),
-        Command::Tool { name, .. } => (Form::Tool, Vec::new(), Some(line(name))),
-        Command::Argv { command, args } => (Form::Argv, words(command, args, cutter), None),
+        Command::Shell { .. } => (CommandForm::Shell, Vec::new(), None),
+        Command::LoginShell { .. } => (CommandForm::LoginShell, Vec::new(), None),
+        Command::Tool { name, .. } => (CommandForm::Tool, Vec::new(), Some(truncate_line(name))),
+        Command::Argv { command, args } => (
+            CommandForm::Argv,
+            truncated_argv(command, args, truncation),
+            None,
+        ),
     }
 }
 
-fn words(command: &str, args: &[String], cutter: &mut Cutter) -> Vec<String> {
+fn truncated_argv(
+    command: &str,
+    args: &[String],
+    truncation: &mut TruncationCounter,
+) -> Vec<String> {
     let all = || std::iter::once(command).chain(args.iter().map(String::as_str));
-    all().skip(LIST).for_each(|word| cutter.skip(word));
     all()
-        .take(LIST)
-        .map(|word| cutter.keep(word, LINE_BYTES))
+        .skip(MAX_LIST_ITEMS)
+        .for_each(|word| truncation.count_dropped(word));
+    all()
+        .take(MAX_LIST_ITEMS)
+        .map(|word| truncation.truncate(word, MAX_LINE_BYTES))
         .collect()
 }
 
-fn environment(env: &BTreeMap<String, String>, cutter: &mut Cutter) -> BTreeMap<String, String> {
+fn truncated_env(
+    env: &BTreeMap<String, String>,
+    truncation: &mut TruncationCounter,
+) -> BTreeMap<String, String> {
     env.iter()
-        .skip(LIST)
-        .for_each(|(_, value)| cutter.skip(value));
-    let kept = env.iter().take(LIST);
+        .skip(MAX_LIST_ITEMS)
+        .for_each(|(_, value)| truncation.count_dropped(value));
+    let kept = env.iter().take(MAX_LIST_ITEMS);
     kept.map(|(name, value)| {
         (
-            cutter.keep(name, LINE_BYTES),
-            cutter.keep(value, LINE_BYTES),
+            truncation.truncate(name, MAX_LINE_BYTES),
+            truncation.truncate(value, MAX_LINE_BYTES),
         )
     })
     .collect()
 }
 
 /// A verdict of the size that is kept.
-fn bounded(assessment: &Assessment) -> Assessment {
+fn truncated_assessment(assessment: &Assessment) -> Assessment {
     let part = |part: &PartAssessment| PartAssessment {
-        text: line(&part.text),
-        rule: line(&part.rule),
-        reason: line(&part.reason),
+        text: truncate_line(&part.text),
+        rule: truncate_line(&part.rule),
+        reason: truncate_line(&part.reason),
         ..part.clone()
     };
     Assessment {
-        rule: line(&assessment.rule),
-        reason: line(&assessment.reason),
-        parts: assessment.parts.iter().take(LIST).map(part).collect(),
+        rule: truncate_line(&assessment.rule),
+        reason: truncate_line(&assessment.reason),
+        parts: assessment
+            .parts
+            .iter()
+            .take(MAX_LIST_ITEMS)
+            .map(part)
+            .collect(),
         notes: assessment
             .notes
             .iter()
-            .take(LIST)
-            .map(|note| line(note))
+            .take(MAX_LIST_ITEMS)
+            .map(|note| truncate_line(note))
             .collect(),
-        policy: line(&assessment.policy),
+        policy: truncate_line(&assessment.policy),
         ..*assessment
     }
 }
@@ -297,10 +318,10 @@ fn bounded(assessment: &Assessment) -> Assessment {
 /// it. Empty where no rule could ever cover the command, or where its words cannot be told
 /// without reading it as a shell would.
 fn suggested_prefix(action: &Action, category: Option<Category>) -> Vec<String> {
-    let coverable =
+    let can_be_allowed =
         category == Some(Category::Write) && action.env.is_empty() && action.mode != RunMode::Pty;
     let words: Vec<&str> = match &action.command {
-        Command::Shell { line } if line.chars().all(is_plain) => line.split(' ').collect(),
+        Command::Shell { line } if line.chars().all(is_unquoted_char) => line.split(' ').collect(),
         Command::Argv { command, args } => std::iter::once(command)
             .chain(args)
             .map(String::as_str)
@@ -309,17 +330,17 @@ fn suggested_prefix(action: &Action, category: Option<Category>) -> Vec<String> 
     };
     let mut words = words.into_iter().filter(|word| !word.is_empty());
     match words.next() {
-        Some(command) if coverable && is_bare_name(command) => {
+        Some(command) if can_be_allowed && is_bare_name(command) => {
             let subcommands = words.take_while(|word| is_subcommand(word));
             let words = std::iter::once(command).chain(subcommands);
-            words.take(PREFIX_WORDS).map(str::to_owned).collect()
+            words.take(MAX_PREFIX_WORDS).map(str::to_owned).collect()
         }
         Some(_) | None => Vec::new(),
     }
 }
 
 /// Characters that a shell hands on as they are.
-fn is_plain(c: char) -> bool {
+fn is_unquoted_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || " _-.+/:,@%".contains(c)
 }
 
@@ -386,9 +407,9 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
-        let asked = Asked::of_action(&shell(&"é".repeat(COMMAND_BYTES)));
-        assert_eq!(asked.command.len(), COMMAND_BYTES);
-        assert_eq!(asked.cut_bytes, COMMAND_BYTES as u64);
+        let requested = RequestedAction::from_action(&shell(&"é".repeat(MAX_COMMAND_BYTES)));
+        assert_eq!(requested.command.len(), MAX_COMMAND_BYTES);
+        assert_eq!(requested.cut_bytes, MAX_COMMAND_BYTES as u64);
     }
 
     #[test]
@@ -398,9 +419,10 @@ mod tests {
             "mode": "slow", "timeout": 7
         });
         let action = Action::from_arguments("shell", arguments.as_object().unwrap()).unwrap();
-        let asked = Asked::of_action(&action);
-        assert_eq!(asked.argv, ["ls", "a b"]);
-        let edited = Action::from_arguments("shell", &asked.amended("ls -l").unwrap()).unwrap();
+        let requested = RequestedAction::from_action(&action);
+        assert_eq!(requested.argv, ["ls", "a b"]);
+        let edited =
+            Action::from_arguments("shell", &requested.amend_arguments("ls -l").unwrap()).unwrap();
         let line = "ls -l".to_owned();
         assert_eq!(
             edited,

@@ -6,15 +6,15 @@ use pvp_session::{AttendanceChange, Input, SessionSettings, Submitted};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{id, identity, message, person};
+use super::{client_message, id, identity, participant_id};
 
 /// Stands in a payload for the digest of a proposal as it is at that moment.
-const DIGEST_OF: &str = "$digest:";
+const DIGEST_PLACEHOLDER: &str = "$digest:";
 
 /// One thing that happens to a session or to its viewer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Step {
+pub enum StoryStep {
     /// Always the first: how server and session are set up, and through whose eyes it is seen.
     Create {
         by: String,
@@ -70,14 +70,14 @@ pub enum Step {
     },
 }
 
-impl Step {
-    pub fn read(line: &str) -> Self {
+impl StoryStep {
+    pub fn parse(line: &str) -> Self {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
     /// The viewer and the server's settings that a first step asks for.
-    pub fn setting(&self) -> Option<(&str, SessionSettings)> {
-        let Step::Create { viewer, open, .. } = self else {
+    pub fn viewer_and_settings(&self) -> Option<(&str, SessionSettings)> {
+        let StoryStep::Create { viewer, open, .. } = self else {
             return None;
         };
         let working_directory = Some("/work/demo".to_owned());
@@ -90,16 +90,16 @@ impl Step {
     }
 
     /// What this step tells the session, if it does.
-    pub fn input(&self, now: Timestamp, digest: impl Fn(&str) -> String) -> Option<Input> {
+    pub fn to_input(&self, now: Timestamp, digest: impl Fn(&str) -> String) -> Option<Input> {
         Some(match self {
-            Step::Create {
+            StoryStep::Create {
                 by,
                 id: name,
                 name: title,
                 config,
                 ..
             } => Input::Create {
-                by: person(by),
+                by: participant_id(by),
                 id: id(name),
                 create: SessionCreate {
                     name: title.clone(),
@@ -107,40 +107,43 @@ impl Step {
                     extra: Default::default(),
                 },
             },
-            Step::Join {
+            StoryStep::Join {
                 id: name, announce, ..
             } => Input::Join {
                 identity: identity(announce),
                 announce: announce.clone(),
                 id: id(name),
             },
-            Step::Say {
+            StoryStep::Say {
                 by,
                 id: name,
                 kind,
                 payload,
                 reference,
             } => Input::Submit {
-                by: person(by),
+                by: participant_id(by),
                 submitted: Submitted {
                     reference: reference.as_deref().map(id),
-                    ..Submitted::new(id(name), message(kind, &filled(payload, &digest)))
+                    ..Submitted::new(
+                        id(name),
+                        client_message(kind, &fill_digest(payload, &digest)),
+                    )
                 },
             },
-            Step::Quiet { who } => attendance(who, AttendanceChange::TimedOut, now),
-            Step::Back { who } => attendance(who, AttendanceChange::Back, now),
-            Step::Tick => Input::Tick,
-            Step::Wait { .. }
-            | Step::Presence { .. }
-            | Step::Ping
-            | Step::Drop
-            | Step::Expect { .. } => return None,
+            StoryStep::Quiet { who } => attendance_input(who, AttendanceChange::TimedOut, now),
+            StoryStep::Back { who } => attendance_input(who, AttendanceChange::Back, now),
+            StoryStep::Tick => Input::Tick,
+            StoryStep::Wait { .. }
+            | StoryStep::Presence { .. }
+            | StoryStep::Ping
+            | StoryStep::Drop
+            | StoryStep::Expect { .. } => return None,
         })
     }
 }
 
-fn attendance(who: &str, attendance: AttendanceChange, last_active: Timestamp) -> Input {
-    let participant = person(who);
+fn attendance_input(who: &str, attendance: AttendanceChange, last_active: Timestamp) -> Input {
+    let participant = participant_id(who);
     Input::Attendance {
         participant,
         attendance,
@@ -149,12 +152,12 @@ fn attendance(who: &str, attendance: AttendanceChange, last_active: Timestamp) -
 }
 
 /// The payload with `"digest": "$digest:p1"` filled in.
-fn filled(payload: &Value, digest: impl Fn(&str) -> String) -> Value {
+fn fill_digest(payload: &Value, digest: impl Fn(&str) -> String) -> Value {
     let mut payload = payload.clone();
-    let stands_for = payload["digest"]
+    let placeholder = payload["digest"]
         .as_str()
-        .and_then(|text| text.strip_prefix(DIGEST_OF));
-    if let Some(proposal) = stands_for {
+        .and_then(|text| text.strip_prefix(DIGEST_PLACEHOLDER));
+    if let Some(proposal) = placeholder {
         payload["digest"] = digest(proposal).into();
     }
     payload

@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// Runs a command of one's own on an executor, or on the only one there.
-    pub async fn shell(
+    pub async fn exec_shell(
         &self,
         line: &str,
         executor: Option<ParticipantId>,
@@ -163,6 +163,6 @@ impl Connection {
             reason,
             extra: ExtraFields::new(),
         };
-        self.say(leave).await.map(|_| ())
+        self.send_and_wait(leave).await.map(|_| ())
     }
 }

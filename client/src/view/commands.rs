@@ -1,0 +1,216 @@
+//! What messages make of commands: proposed, granted, printing, over.
+
+use std::sync::Arc;
+
+use pvp_protocol::payload::{
+    ShellExec, ToolCancel, ToolExecute, ToolOutput, ToolPropose, ToolResult,
+};
+use pvp_protocol::{Action, Category, Command, MessageId};
+
+use super::proposal::{
+    CancelRequestView, CommandHistoryEntry, CommandOrigin, ProposalState, ProposalView, RunView,
+};
+use super::requested_action::{CommandForm, MAX_CLOSED_COMMAND_BYTES, RequestedAction};
+use super::text::truncate_optional_line;
+use super::timeline::TimelineEvent;
+use super::{MessageMeta, View, push_bounded};
+
+/// Commands that are kept with their output; the oldest that are over go first.
+pub const MAX_PROPOSALS: usize = 300;
+
+/// Commands that are kept as one line of history.
+pub const MAX_HISTORY: usize = 1000;
+
+/// What the record says a person wants a command of their own for.
+const OWN_COMMAND_PURPOSE: &str = "a person's own command";
+
+impl View {
+    pub(super) fn proposal_mut(&mut self, id: &MessageId) -> Option<&mut ProposalView> {
+        self.commands
+            .iter_mut()
+            .rev()
+            .find(|proposal| proposal.id == *id)
+    }
+
+    pub(super) fn fold_propose(&mut self, meta: &MessageMeta<'_>, propose: &ToolPropose) {
+        let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments) else {
+            return;
+        };
+        let assessment = propose.assessment.as_ref();
+        let requested =
+            RequestedAction::new(&propose.agent, &action, assessment, &propose.description);
+        self.record_proposal(meta, CommandOrigin::Agent, requested);
+        let proposal = meta.id.clone();
+        self.push_logged_item(meta, TimelineEvent::Proposed { proposal });
+    }
+
+    pub(super) fn fold_shell_exec(&mut self, meta: &MessageMeta<'_>, exec: &ShellExec) {
+        let Some(by) = meta.participant() else { return };
+        let line = exec.command.clone();
+        let action = Action {
+            cwd: exec.cwd.clone(),
+            timeout_seconds: exec.timeout_seconds,
+            ..Action::new(Command::LoginShell { line })
+        };
+        let requested =
+            RequestedAction::new(by, &action, exec.assessment.as_ref(), OWN_COMMAND_PURPOSE);
+        self.record_proposal(meta, CommandOrigin::Person, requested);
+        let proposal = meta.id.clone();
+        self.push_logged_item(meta, TimelineEvent::Executed { proposal });
+    }
+
+    /// Notes a command; of one that a welcome told of, what the welcome left out.
+    fn record_proposal(
+        &mut self,
+        meta: &MessageMeta<'_>,
+        origin: CommandOrigin,
+        requested: RequestedAction,
+    ) {
+        let blocked = requested.category() == Some(Category::Blocked);
+        if let Some(known) = self.remove_proposal(meta.id) {
+            let requested = match known.requested.assessment {
+                Some(_) => Arc::clone(&known.requested),
+                None => Arc::new(requested),
+            };
+            let (seq, at) = (meta.seq, Some(meta.at));
+            // Put where it was told, so that the list is in order.
+            self.commands.push_back(ProposalView {
+                seq,
+                at,
+                origin,
+                requested,
+                ..known
+            });
+            return;
+        }
+        let (seq, at) = (meta.seq, Some(meta.at));
+        let proposal = ProposalView::new(meta.id, origin, Arc::new(requested));
+        self.push_proposal(ProposalView {
+            seq,
+            at,
+            ..proposal
+        });
+        if blocked {
+            self.close_proposal(meta.id, ProposalState::Blocked);
+        }
+    }
+
+    fn remove_proposal(&mut self, id: &MessageId) -> Option<ProposalView> {
+        let index = self
+            .commands
+            .iter()
+            .rposition(|proposal| proposal.id == *id)?;
+        self.commands.remove(index)
+    }
+
+    pub(super) fn push_proposal(&mut self, proposal: ProposalView) {
+        self.commands.push_back(proposal);
+        if self.commands.len() > MAX_PROPOSALS {
+            let over = self
+                .commands
+                .iter()
+                .position(|proposal| proposal.state.is_over());
+            self.commands.remove(over.unwrap_or(0));
+        }
+    }
+
+    pub(super) fn advance_proposal(&mut self, id: &MessageId, state: ProposalState) {
+        if let Some(proposal) = self.proposal_mut(id) {
+            proposal.advance_to(state);
+        }
+    }
+
+    /// Moves a command to its end, and into the history.
+    pub(super) fn close_proposal(&mut self, id: &MessageId, state: ProposalState) {
+        let Some(proposal) = self.proposal_mut(id) else {
+            return;
+        };
+        proposal.advance_to(state);
+        if proposal.requested.command.len() > MAX_CLOSED_COMMAND_BYTES {
+            Arc::make_mut(&mut proposal.requested).shorten();
+        }
+        let entry = CommandHistoryEntry::new(proposal);
+        match self
+            .history
+            .iter_mut()
+            .rev()
+            .find(|entry| entry.proposal == *id)
+        {
+            Some(known) => *known = entry,
+            None => push_bounded(&mut self.history, entry, MAX_HISTORY),
+        }
+    }
+
+    pub(super) fn fold_execute(&mut self, meta: &MessageMeta<'_>, execute: &ToolExecute) {
+        let (id, action) = (&execute.tool_proposal, &execute.grant.action);
+        if self.proposal(id).is_none() {
+            self.push_granted_proposal(id, action);
+        }
+        let Some(proposal) = self.proposal_mut(id) else {
+            return;
+        };
+        let granted = proposal.run.as_ref().is_some_and(|run| run.grant.is_some());
+        if granted || proposal.state > ProposalState::Over {
+            return;
+        }
+        proposal.run = Some(RunView::from_grant(execute, meta.at));
+        proposal.requested = Arc::new(proposal.requested.with_granted_action(action));
+        proposal.advance_to(ProposalState::Running);
+    }
+
+    /// A grant says what runs, even if the proposal was before what was told.
+    fn push_granted_proposal(&mut self, id: &MessageId, action: &Action) {
+        let requested =
+            RequestedAction::from_command_line("", action.mode).with_granted_action(action);
+        let origin = match requested.form {
+            CommandForm::LoginShell => CommandOrigin::Person,
+            CommandForm::Shell | CommandForm::Argv | CommandForm::Tool => CommandOrigin::Agent,
+        };
+        self.push_proposal(ProposalView::new(id, origin, Arc::new(requested)));
+    }
+
+    pub(super) fn fold_output(&mut self, output: &ToolOutput) {
+        let Some(proposal) = self.proposal_mut(&output.tool_proposal) else {
+            return;
+        };
+        match proposal.state {
+            ProposalState::Running | ProposalState::Over => {}
+            ProposalState::Judged
+            | ProposalState::Waiting
+            | ProposalState::Approved
+            | ProposalState::Blocked
+            | ProposalState::Rejected
+            | ProposalState::TimedOut
+            | ProposalState::Cancelled
+            | ProposalState::Finished => return,
+        }
+        let (stream, offset) = (output.stream, output.offset);
+        proposal.output.append(stream, offset, &output.text);
+        if output.complete {
+            proposal.output.mark_complete(stream);
+        }
+    }
+
+    pub(super) fn fold_result(&mut self, meta: &MessageMeta<'_>, result: &ToolResult) {
+        let id = &result.tool_proposal;
+        let open = |proposal: &&mut ProposalView| proposal.state <= ProposalState::Over;
+        if let Some(proposal) = self.proposal_mut(id).filter(open) {
+            proposal.record_result(result, meta.at);
+            self.close_proposal(id, ProposalState::Finished);
+        }
+    }
+
+    /// A cancel only asks: a waiting command is closed by its gate, a running one by its result.
+    pub(super) fn fold_cancel(&mut self, meta: &MessageMeta<'_>, cancel: &ToolCancel) {
+        let reason = truncate_optional_line(cancel.reason.as_ref());
+        let event = TimelineEvent::CancelAsked {
+            proposal: cancel.tool_proposal.clone(),
+            reason: reason.clone(),
+        };
+        self.push_logged_item(meta, event);
+        if let Some(proposal) = self.proposal_mut(&cancel.tool_proposal) {
+            let (by, at) = (meta.sender.clone(), meta.at);
+            proposal.cancel = Some(CancelRequestView { by, at, reason });
+        }
+    }
+}

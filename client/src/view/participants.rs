@@ -1,0 +1,301 @@
+//! Who is in the session, in which role, and what I am in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pvp_protocol::payload::{
+    Announce, ExecutorInfo, PresenceStatus, PresenceUpdate, RoleChange, SessionLeave,
+};
+use pvp_protocol::{
+    Capability, ParticipantId, ParticipantKind, ParticipantTimeoutAction, Role, Sender,
+    SessionConfig, ShellExecMode, Timestamp, capabilities_of,
+};
+use serde::Serialize;
+
+use super::text::{truncate_line, truncate_optional_line};
+use super::timeline::TimelineEvent;
+use super::{MessageMeta, View};
+
+/// Most people and agents that are remembered, those who left included; a session has at most
+/// 200 at a time unless its server allows more.
+pub const MAX_PARTICIPANTS: usize = 1000;
+
+/// One person or agent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ParticipantView {
+    pub id: ParticipantId,
+    pub name: String,
+    pub kind: ParticipantKind,
+    pub roles: Vec<Role>,
+    /// Everything they may do, by role or beyond it.
+    pub capabilities: BTreeSet<Capability>,
+    pub presence: PresenceStatus,
+    /// Set if they run commands.
+    pub executor: Option<ExecutorInfo>,
+    pub last_active: Option<Timestamp>,
+    /// They are no longer in the session.
+    pub left: bool,
+    /// Quiet for so long that `on_participant_timeout` applies to them.
+    pub timed_out: bool,
+    #[serde(skip)]
+    pub(super) explicit_capabilities: BTreeSet<Capability>,
+}
+
+impl ParticipantView {
+    pub(super) fn new(announce: &Announce) -> Self {
+        let explicit_capabilities = announce.capabilities.iter().flatten().copied().collect();
+        Self {
+            id: announce.id.clone(),
+            name: truncate_line(&announce.name),
+            kind: announce.kind,
+            roles: deduplicated(&announce.roles),
+            capabilities: capabilities_of(announce.kind, &announce.roles, &explicit_capabilities),
+            presence: PresenceStatus::Active,
+            executor: announce.executor.clone(),
+            last_active: None,
+            left: false,
+            timed_out: false,
+            explicit_capabilities,
+        }
+    }
+
+    /// Whether they may do one thing.
+    pub fn has_capability(&self, capability: Capability) -> bool {
+        !self.left && self.capabilities.contains(&capability)
+    }
+
+    /// Whether they could vote on somebody else's proposal.
+    pub fn may_vote(&self) -> bool {
+        self.kind == ParticipantKind::Human && self.has_capability(Capability::Approve)
+    }
+
+    /// Whether this is an agent that is in the session.
+    pub fn is_present_agent(&self) -> bool {
+        self.kind == ParticipantKind::Agent && !self.left
+    }
+
+    /// Whether they run people's own commands.
+    pub fn is_executor(&self) -> bool {
+        let able = self
+            .executor
+            .as_ref()
+            .is_some_and(|ability| ability.shell_exec);
+        self.is_present_agent() && able
+    }
+
+    /// Whether the session waits for them when it pauses for those who are away.
+    fn is_required(&self) -> bool {
+        !self.left && (self.kind == ParticipantKind::Agent || !self.capabilities.is_empty())
+    }
+}
+
+fn deduplicated(roles: &[Role]) -> Vec<Role> {
+    let once: BTreeSet<_> = roles.iter().copied().collect();
+    once.into_iter().collect()
+}
+
+/// What I am in this session.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SelfView {
+    pub participant: ParticipantId,
+    pub roles: Vec<Role>,
+    pub capabilities: BTreeSet<Capability>,
+    /// I may vote on what others propose.
+    pub may_approve: bool,
+    /// I may run commands of my own.
+    pub may_exec: bool,
+    pub may_interrupt: bool,
+    pub may_prompt: bool,
+}
+
+impl SelfView {
+    pub(super) fn new(participant: &ParticipantView, config: &SessionConfig) -> Self {
+        let human = participant.kind == ParticipantKind::Human;
+        let exec_is_on = config.shell_exec != ShellExecMode::Off;
+        Self {
+            participant: participant.id.clone(),
+            roles: participant.roles.clone(),
+            capabilities: participant.capabilities.clone(),
+            may_approve: participant.may_vote(),
+            may_exec: human && exec_is_on && participant.has_capability(Capability::Exec),
+            may_interrupt: participant.has_capability(Capability::Interrupt),
+            may_prompt: participant.has_capability(Capability::Prompt),
+        }
+    }
+}
+
+/// Why nothing starts at the moment, if it does not: those who are missed.
+fn pause_reason(
+    people: &BTreeMap<ParticipantId, ParticipantView>,
+    config: &SessionConfig,
+) -> Option<String> {
+    if config.on_participant_timeout != ParticipantTimeoutAction::PauseSession {
+        return None;
+    }
+    let away = people
+        .values()
+        .filter(|participant| participant.timed_out && participant.is_required());
+    let away: Vec<_> = away.map(|participant| participant.id.as_str()).collect();
+    (!away.is_empty()).then(|| away.join(" and "))
+}
+
+impl View {
+    pub(super) fn fold_announce(&mut self, meta: &MessageMeta<'_>, announce: &Announce) {
+        if meta.is_logged() {
+            let event = TimelineEvent::Joined {
+                name: truncate_line(&announce.name),
+                participant_kind: announce.kind,
+                roles: deduplicated(&announce.roles),
+            };
+            self.push_logged_item(meta, event);
+        }
+        if meta.is_history {
+            return;
+        }
+        let known = self.people.get(&announce.id);
+        let present = known.filter(|participant| !participant.left);
+        let participant = ParticipantView {
+            // The server says so when someone who was given up is heard of again.
+            timed_out: present.is_some_and(|participant| participant.timed_out),
+            presence: present.map_or(PresenceStatus::Active, |participant| participant.presence),
+            last_active: known.and_then(|participant| participant.last_active),
+            ..ParticipantView::new(announce)
+        };
+        self.insert_participant(participant);
+        self.recompute_derived();
+    }
+
+    pub(super) fn insert_participant(&mut self, participant: ParticipantView) {
+        let may_vote = participant.may_vote();
+        let id = participant.id.clone();
+        self.people.insert(id.clone(), participant);
+        if !may_vote {
+            self.remove_from_votes(&id);
+        }
+        if self.people.len() > MAX_PARTICIPANTS {
+            let gone = self
+                .people
+                .values()
+                .find(|participant| participant.left && participant.id != id);
+            let other = gone.or_else(|| {
+                self.people
+                    .values()
+                    .find(|participant| participant.id != id)
+            });
+            let forgotten = other.map(|participant| participant.id.clone());
+            self.people.retain(|id, _| Some(id) != forgotten.as_ref());
+        }
+    }
+
+    pub(super) fn fold_leave(&mut self, meta: &MessageMeta<'_>, leave: &SessionLeave) {
+        let reason = truncate_optional_line(leave.reason.as_ref());
+        self.push_logged_item(meta, TimelineEvent::Left { reason });
+        let Some(by) = meta.participant() else { return };
+        self.stream.close_items_of(meta.sender);
+        for interrupt in &mut self.interrupts {
+            interrupt.awaited.remove(by);
+        }
+        self.interrupts
+            .retain(|interrupt| !interrupt.awaited.is_empty());
+        self.drafts.remove(by);
+        if meta.is_history {
+            return;
+        }
+        if let Some(participant) = self.people.get_mut(by) {
+            participant.left = true;
+            participant.timed_out = false;
+            participant.presence = PresenceStatus::Disconnected;
+        }
+        self.remove_from_votes(by);
+        self.recompute_derived();
+    }
+
+    pub(super) fn fold_role_change(&mut self, meta: &MessageMeta<'_>, change: &RoleChange) {
+        let event = TimelineEvent::RolesChanged {
+            participant: change.participant.clone(),
+            old_roles: deduplicated(&change.old_roles),
+            new_roles: deduplicated(&change.new_roles),
+            reason: truncate_optional_line(change.reason.as_ref()),
+        };
+        self.push_logged_item(meta, event);
+        if meta.is_history {
+            return;
+        }
+        let Some(participant) = self.people.get_mut(&change.participant) else {
+            return;
+        };
+        participant.roles = deduplicated(&change.new_roles);
+        if let Some(capabilities) = &change.capabilities {
+            participant.explicit_capabilities = capabilities.iter().copied().collect();
+        }
+        participant.capabilities = capabilities_of(
+            participant.kind,
+            &participant.roles,
+            &participant.explicit_capabilities,
+        );
+        if !participant.may_vote() {
+            self.remove_from_votes(&change.participant);
+        }
+        self.recompute_derived();
+    }
+
+    /// Presence that is kept counts for decisions; a whisper is only for the eye.
+    pub(super) fn fold_presence(&mut self, meta: &MessageMeta<'_>, presence: &PresenceUpdate) {
+        let PresenceUpdate {
+            participant,
+            status,
+            last_active,
+            ..
+        } = presence;
+        if meta.is_logged() {
+            let (participant, status) = (participant.clone(), *status);
+            self.push_logged_item(
+                meta,
+                TimelineEvent::Attendance {
+                    participant,
+                    status,
+                },
+            );
+        }
+        let Some(participant) = self.people.get_mut(participant) else {
+            return;
+        };
+        participant.last_active = participant.last_active.max(Some(*last_active));
+        if meta.is_logged() {
+            // The last that is kept is exact, so this holds for the past as well.
+            participant.timed_out = match status {
+                PresenceStatus::Away | PresenceStatus::Disconnected => true,
+                PresenceStatus::Active | PresenceStatus::Idle => false,
+            };
+        }
+        if !meta.is_history && !participant.left {
+            participant.presence = *status;
+        }
+        if meta.is_logged() && !meta.is_history {
+            self.recompute_derived();
+        } else if meta.is_logged() {
+            self.recount();
+        }
+    }
+
+    /// Whoever says something is there.
+    pub(super) fn record_activity(&mut self, meta: &MessageMeta<'_>) {
+        let Sender::Participant(who) = meta.sender else {
+            return;
+        };
+        if let Some(participant) = self.people.get_mut(who) {
+            participant.last_active = participant.last_active.max(Some(meta.at));
+        }
+    }
+
+    pub(super) fn recompute_derived(&mut self) {
+        self.paused = pause_reason(&self.people, &self.config);
+        let me = self
+            .me
+            .as_ref()
+            .and_then(|me| self.people.get(&me.participant));
+        if let Some(participant) = me {
+            self.me = Some(SelfView::new(participant, &self.config));
+        }
+        self.recount();
+    }
+}
