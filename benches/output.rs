@@ -19,8 +19,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kit::{Kind, Peer, Subject, met, setting};
-use pvp_agent::agent::{Agent, Step, Wish};
-use pvp_agent::executor::Settings;
+use pvp_agent::agent::{Agent, AgentInput, ProposalEvent};
+use pvp_agent::executor::ExecutorSettings;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ParticipantKind, Role, SessionId};
@@ -250,16 +250,19 @@ async fn executor() {
     let setting = |name: &str| std::env::var(name).unwrap();
     let link = Link::parse(&setting("BENCH_LINK")).unwrap();
     let (workspace, state) = (setting("BENCH_WORKSPACE"), setting("BENCH_STATE"));
-    let mut settings = Settings::new(workspace.into(), state.into());
+    let mut settings = ExecutorSettings::new(workspace.into(), state.into());
     settings.program = PathBuf::from(env!("CARGO_BIN_EXE_pvp"));
     let mut agent = Agent::connect(link, settings).await.unwrap();
     println!("ready");
-    while let Some(wish) = agent.next_wish().await {
-        let Wish::Prompt { prompt, .. } = wish else {
+    while let Some(wish) = agent.next_input().await {
+        let AgentInput::Prompt { prompt, .. } = wish else {
             continue;
         };
         let proposal = agent.propose_shell(&prompt.content).await.unwrap();
         let outcome = proposal.outcome().await;
-        assert!(matches!(outcome, Some(Step::Finished(_))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Some(ProposalEvent::Finished(_))),
+            "{outcome:?}"
+        );
     }
 }

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kit::{Latencies, met, setting};
-use pvp_agent::confine::{Confinement, Share};
-use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Overflow, Reapers, Run};
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::{self, OverflowAction, ReaperPool, RunLimits, SupervisedProcess};
+use pvp_agent::sandbox::{ResourceLimits, Sandbox};
 use pvp_protocol::SandboxProfile;
 use tokio::process::Command;
 use tokio::sync::mpsc;
@@ -32,8 +32,8 @@ async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     let pvp = Path::new(env!("CARGO_BIN_EXE_pvp"));
-    let alone = Reapers::of(&alone_reaper(place, pvp));
-    let (ahead, pvp) = (Reapers::one_ahead(pvp), Reapers::of(pvp));
+    let alone = ReaperPool::on_demand(&alone_reaper(place, pvp));
+    let (ahead, pvp) = (ReaperPool::with_spare(pvp), ReaperPool::on_demand(pvp));
     let [
         mut plain,
         mut read,
@@ -101,17 +101,17 @@ async fn plainly() -> Duration {
     begun.elapsed()
 }
 
-fn errand(place: &Path, profile: SandboxProfile, cgroup: bool) -> Errand {
-    Errand {
+fn errand(place: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnSpec {
+    SpawnSpec {
         program: SHELL.to_owned(),
         arguments: WORDS.map(str::to_owned).into(),
         directory: place.to_owned(),
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        confinement: Confinement {
+        confinement: Sandbox {
             profile,
             workspace: place.to_owned(),
             temporary: place.to_owned(),
-            share: Share::default(),
+            share: ResourceLimits::default(),
         },
         grace_ms: 100,
         cgroup,
@@ -119,20 +119,22 @@ fn errand(place: &Path, profile: SandboxProfile, cgroup: bool) -> Errand {
     }
 }
 
-async fn reaped(reapers: &Reapers, errand: &Errand) -> Duration {
-    let bounds = Bounds {
+async fn reaped(reapers: &ReaperPool, errand: &SpawnSpec) -> Duration {
+    let bounds = RunLimits {
         timeout: None,
         output_bytes: 1024,
-        on_overflow: Overflow::Kill,
+        on_overflow: OverflowAction::Kill,
     };
     let begun = Instant::now();
-    let (_stopper, asked) = run::stopping();
-    let run = Run::start(reapers, errand, asked).await.unwrap();
-    let (sender, _pieces) = mpsc::channel(16);
-    let finish = run
-        .finish(bounds, &std::collections::BTreeMap::new(), sender)
+    let (_stopper, asked) = run::stop_channel();
+    let run = SupervisedProcess::start(reapers, errand, asked)
         .await
         .unwrap();
-    assert_eq!(finish.code, Some(0), "{finish:?}");
+    let (sender, _pieces) = mpsc::channel(16);
+    let finish = run
+        .stream_to_end(bounds, &std::collections::BTreeMap::new(), sender)
+        .await
+        .unwrap();
+    assert_eq!(finish.exit_code, Some(0), "{finish:?}");
     begun.elapsed()
 }

@@ -7,14 +7,14 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use anyhow::Context;
-use pvp_agent::agent::{Agent, ProposeError, Step};
-use pvp_agent::executor::Settings;
+use pvp_agent::agent::{Agent, ProposalEvent, ProposeError};
+use pvp_agent::executor::ExecutorSettings;
 use pvp_client::Link;
 use pvp_protocol::payload::OutputStream;
 
 fn main() -> anyhow::Result<std::process::ExitCode> {
     // A command runs below this same program under another name.
-    if let Some(code) = pvp_agent::part_of_a_run() {
+    if let Some(code) = pvp_agent::run_internal_subcommand() {
         return Ok(code);
     }
     let link = std::env::args().nth(1).context("give an agent's link")?;
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
 async fn run(link: Link) -> anyhow::Result<()> {
     let workspace = std::env::current_dir()?;
     let state = workspace.join(".pvp/executor");
-    let agent = Agent::connect(link, Settings::new(workspace, state)).await?;
+    let agent = Agent::connect(link, ExecutorSettings::new(workspace, state)).await?;
     println!("{} in {}", agent.participant(), agent.session());
     for line in [
         "ls -la",
@@ -50,14 +50,16 @@ async fn run(link: Link) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_event(event: &Step) {
+fn print_event(event: &ProposalEvent) {
     match event {
-        Step::Judged(verdict) => println!("  {}: {}", verdict.category, verdict.reason),
-        Step::Waiting { quorum } => println!("  waits for {quorum}"),
-        Step::Edited { command, .. } => println!("  edited: {command}"),
-        Step::Granted { approved_by } => println!("  runs, approved by {}", approved_by.len()),
-        Step::Started { pid, .. } => println!("  as process {pid}"),
-        Step::Output { stream, text } => {
+        ProposalEvent::Assessed(verdict) => println!("  {}: {}", verdict.category, verdict.reason),
+        ProposalEvent::GateOpened { quorum } => println!("  waits for {quorum}"),
+        ProposalEvent::Edited { command, .. } => println!("  edited: {command}"),
+        ProposalEvent::Granted { approved_by } => {
+            println!("  runs, approved by {}", approved_by.len())
+        }
+        ProposalEvent::Started { pid, .. } => println!("  as process {pid}"),
+        ProposalEvent::Output { stream, text } => {
             let mark = match stream {
                 OutputStream::Stdout => "|",
                 OutputStream::Stderr => "!",
@@ -66,14 +68,14 @@ fn print_event(event: &Step) {
                 println!("  {mark} {line}");
             }
         }
-        Step::Finished(result) => {
+        ProposalEvent::Finished(result) => {
             let code = result.result.as_ref().and_then(|body| body.exit_code);
             println!(
                 "  ended: exit {code:?} {}",
                 result.error.as_deref().unwrap_or_default()
             );
         }
-        Step::NotRun(resolve) => println!(
+        ProposalEvent::NotRun(resolve) => println!(
             "  not run: {:?} {}",
             resolve.outcome,
             resolve.reason.as_deref().unwrap_or_default()

@@ -15,7 +15,7 @@ pub(crate) struct CliArguments {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = pvp_agent::part_of_a_run() {
+    if let Some(code) = pvp_agent::run_internal_subcommand() {
         return code;
     }
     let arguments = CliArguments::parse();

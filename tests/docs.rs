@@ -121,6 +121,6 @@ fn the_script_on_the_page_of_agents_can_be_followed() {
     let page = std::fs::read_to_string(page).unwrap();
     let script = page.split("```toml\n").nth(1).unwrap();
     let script = script.split("```").next().unwrap();
-    let read = pvp_agent::brain::Scripted::from_toml("agent.md", script);
+    let read = pvp_agent::brain::ScriptedBrain::from_toml("agent.md", script);
     assert!(read.is_ok(), "{read:?}");
 }

@@ -1,7 +1,7 @@
 //! An agent as a library: proposes commands, runs what is granted, and yields what becomes of each.
 
-mod lore;
-mod memory;
+mod recap;
+mod session_context;
 mod task;
 mod trailer;
 
@@ -20,13 +20,13 @@ use pvp_protocol::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::brain::tools::Job;
-use crate::executor::{self, Executor, Settings};
-pub use memory::Memory;
-use task::{Ask, Task};
+use crate::brain::tools::BackgroundJob;
+use crate::executor::{self, Executor, ExecutorSettings};
+pub use recap::SessionRecap;
+use task::{AgentCommand, AgentTask};
 
 /// Wishes that wait to be taken; people who want more at once are not heard.
-const WISHES: usize = 1024;
+const INPUT_QUEUE_LEN: usize = 1024;
 
 /// Why there is no agent.
 #[derive(Debug, thiserror::Error)]
@@ -49,25 +49,25 @@ pub enum ProposeError {
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
     #[error("the agent has stopped")]
-    Over,
+    AgentStopped,
 }
 
 impl From<SendError> for ProposeError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Refused(report) => ProposeError::Refused(report),
-            SendError::Closed | SendError::Dropped => ProposeError::Over,
+            SendError::Closed | SendError::Dropped => ProposeError::AgentStopped,
         }
     }
 }
 
 /// What becomes of a proposal, in order; the last one is `Finished` or `NotRun`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum ProposalEvent {
     /// The server's verdict.
-    Judged(Box<Assessment>),
+    Assessed(Box<Assessment>),
     /// People are asked; what it waits for.
-    Waiting {
+    GateOpened {
         quorum: String,
     },
     /// Someone edited it; this is what would run.
@@ -95,23 +95,23 @@ pub enum Step {
 }
 
 /// A command on its way.
-pub struct Proposal {
+pub struct ProposalHandle {
     /// Names it from here on, its output too.
     pub id: MessageId,
-    steps: mpsc::UnboundedReceiver<Step>,
+    events: mpsc::UnboundedReceiver<ProposalEvent>,
 }
 
-impl Proposal {
+impl ProposalHandle {
     /// The next step; `None` after the last one. Output is bounded by what the grant allows.
-    pub async fn next(&mut self) -> Option<Step> {
-        self.steps.recv().await
+    pub async fn next(&mut self) -> Option<ProposalEvent> {
+        self.events.recv().await
     }
 
     /// Waits for the end: the result, or why it did not run.
-    pub async fn outcome(mut self) -> Option<Step> {
+    pub async fn outcome(mut self) -> Option<ProposalEvent> {
         let mut last = None;
-        while let Some(step) = self.next().await {
-            last = Some(step);
+        while let Some(event) = self.next().await {
+            last = Some(event);
         }
         last
     }
@@ -119,7 +119,7 @@ impl Proposal {
 
 /// Someone who wants something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Speaker {
+pub struct Requester {
     pub id: ParticipantId,
     /// What people call them.
     pub name: String,
@@ -127,10 +127,10 @@ pub struct Speaker {
 
 /// What people want of an agent.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wish {
+pub enum AgentInput {
     Prompt {
         id: MessageId,
-        by: Speaker,
+        by: Requester,
         prompt: Box<PromptSubmit>,
         /// What the prompt's context keys stand for, as far as it is known here.
         context: Vec<(String, String)>,
@@ -138,43 +138,43 @@ pub enum Wish {
     /// Someone thought better of a prompt.
     Amend {
         id: MessageId,
-        by: Speaker,
+        by: Requester,
         amend: Box<PromptAmend>,
     },
     /// Acknowledged already; stopping what runs is done already, too.
     Interrupt {
         id: MessageId,
-        by: Speaker,
+        by: Requester,
         interrupt: Box<InterruptRaise>,
     },
     /// What this agent did here before it was started, told once, before anything else.
-    Remember(Box<Memory>),
+    Recap(Box<SessionRecap>),
 }
 
 /// What people want, in order.
-pub struct Wishes(mpsc::Receiver<Wish>);
+pub struct AgentInputs(mpsc::Receiver<AgentInput>);
 
-impl Wishes {
+impl AgentInputs {
     /// The next wish; `None` when the session is over for us. May be given up without losing one.
-    pub async fn next(&mut self) -> Option<Wish> {
+    pub async fn next(&mut self) -> Option<AgentInput> {
         self.0.recv().await
     }
 }
 
 /// An agent in a session. Dropping it ends its connection and everything it runs.
 pub struct Agent {
-    asks: mpsc::Sender<Ask>,
-    wishes: Option<Wishes>,
+    commands: mpsc::Sender<AgentCommand>,
+    inputs: Option<AgentInputs>,
     connection: Connection,
     policy: Arc<Policy>,
-    settings: Settings,
-    place: Workspace,
-    over: watch::Receiver<Option<String>>,
+    settings: ExecutorSettings,
+    workspace: Workspace,
+    stopped: watch::Receiver<Option<String>>,
 }
 
 impl Agent {
     /// Joins the session that a link leads to, ready to run what is granted.
-    pub async fn connect(link: Link, settings: Settings) -> Result<Self, AgentError> {
+    pub async fn connect(link: Link, settings: ExecutorSettings) -> Result<Self, AgentError> {
         Self::connect_with(
             link,
             ConnectOptions::default(),
@@ -188,47 +188,47 @@ impl Agent {
     pub async fn connect_with(
         link: Link,
         options: ConnectOptions,
-        settings: Settings,
+        settings: ExecutorSettings,
         policy: Policy,
     ) -> Result<Self, AgentError> {
         let options = ConnectOptions {
-            executor: Some(settings.ability()),
+            executor: Some(settings.executor_info()),
             ..options
         };
-        let place = Workspace {
+        let workspace = Workspace {
             directory: settings.workspace.to_str().map(str::to_owned),
         };
         let policy = Arc::new(policy);
         let (connection, events) = Connection::open(link, options).await?;
         let executor = Executor::new(connection.clone(), settings.clone(), policy.clone())
             .map_err(AgentError::Executor)?;
-        let (asks, inbox) = mpsc::channel(16);
-        let (wish, wishes) = mpsc::channel(WISHES);
-        let task = Task::new(connection.clone(), executor, wish);
-        let (living, over) = watch::channel(None);
+        let (commands, command_receiver) = mpsc::channel(16);
+        let (input_sender, input_receiver) = mpsc::channel(INPUT_QUEUE_LEN);
+        let task = AgentTask::new(connection.clone(), executor, input_sender);
+        let (stopped_sender, stopped) = watch::channel(None);
         tokio::spawn(async move {
-            let turned_away = task.live(inbox, events).await;
-            living.send_replace(turned_away);
+            let refusal = task.run(command_receiver, events).await;
+            stopped_sender.send_replace(refusal);
         });
         Ok(Self {
-            asks,
-            wishes: Some(Wishes(wishes)),
+            commands,
+            inputs: Some(AgentInputs(input_receiver)),
             connection,
             policy,
             settings,
-            place,
-            over,
+            workspace,
+            stopped,
         })
     }
 
     /// Waits until the agent has gone and everything that it ran has ended; gives why the server
     /// does not let it in any more, if that is so.
-    pub fn over(&self) -> impl Future<Output = Option<String>> + Send + 'static {
-        let mut over = self.over.clone();
+    pub fn stopped(&self) -> impl Future<Output = Option<String>> + Send + 'static {
+        let mut stopped = self.stopped.clone();
         async move {
             // The other end is dropped when all is said.
-            while over.changed().await.is_ok() {}
-            over.borrow().clone()
+            while stopped.changed().await.is_ok() {}
+            stopped.borrow().clone()
         }
     }
 
@@ -246,23 +246,23 @@ impl Agent {
     }
 
     /// How it runs things.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ExecutorSettings {
         &self.settings
     }
 
     /// The next thing that people want; `None` when the session is over for us, or when someone
     /// else listens.
-    pub async fn next_wish(&mut self) -> Option<Wish> {
-        self.wishes.as_mut()?.next().await
+    pub async fn next_input(&mut self) -> Option<AgentInput> {
+        self.inputs.as_mut()?.next().await
     }
 
     /// What people want of this agent, apart from it; whoever asks first listens.
-    pub fn listen(&mut self) -> Option<Wishes> {
-        self.wishes.take()
+    pub fn take_inputs(&mut self) -> Option<AgentInputs> {
+        self.inputs.take()
     }
 
     /// Proposes a line for the shell. What is blocked here is not even sent.
-    pub async fn propose_shell(&self, line: &str) -> Result<Proposal, ProposeError> {
+    pub async fn propose_shell(&self, line: &str) -> Result<ProposalHandle, ProposeError> {
         let mut arguments = JsonObject::new();
         arguments.insert("full_command".to_owned(), line.into());
         self.propose(arguments, "").await
@@ -274,22 +274,22 @@ impl Agent {
         &self,
         arguments: JsonObject,
         purpose: &str,
-    ) -> Result<Proposal, ProposeError> {
+    ) -> Result<ProposalHandle, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
-        match self.blocked(&Action::from_arguments("shell", &arguments)?) {
+        match self.blocked_by_policy(&Action::from_arguments("shell", &arguments)?) {
             Some(blocked) => Err(blocked),
             None => self.submit(arguments, purpose).await,
         }
     }
 
     /// The same, but what is blocked is sent too, so that the record shows that it was tried.
-    pub async fn propose_openly(
+    pub async fn propose_even_if_blocked(
         &self,
         arguments: JsonObject,
         purpose: &str,
-    ) -> Result<Proposal, ProposeError> {
+    ) -> Result<ProposalHandle, ProposeError> {
         let arguments = self.with_co_author(arguments)?;
-        let blocked = self.blocked(&Action::from_arguments("shell", &arguments)?);
+        let blocked = self.blocked_by_policy(&Action::from_arguments("shell", &arguments)?);
         match self.submit(arguments, purpose).await {
             Err(ProposeError::Refused(report)) if report.code == ErrorCode::GateFailed => {
                 let (rule, reason) = ("server".to_owned(), report.message);
@@ -299,51 +299,57 @@ impl Agent {
         }
     }
 
-    fn blocked(&self, action: &Action) -> Option<ProposeError> {
-        let verdict = self.policy.assess(action, &self.place);
-        let (rule, reason) = (verdict.rule, verdict.reason);
-        (verdict.category == Category::Blocked).then_some(ProposeError::Blocked { rule, reason })
+    fn blocked_by_policy(&self, action: &Action) -> Option<ProposeError> {
+        let assessment = self.policy.assess(action, &self.workspace);
+        let (rule, reason) = (assessment.rule, assessment.reason);
+        (assessment.category == Category::Blocked).then_some(ProposeError::Blocked { rule, reason })
     }
 
-    async fn submit(&self, arguments: JsonObject, purpose: &str) -> Result<Proposal, ProposeError> {
+    async fn submit(
+        &self,
+        arguments: JsonObject,
+        purpose: &str,
+    ) -> Result<ProposalHandle, ProposeError> {
         let action = Action::from_arguments("shell", &arguments)?;
-        executor::directory(action.cwd.as_deref(), &self.settings.workspace)
+        executor::resolve_directory(action.cwd.as_deref(), &self.settings.workspace)
             .map_err(ProposeError::BadDirectory)?;
-        let (id, propose) = (fresh_id(), self.proposal(arguments, purpose));
-        let (steps, receiver) = mpsc::unbounded_channel();
-        let (noted, known) = oneshot::channel();
-        let ask = Ask::Expect {
+        let (id, propose) = (fresh_id(), self.tool_propose(arguments, purpose));
+        let (event_sender, event_receiver) = mpsc::unbounded_channel();
+        let (registered, registration) = oneshot::channel();
+        let agent_command = AgentCommand::TrackProposal {
             id: id.clone(),
             propose: Box::new(propose.clone()),
             command: action.command.summary(),
             mode: action.mode,
-            steps,
-            noted,
+            events: event_sender,
+            registered,
         };
-        self.ask(ask).await?;
-        known.await.map_err(|_| ProposeError::Over)?;
+        self.send_command(agent_command).await?;
+        registration.await.map_err(|_| ProposeError::AgentStopped)?;
         let receipt = self
             .connection
             .send_with_id(id.clone(), None, propose)
             .await?;
         receipt.ack().await?;
-        let steps = receiver;
-        Ok(Proposal { id, steps })
+        let events = event_receiver;
+        Ok(ProposalHandle { id, events })
     }
 
     /// What the agent adds to a command, it adds before anyone sees it.
     fn with_co_author(&self, mut arguments: JsonObject) -> Result<JsonObject, ProposeError> {
         if let Some(author) = &self.settings.git.co_author {
             let action = Action::from_arguments("shell", &arguments)?;
-            let verdict = self.policy.assess(&action, &self.place);
-            if let Some(line) = trailer::added(&action.command, &verdict.parts, author) {
+            let assessment = self.policy.assess(&action, &self.workspace);
+            if let Some(line) =
+                trailer::with_co_author_trailer(&action.command, &assessment.parts, author)
+            {
                 arguments.insert("full_command".to_owned(), line.into());
             }
         }
         Ok(arguments)
     }
 
-    fn proposal(&self, arguments: JsonObject, purpose: &str) -> ToolPropose {
+    fn tool_propose(&self, arguments: JsonObject, purpose: &str) -> ToolPropose {
         ToolPropose {
             tool_name: "shell".to_owned(),
             arguments,
@@ -360,18 +366,18 @@ impl Agent {
     }
 
     /// Lines of what a command printed, by the id of its proposal.
-    pub async fn recall(&self, read: OutputRead) -> Result<OutputPage, ProposeError> {
+    pub async fn read_output(&self, read: OutputRead) -> Result<OutputPage, ProposeError> {
         loop {
             let id = fresh_id();
             let (page, answer) = oneshot::channel();
-            self.ask(Ask::Read {
+            self.send_command(AgentCommand::TrackOutputRead {
                 id: id.clone(),
                 page,
             })
             .await?;
             let receipt = self.connection.send_with_id(id, None, read.clone()).await?;
             match receipt.ack().await {
-                Ok(_) => return answer.await.map_err(|_| ProposeError::Over),
+                Ok(_) => return answer.await.map_err(|_| ProposeError::AgentStopped),
                 // The connection was lost meanwhile; asking again changes nothing.
                 Err(SendError::Dropped) => {}
                 Err(error) => return Err(error.into()),
@@ -380,24 +386,32 @@ impl Agent {
     }
 
     /// The background jobs of this agent, oldest first, also those that have ended lately.
-    pub async fn jobs(&self) -> Result<Vec<Job>, ProposeError> {
+    pub async fn jobs(&self) -> Result<Vec<BackgroundJob>, ProposeError> {
         let (jobs, answer) = oneshot::channel();
-        self.ask(Ask::Jobs { jobs }).await?;
-        answer.await.map_err(|_| ProposeError::Over)
+        self.send_command(AgentCommand::ListJobs { jobs }).await?;
+        answer.await.map_err(|_| ProposeError::AgentStopped)
     }
 
     /// Stops a background job of this agent's, with everything that it started; gives how it
     /// ended, if that is known here.
-    pub async fn stop(&self, job: &MessageId, why: &str) -> Result<Option<String>, ProposeError> {
+    pub async fn stop_job(
+        &self,
+        job: &MessageId,
+        why: &str,
+    ) -> Result<Option<String>, ProposeError> {
         let receipt = self.connection.cancel(job, Some(why.to_owned())).await?;
         receipt.ack().await?;
         let (ended, answer) = oneshot::channel();
         let id = job.clone();
-        self.ask(Ask::End { id, ended }).await?;
-        answer.await.map_err(|_| ProposeError::Over)
+        self.send_command(AgentCommand::AwaitJobEnd { id, ended })
+            .await?;
+        answer.await.map_err(|_| ProposeError::AgentStopped)
     }
 
-    async fn ask(&self, ask: Ask) -> Result<(), ProposeError> {
-        self.asks.send(ask).await.map_err(|_| ProposeError::Over)
+    async fn send_command(&self, agent_command: AgentCommand) -> Result<(), ProposeError> {
+        self.commands
+            .send(agent_command)
+            .await
+            .map_err(|_| ProposeError::AgentStopped)
     }
 }

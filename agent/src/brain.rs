@@ -1,12 +1,12 @@
 //! What decides what the agent says and proposes: a script, or a model behind a provider's API.
 
 pub mod conversation;
-pub mod digest;
+pub mod proposal_result;
 pub mod provider;
 pub mod recall;
+pub mod result_text;
 pub mod scripted;
 pub mod tools;
-pub mod words;
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use pvp_protocol::payload::{FinishReason, PromptConfig, UsageStats};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-pub use conversation::{Answer, Conversation, Part, ToolCall, Turn};
-pub use digest::Caps;
-pub use provider::{Provider, Settings};
-pub use scripted::Scripted;
-pub use tools::{Surroundings, ToolOffer, ToolUse};
-pub use words::{Account, CallResult, Fate};
+pub use conversation::{AnswerPart, Conversation, ConversationTurn, ModelAnswer, ToolCall};
+pub use proposal_result::{CallOutcome, CallResult, ProposalResult};
+pub use provider::{Provider, ProviderSettings};
+pub use result_text::ResultTextLimits;
+pub use scripted::ScriptedBrain;
+pub use tools::{ParsedToolCall, ToolContext, ToolDefinition};
 
 /// Events of one answer that may wait to be taken; then the provider waits.
-const EVENTS: usize = 256;
+const EVENT_QUEUE_LEN: usize = 256;
 
 /// Context of a script, which forgets nothing, in tokens.
-const UNLIMITED: u64 = 1 << 40;
+const UNLIMITED_TOKENS: u64 = 1 << 40;
 
 /// What answers prompts.
 #[derive(Debug)]
 pub enum Brain {
-    Scripted(Scripted),
+    Scripted(ScriptedBrain),
     Provider(Provider),
 }
 
 impl Brain {
     /// Begins to answer a conversation, which is first made to fit. Needs a tokio runtime.
-    pub fn begin(
+    pub fn start_answer(
         &mut self,
         conversation: &mut Conversation,
-        tools: &[ToolOffer],
+        tools: &[ToolDefinition],
         config: Option<&PromptConfig>,
-    ) -> Reply {
+    ) -> AnswerStream {
         let allowed = config.and_then(|config| config.tools_allowed.as_ref());
         let tools: Vec<_> = tools
             .iter()
@@ -49,10 +49,10 @@ impl Brain {
             .cloned()
             .collect();
         match self {
-            Brain::Scripted(scripted) => scripted.begin(conversation),
+            Brain::Scripted(scripted) => scripted.start_answer(conversation),
             Brain::Provider(provider) => {
-                conversation.fit(provider.room(&tools, config));
-                provider.begin(conversation, &tools, config)
+                conversation.fit(provider.context_budget(&tools, config));
+                provider.start_answer(conversation, &tools, config)
             }
         }
     }
@@ -66,18 +66,18 @@ impl Brain {
     }
 
     /// How much of a command's output this brain reads at first.
-    pub fn caps(&self) -> Caps {
+    pub fn text_limits(&self) -> ResultTextLimits {
         match self {
-            Brain::Scripted(_) => Caps::default(),
-            Brain::Provider(provider) => Caps::for_context(provider.context_tokens()),
+            Brain::Scripted(_) => ResultTextLimits::default(),
+            Brain::Provider(provider) => ResultTextLimits::for_context(provider.context_tokens()),
         }
     }
 
     /// Tokens of conversation that this brain can read.
-    pub fn room(&self, tools: &[ToolOffer]) -> u64 {
+    pub fn context_budget(&self, tools: &[ToolDefinition]) -> u64 {
         match self {
-            Brain::Scripted(_) => UNLIMITED,
-            Brain::Provider(provider) => provider.room(tools, None),
+            Brain::Scripted(_) => UNLIMITED_TOKENS,
+            Brain::Provider(provider) => provider.context_budget(tools, None),
         }
     }
 }
@@ -88,24 +88,24 @@ pub enum BrainEvent {
     /// More of what it thinks.
     Thinking(String),
     /// What the provider wants back, unchanged, with the thinking before it. Not for people.
-    ThinkingSeal(String),
+    ThinkingSignature(String),
     /// Thinking that the provider shows nobody, but wants back.
-    HiddenThinking(String),
+    RedactedThinking(String),
     /// More of what it says.
     Text(String),
     /// A whole call. Act on it only once the answer is `Finished`.
-    Call(ToolCall),
+    ToolCall(ToolCall),
     /// The provider could not answer, and is asked again after a wait.
     Retrying { why: String, wait: Duration },
     /// What the answer cost, once, just before the end.
     Usage(UsageStats),
     /// The end.
-    Finished(Finish),
+    Finished(AnswerFinish),
 }
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
+pub enum AnswerFinish {
     Complete,
     /// It waits for the results of its calls.
     ToolUse,
@@ -115,14 +115,14 @@ pub enum Finish {
     Withheld,
 }
 
-impl Finish {
+impl AnswerFinish {
     /// The word on the wire.
-    pub fn reason(self) -> FinishReason {
+    pub fn finish_reason(self) -> FinishReason {
         match self {
-            Finish::Complete => FinishReason::Complete,
-            Finish::ToolUse => FinishReason::ToolUse,
-            Finish::MaxTokens => FinishReason::MaxTokens,
-            Finish::Withheld => FinishReason::Error,
+            AnswerFinish::Complete => FinishReason::Complete,
+            AnswerFinish::ToolUse => FinishReason::ToolUse,
+            AnswerFinish::MaxTokens => FinishReason::MaxTokens,
+            AnswerFinish::Withheld => FinishReason::Error,
         }
     }
 }
@@ -131,51 +131,55 @@ impl Finish {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BrainError {
-    pub trouble: Trouble,
+    pub kind: BrainErrorKind,
     pub message: String,
 }
 
 /// What to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum BrainErrorKind {
     /// The provider has too much to do; it may say when to come back.
     Busy { after: Option<Duration> },
     /// The connection failed, fell silent, or ended in the middle.
-    Lost,
+    ConnectionLost,
     /// What came makes no sense.
-    Nonsense,
+    InvalidResponse,
     /// The conversation is too long; a shorter one may be answered.
-    TooLong,
+    ContextTooLong,
     /// The provider refuses: the key, the model, the address or the request is wrong.
     Refused,
     /// The script did not expect what happened.
-    Script,
+    ScriptFailed,
 }
 
 impl BrainError {
-    pub(crate) fn new(trouble: Trouble, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: BrainErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { trouble, message }
+        Self { kind, message }
     }
 
     /// Whether the same question may be answered later.
-    pub fn worth_trying_again(&self) -> bool {
-        match self.trouble {
-            Trouble::Busy { .. } | Trouble::Lost | Trouble::Nonsense => true,
-            Trouble::TooLong | Trouble::Refused | Trouble::Script => false,
+    pub fn is_retryable(&self) -> bool {
+        match self.kind {
+            BrainErrorKind::Busy { .. }
+            | BrainErrorKind::ConnectionLost
+            | BrainErrorKind::InvalidResponse => true,
+            BrainErrorKind::ContextTooLong
+            | BrainErrorKind::Refused
+            | BrainErrorKind::ScriptFailed => false,
         }
     }
 }
 
 /// An answer as it comes. Dropping it ends the request.
 #[derive(Debug)]
-pub struct Reply {
+pub struct AnswerStream {
     events: mpsc::Receiver<Result<BrainEvent, BrainError>>,
     task: Option<AbortHandle>,
     ended: bool,
 }
 
-impl Reply {
+impl AnswerStream {
     /// The next event; `None` after `Finished` or an error. Waiting may be given up and begun
     /// again without losing anything.
     pub async fn next(&mut self) -> Option<Result<BrainEvent, BrainError>> {
@@ -184,14 +188,14 @@ impl Reply {
         }
         let event = self.events.recv().await.unwrap_or_else(|| {
             let message = "the answer ended without an end";
-            Err(BrainError::new(Trouble::Lost, message))
+            Err(BrainError::new(BrainErrorKind::ConnectionLost, message))
         });
         self.ended = matches!(event, Err(_) | Ok(BrainEvent::Finished(_)));
         Some(event)
     }
 
     /// An answer that is there already.
-    pub(crate) fn ready(events: Vec<Result<BrainEvent, BrainError>>) -> Self {
+    pub(crate) fn from_events(events: Vec<Result<BrainEvent, BrainError>>) -> Self {
         let (sender, receiver) = mpsc::channel(events.len().max(1));
         for event in events {
             sender
@@ -207,13 +211,13 @@ impl Reply {
 
     /// An answer that a task gives.
     pub(crate) fn from_task<F>(
-        give: impl FnOnce(mpsc::Sender<Result<BrainEvent, BrainError>>) -> F,
+        produce: impl FnOnce(mpsc::Sender<Result<BrainEvent, BrainError>>) -> F,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (sender, events) = mpsc::channel(EVENTS);
-        let task = tokio::spawn(give(sender)).abort_handle();
+        let (sender, events) = mpsc::channel(EVENT_QUEUE_LEN);
+        let task = tokio::spawn(produce(sender)).abort_handle();
         Self {
             events,
             task: Some(task),
@@ -222,7 +226,7 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for AnswerStream {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -237,21 +241,24 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_breaks_off_ends_with_an_error_and_then_with_nothing() {
         let said = BrainEvent::Text("half".to_owned());
-        let mut reply = Reply::ready(vec![Ok(said.clone())]);
-        assert_eq!(reply.next().await, Some(Ok(said)));
-        let broken = BrainError::new(Trouble::Lost, "the answer ended without an end");
-        assert_eq!(reply.next().await, Some(Err(broken)));
-        assert_eq!(reply.next().await, None);
+        let mut answer_stream = AnswerStream::from_events(vec![Ok(said.clone())]);
+        assert_eq!(answer_stream.next().await, Some(Ok(said)));
+        let broken = BrainError::new(
+            BrainErrorKind::ConnectionLost,
+            "the answer ended without an end",
+        );
+        assert_eq!(answer_stream.next().await, Some(Err(broken)));
+        assert_eq!(answer_stream.next().await, None);
     }
 
     #[tokio::test]
     async fn dropping_a_reply_ends_its_task() {
         let (alive, mut gone) = mpsc::channel::<()>(1);
-        let reply = Reply::from_task(|_events| async move {
+        let answer_stream = AnswerStream::from_task(|_events| async move {
             let _alive = alive;
             std::future::pending().await
         });
-        drop(reply);
+        drop(answer_stream);
         assert_eq!(gone.recv().await, None);
     }
 }

@@ -24,7 +24,7 @@ const SECRET_PREFIXES: &[&str] = &[
 ];
 
 /// Parts of names that say what the value is.
-const SECRET_PARTS: &[&str] = &[
+const SECRET_SUBSTRINGS: &[&str] = &[
     "TOKEN",
     "SECRET",
     "PASSWORD",
@@ -35,7 +35,7 @@ const SECRET_PARTS: &[&str] = &[
 ];
 
 /// Ends of names that do.
-const SECRET_ENDS: &[&str] = &["_KEY", "_PAT", "_DSN", "_AUTH"];
+const SECRET_SUFFIXES: &[&str] = &["_KEY", "_PAT", "_DSN", "_AUTH"];
 
 /// Names that hold a secret, or a way to one, without saying so.
 const SECRET_NAMES: &[&str] = &[
@@ -52,7 +52,7 @@ const SECRET_NAMES: &[&str] = &[
 ];
 
 /// Names that change what a program does before its first line.
-const TRICKS: &[&str] = &[
+const CODE_INJECTION_NAMES: &[&str] = &[
     "BASH_ENV",
     "ENV",
     "PROMPT_COMMAND",
@@ -67,29 +67,30 @@ const TRICKS: &[&str] = &[
 const NO_EDITOR: &str = "sh -c 'echo \"pvp: there is no editor here; give the text on the command line (git commit -m, git rebase with GIT_SEQUENCE_EDITOR set to a command)\" >&2; exit 1' pvp-no-editor";
 
 /// Whether a variable of the executor's may be seen by commands.
-fn is_plain(name: &str) -> bool {
+fn is_safe_to_pass(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let secret = SECRET_PREFIXES
         .iter()
         .any(|prefix| upper.starts_with(prefix))
-        || SECRET_PARTS.iter().any(|part| upper.contains(part))
-        || SECRET_ENDS.iter().any(|end| upper.ends_with(end))
+        || SECRET_SUBSTRINGS.iter().any(|part| upper.contains(part))
+        || SECRET_SUFFIXES.iter().any(|end| upper.ends_with(end))
         || SECRET_NAMES.contains(&upper.as_str());
-    let trick =
-        TRICKS.contains(&upper.as_str()) || upper.starts_with("LD_") || upper.starts_with("GIT_");
-    !secret && !trick && !name.is_empty()
+    let injection = CODE_INJECTION_NAMES.contains(&upper.as_str())
+        || upper.starts_with("LD_")
+        || upper.starts_with("GIT_");
+    !secret && !injection && !name.is_empty()
 }
 
 /// Whom a command can ask something while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
-    Nobody,
+pub enum Interactivity {
+    NonInteractive,
     /// Someone is at the keys of its terminal.
-    APerson,
+    Interactive,
 }
 
 /// What keeps a command from asking.
-const NOBODY_TO_ASK: &[(&str, &str)] = &[
+const NON_INTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("EDITOR", NO_EDITOR),
     ("VISUAL", NO_EDITOR),
     ("GIT_EDITOR", NO_EDITOR),
@@ -107,20 +108,22 @@ const NOBODY_TO_ASK: &[(&str, &str)] = &[
 
 /// The environment of a command: what the executor has and may give, what keeps it from asking,
 /// what was granted with it, and the secrets that were shared with it.
-pub fn of_command(
-    own: impl IntoIterator<Item = (String, String)>,
+pub fn command_environment(
+    inherited: impl IntoIterator<Item = (String, String)>,
     granted: &BTreeMap<String, String>,
     secrets: &BTreeMap<String, String>,
     temporary: &Path,
-    asks: Asks,
+    interactivity: Interactivity,
 ) -> Vec<(String, String)> {
-    let mut environment: BTreeMap<String, String> =
-        own.into_iter().filter(|(name, _)| is_plain(name)).collect();
-    let settled = match asks {
-        Asks::Nobody => NOBODY_TO_ASK,
-        Asks::APerson => &[("TERM", "xterm-256color")],
+    let mut environment: BTreeMap<String, String> = inherited
+        .into_iter()
+        .filter(|(name, _)| is_safe_to_pass(name))
+        .collect();
+    let overrides = match interactivity {
+        Interactivity::NonInteractive => NON_INTERACTIVE_VARIABLES,
+        Interactivity::Interactive => &[("TERM", "xterm-256color")],
     };
-    for (name, value) in settled {
+    for (name, value) in overrides {
         environment.insert((*name).to_owned(), (*value).to_owned());
     }
     environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
@@ -133,7 +136,10 @@ pub fn of_command(
 mod tests {
     use super::*;
 
-    fn seen(own: &[(&str, &str)], granted: &[(&str, &str)]) -> BTreeMap<String, String> {
+    fn visible_to_command(
+        own: &[(&str, &str)],
+        granted: &[(&str, &str)],
+    ) -> BTreeMap<String, String> {
         let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             let owned = pairs
                 .iter()
@@ -143,9 +149,15 @@ mod tests {
         let own = pairs(own);
         let secrets = pairs(&[("DEPLOY_TOKEN", "shared")]);
         let temporary = Path::new("/tmp/x");
-        of_command(own, &pairs(granted), &secrets, temporary, Asks::Nobody)
-            .into_iter()
-            .collect()
+        command_environment(
+            own,
+            &pairs(granted),
+            &secrets,
+            temporary,
+            Interactivity::NonInteractive,
+        )
+        .into_iter()
+        .collect()
     }
 
     #[test]
@@ -167,7 +179,10 @@ mod tests {
             "GIT_SSH_COMMAND",
             "database_url",
         ] {
-            assert!(!seen(&[(name, "x")], &[]).contains_key(name), "{name}");
+            assert!(
+                !visible_to_command(&[(name, "x")], &[]).contains_key(name),
+                "{name}"
+            );
         }
         for name in [
             "PATH",
@@ -180,7 +195,10 @@ mod tests {
             "KEYBOARD",
             "MONKEY",
         ] {
-            assert!(seen(&[(name, "x")], &[]).contains_key(name), "{name}");
+            assert!(
+                visible_to_command(&[(name, "x")], &[]).contains_key(name),
+                "{name}"
+            );
         }
     }
 
@@ -188,7 +206,13 @@ mod tests {
     fn with_a_person_at_the_keys_editors_and_pagers_are_theirs() {
         let own = [("EDITOR".to_owned(), "vi".to_owned())];
         let none = BTreeMap::new();
-        let seen = of_command(own, &none, &none, Path::new("/tmp/x"), Asks::APerson);
+        let seen = command_environment(
+            own,
+            &none,
+            &none,
+            Path::new("/tmp/x"),
+            Interactivity::Interactive,
+        );
         let seen: BTreeMap<_, _> = seen.into_iter().collect();
         assert_eq!(seen["EDITOR"], "vi");
         assert_eq!(seen["TERM"], "xterm-256color");
@@ -197,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_was_granted_and_shared_is_there_and_nothing_asks() {
-        let seen = seen(
+        let seen = visible_to_command(
             &[("PAGER", "less"), ("A", "1")],
             &[("A", "2"), ("PAGER", "more")],
         );

@@ -1,11 +1,11 @@
 //! Runs what is granted to this participant, and tells of it.
 
-mod active;
-mod errand;
+mod active_run;
+mod git_notes;
 mod job_file;
-mod notes;
-mod telling;
-mod work;
+mod output_sender;
+mod run_task;
+mod spawn_spec;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,19 +22,19 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-use crate::confine::{self, Share};
+use crate::grant_check::GrantCheck;
 use crate::journal::Journal;
-use crate::orders::Orders;
-use crate::run::{Keyboard, Overflow, Reapers};
-use active::Active;
-pub(crate) use errand::directory;
-use work::Work;
+use crate::run::{OverflowAction, PtyInput, ReaperPool};
+use crate::sandbox::{self, ResourceLimits};
+use active_run::ActiveRun;
+use run_task::RunTask;
+pub(crate) use spawn_spec::resolve_directory;
 
 /// Runs whose stop was asked for before their grant came; more are forgotten, oldest id first.
-const MOST_UNWANTED: usize = 256;
+const MAX_EARLY_STOPS: usize = 256;
 
 /// Bytes of memory of each process of a read, unless the settings say otherwise.
-pub const READ_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
+pub const DEFAULT_READ_MEMORY_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 /// What an executor does for git beside running it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,63 +47,63 @@ pub struct GitSettings {
 
 /// How an executor runs things.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ExecutorSettings {
     /// What reapers are started from: this program.
     pub program: PathBuf,
     /// Where commands run unless they say otherwise.
     pub workspace: PathBuf,
     /// Where the journal and the output of background jobs are kept.
-    pub state: PathBuf,
+    pub state_directory: PathBuf,
     /// A prefix that every approved command runs behind, such as a container.
     pub runner: Vec<String>,
     /// Commands at a time; more wait their turn.
-    pub at_once: usize,
+    pub max_commands: usize,
     /// Background jobs at a time; one more is refused, because they do not end by themselves.
-    pub jobs: usize,
+    pub max_background_jobs: usize,
     /// Between asking a command to end and ending it.
-    pub grace: Duration,
+    pub kill_grace: Duration,
     /// What each command may use.
-    pub share: Share,
+    pub limits: ResourceLimits,
     /// Bytes of memory of each process of a read, because nobody was asked whether it may run.
-    pub read_memory: u64,
+    pub read_memory_bytes: u64,
     /// What becomes of a command that prints more than it may.
-    pub on_overflow: Overflow,
+    pub on_overflow: OverflowAction,
     pub git: GitSettings,
 }
 
-impl Settings {
+impl ExecutorSettings {
     /// The usual ones for a workspace.
-    pub fn new(workspace: PathBuf, state: PathBuf) -> Self {
+    pub fn new(workspace: PathBuf, state_directory: PathBuf) -> Self {
         Self {
             program: PathBuf::from("/proc/self/exe"),
             workspace,
-            state,
+            state_directory,
             runner: Vec::new(),
-            at_once: 8,
-            jobs: 16,
-            grace: Duration::from_secs(2),
-            share: Share::default(),
-            read_memory: READ_MEMORY,
-            on_overflow: Overflow::Kill,
+            max_commands: 8,
+            max_background_jobs: 16,
+            kill_grace: Duration::from_secs(2),
+            limits: ResourceLimits::default(),
+            read_memory_bytes: DEFAULT_READ_MEMORY_BYTES,
+            on_overflow: OverflowAction::Kill,
             git: GitSettings::default(),
         }
     }
 
     /// What to announce at joining.
-    pub fn ability(&self) -> ExecutorInfo {
+    pub fn executor_info(&self) -> ExecutorInfo {
         ExecutorInfo {
-            profiles: confine::enforceable(),
+            profiles: sandbox::enforceable_profiles(),
             shell_exec: true,
             working_directory: self.workspace.to_str().map(str::to_owned),
             runner: self.runner.clone(),
-            shell: Some(errand::login_shell()),
+            shell: Some(spawn_spec::login_shell()),
         }
     }
 }
 
 /// What happens to runs, for whoever proposed them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum RunEvent {
     Started {
         proposal: MessageId,
         pid: u32,
@@ -111,24 +111,24 @@ pub enum Happening {
         file: Option<PathBuf>,
     },
     /// Its result is on its way.
-    Over { proposal: MessageId },
+    Finished { proposal: MessageId },
 }
 
 /// What the executor's own tasks tell it.
-enum Note {
+enum RunTaskEvent {
     Started {
         proposal: MessageId,
         pid: u32,
         file: Option<PathBuf>,
-        keyboard: Option<Keyboard>,
+        pty_input: Option<PtyInput>,
     },
-    Over {
+    Finished {
         proposal: MessageId,
     },
 }
 
 /// How things stood when we were welcomed; what is told up to `head` is past.
-struct Past {
+struct ReplayState {
     head: u64,
     /// What the session thinks we run, and we may still begin.
     running: BTreeSet<MessageId>,
@@ -137,94 +137,94 @@ struct Past {
 /// Runs what is granted to one participant of one session.
 pub struct Executor {
     connection: Connection,
-    settings: Arc<Settings>,
-    reapers: Arc<Reapers>,
+    settings: Arc<ExecutorSettings>,
+    reapers: Arc<ReaperPool>,
     policy: Arc<Policy>,
-    orders: Orders,
+    grant_check: GrantCheck,
     journal: Arc<Mutex<Journal>>,
     slots: Arc<Semaphore>,
-    active: BTreeMap<MessageId, Active>,
+    active_runs: BTreeMap<MessageId, ActiveRun>,
     /// Stopped before their grant was told.
-    unwanted: BTreeMap<MessageId, String>,
-    past: Option<Past>,
+    early_stops: BTreeMap<MessageId, String>,
+    replay: Option<ReplayState>,
     /// Begun by an earlier life of this executor, which did not live to tell how they ended.
     orphaned: BTreeSet<MessageId>,
-    notes: mpsc::UnboundedReceiver<Note>,
-    note: mpsc::UnboundedSender<Note>,
+    run_events: mpsc::UnboundedReceiver<RunTaskEvent>,
+    run_event_sender: mpsc::UnboundedSender<RunTaskEvent>,
 }
 
 impl Executor {
     /// Opens the journal. Nothing runs before [`hear`](Self::hear) is told of a grant.
     pub fn new(
         connection: Connection,
-        settings: Settings,
+        settings: ExecutorSettings,
         policy: Arc<Policy>,
     ) -> anyhow::Result<Self> {
-        let journal =
-            Journal::open(&settings.state, now()).context("opening the journal of grants")?;
-        let place = Workspace {
+        let journal = Journal::open(&settings.state_directory, now())
+            .context("opening the journal of grants")?;
+        let workspace = Workspace {
             directory: settings.workspace.to_str().map(str::to_owned),
         };
-        let orphaned: BTreeSet<_> = journal.unfinished().cloned().collect();
+        let orphaned: BTreeSet<_> = journal.unfinished_proposals().cloned().collect();
         for proposal in &orphaned {
             job_file::close_orphan(&settings, proposal);
         }
         job_file::remove_oldest(&settings);
-        let (note, notes) = mpsc::unbounded_channel();
+        let (run_event_sender, run_events) = mpsc::unbounded_channel();
         Ok(Self {
-            orders: Orders::new(connection.participant().clone(), place),
-            slots: Arc::new(Semaphore::new(settings.at_once.max(1))),
-            reapers: Arc::new(Reapers::one_ahead(&settings.program)),
+            grant_check: GrantCheck::new(connection.participant().clone(), workspace),
+            slots: Arc::new(Semaphore::new(settings.max_commands.max(1))),
+            reapers: Arc::new(ReaperPool::with_spare(&settings.program)),
             settings: Arc::new(settings),
             connection,
             policy,
             orphaned,
             journal: Arc::new(Mutex::new(journal)),
-            active: BTreeMap::new(),
-            unwanted: BTreeMap::new(),
-            past: None,
-            notes,
-            note,
+            active_runs: BTreeMap::new(),
+            early_stops: BTreeMap::new(),
+            replay: None,
+            run_events,
+            run_event_sender,
         })
     }
 
     /// Notes a proposal of ours before it is sent, so that its grant finds it.
-    pub fn orders(&mut self) -> &mut Orders {
-        &mut self.orders
+    pub fn grant_check(&mut self) -> &mut GrantCheck {
+        &mut self.grant_check
     }
 
     /// How many commands are running or about to.
-    pub fn running(&self) -> usize {
-        self.active.len()
+    pub fn running_count(&self) -> usize {
+        self.active_runs.len()
     }
 
     /// Waits for the next thing that happens to a run. May be given up without losing anything.
-    pub async fn next(&mut self) -> Happening {
-        let note = self.notes.recv().await;
-        let note = note.expect("the executor itself holds a sender");
-        self.take(note)
+    pub async fn next_event(&mut self) -> RunEvent {
+        let event = self.run_events.recv().await;
+        let event = event.expect("the executor itself holds a sender");
+        self.on_run_task_event(event)
     }
 
-    fn take(&mut self, note: Note) -> Happening {
-        match note {
-            Note::Started {
+    fn on_run_task_event(&mut self, event: RunTaskEvent) -> RunEvent {
+        match event {
+            RunTaskEvent::Started {
                 proposal,
                 pid,
                 file,
-                keyboard,
+                pty_input: keyboard,
             } => {
-                if let Some(active) = self.active.get_mut(&proposal) {
-                    active.begun(keyboard);
+                if let Some(active) = self.active_runs.get_mut(&proposal) {
+                    active.on_started(keyboard);
                 }
-                Happening::Started {
+                RunEvent::Started {
                     proposal,
                     pid,
                     file,
                 }
             }
-            Note::Over { proposal } => {
-                self.active.remove(&proposal);
-                Happening::Over { proposal }
+            RunTaskEvent::Finished { proposal } => {
+                self.active_runs.remove(&proposal);
+                RunEvent::Finished { proposal }
             }
         }
     }
@@ -234,65 +234,65 @@ impl Executor {
         clippy::wildcard_enum_match_arm,
         reason = "everything else does not concern execution"
     )]
-    pub fn hear(&mut self, envelope: &Envelope) {
+    pub fn on_message(&mut self, envelope: &Envelope) {
         let id = &envelope.heading.id;
         match &envelope.message {
-            ServerMessage::SessionWelcome(welcome) => self.welcomed(welcome),
-            ServerMessage::ToolPropose(propose) => self.orders.proposed(id, propose),
-            ServerMessage::ShellExec(exec) => self.orders.asked(id, exec),
-            ServerMessage::GateRequest(request) => self.orders.gated(id, request),
-            ServerMessage::GateAmend(amend) => self.orders.amended(amend),
+            ServerMessage::SessionWelcome(welcome) => self.on_welcome(welcome),
+            ServerMessage::ToolPropose(propose) => self.grant_check.on_propose(id, propose),
+            ServerMessage::ShellExec(exec) => self.grant_check.on_shell_exec(id, exec),
+            ServerMessage::GateRequest(request) => self.grant_check.on_gate_request(id, request),
+            ServerMessage::GateAmend(amend) => self.grant_check.on_gate_amend(amend),
             ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {
-                self.closed(&resolve.tool_proposal);
+                self.forget_proposal(&resolve.tool_proposal);
             }
-            ServerMessage::ToolExecute(execute) => self.granted(execute, envelope.seq),
-            ServerMessage::ToolResult(result) => self.resulted(result),
+            ServerMessage::ToolExecute(execute) => self.on_grant(execute, envelope.seq),
+            ServerMessage::ToolResult(result) => self.on_result(result),
             ServerMessage::ToolCancel(cancel) => {
                 let why = cancel.reason.as_deref().unwrap_or("cancelled");
-                self.stop(&cancel.tool_proposal, why);
+                self.stop_run(&cancel.tool_proposal, why);
             }
-            ServerMessage::ToolInput(input) => self.typed(&envelope.heading.sender, input),
+            ServerMessage::ToolInput(input) => self.on_input(&envelope.heading.sender, input),
             ServerMessage::InterruptRaise(raise)
                 if raise
                     .target
                     .as_ref()
                     .is_none_or(|target| target == self.connection.participant()) =>
             {
-                self.interrupted(raise.urgency, &raise.message);
+                self.on_interrupt(raise.urgency, &raise.message);
             }
-            ServerMessage::SessionEnd(end) => self.end_all(&end.reason),
+            ServerMessage::SessionEnd(end) => self.stop_all(&end.reason),
             _ => {}
         }
-        self.settle_past(envelope.seq);
+        self.finish_replay(envelope.seq);
     }
 
-    fn welcomed(&mut self, welcome: &SessionWelcome) {
+    fn on_welcome(&mut self, welcome: &SessionWelcome) {
         let me = self.connection.participant();
         let mine = welcome.running.iter().filter(|run| run.executor == *me);
-        let lost = mine.filter(|run| !self.active.contains_key(&run.tool_proposal));
+        let lost = mine.filter(|run| !self.active_runs.contains_key(&run.tool_proposal));
         let lost = lost.map(|run| run.tool_proposal.clone());
         let (orphaned, running): (BTreeSet<_>, BTreeSet<_>) =
             lost.partition(|proposal| self.orphaned.contains(proposal));
         for proposal in orphaned {
-            self.report(unknown(
+            self.send_result(unknown_result(
                 proposal,
                 "the executor was restarted in the middle; it may or may not have finished",
             ));
         }
         let head = welcome.head;
-        self.past = Some(Past { head, running });
+        self.replay = Some(ReplayState { head, running });
     }
 
     /// Once all of the past was told, what the session thinks we run and we do not is lost: we say
     /// so instead of letting everyone wait.
-    fn settle_past(&mut self, told: Option<u64>) {
-        let reached = |past: &mut Past| told.is_some_and(|told| told >= past.head);
-        let Some(past) = self.past.take_if(reached) else {
+    fn finish_replay(&mut self, seq: Option<u64>) {
+        let reached = |replay: &mut ReplayState| seq.is_some_and(|seq| seq >= replay.head);
+        let Some(replay) = self.replay.take_if(reached) else {
             return;
         };
-        for proposal in past.running {
-            if !self.active.contains_key(&proposal) {
-                self.report(failed(
+        for proposal in replay.running {
+            if !self.active_runs.contains_key(&proposal) {
+                self.send_result(failed_result(
                     proposal,
                     "its grant was lost before the executor acted on it",
                 ));
@@ -300,57 +300,57 @@ impl Executor {
         }
     }
 
-    fn report(&self, result: ToolResult) {
+    fn send_result(&self, result: ToolResult) {
         let connection = self.connection.clone();
-        tokio::spawn(async move { telling::send(&connection, result).await });
+        tokio::spawn(async move { output_sender::send_acknowledged(&connection, result).await });
     }
 
-    fn granted(&mut self, execute: &ToolExecute, told: Option<u64>) {
+    fn on_grant(&mut self, execute: &ToolExecute, seq: Option<u64>) {
         let proposal = execute.tool_proposal.clone();
         // Of the past, only what still counts as running may be begun.
-        let over = self.past.as_ref().is_some_and(|past| {
-            told.is_some_and(|told| told <= past.head) && !past.running.contains(&proposal)
+        let already_over = self.replay.as_ref().is_some_and(|past| {
+            seq.is_some_and(|seq| seq <= past.head) && !past.running.contains(&proposal)
         });
         // A grant told again is not an answer to the run that it began.
-        if over || self.active.contains_key(&proposal) {
+        if already_over || self.active_runs.contains_key(&proposal) {
             return;
         }
-        let Some(checked) = self.orders.check(execute, &self.policy, now()) else {
+        let Some(checked) = self.grant_check.check(execute, &self.policy, now()) else {
             return;
         };
         let mode = execute.grant.action.mode;
         let refused = match checked {
             Err(refused) => Some(refused.to_string()),
-            Ok(()) if mode == RunMode::Background => self.too_many_jobs(),
+            Ok(()) if mode == RunMode::Background => self.job_limit_refusal(),
             Ok(()) => None,
         };
         if let Some(why) = refused {
-            if let Some(past) = &mut self.past {
-                past.running.remove(&proposal);
+            if let Some(replay) = &mut self.replay {
+                replay.running.remove(&proposal);
             }
-            self.refuse(proposal, execute.grant.id.clone(), why);
+            self.refuse_grant(proposal, execute.grant.id.clone(), why);
             return;
         }
-        let (mut active, asked) = Active::new(mode, execute.grant.driver.clone());
-        if let Some(why) = self.unwanted.remove(&proposal) {
-            active.stop(&why);
+        let (mut active_run, stop_receiver) = ActiveRun::new(mode, execute.grant.driver.clone());
+        if let Some(why) = self.early_stops.remove(&proposal) {
+            active_run.stop(&why);
         }
-        self.active.insert(proposal.clone(), active);
-        let work = Work {
+        self.active_runs.insert(proposal.clone(), active_run);
+        let run_task = RunTask {
             connection: self.connection.clone(),
             settings: self.settings.clone(),
             reapers: self.reapers.clone(),
             journal: self.journal.clone(),
             slots: self.slots.clone(),
-            note: self.note.clone(),
+            events: self.run_event_sender.clone(),
             proposal,
             grant: execute.grant.clone(),
         };
-        work.begin(asked);
+        run_task.spawn(stop_receiver);
     }
 
-    fn too_many_jobs(&self) -> Option<String> {
-        let jobs = self.active.values();
+    fn job_limit_refusal(&self) -> Option<String> {
+        let jobs = self.active_runs.values();
         let jobs = jobs
             .filter(|active| active.mode() == RunMode::Background)
             .count();
@@ -358,57 +358,57 @@ impl Executor {
             1 => "1 background job is".to_owned(),
             _ => format!("{jobs} background jobs are"),
         };
-        let full = jobs >= self.settings.jobs;
+        let full = jobs >= self.settings.max_background_jobs;
         full.then(|| format!("{running} running here, which is the most; stop one first"))
     }
 
     /// Answers a grant that is not acted on, unless it was acted on before.
-    fn refuse(&self, proposal: MessageId, grant: MessageId, why: String) {
+    fn refuse_grant(&self, proposal: MessageId, grant: MessageId, why: String) {
         tracing::warn!(%proposal, why, "did not act on a grant");
         let (connection, journal) = (self.connection.clone(), self.journal.clone());
         tokio::spawn(async move {
-            if !journal.lock().await.knows(&grant) {
-                telling::send(&connection, failed(proposal, &why)).await;
+            if !journal.lock().await.contains(&grant) {
+                output_sender::send_acknowledged(&connection, failed_result(proposal, &why)).await;
             }
         });
     }
 
-    fn closed(&mut self, proposal: &MessageId) {
-        self.orders.closed(proposal);
-        self.unwanted.remove(proposal);
+    fn forget_proposal(&mut self, proposal: &MessageId) {
+        self.grant_check.forget(proposal);
+        self.early_stops.remove(proposal);
     }
 
     /// A result that is not ours closes a run that the session has given up: nobody would see
     /// what it goes on doing.
-    fn resulted(&mut self, result: &ToolResult) {
-        self.closed(&result.tool_proposal);
-        if let Some(active) = self.active.get_mut(&result.tool_proposal) {
+    fn on_result(&mut self, result: &ToolResult) {
+        self.forget_proposal(&result.tool_proposal);
+        if let Some(active) = self.active_runs.get_mut(&result.tool_proposal) {
             active.stop("the session has given it up");
         }
     }
 
-    fn typed(&mut self, sender: &Sender, input: &ToolInput) {
-        if let Some(active) = self.active.get_mut(&input.tool_proposal)
-            && !active.typed(sender, input)
+    fn on_input(&mut self, sender: &Sender, input: &ToolInput) {
+        if let Some(active) = self.active_runs.get_mut(&input.tool_proposal)
+            && !active.on_input(sender, input)
         {
             tracing::warn!(proposal = %input.tool_proposal, "keys of someone who is not at them");
         }
     }
 
     /// Asks one run to end.
-    fn stop(&mut self, proposal: &MessageId, why: &str) {
-        if let Some(active) = self.active.get_mut(proposal) {
+    fn stop_run(&mut self, proposal: &MessageId, why: &str) {
+        if let Some(active) = self.active_runs.get_mut(proposal) {
             active.stop(why);
             return;
         }
-        self.unwanted.insert(proposal.clone(), why.to_owned());
-        if self.unwanted.len() > MOST_UNWANTED {
-            self.unwanted.pop_first();
+        self.early_stops.insert(proposal.clone(), why.to_owned());
+        if self.early_stops.len() > MAX_EARLY_STOPS {
+            self.early_stops.pop_first();
         }
     }
 
-    fn interrupted(&mut self, urgency: InterruptUrgency, why: &str) {
-        for active in self.active.values_mut() {
+    fn on_interrupt(&mut self, urgency: InterruptUrgency, why: &str) {
+        for active in self.active_runs.values_mut() {
             match urgency {
                 // What runs may finish; the brain begins nothing more.
                 InterruptUrgency::Pause => {}
@@ -419,15 +419,15 @@ impl Executor {
     }
 
     /// The session is over: nothing of it goes on.
-    pub fn end_all(&mut self, why: &str) {
-        for active in self.active.values_mut() {
+    pub fn stop_all(&mut self, why: &str) {
+        for active in self.active_runs.values_mut() {
             active.stop(why);
         }
     }
 }
 
 /// A result that says why nothing ran.
-fn failed(tool_proposal: MessageId, why: &str) -> ToolResult {
+fn failed_result(tool_proposal: MessageId, why: &str) -> ToolResult {
     ToolResult {
         tool_proposal,
         success: false,
@@ -440,9 +440,9 @@ fn failed(tool_proposal: MessageId, why: &str) -> ToolResult {
 }
 
 /// A result that says that nobody knows.
-fn unknown(tool_proposal: MessageId, why: &str) -> ToolResult {
+fn unknown_result(tool_proposal: MessageId, why: &str) -> ToolResult {
     ToolResult {
         outcome: Some(RunOutcome::Unknown),
-        ..failed(tool_proposal, why)
+        ..failed_result(tool_proposal, why)
     }
 }

@@ -14,18 +14,18 @@ const DAY_MS: u64 = 86_400_000;
 
 /// How long a grant is remembered after it has expired, in milliseconds: a day, for clocks that
 /// differ.
-const REMEMBERED_MS: u64 = DAY_MS;
+const RETENTION_MS: u64 = DAY_MS;
 
 /// And how long if nobody knows how it ended: jobs run for long, and are asked about afterwards.
-const UNFINISHED_MS: u64 = 30 * DAY_MS;
+const UNFINISHED_RETENTION_MS: u64 = 30 * DAY_MS;
 
 /// Grants that are noted before those that expired long ago are looked for and dropped.
-const NOTED: usize = 10_000;
+const PRUNE_INTERVAL: usize = 10_000;
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum JournalRecord {
     /// About to run.
     Begun {
         grant: MessageId,
@@ -37,19 +37,19 @@ enum Line {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Spent {
+struct UsedGrant {
     proposal: MessageId,
     expires: Timestamp,
     done: bool,
 }
 
-impl Spent {
-    fn is_remembered(&self, now: Timestamp) -> bool {
-        let remembered = match self.done {
-            true => REMEMBERED_MS,
-            false => UNFINISHED_MS,
+impl UsedGrant {
+    fn is_retained(&self, now: Timestamp) -> bool {
+        let retention = match self.done {
+            true => RETENTION_MS,
+            false => UNFINISHED_RETENTION_MS,
         };
-        self.expires.plus_millis(remembered) > now
+        self.expires.plus_millis(retention) > now
     }
 }
 
@@ -62,9 +62,9 @@ pub struct Journal {
     file: File,
     /// Bytes of the file that are whole lines.
     length: u64,
-    spent: BTreeMap<MessageId, Spent>,
+    used_grants: BTreeMap<MessageId, UsedGrant>,
     /// How many may be spent before it is looked which are to be dropped.
-    roomy_until: usize,
+    prune_at: usize,
 }
 
 impl Journal {
@@ -76,97 +76,98 @@ impl Journal {
             .mode(0o700)
             .create(directory)
             .with_context(|| format!("making {}", directory.display()))?;
-        let lock = open(&directory.join("lock"))?;
+        let lock = open_append(&directory.join("lock"))?;
         if let Err(error) = lock.try_lock() {
             let directory = directory.display();
             bail!("{directory} is in use by another executor ({error}); give each its own --state");
         }
         let path = directory.join("grants.journal");
         let mut text = String::new();
-        open(&path)?
+        open_append(&path)?
             .read_to_string(&mut text)
             .with_context(|| format!("reading {}", path.display()))?;
-        let mut spent = read(&text).with_context(|| format!("reading {}", path.display()))?;
-        spent.retain(|_, one| one.is_remembered(now));
-        let (file, length) = rewrite(&path, &spent)?;
+        let mut used_grants =
+            parse_records(&text).with_context(|| format!("reading {}", path.display()))?;
+        used_grants.retain(|_, one| one.is_retained(now));
+        let (file, length) = rewrite(&path, &used_grants)?;
         Ok(Self {
             _lock: lock,
             path,
             file,
             length,
-            roomy_until: spent.len() + NOTED,
-            spent,
+            prune_at: used_grants.len() + PRUNE_INTERVAL,
+            used_grants,
         })
     }
 
     /// Notes that a grant is about to be acted on; false if it was noted before. When this
     /// returns, the note survives a crash.
-    pub fn begin(
+    pub fn record_start(
         &mut self,
         grant: &MessageId,
         proposal: &MessageId,
         expires: Timestamp,
         now: Timestamp,
     ) -> anyhow::Result<bool> {
-        if self.spent.contains_key(grant) {
+        if self.used_grants.contains_key(grant) {
             return Ok(false);
         }
-        self.make_room(now)?;
-        self.write(&Line::Begun {
+        self.prune(now)?;
+        self.append_record(&JournalRecord::Begun {
             grant: grant.clone(),
             proposal: proposal.clone(),
             expires,
         })?;
         let (proposal, done) = (proposal.clone(), false);
-        let spent = Spent {
+        let used_grant = UsedGrant {
             proposal,
             expires,
             done,
         };
-        self.spent.insert(grant.clone(), spent);
+        self.used_grants.insert(grant.clone(), used_grant);
         Ok(true)
     }
 
     /// Notes that the result of a grant was accepted.
-    pub fn done(&mut self, grant: &MessageId) -> anyhow::Result<()> {
-        if let Some(spent) = self.spent.get_mut(grant) {
+    pub fn record_done(&mut self, grant: &MessageId) -> anyhow::Result<()> {
+        if let Some(spent) = self.used_grants.get_mut(grant) {
             spent.done = true;
             let grant = grant.clone();
-            self.write(&Line::Done { grant })?;
+            self.append_record(&JournalRecord::Done { grant })?;
         }
         Ok(())
     }
 
     /// Whether a grant was acted on.
-    pub fn knows(&self, grant: &MessageId) -> bool {
-        self.spent.contains_key(grant)
+    pub fn contains(&self, grant: &MessageId) -> bool {
+        self.used_grants.contains_key(grant)
     }
 
     /// Proposals that were begun and of which nobody knows how they ended.
-    pub fn unfinished(&self) -> impl Iterator<Item = &MessageId> {
-        let unfinished = self.spent.values().filter(|spent| !spent.done);
+    pub fn unfinished_proposals(&self) -> impl Iterator<Item = &MessageId> {
+        let unfinished = self.used_grants.values().filter(|spent| !spent.done);
         unfinished.map(|spent| &spent.proposal)
     }
 
     /// An executor that runs for months does not remember all of them.
-    fn make_room(&mut self, now: Timestamp) -> anyhow::Result<()> {
-        if self.spent.len() >= self.roomy_until {
-            self.spent.retain(|_, one| one.is_remembered(now));
-            (self.file, self.length) = rewrite(&self.path, &self.spent)?;
-            self.roomy_until = self.spent.len() + NOTED;
+    fn prune(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        if self.used_grants.len() >= self.prune_at {
+            self.used_grants.retain(|_, one| one.is_retained(now));
+            (self.file, self.length) = rewrite(&self.path, &self.used_grants)?;
+            self.prune_at = self.used_grants.len() + PRUNE_INTERVAL;
         }
         Ok(())
     }
 
-    fn write(&mut self, line: &Line) -> anyhow::Result<()> {
-        let mut bytes = serde_json::to_vec(line).context("writing the journal")?;
+    fn append_record(&mut self, record: &JournalRecord) -> anyhow::Result<()> {
+        let mut bytes = serde_json::to_vec(record).context("writing the journal")?;
         bytes.push(b'\n');
-        self.append(&bytes).context("writing the journal")?;
+        self.append_bytes(&bytes).context("writing the journal")?;
         self.length += bytes.len() as u64;
         Ok(())
     }
 
-    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    fn append_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         // What a write that failed half-way left, as on a full disk, must not spoil the next line.
         if self.file.metadata()?.len() != self.length {
             self.file.set_len(self.length)?;
@@ -176,7 +177,7 @@ impl Journal {
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<File> {
+fn open_append(path: &Path) -> anyhow::Result<File> {
     OpenOptions::new()
         .create(true)
         .read(true)
@@ -186,8 +187,8 @@ fn open(path: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("opening {}", path.display()))
 }
 
-fn read(text: &str) -> anyhow::Result<BTreeMap<MessageId, Spent>> {
-    let mut spent = BTreeMap::new();
+fn parse_records(text: &str) -> anyhow::Result<BTreeMap<MessageId, UsedGrant>> {
+    let mut used_grants = BTreeMap::new();
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     for (number, line) in text[..whole].lines().enumerate() {
         let line = serde_json::from_str(line).with_context(|| {
@@ -197,37 +198,40 @@ fn read(text: &str) -> anyhow::Result<BTreeMap<MessageId, Spent>> {
             )
         })?;
         match line {
-            Line::Begun {
+            JournalRecord::Begun {
                 grant,
                 proposal,
                 expires,
             } => {
                 let done = false;
-                spent.insert(
+                used_grants.insert(
                     grant,
-                    Spent {
+                    UsedGrant {
                         proposal,
                         expires,
                         done,
                     },
                 );
             }
-            Line::Done { grant } => {
-                if let Some(spent) = spent.get_mut(&grant) {
+            JournalRecord::Done { grant } => {
+                if let Some(spent) = used_grants.get_mut(&grant) {
                     spent.done = true;
                 }
             }
         }
     }
-    Ok(spent)
+    Ok(used_grants)
 }
 
 /// Writes only what is still to be remembered, in one step.
-fn rewrite(path: &Path, spent: &BTreeMap<MessageId, Spent>) -> anyhow::Result<(File, u64)> {
-    let fresh: PathBuf = path.with_extension("new");
+fn rewrite(
+    path: &Path,
+    used_grants: &BTreeMap<MessageId, UsedGrant>,
+) -> anyhow::Result<(File, u64)> {
+    let new_path: PathBuf = path.with_extension("new");
     let mut lines = String::new();
-    for (grant, one) in spent {
-        let begun = Line::Begun {
+    for (grant, one) in used_grants {
+        let begun = JournalRecord::Begun {
             grant: grant.clone(),
             proposal: one.proposal.clone(),
             expires: one.expires,
@@ -236,17 +240,17 @@ fn rewrite(path: &Path, spent: &BTreeMap<MessageId, Spent>) -> anyhow::Result<(F
         lines.push('\n');
         if one.done {
             let grant = grant.clone();
-            lines +=
-                &serde_json::to_string(&Line::Done { grant }).context("writing the journal")?;
+            lines += &serde_json::to_string(&JournalRecord::Done { grant })
+                .context("writing the journal")?;
             lines.push('\n');
         }
     }
     // A leftover of a crash in this very place is of no use.
-    let _ = std::fs::remove_file(&fresh);
-    let mut file = open(&fresh)?;
+    let _ = std::fs::remove_file(&new_path);
+    let mut file = open_append(&new_path)?;
     file.write_all(lines.as_bytes())
         .and_then(|()| file.sync_all())
-        .and_then(|()| std::fs::rename(&fresh, path))
+        .and_then(|()| std::fs::rename(&new_path, path))
         .and_then(|()| File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all())
         .with_context(|| format!("writing {}", path.display()))?;
     Ok((file, lines.len() as u64))
@@ -270,33 +274,36 @@ mod tests {
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         assert!(
             journal
-                .begin(&id("g1"), &id("p1"), at(1000), at(0))
+                .record_start(&id("g1"), &id("p1"), at(1000), at(0))
                 .unwrap()
         );
         assert!(
             !journal
-                .begin(&id("g1"), &id("p1"), at(1000), at(0))
+                .record_start(&id("g1"), &id("p1"), at(1000), at(0))
                 .unwrap()
         );
         assert!(
             journal
-                .begin(&id("g2"), &id("p2"), at(1000), at(0))
+                .record_start(&id("g2"), &id("p2"), at(1000), at(0))
                 .unwrap()
         );
-        journal.done(&id("g2")).unwrap();
+        journal.record_done(&id("g2")).unwrap();
         drop(journal);
         let mut journal = Journal::open(directory.path(), at(2000)).unwrap();
         assert!(
             !journal
-                .begin(&id("g1"), &id("p1"), at(1000), at(0))
+                .record_start(&id("g1"), &id("p1"), at(1000), at(0))
                 .unwrap()
         );
         assert!(
             !journal
-                .begin(&id("g2"), &id("p2"), at(1000), at(0))
+                .record_start(&id("g2"), &id("p2"), at(1000), at(0))
                 .unwrap()
         );
-        assert_eq!(journal.unfinished().collect::<Vec<_>>(), [&id("p1")]);
+        assert_eq!(
+            journal.unfinished_proposals().collect::<Vec<_>>(),
+            [&id("p1")]
+        );
     }
 
     #[test]
@@ -304,7 +311,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         journal
-            .begin(&id("g1"), &id("p1"), at(1000), at(0))
+            .record_start(&id("g1"), &id("p1"), at(1000), at(0))
             .unwrap();
         drop(journal);
         let path = directory.path().join("grants.journal");
@@ -313,7 +320,7 @@ mod tests {
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         assert!(
             !journal
-                .begin(&id("g1"), &id("p1"), at(1000), at(0))
+                .record_start(&id("g1"), &id("p1"), at(1000), at(0))
                 .unwrap()
         );
         drop(journal);
@@ -337,16 +344,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         journal
-            .begin(&id("g1"), &id("p1"), at(1000), at(0))
+            .record_start(&id("g1"), &id("p1"), at(1000), at(0))
             .unwrap();
-        let mut file = open(&directory.path().join("grants.journal")).unwrap();
+        let mut file = open_append(&directory.path().join("grants.journal")).unwrap();
         file.write_all(b"{\"begun\":{\"gra").unwrap();
         journal
-            .begin(&id("g2"), &id("p2"), at(1000), at(0))
+            .record_start(&id("g2"), &id("p2"), at(1000), at(0))
             .unwrap();
         drop(journal);
         let journal = Journal::open(directory.path(), at(0)).unwrap();
-        assert!(journal.knows(&id("g1")) && journal.knows(&id("g2")));
+        assert!(journal.contains(&id("g1")) && journal.contains(&id("g2")));
     }
 
     #[test]
@@ -354,17 +361,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         for (grant, proposal) in [("g1", "p1"), ("g2", "p2")] {
-            let begun = journal.begin(&id(grant), &id(proposal), at(1000), at(0));
+            let begun = journal.record_start(&id(grant), &id(proposal), at(1000), at(0));
             assert!(begun.unwrap());
         }
-        journal.done(&id("g2")).unwrap();
+        journal.record_done(&id("g2")).unwrap();
         drop(journal);
-        let journal = Journal::open(directory.path(), at(2000 + REMEMBERED_MS)).unwrap();
-        assert_eq!(journal.unfinished().collect::<Vec<_>>(), [&id("p1")]);
-        assert!(!journal.knows(&id("g2")));
+        let journal = Journal::open(directory.path(), at(2000 + RETENTION_MS)).unwrap();
+        assert_eq!(
+            journal.unfinished_proposals().collect::<Vec<_>>(),
+            [&id("p1")]
+        );
+        assert!(!journal.contains(&id("g2")));
         drop(journal);
-        let journal = Journal::open(directory.path(), at(2000 + UNFINISHED_MS)).unwrap();
-        assert_eq!(journal.unfinished().count(), 0);
+        let journal = Journal::open(directory.path(), at(2000 + UNFINISHED_RETENTION_MS)).unwrap();
+        assert_eq!(journal.unfinished_proposals().count(), 0);
     }
 
     #[test]
@@ -372,23 +382,23 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         // Writing ten thousand to disk takes long; that they are there is what counts.
-        let old = (0..NOTED).map(|number| {
+        let old = (0..PRUNE_INTERVAL).map(|number| {
             let proposal = id(&format!("p{number}"));
-            let spent = Spent {
+            let used_grant = UsedGrant {
                 proposal,
                 expires: at(1000),
                 done: true,
             };
-            (id(&format!("g{number}")), spent)
+            (id(&format!("g{number}")), used_grant)
         });
-        journal.spent.extend(old);
-        let later = at(2000 + REMEMBERED_MS);
+        journal.used_grants.extend(old);
+        let later = at(2000 + RETENTION_MS);
         journal
-            .begin(&id("new"), &id("p"), later.plus_seconds(60), later)
+            .record_start(&id("new"), &id("p"), later.plus_seconds(60), later)
             .unwrap();
-        assert_eq!(journal.spent.len(), 1);
+        assert_eq!(journal.used_grants.len(), 1);
         drop(journal);
         let journal = Journal::open(directory.path(), later).unwrap();
-        assert_eq!(journal.spent.keys().collect::<Vec<_>>(), [&id("new")]);
+        assert_eq!(journal.used_grants.keys().collect::<Vec<_>>(), [&id("new")]);
     }
 }

@@ -3,42 +3,42 @@
 use std::collections::BTreeMap;
 
 /// Shorter values would hide half of any text.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 
 /// What stands in the place of a value.
-const HIDDEN: &str = "[secret]";
+const REPLACEMENT: &str = "[secret]";
 
 /// Hides values in one stream.
 #[derive(Debug, Clone, Default)]
-pub struct Mask {
+pub struct SecretMask {
     /// Longest first, so that a value inside another does not uncover the rest of it.
     values: Vec<String>,
     /// The end of what came so far, which may be the beginning of a value.
-    held: String,
+    pending: String,
 }
 
-impl Mask {
+impl SecretMask {
     pub fn new(secrets: &BTreeMap<String, String>) -> Self {
         let mut values: Vec<_> = secrets
             .values()
-            .filter(|value| value.len() >= SHORTEST)
+            .filter(|value| value.len() >= MIN_SECRET_BYTES)
             .cloned()
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self {
             values,
-            held: String::new(),
+            pending: String::new(),
         }
     }
 
     /// The text with values hidden; holds back what may be the beginning of one.
-    pub fn take(&mut self, text: &str) -> String {
+    pub fn push(&mut self, text: &str) -> String {
         if self.values.is_empty() {
             return text.to_owned();
         }
-        self.held.push_str(text);
+        self.pending.push_str(text);
         let mut out = String::new();
-        let mut rest = std::mem::take(&mut self.held);
+        let mut rest = std::mem::take(&mut self.pending);
         loop {
             let found = self
                 .values
@@ -53,25 +53,25 @@ impl Mask {
                 break;
             }
             out.push_str(&rest[..at]);
-            out.push_str(HIDDEN);
+            out.push_str(REPLACEMENT);
             rest.drain(..at + length);
         }
-        let keep = self.beginnings(&rest);
-        self.held = rest.split_off(rest.len() - keep);
+        let keep = self.partial_match_len(&rest);
+        self.pending = rest.split_off(rest.len() - keep);
         out + &rest
     }
 
     /// The end of the stream: what was held back was not the beginning of a longer value.
-    pub fn end(&mut self) -> String {
-        let mut rest = std::mem::take(&mut self.held);
+    pub fn finish(&mut self) -> String {
+        let mut rest = std::mem::take(&mut self.pending);
         for value in &self.values {
-            rest = rest.replace(value.as_str(), HIDDEN);
+            rest = rest.replace(value.as_str(), REPLACEMENT);
         }
         rest
     }
 
     /// How many bytes at the end of a text may be the beginning of a value.
-    fn beginnings(&self, text: &str) -> usize {
+    fn partial_match_len(&self, text: &str) -> usize {
         let longest = self
             .values
             .iter()
@@ -98,13 +98,13 @@ mod tests {
         let secrets = named
             .map(|(number, value)| (format!("S{number}"), (*value).to_owned()))
             .collect();
-        let mut mask = Mask::new(&secrets);
+        let mut mask = SecretMask::new(&secrets);
         let characters: Vec<char> = text.chars().collect();
         let pieces = characters
             .chunks(size)
             .map(|piece| piece.iter().collect::<String>());
-        let told: String = pieces.map(|piece| mask.take(&piece)).collect();
-        told + &mask.end()
+        let told: String = pieces.map(|piece| mask.push(&piece)).collect();
+        told + &mask.finish()
     }
 
     #[test]

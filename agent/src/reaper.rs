@@ -10,9 +10,9 @@
 //! first, to which orphans fall when the first is gone.
 
 mod cgroup;
-mod entrance;
-mod tree;
-mod vigil;
+mod exec_step;
+mod process_tree;
+mod supervisor;
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -26,41 +26,41 @@ use pvp_protocol::SandboxProfile;
 use rustix::process::{set_child_subreaper, setsid};
 use serde::{Deserialize, Serialize};
 
-pub use cgroup::{Cgroup, whole_command_bounds};
-use entrance::Entrance;
-pub use entrance::enter;
-pub use tree::Mechanism;
-use tree::Tree;
-use vigil::Vigil;
+pub use cgroup::{Cgroup, available_controllers};
+use exec_step::ExecStep;
+pub use exec_step::exec_step_main;
+pub use process_tree::KillMechanism;
+use process_tree::ProcessTree;
+use supervisor::Supervisor;
 
-use crate::confine::{Confinement, Whole};
+use crate::sandbox::{CgroupLimits, Sandbox};
 
 /// The hidden name under which the program is a reaper.
-pub const REAP: &str = "__reap";
+pub const REAP_SUBCOMMAND: &str = "__reap";
 
 /// The hidden name under which it confines itself and becomes the command.
-pub const ENTER: &str = "__enter";
+pub const EXEC_STEP_SUBCOMMAND: &str = "__enter";
 
 /// What the reaper is to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Errand {
+pub struct SpawnSpec {
     pub program: String,
     pub arguments: Vec<String>,
     pub directory: PathBuf,
     pub environment: Vec<(String, String)>,
-    pub confinement: Confinement,
+    pub confinement: Sandbox,
     /// Between asking a tree to end and ending it, in milliseconds.
     pub grace_ms: u64,
     /// Whether a cgroup may be made for it.
     pub cgroup: bool,
     /// Whether it has a terminal, and of what size at first. Then standard output and error are
     /// that terminal, and it becomes the command's own.
-    pub terminal: Option<Size>,
+    pub terminal: Option<PtySize>,
 }
 
 /// How much a terminal shows, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
+pub struct PtySize {
     pub columns: u16,
     pub rows: u16,
 }
@@ -68,7 +68,7 @@ pub struct Size {
 /// What the executor says while a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum ReaperCommand {
     /// Ask everything to end, and after the grace end it.
     Stop,
     /// End everything at once.
@@ -78,7 +78,7 @@ pub enum Word {
 /// What the reaper says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
+pub enum ReaperReport {
     Started {
         pid: u32,
         /// Where everything that it starts is, if it has a cgroup.
@@ -93,14 +93,16 @@ pub enum Report {
     },
     /// Nothing of it is left.
     Gone {
-        mechanism: Mechanism,
+        mechanism: KillMechanism,
         left_behind: u32,
     },
 }
 
 /// Runs as a reaper until nothing is left of its command.
 pub fn main() -> ExitCode {
-    match reap(Standing::told(std::env::args().nth(2).as_deref())) {
+    match run_reaper(ReaperBackup::from_argument(
+        std::env::args().nth(2).as_deref(),
+    )) {
         Ok(()) => ExitCode::SUCCESS,
         // The executor sees the socket close without `Gone`.
         Err(_) => ExitCode::FAILURE,
@@ -109,86 +111,86 @@ pub fn main() -> ExitCode {
 
 /// What a reaper relies on to end everything, should a command kill it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ReaperBackup {
     /// On a cgroup if it can be made, else on a keeper.
     Cgroup,
     /// On a keeper.
-    Keeper,
+    OuterReaper,
     /// It has its keeper already, or needs none.
-    Alone,
+    NotNeeded,
 }
 
-impl Standing {
+impl ReaperBackup {
     /// What an errand needs.
-    pub(crate) fn of(errand: &Errand) -> Self {
-        let share = errand.confinement.share;
-        let can_signal = match errand.confinement.profile {
+    pub(crate) fn for_spec(spawn_spec: &SpawnSpec) -> Self {
+        let share = spawn_spec.confinement.share;
+        let can_signal = match spawn_spec.confinement.profile {
             SandboxProfile::None | SandboxProfile::Workspace => true,
             SandboxProfile::Read | SandboxProfile::ReadNet => false,
         };
         // Entering a cgroup takes the kernel some 15 ms, which someone who approved a command does
         // not notice. Reads are many and short, and end as surely without.
-        match errand.cgroup && (can_signal || share.whole != Whole::default()) {
+        match spawn_spec.cgroup && (can_signal || share.whole != CgroupLimits::default()) {
             true => Self::Cgroup,
-            false if can_signal => Self::Keeper,
-            false => Self::Alone,
+            false if can_signal => Self::OuterReaper,
+            false => Self::NotNeeded,
         }
     }
 
     /// The word that a reaper is started with.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_argument(self) -> &'static str {
         match self {
             Self::Cgroup => "cgroup",
-            Self::Keeper => "keeper",
-            Self::Alone => "alone",
+            Self::OuterReaper => "keeper",
+            Self::NotNeeded => "alone",
         }
     }
 
-    fn told(word: Option<&str>) -> Self {
-        let all = [Self::Cgroup, Self::Alone];
-        let told = all.into_iter().find(|it| Some(it.word()) == word);
-        told.unwrap_or(Self::Keeper)
+    fn from_argument(word: Option<&str>) -> Self {
+        let all = [Self::Cgroup, Self::NotNeeded];
+        let found = all.into_iter().find(|it| Some(it.as_argument()) == word);
+        found.unwrap_or(Self::OuterReaper)
     }
 }
 
-fn reap(standing: Standing) -> anyhow::Result<()> {
+fn run_reaper(backup: ReaperBackup) -> anyhow::Result<()> {
     // A Ctrl-C at the executor's terminal is for the executor.
     let _ = setsid();
     set_child_subreaper(Some(rustix::process::getpid()))?;
-    let cgroup = match standing {
-        Standing::Cgroup => Cgroup::make(),
-        Standing::Keeper | Standing::Alone => None,
+    let cgroup = match backup {
+        ReaperBackup::Cgroup => Cgroup::create(),
+        ReaperBackup::OuterReaper | ReaperBackup::NotNeeded => None,
     };
-    if cgroup.is_none() && standing != Standing::Alone {
-        return keep();
+    if cgroup.is_none() && backup != ReaperBackup::NotNeeded {
+        return run_outer_reaper();
     }
-    let tree = Tree::new(cgroup);
+    let tree = ProcessTree::new(cgroup);
     // It is begun before its errand is known, while there is nothing else to do.
-    let entrance = Entrance::open();
+    let exec_step = ExecStep::spawn();
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let mut words = BufReader::new(socket.try_clone()?);
+    let mut commands = BufReader::new(socket.try_clone()?);
     let mut line = String::new();
-    words.read_line(&mut line)?;
-    let errand: Errand = serde_json::from_str(&line)?;
-    let grace = Duration::from_millis(errand.grace_ms);
-    let mut vigil = Vigil::new(tree, grace, socket, words);
-    match entrance.and_then(|entrance| entrance.start(&errand, vigil.tree())) {
-        Ok(child) => vigil.hold(child),
+    commands.read_line(&mut line)?;
+    let spawn_spec: SpawnSpec = serde_json::from_str(&line)?;
+    let grace = Duration::from_millis(spawn_spec.grace_ms);
+    let mut supervisor = Supervisor::new(tree, grace, socket, commands);
+    match exec_step.and_then(|entrance| entrance.start(&spawn_spec, supervisor.tree())) {
+        Ok(child) => supervisor.supervise(child),
         Err(error) => {
-            vigil.tree().end_all();
+            supervisor.tree().kill_all();
             let why = format!("{error:#}");
-            vigil.tell(&Report::NotStarted { why })
+            supervisor.send_report(&ReaperReport::NotStarted { why })
         }
     }
 }
 
 /// Starts the reaper, which takes everything from here, and ends what falls to us when it is gone.
-fn keep() -> anyhow::Result<()> {
+fn run_outer_reaper() -> anyhow::Result<()> {
     let mut reaper = Command::new("/proc/self/exe")
         .arg0("pvp")
-        .args([REAP, Standing::Alone.word()])
+        .args([REAP_SUBCOMMAND, ReaperBackup::NotNeeded.as_argument()])
         .spawn()?;
     reaper.wait()?;
-    Tree::new(None).end_all();
+    ProcessTree::new(None).kill_all();
     Ok(())
 }

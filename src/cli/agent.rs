@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use pvp_agent::agent::Agent;
-use pvp_agent::attend::{Manner, Moment, Stay, attend};
-use pvp_agent::brain::provider::{Dialect, Provider, Thinking};
-use pvp_agent::brain::{self, Brain, Scripted};
-use pvp_agent::confine::{Share, Whole};
-use pvp_agent::executor::{GitSettings, READ_MEMORY, Settings};
-use pvp_agent::run::Overflow;
+use pvp_agent::brain::provider::{Dialect, Provider, ThinkingMode};
+use pvp_agent::brain::{self, Brain, ScriptedBrain};
+use pvp_agent::executor::{DEFAULT_READ_MEMORY_BYTES, ExecutorSettings, GitSettings};
+use pvp_agent::run::OverflowAction;
+use pvp_agent::sandbox::{CgroupLimits, ResourceLimits};
+use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
 use pvp_client::{ApiClient, ConnectOptions, Link};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
 
@@ -126,7 +126,7 @@ struct ExecutorArguments {
     #[arg(long, value_name = "MIB")]
     max_memory: Option<u64>,
     /// Memory of each process of a command that runs without asking, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = READ_MEMORY / MIB)]
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_READ_MEMORY_BYTES / MIB)]
     read_memory: u64,
     /// Processes of each command, where cgroups can hold them
     #[arg(long, value_name = "COUNT")]
@@ -149,14 +149,14 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     server::init_tracing("warn");
     let link = Link::parse(&arguments.link).context("the agent's link")?;
     let brain = arguments.brain.build_brain()?;
-    let agent_options = Manner {
+    let agent_options = AgentOptions {
         instructions: arguments.brain.read_instructions()?,
-        most_answers: arguments.brain.most_answers.max(1),
-        stay: match arguments.once {
-            true => Stay::UntilDone,
-            false => Stay::UntilTheEnd,
+        max_steps: arguments.brain.most_answers.max(1),
+        exit_when: match arguments.once {
+            true => ExitWhen::FirstTurnDone,
+            false => ExitWhen::SessionEnds,
         },
-        watch: match arguments.quiet {
+        on_event: match arguments.quiet {
             true => Arc::new(|_| {}),
             false => Arc::new(print_agent_event),
         },
@@ -192,11 +192,11 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
 async fn run_until_stopped(
     agent: Agent,
     brain: Brain,
-    agent_options: Manner,
+    agent_options: AgentOptions,
 ) -> anyhow::Result<()> {
-    let (over, stop) = (agent.over(), super::shutdown_signal()?);
+    let (over, stop) = (agent.stopped(), super::shutdown_signal()?);
     let result = tokio::select! {
-        result = attend(agent, brain, agent_options) => result,
+        result = run_turn_loop(agent, brain, agent_options) => result,
         () = stop => Ok(()),
     };
     // What still runs then is ended by its reaper.
@@ -216,7 +216,7 @@ impl BrainArguments {
         });
         let dialect = match (kind, &self.script) {
             (BrainKind::Scripted, Some(script)) => {
-                return Ok(Brain::Scripted(Scripted::open(script)?));
+                return Ok(Brain::Scripted(ScriptedBrain::open(script)?));
             }
             (BrainKind::Scripted, None) => bail!("say which --script to follow"),
             (_, Some(_)) => bail!("--script goes with --brain scripted"),
@@ -226,14 +226,14 @@ impl BrainArguments {
         let Some(model) = &self.model else {
             bail!("say which model to ask with --model, or which --script to follow");
         };
-        let mut settings = brain::Settings::new(dialect, model);
+        let mut settings = brain::ProviderSettings::new(dialect, model);
         settings.base_url = self.base_url.clone();
         settings.max_tokens = self.max_tokens;
         settings.context_tokens = self.context.unwrap_or(settings.context_tokens);
         settings.thinking = match self.thinking {
             None => settings.thinking,
-            Some(0) => Thinking::Unsaid,
-            Some(budget) => Thinking::Budget(budget),
+            Some(0) => ThinkingMode::Unspecified,
+            Some(budget) => ThinkingMode::Budget(budget),
         };
         Ok(Brain::Provider(Provider::new(settings)?))
     }
@@ -252,7 +252,7 @@ impl ExecutorArguments {
         &self,
         link: &Link,
         participant: Option<&ParticipantId>,
-    ) -> anyhow::Result<Settings> {
+    ) -> anyhow::Result<ExecutorSettings> {
         let workspace = match &self.workspace {
             Some(workspace) => workspace.clone(),
             None => std::env::current_dir().context("finding the working directory")?,
@@ -271,17 +271,17 @@ impl ExecutorArguments {
             (None, Some(participant)) => agent_state_directory(participant)?,
             (None, None) => agent_state_directory(&token_participant(link).await?)?,
         };
-        let mut settings = Settings::new(workspace, state);
+        let mut settings = ExecutorSettings::new(workspace, state);
         let runner = self.runner.as_deref().unwrap_or_default();
         settings.runner = runner.split_whitespace().map(str::to_owned).collect();
-        settings.at_once = self.at_once.max(1);
-        settings.jobs = self.jobs;
+        settings.max_commands = self.at_once.max(1);
+        settings.max_background_jobs = self.jobs;
         settings.on_overflow = match self.on_overflow {
-            OnOverflow::Kill => Overflow::Kill,
-            OnOverflow::Truncate => Overflow::Truncate,
+            OnOverflow::Kill => OverflowAction::Kill,
+            OnOverflow::Truncate => OverflowAction::Truncate,
         };
-        settings.share = self.resource_limits();
-        settings.read_memory = self.read_memory.saturating_mul(MIB);
+        settings.limits = self.resource_limits();
+        settings.read_memory_bytes = self.read_memory.saturating_mul(MIB);
         settings.git = GitSettings {
             co_author: self
                 .co_author
@@ -295,15 +295,15 @@ impl ExecutorArguments {
 }
 
 impl ExecutorArguments {
-    fn resource_limits(&self) -> Share {
+    fn resource_limits(&self) -> ResourceLimits {
         let bytes = |mib: Option<u64>| mib.map(|mib| mib.saturating_mul(MIB));
-        Share {
+        ResourceLimits {
             cpu_seconds: self.max_cpu,
             memory_bytes: bytes(self.max_memory),
             // That of a user, who may have others; a command's own are counted by its cgroup.
             processes: None,
             file_bytes: bytes(self.max_file),
-            whole: Whole {
+            whole: CgroupLimits {
                 memory_bytes: bytes(self.max_memory),
                 processes: self.max_processes,
                 cpu_percent: None,
@@ -352,32 +352,32 @@ fn parse_git_identity(text: &str) -> anyhow::Result<String> {
 }
 
 /// Says what an agent does, line by line.
-pub(super) fn print_agent_event(event: Moment) {
+pub(super) fn print_agent_event(event: AgentEvent) {
     let line = match event {
-        Moment::Asked { by, text } => format!("{} asks: {}", one_line(&by), one_line(&text)),
-        Moment::Said(text) => {
+        AgentEvent::Prompted { by, text } => format!("{} asks: {}", one_line(&by), one_line(&text)),
+        AgentEvent::Responded(text) => {
             let lines = text.lines().filter(|line| !line.trim().is_empty());
             let lines: Vec<_> = lines
                 .map(|line| format!("agent: {}", one_line(line)))
                 .collect();
             lines.join("\n")
         }
-        Moment::Proposed { command, purpose } if purpose.is_empty() => {
+        AgentEvent::Proposed { command, purpose } if purpose.is_empty() => {
             format!("agent: I want to run {}", one_line(&command))
         }
-        Moment::Proposed { command, purpose } => {
+        AgentEvent::Proposed { command, purpose } => {
             format!(
                 "agent: I want to {}: {}",
                 one_line(&purpose),
                 one_line(&command)
             )
         }
-        Moment::Waiting { quorum } => format!("agent: it waits ({quorum})"),
-        Moment::Ended { how, .. } => format!("agent: {}", one_line(&how)),
-        Moment::Interrupted { by, message } => {
+        AgentEvent::GateOpened { quorum } => format!("agent: it waits ({quorum})"),
+        AgentEvent::CommandEnded { how, .. } => format!("agent: {}", one_line(&how)),
+        AgentEvent::Interrupted { by, message } => {
             format!("{} interrupts: {}", one_line(&by), one_line(&message))
         }
-        Moment::Trouble(why) => format!("agent: I cannot go on: {}", one_line(&why)),
+        AgentEvent::Failed(why) => format!("agent: I cannot go on: {}", one_line(&why)),
     };
     // Whoever looked has gone; the work goes on.
     let _ = print_line(line);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use pvp_agent::agent::Agent;
-use pvp_agent::attend::{Manner, attend};
-use pvp_agent::brain::{Brain, Scripted};
-use pvp_agent::executor::Settings;
+use pvp_agent::brain::{Brain, ScriptedBrain};
+use pvp_agent::executor::ExecutorSettings;
+use pvp_agent::turn_loop::{AgentOptions, run_turn_loop};
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::InviteRequest;
 use pvp_protocol::{ParticipantKind, Role, SandboxProfile, SessionConfig, SessionId};
@@ -104,12 +104,12 @@ async fn run_demo(
         &own_link.clone().with_session(session.clone()),
     )?;
     print_intro(&own_link, &session, &workspace)?;
-    let agent = Agent::connect(agent, Settings::new(workspace, state)).await?;
-    let agent_options = Manner {
-        watch: Arc::new(agent::print_agent_event),
-        ..Manner::default()
+    let agent = Agent::connect(agent, ExecutorSettings::new(workspace, state)).await?;
+    let agent_options = AgentOptions {
+        on_event: Arc::new(agent::print_agent_event),
+        ..AgentOptions::default()
     };
-    attend(agent, Brain::Scripted(Scripted::demo()), agent_options).await?;
+    run_turn_loop(agent, Brain::Scripted(ScriptedBrain::demo()), agent_options).await?;
     Ok(())
 }
 
@@ -148,7 +148,7 @@ Stop with Ctrl-C.
 ",
         base = own_link.base_url(),
         workspace = workspace.display(),
-        sandbox = match pvp_agent::confine::enforceable().contains(&SandboxProfile::Read) {
+        sandbox = match pvp_agent::sandbox::enforceable_profiles().contains(&SandboxProfile::Read) {
             true => ", reads in a sandbox that holds them to reading",
             false => "; this machine has no sandbox, so reads are asked for too",
         },

@@ -6,8 +6,8 @@ use clap::Args;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
 };
-use pvp_agent::confine::Controller;
 use pvp_agent::reaper;
+use pvp_agent::sandbox::CgroupController;
 use serde::Serialize;
 
 use super::print_line;
@@ -144,7 +144,7 @@ fn seccomp() -> DoctorCheck {
 
 /// Killing a whole tree at once takes a cgroup of the command's own.
 fn cgroups() -> DoctorCheck {
-    let available = reaper::whole_command_bounds().is_some();
+    let available = reaper::available_controllers().is_some();
     DoctorCheck {
         name: "cgroups",
         health: if available {
@@ -164,11 +164,11 @@ fn cgroups() -> DoctorCheck {
 
 /// Limits on everything that a command starts, together, take the controllers of that cgroup.
 fn limits() -> DoctorCheck {
-    let whole = reaper::whole_command_bounds().unwrap_or_default();
-    let (enforced, unenforced): (Vec<_>, Vec<_>) = Controller::ALL
+    let whole = reaper::available_controllers().unwrap_or_default();
+    let (enforced, unenforced): (Vec<_>, Vec<_>) = CgroupController::ALL
         .into_iter()
         .partition(|it| whole.contains(it));
-    let list = |controllers: &[Controller]| {
+    let list = |controllers: &[CgroupController]| {
         let names: Vec<_> = controllers.iter().map(|it| controller_name(*it)).collect();
         names.join(", ")
     };
@@ -192,11 +192,11 @@ fn limits() -> DoctorCheck {
     }
 }
 
-fn controller_name(controller: Controller) -> &'static str {
+fn controller_name(controller: CgroupController) -> &'static str {
     match controller {
-        Controller::Memory => "memory",
-        Controller::Processes => "number of processes",
-        Controller::Cpu => "processor time",
+        CgroupController::Memory => "memory",
+        CgroupController::Processes => "number of processes",
+        CgroupController::Cpu => "processor time",
     }
 }
 

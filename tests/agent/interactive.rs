@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use pvp_agent::agent::{Agent, Proposal, Step};
-use pvp_agent::executor::Settings;
+use pvp_agent::agent::{Agent, ProposalEvent, ProposalHandle};
+use pvp_agent::executor::ExecutorSettings;
 use pvp_client::Link;
 use pvp_protocol::JsonObject;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ impl Desk {
     async fn at(server: &Server) -> Self {
         let place = tempfile::tempdir().unwrap();
         let workspace = place.path().canonicalize().unwrap();
-        let mut settings = Settings::new(workspace.clone(), workspace.join(".state"));
+        let mut settings = ExecutorSettings::new(workspace.clone(), workspace.join(".state"));
         settings.program = PathBuf::from(env!("CARGO_BIN_EXE_pvp"));
         let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
         let link = Link::parse(&server.link(&bot, Some("owl"))).unwrap();
@@ -32,7 +32,7 @@ impl Desk {
         }
     }
 
-    async fn propose(&self, line: &str, driver: &str) -> Proposal {
+    async fn propose(&self, line: &str, driver: &str) -> ProposalHandle {
         let arguments = json!({ "full_command": line, "mode": "pty", "driver": driver });
         let arguments: JsonObject = serde_json::from_value(arguments).unwrap();
         self.agent
@@ -149,14 +149,17 @@ async fn a_read_at_a_terminal_is_asked_for_too() {
     let mut proposal = desk.propose("cat", &dee.participant).await;
     let mut steps = Vec::new();
     while let Some(step) = proposal.next().await {
-        let ended = matches!(step, Step::Waiting { .. } | Step::Granted { .. });
+        let ended = matches!(
+            step,
+            ProposalEvent::GateOpened { .. } | ProposalEvent::Granted { .. }
+        );
         steps.push(step);
         if ended {
             break;
         }
     }
     assert!(
-        matches!(steps.last(), Some(Step::Waiting { .. })),
+        matches!(steps.last(), Some(ProposalEvent::GateOpened { .. })),
         "{steps:?}"
     );
     let (open, line) = gate(&mut ann).await;

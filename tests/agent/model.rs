@@ -190,7 +190,7 @@ async fn jobs_are_listed_and_stopped() {
     assert_eq!(scene.worker.at_work(), Vec::<String>::new());
     question.calls(&[("jobs", json!({}))]).await;
     let listed = scene.model.asked().await.last("tool");
-    has(&listed, &["ended: stopped: the agent stopped it"]);
+    has(&listed, &["ended: the agent stopped it"]);
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use pvp_agent::reaper::Errand;
-use pvp_agent::run::Reapers;
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::ReaperPool;
 use pvp_protocol::SandboxProfile;
 
 use crate::place::{Place, Running, ample, is_alive, parent, program, until, write_program};
@@ -12,7 +12,7 @@ use crate::place::{Place, Running, ample, is_alive, parent, program, until, writ
 struct Noted {
     place: Place,
     ids: PathBuf,
-    reapers: Reapers,
+    reapers: ReaperPool,
 }
 
 impl Noted {
@@ -26,21 +26,21 @@ impl Noted {
         Self {
             place,
             ids,
-            reapers: Reapers::one_ahead(&script),
+            reapers: ReaperPool::with_spare(&script),
         }
     }
 
-    fn read(&self, line: &str) -> Errand {
+    fn read(&self, line: &str) -> SpawnSpec {
         let mut errand = self.place.errand(line);
         errand.confinement.profile = SandboxProfile::Read;
         errand
     }
 
     /// Runs something to its end.
-    async fn run(&self, errand: &Errand) -> Option<i32> {
+    async fn run(&self, errand: &SpawnSpec) -> Option<i32> {
         let mut running = Running::start_below(&self.reapers, errand, ample()).await;
         running.rest().await;
-        running.finish().await.unwrap().code
+        running.finish().await.unwrap().exit_code
     }
 
     /// The reapers that were started so far, once there are as many.

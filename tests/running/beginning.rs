@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pvp_agent::run::{self, Reapers, Run, RunError, Stopped};
+use pvp_agent::run::{self, ReaperPool, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::payload::OutputStream;
 
 use crate::place::{Place, Running, ample, reapers, text, write_program};
@@ -15,12 +15,12 @@ async fn what_a_command_prints_and_how_it_ends_is_told() {
     assert_eq!(out, format!("one\n{}\n", here.display()));
     assert_eq!(err, "two\n");
     assert_eq!(
-        (finish.code, finish.signal, finish.stopped),
+        (finish.exit_code, finish.signal, finish.stop_reason),
         (Some(3), None, None)
     );
     assert_eq!((finish.stdout.lines, finish.stderr.lines), (2, 1));
     let (finish, ..) = place.line("kill -9 $$").await;
-    assert_eq!((finish.code, finish.signal), (None, Some(9)));
+    assert_eq!((finish.exit_code, finish.signal), (None, Some(9)));
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_program_or_a_place_that_is_not_there_is_named() {
     let mut errand = place.errand("true");
     errand.program = "/no/such/program".to_owned();
     let (finish, pieces) = place.run(&errand, ample()).await;
-    assert_eq!(finish.unwrap().code, Some(127));
+    assert_eq!(finish.unwrap().exit_code, Some(127));
     let said = text(&pieces, OutputStream::Stderr);
     assert!(said.contains("cannot run /no/such/program"), "{said}");
     let mut errand = place.errand("true");
@@ -49,25 +49,32 @@ async fn a_run_knows_the_process_that_is_its_command() {
 #[tokio::test]
 async fn a_reaper_that_cannot_be_started_is_told() {
     let place = Place::new();
-    let (_stopper, asked) = run::stopping();
+    let (_stopper, asked) = run::stop_channel();
     let nothing = PathBuf::from("/no/such/reaper");
-    let error = Run::start(&Reapers::of(&nothing), &place.errand("true"), asked).await;
+    let error = SupervisedProcess::start(
+        &ReaperPool::on_demand(&nothing),
+        &place.errand("true"),
+        asked,
+    )
+    .await;
     assert!(matches!(error, Err(RunError::NotStarted(_))));
     // A program that is no reaper takes the errand and ends without a word.
-    let (_stopper, asked) = run::stopping();
+    let (_stopper, asked) = run::stop_channel();
     let other = place.workspace.path().join("other");
     write_program(&other, "#!/bin/sh\nread errand\n");
-    let error = Run::start(&Reapers::of(&other), &place.errand("true"), asked).await;
+    let error =
+        SupervisedProcess::start(&ReaperPool::on_demand(&other), &place.errand("true"), asked)
+            .await;
     assert!(matches!(error, Err(RunError::Lost(_))));
 }
 
 #[tokio::test]
 async fn what_was_to_stop_before_it_began_does_not_begin() {
     let place = Place::new();
-    let (stopper, asked) = run::stopping();
+    let (stopper, asked) = run::stop_channel();
     stopper.stop("not any more");
-    let error = Run::start(&reapers(), &place.errand("touch begun"), asked).await;
-    let Err(RunError::Unwanted(why)) = error else {
+    let error = SupervisedProcess::start(&reapers(), &place.errand("touch begun"), asked).await;
+    let Err(RunError::StoppedBeforeStart(why)) = error else {
         panic!("it did not begin");
     };
     assert_eq!(why, "not any more");
@@ -77,13 +84,16 @@ async fn what_was_to_stop_before_it_began_does_not_begin() {
 #[tokio::test]
 async fn a_wish_to_stop_counts_from_the_moment_that_it_began() {
     let place = Place::new();
-    let (stopper, asked) = run::stopping();
-    let run = Run::start(&reapers(), &place.errand("sleep 1000"), asked).await;
+    let (stopper, asked) = run::stop_channel();
+    let run = SupervisedProcess::start(&reapers(), &place.errand("sleep 1000"), asked).await;
     stopper.kill("enough");
     let (sender, _pieces) = tokio::sync::mpsc::channel(1);
     let secrets = std::collections::BTreeMap::new();
-    let finish = run.unwrap().finish(ample(), &secrets, sender).await;
+    let finish = run.unwrap().stream_to_end(ample(), &secrets, sender).await;
     let finish = finish.unwrap();
-    assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
+    assert_eq!(
+        finish.stop_reason,
+        Some(StopReason::Requested("enough".to_owned()))
+    );
     assert_eq!(finish.signal, Some(9));
 }

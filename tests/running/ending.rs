@@ -1,7 +1,7 @@
 //! Everything that a command started ends with it.
 
-use pvp_agent::reaper::{Mechanism, whole_command_bounds};
-use pvp_agent::run::{self, Run, RunError, Stopped};
+use pvp_agent::reaper::{KillMechanism, available_controllers};
+use pvp_agent::run::{self, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 
@@ -29,10 +29,10 @@ fn rounds() -> usize {
 }
 
 /// How a command that may have a cgroup is ended on this machine.
-fn mechanism(cgroup: bool) -> Mechanism {
-    match cgroup && whole_command_bounds().is_some() {
-        true => Mechanism::Cgroup,
-        false => Mechanism::Subreaper,
+fn mechanism(cgroup: bool) -> KillMechanism {
+    match cgroup && available_controllers().is_some() {
+        true => KillMechanism::Cgroup,
+        false => KillMechanism::Subreaper,
     }
 }
 
@@ -47,7 +47,7 @@ async fn everything_that_a_command_started_ends_with_it() {
         let finish = finish.unwrap();
         assert_eq!(place.alive(), Vec::<String>::new(), "round {round}");
         assert!(finish.left_behind > 0, "it left something behind");
-        assert_eq!(finish.mechanism, Some(mechanism(cgroup)));
+        assert_eq!(finish.kill_mechanism, Some(mechanism(cgroup)));
     }
 }
 
@@ -70,7 +70,7 @@ async fn a_timeout_ends_the_whole_tree() {
     let line = format!("trap '' TERM; {HYDRA} touch begun; sleep 1000");
     let running = Running::start_until(&place.errand(&line), "begun").await;
     let finish = running.finish().await.unwrap();
-    assert_eq!(finish.stopped, Some(Stopped::TimedOut));
+    assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
     assert_eq!(finish.signal, Some(9));
     assert_eq!(place.alive(), Vec::<String>::new());
 }
@@ -79,9 +79,9 @@ async fn a_timeout_ends_the_whole_tree() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_dropped_leaves_nothing_behind() {
     let place = Place::new();
-    let (_stopper, asked) = run::stopping();
+    let (_stopper, asked) = run::stop_channel();
     let line = format!("{HYDRA} sleep 1000");
-    let run = Run::start(&reapers(), &place.errand(&line), asked).await;
+    let run = SupervisedProcess::start(&reapers(), &place.errand(&line), asked).await;
     hydra_lives(&place).await;
     drop(run);
     place.is_quiet().await;
@@ -99,15 +99,15 @@ async fn what_takes_too_long_is_asked_before_it_is_ended() {
     let mut running = Running::start_until(&errand, "begun").await;
     assert_eq!(running.says("\n").await, "asked\n");
     let finish = running.finish().await.unwrap();
-    assert_eq!(finish.stopped, Some(Stopped::TimedOut));
-    assert_eq!(finish.code, Some(7));
+    assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
+    assert_eq!(finish.exit_code, Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grandchild_that_holds_the_pipes_open_holds_up_nothing() {
     let place = Place::new();
     let (finish, out, _) = place.line("(setsid sleep 1000 &); echo done").await;
-    assert_eq!((finish.code, out.as_str()), (Some(0), "done\n"));
+    assert_eq!((finish.exit_code, out.as_str()), (Some(0), "done\n"));
     assert_eq!(finish.left_behind, 1);
     assert_eq!(place.alive(), Vec::<String>::new());
 }
@@ -135,7 +135,7 @@ async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
     let held = std::fs::OpenOptions::new().write(true).open(pipe).unwrap();
     std::fs::write(place.workspace.path().join("go"), "").unwrap();
     running.says("done\n").await;
-    assert_eq!(running.finish().await.unwrap().code, Some(0));
+    assert_eq!(running.finish().await.unwrap().exit_code, Some(0));
     drop(held);
 }
 
@@ -153,8 +153,11 @@ async fn someone_may_stop_it() {
     running.stopper.stop("enough");
     assert_eq!(running.says("\n").await, "ended nicely\n");
     let finish = running.finish().await.unwrap();
-    assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
-    assert_eq!(finish.code, Some(7));
+    assert_eq!(
+        finish.stop_reason,
+        Some(StopReason::Requested("enough".to_owned()))
+    );
+    assert_eq!(finish.exit_code, Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +195,11 @@ async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
         assert_eq!(parent(ancestor), std::process::id(), "{profile:?}");
         running.stopper.kill("enough");
         let finish = running.finish().await.unwrap();
-        assert_eq!(finish.mechanism, Some(Mechanism::Subreaper), "{profile:?}");
+        assert_eq!(
+            finish.kill_mechanism,
+            Some(KillMechanism::Subreaper),
+            "{profile:?}"
+        );
     }
 }
 
@@ -204,7 +211,7 @@ async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
     errand.confinement.profile = SandboxProfile::Read;
     errand.confinement.share.whole.processes = Some(1000);
     let (finish, _) = place.run(&errand, ample()).await;
-    assert_eq!(finish.unwrap().mechanism, Some(mechanism(true)));
+    assert_eq!(finish.unwrap().kill_mechanism, Some(mechanism(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

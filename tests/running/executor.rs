@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Overflow, Piece, Run};
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::{self, OverflowAction, RunLimits, StdioChunk, SupervisedProcess};
 use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ const FOUND: &str = "found: ";
 
 #[derive(Serialize, Deserialize)]
 struct Task {
-    errand: Errand,
+    errand: SpawnSpec,
     output_bytes: u64,
     truncate: bool,
     timeout: Option<Duration>,
@@ -40,11 +40,11 @@ pub(crate) struct Found {
 pub(crate) struct Executor(Child);
 
 impl Executor {
-    pub(crate) fn start(errand: &Errand, bounds: Bounds) -> Self {
+    pub(crate) fn start(errand: &SpawnSpec, bounds: RunLimits) -> Self {
         let task = Task {
             errand: errand.clone(),
             output_bytes: bounds.output_bytes,
-            truncate: bounds.on_overflow == Overflow::Truncate,
+            truncate: bounds.on_overflow == OverflowAction::Truncate,
             timeout: bounds.timeout,
         };
         let executor = Command::new(std::env::current_exe().unwrap())
@@ -76,19 +76,21 @@ impl Executor {
 #[ignore = "it is what other tests start"]
 async fn in_a_process_of_its_own() {
     let task: Task = serde_json::from_str(&std::env::var(TASK).unwrap()).unwrap();
-    let bounds = Bounds {
+    let bounds = RunLimits {
         timeout: task.timeout,
         output_bytes: task.output_bytes,
         on_overflow: if task.truncate {
-            Overflow::Truncate
+            OverflowAction::Truncate
         } else {
-            Overflow::Kill
+            OverflowAction::Kill
         },
     };
-    let (_stopper, asked) = run::stopping();
-    let run = Run::start(&reapers(), &task.errand, asked).await.unwrap();
+    let (_stopper, asked) = run::stop_channel();
+    let run = SupervisedProcess::start(&reapers(), &task.errand, asked)
+        .await
+        .unwrap();
     let before = memory_kib("VmRSS:");
-    let (sender, mut pieces) = mpsc::channel::<Piece>(16);
+    let (sender, mut pieces) = mpsc::channel::<StdioChunk>(16);
     let gather = async {
         let mut told = 0;
         while let Some(piece) = pieces.recv().await {
@@ -97,12 +99,12 @@ async fn in_a_process_of_its_own() {
         told
     };
     let secrets = BTreeMap::new();
-    let (finish, told) = tokio::join!(run.finish(bounds, &secrets, sender), gather);
+    let (finish, told) = tokio::join!(run.stream_to_end(bounds, &secrets, sender), gather);
     let finish = finish.unwrap();
     let found = Found {
         told,
-        untold: finish.stdout.untold + finish.stderr.untold,
-        stopped: finish.stopped.map(|stopped| format!("{stopped:?}")),
+        untold: finish.stdout.dropped_bytes + finish.stderr.dropped_bytes,
+        stopped: finish.stop_reason.map(|stopped| format!("{stopped:?}")),
         grown_kib: memory_kib("VmHWM:").saturating_sub(before),
     };
     println!("{FOUND}{}", serde_json::to_string(&found).unwrap());

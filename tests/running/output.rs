@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pvp_agent::run::{Bounds, Overflow, Stopped};
+use pvp_agent::run::{OverflowAction, RunLimits, StopReason};
 use pvp_protocol::payload::OutputStream;
 
 use crate::executor::Executor;
@@ -14,7 +14,7 @@ const GROWTH_KIB: u64 = 32 * 1024;
 #[tokio::test(flavor = "multi_thread")]
 async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
     let place = Place::new();
-    let bounds = Bounds {
+    let bounds = RunLimits {
         output_bytes: 1_000_003,
         ..ample()
     };
@@ -24,38 +24,41 @@ async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
     let told: usize = pieces.iter().map(|piece| piece.text.len()).sum();
     assert_eq!(told, 1_000_003);
     assert_eq!(finish.stdout.bytes + finish.stderr.bytes, 1_000_003);
-    assert_eq!(finish.stopped, Some(Stopped::PrintedTooMuch));
+    assert_eq!(finish.stop_reason, Some(StopReason::OutputLimit));
     assert_eq!(place.alive(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_may_be_truncated_while_the_command_goes_on() {
     let place = Place::new();
-    let bounds = Bounds {
+    let bounds = RunLimits {
         output_bytes: 100_003,
-        on_overflow: Overflow::Truncate,
+        on_overflow: OverflowAction::Truncate,
         ..ample()
     };
     let line = "seq 1 200000; echo done >&2; touch finished; exit 4";
     let (finish, pieces) = place.run(&place.errand(line), bounds).await;
     let finish = finish.unwrap();
-    assert_eq!((finish.code, finish.stopped), (Some(4), None));
+    assert_eq!((finish.exit_code, finish.stop_reason), (Some(4), None));
     assert!(place.workspace.path().join("finished").exists());
     let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
     assert_eq!(text(&pieces, OutputStream::Stdout), whole[..100_003]);
     assert_eq!(text(&pieces, OutputStream::Stderr), "");
     let (out, err) = (finish.stdout, finish.stderr);
-    assert_eq!((out.bytes, out.cut), (100_003, true));
-    assert_eq!(out.bytes + out.untold, whole.len() as u64);
+    assert_eq!((out.bytes, out.truncated), (100_003, true));
+    assert_eq!(out.bytes + out.dropped_bytes, whole.len() as u64);
     assert!(whole.starts_with(&out.head) && whole.ends_with(&out.tail) && out.tail.len() > 10_000);
     // There was no room left for what came last, but it is in the summary.
-    assert_eq!((err.bytes, err.cut, err.tail.as_str()), (0, true, "done\n"));
+    assert_eq!(
+        (err.bytes, err.truncated, err.tail.as_str()),
+        (0, true, "done\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
     let place = Place::new();
-    let bounds = Bounds {
+    let bounds = RunLimits {
         output_bytes: 64 * 1024 * 1024 + 1,
         ..ample()
     };
@@ -70,9 +73,9 @@ async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_truncated_takes_no_memory() {
     let place = Place::new();
-    let bounds = Bounds {
+    let bounds = RunLimits {
         output_bytes: 1001,
-        on_overflow: Overflow::Truncate,
+        on_overflow: OverflowAction::Truncate,
         ..ample()
     };
     // Invalid bytes become three times as many.
@@ -125,13 +128,16 @@ async fn a_command_that_is_held_back_can_still_be_stopped() {
     running.stopper.stop("enough");
     place.is_quiet().await;
     let finish = running.finish().await.unwrap();
-    assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
+    assert_eq!(
+        finish.stop_reason,
+        Some(StopReason::Requested("enough".to_owned()))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_held_back_still_has_a_time_limit() {
     let place = Place::new();
-    let bounds = Bounds {
+    let bounds = RunLimits {
         timeout: Some(Duration::from_secs(2)),
         ..ample()
     };
@@ -139,7 +145,7 @@ async fn a_command_that_is_held_back_still_has_a_time_limit() {
     // Nothing is taken of what it prints until it has ended.
     until("it is ended", || !is_alive(running.pid)).await;
     let finish = running.finish().await.unwrap();
-    assert_eq!(finish.stopped, Some(Stopped::TimedOut));
+    assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +156,7 @@ async fn a_receiver_that_is_gone_ends_the_command() {
     running.pieces.close();
     let finish = running.finish().await.unwrap();
     let nobody = "nobody listens any more".to_owned();
-    assert_eq!(finish.stopped, Some(Stopped::Asked(nobody)));
+    assert_eq!(finish.stop_reason, Some(StopReason::Requested(nobody)));
     assert_eq!(place.alive(), Vec::<String>::new());
 }
 

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pvp_agent::confine::{Confinement, Share};
-use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Reapers, Run, RunError, Stopper};
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::{
+    self, FinishedRun, OverflowAction, ReaperPool, RunError, RunLimits, StdioChunk, StopSender,
+    SupervisedProcess,
+};
+use pvp_agent::sandbox::{ResourceLimits, Sandbox};
 use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
@@ -29,9 +32,9 @@ impl Place {
         }
     }
 
-    pub(crate) fn errand(&self, line: &str) -> Errand {
+    pub(crate) fn errand(&self, line: &str) -> SpawnSpec {
         let words = ["--noprofile", "--norc", "-c", line];
-        Errand {
+        SpawnSpec {
             program: "/bin/bash".to_owned(),
             arguments: words.map(str::to_owned).into(),
             directory: self.workspace.path().to_owned(),
@@ -40,11 +43,11 @@ impl Place {
                 ("MARK".to_owned(), self.mark()),
                 ("TMPDIR".to_owned(), self.mark()),
             ],
-            confinement: Confinement {
+            confinement: Sandbox {
                 profile: SandboxProfile::None,
                 workspace: self.workspace.path().to_owned(),
                 temporary: self.temporary.path().to_owned(),
-                share: Share::default(),
+                share: ResourceLimits::default(),
             },
             grace_ms: 100,
             cgroup: true,
@@ -92,16 +95,16 @@ impl Place {
     /// Runs a command to its end.
     pub(crate) async fn run(
         &self,
-        errand: &Errand,
-        bounds: Bounds,
-    ) -> (Result<Finish, RunError>, Vec<Piece>) {
+        errand: &SpawnSpec,
+        bounds: RunLimits,
+    ) -> (Result<FinishedRun, RunError>, Vec<StdioChunk>) {
         let mut running = Running::start(errand, bounds).await;
         let pieces = running.rest().await;
         (running.finish().await, pieces)
     }
 
     /// Runs a line that ends by itself; gives how it ended and what it printed.
-    pub(crate) async fn line(&self, line: &str) -> (Finish, String, String) {
+    pub(crate) async fn line(&self, line: &str) -> (FinishedRun, String, String) {
         let (finish, pieces) = self.run(&self.errand(line), ample()).await;
         let (out, err) = (
             text(&pieces, OutputStream::Stdout),
@@ -113,45 +116,53 @@ impl Place {
 
 /// A command under way.
 pub(crate) struct Running {
-    pub(crate) stopper: Stopper,
+    pub(crate) stopper: StopSender,
     pub(crate) pid: u32,
-    pub(crate) keyboard: Option<run::Keyboard>,
-    pub(crate) pieces: mpsc::Receiver<Piece>,
+    pub(crate) keyboard: Option<run::PtyInput>,
+    pub(crate) pieces: mpsc::Receiver<StdioChunk>,
     /// What it said after the words that were waited for.
     heard: String,
-    finish: JoinHandle<Result<Finish, RunError>>,
+    finish: JoinHandle<Result<FinishedRun, RunError>>,
 }
 
 impl Running {
-    pub(crate) async fn start(errand: &Errand, bounds: Bounds) -> Self {
+    pub(crate) async fn start(errand: &SpawnSpec, bounds: RunLimits) -> Self {
         Self::start_below(&reapers(), errand, bounds).await
     }
 
     /// The same, with a reaper of one's choice.
-    pub(crate) async fn start_below(reapers: &Reapers, errand: &Errand, bounds: Bounds) -> Self {
-        let (stopper, asked) = run::stopping();
-        let run = Run::start(reapers, errand, asked).await.unwrap();
+    pub(crate) async fn start_below(
+        reapers: &ReaperPool,
+        errand: &SpawnSpec,
+        bounds: RunLimits,
+    ) -> Self {
+        let (stopper, asked) = run::stop_channel();
+        let run = SupervisedProcess::start(reapers, errand, asked)
+            .await
+            .unwrap();
         Self::follow(run, stopper, bounds)
     }
 
     /// Starts a command whose time is up as soon as it has made this file, and not before.
-    pub(crate) async fn start_until(errand: &Errand, file: &str) -> Self {
-        let (stopper, asked) = run::stopping();
-        let run = Run::start(&reapers(), errand, asked).await.unwrap();
+    pub(crate) async fn start_until(errand: &SpawnSpec, file: &str) -> Self {
+        let (stopper, asked) = run::stop_channel();
+        let run = SupervisedProcess::start(&reapers(), errand, asked)
+            .await
+            .unwrap();
         let file = errand.directory.join(file);
         until("it makes its file", || file.exists()).await;
-        let bounds = Bounds {
+        let bounds = RunLimits {
             timeout: Some(Duration::ZERO),
             ..ample()
         };
         Self::follow(run, stopper, bounds)
     }
 
-    fn follow(run: Run, stopper: Stopper, bounds: Bounds) -> Self {
-        let (pid, keyboard) = (run.pid(), run.keyboard());
+    fn follow(run: SupervisedProcess, stopper: StopSender, bounds: RunLimits) -> Self {
+        let (pid, keyboard) = (run.pid(), run.pty_input());
         let (sender, pieces) = mpsc::channel(16);
         let finish =
-            tokio::spawn(async move { run.finish(bounds, &BTreeMap::new(), sender).await });
+            tokio::spawn(async move { run.stream_to_end(bounds, &BTreeMap::new(), sender).await });
         Self {
             stopper,
             pid,
@@ -179,7 +190,7 @@ impl Running {
     }
 
     /// Takes all pieces that are still to come.
-    pub(crate) async fn rest(&mut self) -> Vec<Piece> {
+    pub(crate) async fn rest(&mut self) -> Vec<StdioChunk> {
         let mut pieces = Vec::new();
         let gather = async {
             while let Some(piece) = self.pieces.recv().await {
@@ -192,7 +203,7 @@ impl Running {
         pieces
     }
 
-    pub(crate) async fn finish(self) -> Result<Finish, RunError> {
+    pub(crate) async fn finish(self) -> Result<FinishedRun, RunError> {
         // What it still says is not taken, and must not hold it up.
         let mut pieces = self.pieces;
         let ignored = tokio::spawn(async move { while pieces.recv().await.is_some() {} });
@@ -202,7 +213,7 @@ impl Running {
     }
 }
 
-pub(crate) fn text(pieces: &[Piece], stream: OutputStream) -> String {
+pub(crate) fn text(pieces: &[StdioChunk], stream: OutputStream) -> String {
     let pieces = pieces.iter().filter(|piece| piece.stream == stream);
     pieces.map(|piece| piece.text.as_str()).collect()
 }
@@ -221,8 +232,8 @@ pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_pvp"))
 }
 
-pub(crate) fn reapers() -> Reapers {
-    Reapers::of(program())
+pub(crate) fn reapers() -> ReaperPool {
+    ReaperPool::on_demand(program())
 }
 
 /// Writes a program. A process of its own does: while this one has the file open, so has whatever
@@ -248,10 +259,10 @@ pub(crate) fn parent(pid: u32) -> u32 {
     parent.unwrap().trim().parse().unwrap()
 }
 
-pub(crate) fn ample() -> Bounds {
-    Bounds {
+pub(crate) fn ample() -> RunLimits {
+    RunLimits {
         timeout: Some(PATIENCE),
         output_bytes: 10 * 1024 * 1024,
-        on_overflow: Overflow::Kill,
+        on_overflow: OverflowAction::Kill,
     }
 }

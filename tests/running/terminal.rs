@@ -1,24 +1,24 @@
 //! Interactive commands: a terminal of their own, with keys and a size.
 
-use pvp_agent::reaper::{Errand, Size};
-use pvp_agent::run::{Keyboard, PressError, Reapers, Stopped};
+use pvp_agent::reaper::{PtySize, SpawnSpec};
+use pvp_agent::run::{PtyInput, PtyInputError, ReaperPool, StopReason};
 use pvp_protocol::SandboxProfile;
 
 use crate::place::{Place, Running, ample, program, until, write_program};
 
-const SIZE: Size = Size {
+const SIZE: PtySize = PtySize {
     columns: 100,
     rows: 30,
 };
 
-fn interactive(place: &Place, line: &str) -> Errand {
-    Errand {
+fn interactive(place: &Place, line: &str) -> SpawnSpec {
+    SpawnSpec {
         terminal: Some(SIZE),
         ..place.errand(line)
     }
 }
 
-async fn start(place: &Place, line: &str) -> (Running, Keyboard) {
+async fn start(place: &Place, line: &str) -> (Running, PtyInput) {
     let running = Running::start(&interactive(place, line), ample()).await;
     let keyboard = running.keyboard.clone().unwrap();
     (running, keyboard)
@@ -63,7 +63,7 @@ async fn a_terminal_is_the_commands_own_on_all_three_streams() {
     assert!(device.starts_with("/dev/pts/"), "{said}");
     assert_eq!(rest, "0\r\n1\r\n2\r\nhere\r\nerr\r\n");
     let finish = running.finish().await.unwrap();
-    assert_eq!((finish.code, finish.stderr.bytes), (Some(0), 0));
+    assert_eq!((finish.exit_code, finish.stderr.bytes), (Some(0), 0));
     assert_eq!(finish.stdout.bytes, said.len() as u64);
 }
 
@@ -77,9 +77,9 @@ async fn a_program_that_is_no_shell_has_its_terminal_too() {
     errand.arguments = ["-e", line].map(str::to_owned).into();
     let mut running = Running::start(&errand, ample()).await;
     running.says("ready").await;
-    running.keyboard.as_ref().unwrap().press(b"\x03").unwrap();
+    running.keyboard.as_ref().unwrap().write(b"\x03").unwrap();
     running.says("interrupted").await;
-    assert_eq!(running.finish().await.unwrap().code, Some(6));
+    assert_eq!(running.finish().await.unwrap().exit_code, Some(6));
 }
 
 #[tokio::test]
@@ -89,9 +89,9 @@ async fn control_c_works_where_the_executor_ignores_it() {
     let line = format!("trap '' INT HUP TSTP; exec {} \"$@\"", program().display());
     write_program(&deaf, &format!("#!/bin/bash\n{line}\n"));
     let errand = interactive(&place, "echo ready; exec sleep 1000");
-    let mut running = Running::start_below(&Reapers::of(&deaf), &errand, ample()).await;
+    let mut running = Running::start_below(&ReaperPool::on_demand(&deaf), &errand, ample()).await;
     running.says("ready").await;
-    running.keyboard.as_ref().unwrap().press(b"\x03").unwrap();
+    running.keyboard.as_ref().unwrap().write(b"\x03").unwrap();
     assert_eq!(running.finish().await.unwrap().signal, Some(2));
 }
 
@@ -120,14 +120,14 @@ async fn a_terminal_has_a_size_and_a_program_is_told_when_it_changes() {
     let line = "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.01; done";
     let (mut running, keyboard) = start(&place, line).await;
     assert_eq!(running.says("\n").await, "30 100\r\n");
-    let wider = Size {
+    let wider = PtySize {
         columns: 132,
         rows: 43,
     };
     keyboard.resize(wider).unwrap();
     assert_eq!(running.says("\n").await, "43 132\r\n");
-    assert_eq!(running.finish().await.unwrap().code, Some(0));
-    assert_eq!(keyboard.resize(wider), Err(PressError::Gone));
+    assert_eq!(running.finish().await.unwrap().exit_code, Some(0));
+    assert_eq!(keyboard.resize(wider), Err(PtyInputError::Gone));
 }
 
 #[tokio::test]
@@ -136,10 +136,10 @@ async fn keys_reach_the_program() {
     let line = r#"stty -echo; read -p 'your name? ' name; echo "hello $name""#;
     let (mut running, keyboard) = start(&place, line).await;
     running.says("your name? ").await;
-    keyboard.press("Zoë ☕\r".as_bytes()).unwrap();
+    keyboard.write("Zoë ☕\r".as_bytes()).unwrap();
     assert_eq!(running.says("\n").await, "hello Zoë ☕\r\n");
-    assert_eq!(running.finish().await.unwrap().code, Some(0));
-    assert_eq!(keyboard.press(b"more"), Err(PressError::Gone));
+    assert_eq!(running.finish().await.unwrap().exit_code, Some(0));
+    assert_eq!(keyboard.write(b"more"), Err(PtyInputError::Gone));
 }
 
 #[tokio::test]
@@ -150,11 +150,11 @@ async fn control_c_interrupts_what_runs_in_the_foreground() {
     let (mut running, keyboard) = start(&place, line).await;
     running.says("ready").await;
     in_front(&place, "sleep 1000").await;
-    keyboard.press(b"\x03").unwrap();
+    keyboard.write(b"\x03").unwrap();
     let said = running.says("130").await;
     assert!(said.contains("interrupted"), "{said}");
     let finish = running.finish().await.unwrap();
-    assert_eq!((finish.code, finish.stopped), (Some(0), None));
+    assert_eq!((finish.exit_code, finish.stop_reason), (Some(0), None));
     assert_eq!(place.alive(), Vec::<String>::new());
 }
 
@@ -162,23 +162,23 @@ async fn control_c_interrupts_what_runs_in_the_foreground() {
 async fn a_shell_has_job_control() {
     let place = Place::new();
     let (mut running, keyboard) = start(&place, "exec bash --norc --noprofile -i").await;
-    keyboard.press(b"PS1='ready> '\r").unwrap();
+    keyboard.write(b"PS1='ready> '\r").unwrap();
     running.says("\nready> ").await;
-    keyboard.press(b"sleep 1000 && echo not this\r").unwrap();
+    keyboard.write(b"sleep 1000 && echo not this\r").unwrap();
     running.says("not this").await;
     // Ctrl-Z stops the program and gives the terminal back to the shell.
     in_front(&place, "sleep 1000").await;
-    keyboard.press(b"\x1a").unwrap();
+    keyboard.write(b"\x1a").unwrap();
     running.says("Stopped").await;
     running.says("ready> ").await;
-    keyboard.press(b"fg\r").unwrap();
+    keyboard.write(b"fg\r").unwrap();
     running.says("sleep 1000").await;
     // The shell names the program before it lets it go on.
     in_front(&place, "sleep 1000").await;
-    keyboard.press(b"\x03").unwrap();
+    keyboard.write(b"\x03").unwrap();
     running.says("ready> ").await;
-    keyboard.press(b"exit 5\r").unwrap();
-    assert_eq!(running.finish().await.unwrap().code, Some(5));
+    keyboard.write(b"exit 5\r").unwrap();
+    assert_eq!(running.finish().await.unwrap().exit_code, Some(5));
     assert_eq!(place.alive(), Vec::<String>::new());
 }
 
@@ -214,19 +214,19 @@ async fn a_program_that_does_not_read_its_keys_takes_a_bounded_number_of_them() 
     let (mut running, keyboard) = start(&place, line).await;
     running.says("ready").await;
     let mut pressed = 0;
-    while keyboard.press(&[b'x'; 1000]).is_ok() {
+    while keyboard.write(&[b'x'; 1000]).is_ok() {
         pressed += 1000;
         assert!(pressed < 1_000_000, "there is an end to it");
         tokio::task::yield_now().await;
     }
-    assert_eq!(keyboard.press(&[b'x'; 1000]), Err(PressError::Full));
+    assert_eq!(keyboard.write(&[b'x'; 1000]), Err(PtyInputError::Full));
     // None of them is lost once it reads.
     std::fs::write(place.workspace.path().join("go"), "").unwrap();
     while pressed < 200_000 {
-        match keyboard.press(&[b'x'; 1000]) {
+        match keyboard.write(&[b'x'; 1000]) {
             Ok(()) => pressed += 1000,
-            Err(PressError::Full) => tokio::task::yield_now().await,
-            Err(PressError::Gone) => panic!("it still reads"),
+            Err(PtyInputError::Full) => tokio::task::yield_now().await,
+            Err(PtyInputError::Gone) => panic!("it still reads"),
         }
     }
     running.says("200000").await;
@@ -245,7 +245,10 @@ async fn an_interactive_command_that_is_stopped_leaves_nothing_behind() {
         running.says("ready").await;
         running.stopper.stop("enough");
         let finish = running.finish().await.unwrap();
-        assert_eq!(finish.stopped, Some(Stopped::Asked("enough".to_owned())));
+        assert_eq!(
+            finish.stop_reason,
+            Some(StopReason::Requested("enough".to_owned()))
+        );
         assert_eq!(place.alive(), Vec::<String>::new());
     }
 }

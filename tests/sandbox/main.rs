@@ -15,7 +15,7 @@ mod together;
 
 use damage::{Damage, Proof};
 use place::{Output, Place, Who};
-use pvp_agent::reaper::Errand;
+use pvp_agent::reaper::SpawnSpec;
 use pvp_protocol::SandboxProfile;
 
 /// What a command did that the test sees: from outside, or by its own admission.
@@ -25,7 +25,7 @@ async fn effects(place: &Place, damage: &Damage, profile: SandboxProfile) -> Vec
 }
 
 /// The same, and what it printed.
-async fn effects_of(place: &Place, errand: &Errand) -> (Vec<String>, Output) {
+async fn effects_of(place: &Place, errand: &SpawnSpec) -> (Vec<String>, Output) {
     let before = place.state();
     let (finish, output) = place.run(errand).await;
     let mut effects = before.changes(&place.state());
@@ -114,9 +114,9 @@ async fn damage_among_other_commands_is_named() {
 async fn works(place: &Place, (line, printed): reads::Read) -> Result<(), String> {
     let (finish, output) = place.line(line, SandboxProfile::Read).await;
     place.sweep();
-    match finish.code == Some(0) && output.out.contains(printed) {
+    match finish.exit_code == Some(0) && output.out.contains(printed) {
         true => Ok(()),
-        false => Err(format!("{line}: {:?} {output:#?}", finish.code)),
+        false => Err(format!("{line}: {:?} {output:#?}", finish.exit_code)),
     }
 }
 
@@ -145,7 +145,7 @@ async fn everyday_reads_work(who: Who) {
         for (tool, read) in reads::WITH_A_TOOL {
             let find = format!("command -v {tool} && {tool} --version");
             let (found, _) = place.line(&find, SandboxProfile::None).await;
-            match found.code {
+            match found.exit_code {
                 Some(0) => note(works(&place, *read).await),
                 _ => place::say(&format!("{who:?}: skipped `{}`: no {tool} here", read.0)),
             }

@@ -12,9 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pvp_agent::confine::{Confinement, Share};
-use pvp_agent::reaper::Errand;
-use pvp_agent::run::{self, Bounds, Finish, Overflow, Piece, Reapers, Run, RunError};
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::{
+    self, FinishedRun, OverflowAction, ReaperPool, RunError, RunLimits, StdioChunk,
+    SupervisedProcess,
+};
+use pvp_agent::sandbox::{ResourceLimits, Sandbox};
 use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
@@ -197,18 +200,18 @@ impl Place {
         environment.into_iter().map(owned).collect()
     }
 
-    pub fn errand(&self, line: &str, profile: SandboxProfile) -> Errand {
+    pub fn errand(&self, line: &str, profile: SandboxProfile) -> SpawnSpec {
         let words = ["--noprofile", "--norc", "-c", line];
-        Errand {
+        SpawnSpec {
             program: "/bin/bash".to_owned(),
             arguments: words.map(str::to_owned).into(),
             directory: self.at("work"),
             environment: self.environment(),
-            confinement: Confinement {
+            confinement: Sandbox {
                 profile,
                 workspace: self.at("work"),
                 temporary: self.at("tmp"),
-                share: Share::default(),
+                share: ResourceLimits::default(),
             },
             grace_ms: 100,
             cgroup: true,
@@ -217,7 +220,7 @@ impl Place {
     }
 
     /// Runs a command to its end; gives how it ended and all that it printed.
-    pub async fn run(&self, errand: &Errand) -> (Result<Finish, RunError>, Output) {
+    pub async fn run(&self, errand: &SpawnSpec) -> (Result<FinishedRun, RunError>, Output) {
         self.run_from(self.program(), errand).await
     }
 
@@ -225,13 +228,13 @@ impl Place {
     pub async fn run_from(
         &self,
         program: &Path,
-        errand: &Errand,
-    ) -> (Result<Finish, RunError>, Output) {
-        let (_stopper, asked) = run::stopping();
-        let run = Run::start(&Reapers::of(program), errand, asked)
+        errand: &SpawnSpec,
+    ) -> (Result<FinishedRun, RunError>, Output) {
+        let (_stopper, asked) = run::stop_channel();
+        let run = SupervisedProcess::start(&ReaperPool::on_demand(program), errand, asked)
             .await
             .unwrap();
-        let (sender, mut receiver) = mpsc::channel::<Piece>(16);
+        let (sender, mut receiver) = mpsc::channel::<StdioChunk>(16);
         let gather = async {
             let mut output = Output::default();
             while let Some(piece) = receiver.recv().await {
@@ -242,17 +245,17 @@ impl Place {
             }
             output
         };
-        let bounds = Bounds {
+        let bounds = RunLimits {
             timeout: Some(PATIENCE / 2),
             output_bytes: 10 * 1024 * 1024,
-            on_overflow: Overflow::Kill,
+            on_overflow: OverflowAction::Kill,
         };
         let secrets = std::collections::BTreeMap::new();
-        let both = async { tokio::join!(run.finish(bounds, &secrets, sender), gather) };
+        let both = async { tokio::join!(run.stream_to_end(bounds, &secrets, sender), gather) };
         tokio::time::timeout(PATIENCE, both).await.expect("it ends")
     }
 
-    pub async fn line(&self, line: &str, profile: SandboxProfile) -> (Finish, Output) {
+    pub async fn line(&self, line: &str, profile: SandboxProfile) -> (FinishedRun, Output) {
         let (finish, output) = self.run(&self.errand(line, profile)).await;
         (finish.unwrap(), output)
     }

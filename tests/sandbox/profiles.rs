@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pvp_agent::confine::Share;
+use pvp_agent::sandbox::ResourceLimits;
 use pvp_protocol::SandboxProfile;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
@@ -207,30 +207,34 @@ async fn root_reads_what_others_own_in_its_workspace() {
 async fn a_share_stops_what_exceeds_it() {
     for who in Who::all() {
         let place = Place::new(who);
-        let run = async |line: &str, share: Share| {
+        let run = async |line: &str, share: ResourceLimits| {
             let mut errand = place.errand(line, SandboxProfile::Read);
             errand.confinement.share = share;
             let (finish, output) = place.run(&errand).await;
             (finish.unwrap(), output)
         };
-        let none = Share::default();
+        let none = ResourceLimits::default();
 
         let cpu_seconds = Some(1);
         let (finish, _) = run(
             "while :; do :; done",
-            Share {
+            ResourceLimits {
                 cpu_seconds,
                 ..none
             },
         )
         .await;
-        assert_eq!((finish.signal, finish.stopped), (Some(9), None), "{who:?}");
+        assert_eq!(
+            (finish.signal, finish.stop_reason),
+            (Some(9), None),
+            "{who:?}"
+        );
 
         let memory_bytes = Some(200_000_000);
         let line = "perl -e 'my $x = \"x\" x 300_000_000; print \"DAMAGED\"'";
         let (_, output) = run(
             line,
-            Share {
+            ResourceLimits {
                 memory_bytes,
                 ..none
             },
@@ -240,7 +244,7 @@ async fn a_share_stops_what_exceeds_it() {
         let line = "perl -e 'my $x = \"x\" x 30_000_000; print \"enough\"'";
         let (_, output) = run(
             line,
-            Share {
+            ResourceLimits {
                 memory_bytes,
                 ..none
             },
@@ -250,12 +254,12 @@ async fn a_share_stops_what_exceeds_it() {
 
         let file_bytes = Some(1000);
         let line = "head -c 5000 /dev/zero > $TMPDIR/big; stat -c %s $TMPDIR/big";
-        let (_, output) = run(line, Share { file_bytes, ..none }).await;
+        let (_, output) = run(line, ResourceLimits { file_bytes, ..none }).await;
         assert_eq!(output.out, "1000\n", "{who:?}: {output:?}");
 
         let processes = Some(100);
         let line = "perl -e '$| = 1; my $n; for (1..300) { my $pid = fork; last unless defined $pid; if (!$pid) { sleep 100; exit } $n++ } print $n; kill 9, -getpgrp'";
-        let (_, output) = run(line, Share { processes, ..none }).await;
+        let (_, output) = run(line, ResourceLimits { processes, ..none }).await;
         match who {
             Who::Nobody => assert!(output.out.parse::<u32>().unwrap() < 100, "{output:?}"),
             // FIXME: the kernel does not count root's processes; only a cgroup can hold them.
@@ -301,7 +305,7 @@ fn a_machine_that_cannot_confine_runs_nothing() {
                 let runtime = { runtime }.enable_all().build().unwrap();
                 let before = place.state();
                 let (finish, output) = runtime.block_on(place.line("echo ran", *profile));
-                assert_eq!(finish.code, Some(127), "{call} {profile:?} {output:?}");
+                assert_eq!(finish.exit_code, Some(127), "{call} {profile:?} {output:?}");
                 assert_eq!(output.out, "");
                 let why = "pvp: cannot confine the command, so it does not run: ";
                 assert!(output.err.starts_with(why), "{output:?}");

@@ -1,6 +1,6 @@
 //! Deciding on real screens.
 
-use pvp_agent::agent::Step;
+use pvp_agent::agent::ProposalEvent;
 use pvp_protocol::payload::GateOutcome;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ async fn an_approval_on_one_screen_is_seen_on_the_other_and_the_command_runs() {
     let shown = bob.sees("approved by ann");
     assert!(shown.contains("nothing waits"), "{shown}");
     let end = proposal.outcome().await;
-    assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+    assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
     let list = std::fs::read_to_string(stage.workspace.join("list")).unwrap();
     assert_eq!(list, "eggs\n");
     for screen in [&ann, &bob] {
@@ -51,7 +51,7 @@ async fn a_rejection_takes_its_reason_to_the_agent() {
     ann.sees("Reject: why?");
     ann.keys("we still need it\r");
     match proposal.outcome().await {
-        Some(Step::NotRun(resolve)) => {
+        Some(ProposalEvent::NotRun(resolve)) => {
             assert_eq!(resolve.outcome, GateOutcome::Rejected);
             assert_eq!(resolve.reason.as_deref(), Some("we still need it"));
         }
@@ -75,7 +75,7 @@ async fn an_edited_command_is_what_runs() {
     });
     ann.keys("a");
     let end = proposal.outcome().await;
-    assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+    assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
     let list = std::fs::read_to_string(stage.workspace.join("list")).unwrap();
     assert_eq!(list, "two\n");
 }
@@ -93,12 +93,12 @@ async fn a_prefix_is_allowed_and_the_next_of_its_kind_runs_without_asking() {
     ann.sees("allows `touch …`");
     let second = stage.agent.propose_shell("touch ./two").await.unwrap();
     let end = second.outcome().await;
-    assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+    assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
     assert!(stage.workspace.join("two").exists());
     // The rule is for what comes; this one still waits for its vote.
     ann.keys("a");
     let end = first.outcome().await;
-    assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+    assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn everything_that_waits_is_approved_after_a_list_of_it() {
     let second = proposals.remove(1);
     for proposal in proposals {
         let end = proposal.outcome().await;
-        assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+        assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
     }
     assert!(stage.workspace.join("one").exists() && stage.workspace.join("three").exists());
     assert!(!stage.workspace.join("two").exists());
@@ -137,9 +137,9 @@ async fn a_gate_that_arrives_while_one_types_takes_nothing() {
     let _proposal = stage.agent.propose_shell("rm -rf build").await.unwrap();
     ann.sees("DESTRUCTIVE");
     ann.keys("rea\r");
-    let wish = stage.agent.next_wish().await;
+    let wish = stage.agent.next_input().await;
     match wish {
-        Some(pvp_agent::agent::Wish::Prompt { prompt, .. }) => {
+        Some(pvp_agent::agent::AgentInput::Prompt { prompt, .. }) => {
             assert_eq!(prompt.content, "please area")
         }
         other => panic!("{other:?}"),

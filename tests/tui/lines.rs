@@ -1,6 +1,6 @@
 //! Plain mode: lines in, lines out.
 
-use pvp_agent::agent::Step;
+use pvp_agent::agent::ProposalEvent;
 use serde_json::json;
 
 use crate::kit::desk::Desk;
@@ -44,7 +44,7 @@ async fn every_event_is_a_line_and_decisions_are_words() {
         .line_with("echo eggs; echo more >&2; touch list: exit 0 after")
         .await;
     let end = first.outcome().await;
-    assert!(matches!(end, Some(Step::Finished(result)) if result.success));
+    assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
 
     let second = stage.agent.propose_shell("rm -rf list").await.unwrap();
     plain.line_with("gate 2: rm -rf list (destructive").await;
@@ -54,7 +54,10 @@ async fn every_event_is_a_line_and_decisions_are_words() {
     plain
         .line_with("rejected by ann: rm -rf list: we need it")
         .await;
-    assert!(matches!(second.outcome().await, Some(Step::NotRun { .. })));
+    assert!(matches!(
+        second.outcome().await,
+        Some(ProposalEvent::NotRun { .. })
+    ));
 
     // However many lines a command has, its gate is one.
     let lines = "touch one\ntouch two";
@@ -69,8 +72,8 @@ async fn every_event_is_a_line_and_decisions_are_words() {
     plain.type_line("!echo own").await;
     plain.line_with("bang exec done (exit 0)").await;
     plain.type_line("say look at that").await;
-    match stage.agent.next_wish().await {
-        Some(pvp_agent::agent::Wish::Prompt { prompt, .. }) => {
+    match stage.agent.next_input().await {
+        Some(pvp_agent::agent::AgentInput::Prompt { prompt, .. }) => {
             assert!(prompt.content.starts_with("<shell_result>"));
             assert!(prompt.content.ends_with("\nlook at that"));
         }

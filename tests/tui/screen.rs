@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use pvp_agent::agent::Agent;
-use pvp_agent::executor::Settings;
+use pvp_agent::executor::ExecutorSettings;
 use pvp_client::Link;
 
 use crate::kit::desk::Desk;
@@ -328,7 +328,7 @@ impl Stage {
         let place = tempfile::tempdir().unwrap();
         let workspace = place.path().canonicalize().unwrap().join("work");
         std::fs::create_dir(&workspace).unwrap();
-        let mut settings = Settings::new(workspace.clone(), place.path().join("state"));
+        let mut settings = ExecutorSettings::new(workspace.clone(), place.path().join("state"));
         settings.program = env!("CARGO_BIN_EXE_pvp").into();
         let link = Link::parse(&server.link(&bot, Some("owl"))).unwrap();
         let agent = Agent::connect(link, settings).await.unwrap();

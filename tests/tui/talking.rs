@@ -1,13 +1,13 @@
 //! Prompts, one's own commands and slash commands on a real screen.
 
-use pvp_agent::agent::Wish;
+use pvp_agent::agent::AgentInput;
 use serde_json::{Value, json};
 
 use crate::screen::{Screen, Stage};
 
 async fn prompted(stage: &mut Stage) -> String {
-    match stage.agent.next_wish().await {
-        Some(Wish::Prompt { prompt, .. }) => prompt.content.clone(),
+    match stage.agent.next_input().await {
+        Some(AgentInput::Prompt { prompt, .. }) => prompt.content.clone(),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! The terminal itself: hostile output, sizes, losses, settings, leaving.
 
-use pvp_agent::agent::Step;
+use pvp_agent::agent::ProposalEvent;
 use serde_json::json;
 
 use crate::kit::desk::Desk;
@@ -284,7 +284,7 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
     ann.keys("owl\r");
     ann.sees("hello owl");
     match proposal.outcome().await {
-        Some(Step::Finished(result)) => {
+        Some(ProposalEvent::Finished(result)) => {
             assert!(result.success, "{result:?}");
             // The program was told the size of the pane, not of the whole screen.
             let printed = result.result.unwrap().stdout;

@@ -12,107 +12,107 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Action, Envelope, ExtraFields, MessageId, RunMode, Sender, ServerMessage};
 use tokio::sync::{mpsc, oneshot};
 
-use super::lore::Lore;
-use super::memory::Memory;
-use super::{Step, Wish};
-use crate::brain::tools::Job;
-use crate::executor::{Executor, Happening};
+use super::recap::SessionRecap;
+use super::session_context::SessionContext;
+use super::{AgentInput, ProposalEvent};
+use crate::brain::tools::BackgroundJob;
+use crate::executor::{Executor, RunEvent};
 
 /// Jobs that are remembered; the oldest that have ended are forgotten first.
-const JOBS: usize = 64;
+const MAX_JOBS: usize = 64;
 
 /// Prompts whose amendments are for us.
-const PROMPTS: usize = 64;
+const MAX_PROMPTS: usize = 64;
 
 /// How long a server may take to hear how everything ended.
-const FAREWELL: Duration = Duration::from_secs(10);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the agent's task is asked to do.
-pub(super) enum Ask {
+pub(super) enum AgentCommand {
     /// A proposal is about to be sent: its grant and its steps are awaited.
-    Expect {
+    TrackProposal {
         id: MessageId,
         propose: Box<ToolPropose>,
         command: String,
         mode: RunMode,
-        steps: mpsc::UnboundedSender<Step>,
-        noted: oneshot::Sender<()>,
+        events: mpsc::UnboundedSender<ProposalEvent>,
+        registered: oneshot::Sender<()>,
     },
     /// A page of output is about to be asked for.
-    Read {
+    TrackOutputRead {
         id: MessageId,
         page: oneshot::Sender<OutputPage>,
     },
-    Jobs {
-        jobs: oneshot::Sender<Vec<Job>>,
+    ListJobs {
+        jobs: oneshot::Sender<Vec<BackgroundJob>>,
     },
     /// How a job ends; at once if it has, or is not known.
-    End {
+    AwaitJobEnd {
         id: MessageId,
         ended: oneshot::Sender<Option<String>>,
     },
 }
 
-pub(super) struct Task {
+pub(super) struct AgentTask {
     connection: Connection,
     executor: Executor,
-    open: BTreeMap<MessageId, mpsc::UnboundedSender<Step>>,
-    gates: BTreeMap<MessageId, MessageId>,
-    reads: BTreeMap<MessageId, oneshot::Sender<OutputPage>>,
-    jobs: VecDeque<Job>,
-    ends: Vec<(MessageId, oneshot::Sender<Option<String>>)>,
-    prompts: VecDeque<MessageId>,
-    lore: Lore,
+    open_proposals: BTreeMap<MessageId, mpsc::UnboundedSender<ProposalEvent>>,
+    gate_proposals: BTreeMap<MessageId, MessageId>,
+    pending_reads: BTreeMap<MessageId, oneshot::Sender<OutputPage>>,
+    jobs: VecDeque<BackgroundJob>,
+    job_waiters: Vec<(MessageId, oneshot::Sender<Option<String>>)>,
+    recent_prompts: VecDeque<MessageId>,
+    session_context: SessionContext,
     /// What is told up to here happened before we came.
-    past: Option<(u64, Memory)>,
-    met: bool,
-    wish: mpsc::Sender<Wish>,
+    replay: Option<(u64, SessionRecap)>,
+    welcomed: bool,
+    inputs: mpsc::Sender<AgentInput>,
 }
 
-impl Task {
+impl AgentTask {
     pub(super) fn new(
         connection: Connection,
         executor: Executor,
-        wish: mpsc::Sender<Wish>,
+        inputs: mpsc::Sender<AgentInput>,
     ) -> Self {
         Self {
             connection,
             executor,
-            open: BTreeMap::new(),
-            gates: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            open_proposals: BTreeMap::new(),
+            gate_proposals: BTreeMap::new(),
+            pending_reads: BTreeMap::new(),
             jobs: VecDeque::new(),
-            ends: Vec::new(),
-            prompts: VecDeque::new(),
-            lore: Lore::default(),
-            past: None,
-            met: false,
-            wish,
+            job_waiters: Vec::new(),
+            recent_prompts: VecDeque::new(),
+            session_context: SessionContext::default(),
+            replay: None,
+            welcomed: false,
+            inputs,
         }
     }
 
     /// Lives until nobody asks any more, or the session is over for us; gives why the server does
     /// not let us in any more, if that is so.
-    pub(super) async fn live(
+    pub(super) async fn run(
         mut self,
-        mut inbox: mpsc::Receiver<Ask>,
+        mut commands: mpsc::Receiver<AgentCommand>,
         mut events: ConnectionEvents,
     ) -> Option<String> {
-        let turned_away = loop {
+        let refusal = loop {
             tokio::select! {
-                ask = inbox.recv() => match ask {
-                    Some(ask) => self.asked(ask),
+                agent_command = commands.recv() => match agent_command {
+                    Some(agent_command) => self.handle_command(agent_command),
                     None => break None,
                 },
-                happening = self.executor.next() => self.happened(happening),
+                run_event = self.executor.next_event() => self.on_run_event(run_event),
                 event = events.next() => match event {
                     Some(ConnectionEvent::Message { envelope: Some(envelope), .. }) => {
-                        self.hear(&envelope);
+                        self.on_message(&envelope);
                         if let ServerMessage::SessionEnd(_) = envelope.message {
                             break None;
                         }
                     }
-                    Some(ConnectionEvent::Connected { resumed }) => self.met &= resumed,
+                    Some(ConnectionEvent::Connected { resumed }) => self.welcomed &= resumed,
                     Some(ConnectionEvent::Disconnected { .. } | ConnectionEvent::Message { envelope: None, .. }) => {}
                     Some(ConnectionEvent::Ended(EndReason::Refused(report))) => break Some(report.message),
                     Some(ConnectionEvent::Ended(EndReason::Closed | EndReason::Left)) | None => break None,
@@ -120,68 +120,68 @@ impl Task {
             }
         };
         self.leave(events).await;
-        turned_away
+        refusal
     }
 
     /// Ends everything that runs, tells how it ended, and leaves the session; a server that is
     /// away is not waited for.
     async fn leave(mut self, mut events: ConnectionEvents) {
         // Answers come only while events are taken.
-        let passing = tokio::spawn(async move { while events.next().await.is_some() {} });
-        let farewell = async {
-            self.executor.end_all("the agent has stopped");
-            while self.executor.running() > 0 {
-                self.executor.next().await;
+        let drain = tokio::spawn(async move { while events.next().await.is_some() {} });
+        let shutdown = async {
+            self.executor.stop_all("the agent has stopped");
+            while self.executor.running_count() > 0 {
+                self.executor.next_event().await;
             }
             let why = Some("the agent has stopped".to_owned());
             self.connection.clone().leave(why).await
         };
-        match tokio::time::timeout(FAREWELL, farewell).await {
+        match tokio::time::timeout(LEAVE_TIMEOUT, shutdown).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "left without a word"),
             Err(_) => tracing::warn!("the server did not hear that the agent has stopped"),
         }
-        passing.abort();
+        drain.abort();
     }
 
-    fn asked(&mut self, ask: Ask) {
-        match ask {
-            Ask::Expect {
+    fn handle_command(&mut self, agent_command: AgentCommand) {
+        match agent_command {
+            AgentCommand::TrackProposal {
                 id,
                 propose,
                 command,
                 mode,
-                steps,
-                noted,
+                events,
+                registered: noted,
             } => {
-                self.executor.orders().proposed(&id, &propose);
+                self.executor.grant_check().on_propose(&id, &propose);
                 if mode == RunMode::Background {
                     self.add_job(id.clone(), command);
                 }
-                self.open.retain(|_, steps| !steps.is_closed());
-                self.open.insert(id, steps);
+                self.open_proposals.retain(|_, events| !events.is_closed());
+                self.open_proposals.insert(id, events);
                 // Who asked may have gone; then nothing is sent.
                 let _ = noted.send(());
             }
-            Ask::Read { id, page } => {
-                self.reads.retain(|_, page| !page.is_closed());
-                self.reads.insert(id, page);
+            AgentCommand::TrackOutputRead { id, page } => {
+                self.pending_reads.retain(|_, page| !page.is_closed());
+                self.pending_reads.insert(id, page);
             }
-            Ask::Jobs { jobs } => {
-                let begun = |job: &&Job| job.pid.is_some();
+            AgentCommand::ListJobs { jobs } => {
+                let begun = |job: &&BackgroundJob| job.pid.is_some();
                 let _ = jobs.send(self.jobs.iter().filter(begun).cloned().collect());
             }
-            Ask::End { id, ended } => self.await_end(id, ended),
+            AgentCommand::AwaitJobEnd { id, ended } => self.await_job_end(id, ended),
         }
     }
 
     /// Answers now or when it ends.
-    fn await_end(&mut self, id: MessageId, ended: oneshot::Sender<Option<String>>) {
+    fn await_job_end(&mut self, id: MessageId, ended: oneshot::Sender<Option<String>>) {
         let known = self.job(&id).map(|job| job.ended.clone());
         match known {
             Some(None) => {
-                self.ends.retain(|(_, ended)| !ended.is_closed());
-                self.ends.push((id, ended));
+                self.job_waiters.retain(|(_, ended)| !ended.is_closed());
+                self.job_waiters.push((id, ended));
             }
             // Who asked may have gone.
             Some(how) => drop(ended.send(how)),
@@ -190,21 +190,21 @@ impl Task {
     }
 
     fn add_job(&mut self, reference: MessageId, command: String) {
-        self.jobs.push_back(Job {
+        self.jobs.push_back(BackgroundJob {
             reference,
             command,
             pid: None,
             ended: None,
         });
-        if self.jobs.len() > JOBS {
+        if self.jobs.len() > MAX_JOBS {
             let over = self.jobs.iter().position(|job| job.ended.is_some());
             self.jobs.remove(over.unwrap_or(0));
         }
     }
 
-    fn happened(&mut self, happening: Happening) {
-        match happening {
-            Happening::Started {
+    fn on_run_event(&mut self, run_event: RunEvent) {
+        match run_event {
+            RunEvent::Started {
                 proposal,
                 pid,
                 file,
@@ -212,49 +212,53 @@ impl Task {
                 if let Some(job) = self.job(&proposal) {
                     job.pid = Some(pid);
                 }
-                self.step(&proposal, Step::Started { pid, file });
+                self.send_event(&proposal, ProposalEvent::Started { pid, file });
             }
-            Happening::Over { .. } => {}
+            RunEvent::Finished { .. } => {}
         }
     }
 
-    fn job(&mut self, proposal: &MessageId) -> Option<&mut Job> {
+    fn job(&mut self, proposal: &MessageId) -> Option<&mut BackgroundJob> {
         self.jobs.iter_mut().find(|job| job.reference == *proposal)
     }
 
-    fn hear(&mut self, envelope: &Envelope) {
-        self.executor.hear(envelope);
-        self.lore.learn(envelope);
+    fn on_message(&mut self, envelope: &Envelope) {
+        self.executor.on_message(envelope);
+        self.session_context.on_message(envelope);
         if let ServerMessage::SessionWelcome(welcome) = &envelope.message {
-            self.welcomed(welcome);
+            self.on_welcome(welcome);
         }
         // The last of the past may not be for us to see.
-        self.remember(|head| envelope.seq.is_some_and(|seq| seq > head));
-        match &mut self.past {
-            Some((_, memory)) if envelope.seq.is_some() => {
-                memory.take(envelope, self.connection.participant(), &self.lore);
+        self.finish_replay(|head| envelope.seq.is_some_and(|seq| seq > head));
+        match &mut self.replay {
+            Some((_, recap)) if envelope.seq.is_some() => {
+                recap.on_message(
+                    envelope,
+                    self.connection.participant(),
+                    &self.session_context,
+                );
             }
-            Some(_) | None => self.follow(envelope),
+            Some(_) | None => self.on_live_message(envelope),
         }
-        self.remember(|head| envelope.seq == Some(head));
+        self.finish_replay(|head| envelope.seq == Some(head));
     }
 
     /// Tells the past once all of it was heard.
-    fn remember(&mut self, is_over: impl Fn(u64) -> bool) {
-        if let Some((_, memory)) = self.past.take_if(|(head, _)| is_over(*head))
-            && !memory.is_empty()
+    fn finish_replay(&mut self, is_over: impl Fn(u64) -> bool) {
+        if let Some((_, recap)) = self.replay.take_if(|(head, _)| is_over(*head))
+            && !recap.is_empty()
         {
-            self.wish(Wish::Remember(Box::new(memory)));
+            self.send_input(AgentInput::Recap(Box::new(recap)));
         }
     }
 
-    fn welcomed(&mut self, welcome: &SessionWelcome) {
-        if std::mem::replace(&mut self.met, true) {
+    fn on_welcome(&mut self, welcome: &SessionWelcome) {
+        if std::mem::replace(&mut self.welcomed, true) {
             return;
         }
-        self.past = Some((welcome.head, Memory::default()));
+        self.replay = Some((welcome.head, SessionRecap::default()));
         let me = self.connection.participant();
-        let open: BTreeSet<_> = self.open.keys().cloned().collect();
+        let open: BTreeSet<_> = self.open_proposals.keys().cloned().collect();
         for gate in &welcome.gates {
             let proposal = gate.request.action_ref.clone();
             // Whoever proposed it is gone, and would not hear what becomes of it.
@@ -275,41 +279,48 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "everything else is for screens"
     )]
-    fn follow(&mut self, envelope: &Envelope) {
+    fn on_live_message(&mut self, envelope: &Envelope) {
         let id = &envelope.heading.id;
         match &envelope.message {
             ServerMessage::ToolPropose(propose) => {
                 if let Some(assessment) = &propose.assessment {
-                    self.step(id, Step::Judged(Box::new(assessment.clone())));
+                    self.send_event(id, ProposalEvent::Assessed(Box::new(assessment.clone())));
                 }
             }
             ServerMessage::GateRequest(request) => {
-                if self.open.contains_key(&request.action_ref) {
-                    self.gates.insert(id.clone(), request.action_ref.clone());
+                if self.open_proposals.contains_key(&request.action_ref) {
+                    self.gate_proposals
+                        .insert(id.clone(), request.action_ref.clone());
                 }
                 let quorum = request.quorum.to_string();
-                self.step(&request.action_ref, Step::Waiting { quorum });
+                self.send_event(&request.action_ref, ProposalEvent::GateOpened { quorum });
             }
-            ServerMessage::GateAmend(amend) => self.edited(envelope, amend),
+            ServerMessage::GateAmend(amend) => self.on_gate_amend(envelope, amend),
             ServerMessage::GateResolve(resolve) => {
-                self.gates.remove(&resolve.gate);
+                self.gate_proposals.remove(&resolve.gate);
                 if resolve.outcome != GateOutcome::Approved {
-                    let step = Step::NotRun(Box::new(resolve.clone()));
-                    self.last_step(&resolve.tool_proposal, step);
+                    let event = ProposalEvent::NotRun(Box::new(resolve.clone()));
+                    self.send_last_event(&resolve.tool_proposal, event);
                 }
             }
             ServerMessage::ToolExecute(execute) => {
                 let approved_by = execute.approved_by.clone();
-                self.step(&execute.tool_proposal, Step::Granted { approved_by });
+                self.send_event(
+                    &execute.tool_proposal,
+                    ProposalEvent::Granted { approved_by },
+                );
             }
             ServerMessage::ToolOutput(output) if !output.text.is_empty() => {
                 let (stream, text) = (output.stream, output.text.clone());
-                self.step(&output.tool_proposal, Step::Output { stream, text });
+                self.send_event(
+                    &output.tool_proposal,
+                    ProposalEvent::Output { stream, text },
+                );
             }
-            ServerMessage::ToolResult(result) => self.finished(result),
+            ServerMessage::ToolResult(result) => self.on_tool_result(result),
             ServerMessage::OutputPage(page) => {
                 let asked = envelope.heading.reference.as_ref();
-                if let Some(waiting) = asked.and_then(|id| self.reads.remove(id)) {
+                if let Some(waiting) = asked.and_then(|id| self.pending_reads.remove(id)) {
                     // Who asked may not care any more.
                     let _ = waiting.send(page.clone());
                 }
@@ -317,10 +328,10 @@ impl Task {
             ServerMessage::Error(report) => {
                 // A refused proposal takes no steps.
                 if let Some(id) = &report.related_to {
-                    self.open.remove(id);
+                    self.open_proposals.remove(id);
                 }
             }
-            _ => self.wanted(envelope),
+            _ => self.on_participant_message(envelope),
         }
     }
 
@@ -328,51 +339,57 @@ impl Task {
         clippy::wildcard_enum_match_arm,
         reason = "everything else is not for this agent"
     )]
-    fn wanted(&mut self, envelope: &Envelope) {
+    fn on_participant_message(&mut self, envelope: &Envelope) {
         let id = envelope.heading.id.clone();
-        let Some(by) = self.lore.speaker(&envelope.heading.sender) else {
+        let Some(by) = self.session_context.requester(&envelope.heading.sender) else {
             return;
         };
         let me = self.connection.participant();
         match &envelope.message {
             ServerMessage::PromptSubmit(prompt) if prompt.target_agent == *me => {
-                self.prompts.push_back(id.clone());
-                if self.prompts.len() > PROMPTS {
-                    self.prompts.pop_front();
+                self.recent_prompts.push_back(id.clone());
+                if self.recent_prompts.len() > MAX_PROMPTS {
+                    self.recent_prompts.pop_front();
                 }
-                let context = self.lore.recall(&prompt.context_keys);
+                let context = self.session_context.lookup_context(&prompt.context_keys);
                 let prompt = Box::new(prompt.clone());
-                self.wish(Wish::Prompt {
+                self.send_input(AgentInput::Prompt {
                     id,
                     by,
                     prompt,
                     context,
                 });
             }
-            ServerMessage::PromptAmend(amend) if self.prompts.contains(&amend.original_prompt) => {
+            ServerMessage::PromptAmend(amend)
+                if self.recent_prompts.contains(&amend.original_prompt) =>
+            {
                 let amend = Box::new(amend.clone());
-                self.wish(Wish::Amend { id, by, amend });
+                self.send_input(AgentInput::Amend { id, by, amend });
             }
             ServerMessage::InterruptRaise(interrupt)
                 if interrupt.target.as_ref().is_none_or(|target| target == me) =>
             {
-                self.acknowledge(&id, interrupt);
+                self.acknowledge_interrupt(&id, interrupt);
                 let interrupt = Box::new(interrupt.clone());
-                self.wish(Wish::Interrupt { id, by, interrupt });
+                self.send_input(AgentInput::Interrupt { id, by, interrupt });
             }
             _ => {}
         }
     }
 
-    fn wish(&self, wish: Wish) {
+    fn send_input(&self, input: AgentInput) {
         // An agent that does not listen to people still runs what they approve.
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.wish.try_send(wish) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.inputs.try_send(input) {
             tracing::warn!("people want more than this agent takes; a wish was not heard");
         }
     }
 
-    fn edited(&mut self, envelope: &Envelope, amend: &GateAmend) {
-        let proposal = self.gates.get(&amend.gate).unwrap_or(&amend.gate).clone();
+    fn on_gate_amend(&mut self, envelope: &Envelope, amend: &GateAmend) {
+        let proposal = self
+            .gate_proposals
+            .get(&amend.gate)
+            .unwrap_or(&amend.gate)
+            .clone();
         if let Ok(action) = Action::from_arguments("shell", &amend.arguments) {
             let by = match &envelope.heading.sender {
                 Sender::System => None,
@@ -383,9 +400,9 @@ impl Task {
                 job.command.clone_from(&command);
             }
             let reason = amend.reason.clone();
-            self.step(
+            self.send_event(
                 &proposal,
-                Step::Edited {
+                ProposalEvent::Edited {
                     by,
                     command,
                     reason,
@@ -394,7 +411,7 @@ impl Task {
         }
     }
 
-    fn finished(&mut self, result: &ToolResult) {
+    fn on_tool_result(&mut self, result: &ToolResult) {
         let id = &result.tool_proposal;
         if let Some(job) = self.job(id) {
             let code = result.result.as_ref().and_then(|body| body.exit_code);
@@ -404,16 +421,19 @@ impl Task {
                 (None, None) => "by a signal".to_owned(),
             };
             job.ended = Some(how.clone());
-            for (_, ended) in self.ends.extract_if(.., |(awaited, _)| awaited == id) {
+            for (_, ended) in self
+                .job_waiters
+                .extract_if(.., |(awaited, _)| awaited == id)
+            {
                 // Who asked may have gone.
                 let _ = ended.send(Some(how.clone()));
             }
         }
-        let step = Step::Finished(Box::new(result.clone()));
-        self.last_step(&result.tool_proposal, step);
+        let event = ProposalEvent::Finished(Box::new(result.clone()));
+        self.send_last_event(&result.tool_proposal, event);
     }
 
-    fn acknowledge(&self, id: &MessageId, interrupt: &InterruptRaise) {
+    fn acknowledge_interrupt(&self, id: &MessageId, interrupt: &InterruptRaise) {
         let action_taken = match interrupt.urgency {
             InterruptUrgency::Pause => InterruptAction::Paused,
             InterruptUrgency::Stop | InterruptUrgency::Emergency => InterruptAction::Stopped,
@@ -433,15 +453,15 @@ impl Task {
         });
     }
 
-    fn step(&self, proposal: &MessageId, step: Step) {
-        if let Some(steps) = self.open.get(proposal) {
+    fn send_event(&self, proposal: &MessageId, event: ProposalEvent) {
+        if let Some(events) = self.open_proposals.get(proposal) {
             // Who proposed it may not care any more.
-            let _ = steps.send(step);
+            let _ = events.send(event);
         }
     }
 
-    fn last_step(&mut self, proposal: &MessageId, step: Step) {
-        self.step(proposal, step);
-        self.open.remove(proposal);
+    fn send_last_event(&mut self, proposal: &MessageId, event: ProposalEvent) {
+        self.send_event(proposal, event);
+        self.open_proposals.remove(proposal);
     }
 }

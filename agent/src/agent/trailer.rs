@@ -3,16 +3,20 @@
 use pvp_protocol::{Command, PartAssessment};
 
 /// The line with `--trailer` added to every `git commit` in it; `None` if there is none to add.
-pub(super) fn added(command: &Command, parts: &[PartAssessment], author: &str) -> Option<String> {
+pub(super) fn with_co_author_trailer(
+    command: &Command,
+    parts: &[PartAssessment],
+    author: &str,
+) -> Option<String> {
     let Command::Shell { line } = command else {
         return None;
     };
     let trailer = format!(
         " --trailer {}",
-        quoted(&format!("Co-authored-by: {author}"))
+        shell_quote(&format!("Co-authored-by: {author}"))
     );
     // A line of one command has no parts.
-    let mut places: Vec<usize> = match parts {
+    let mut insert_positions: Vec<usize> = match parts {
         [] => commit_end(line).into_iter().collect(),
         parts => parts
             .iter()
@@ -20,13 +24,13 @@ pub(super) fn added(command: &Command, parts: &[PartAssessment], author: &str) -
             .filter_map(|part| Some(part.start + commit_end(&part.text)?))
             .collect(),
     };
-    places.sort_unstable();
-    places.dedup();
+    insert_positions.sort_unstable();
+    insert_positions.dedup();
     let mut line = line.clone();
-    for place in places.iter().rev() {
-        line.insert_str(*place, &trailer);
+    for position in insert_positions.iter().rev() {
+        line.insert_str(*position, &trailer);
     }
-    (!places.is_empty()).then_some(line)
+    (!insert_positions.is_empty()).then_some(line)
 }
 
 /// Where the word `commit` ends, if this is a plain `git commit` that has no such trailer yet.
@@ -34,7 +38,7 @@ fn commit_end(text: &str) -> Option<usize> {
     if text.to_ascii_lowercase().contains("co-authored-by") {
         return None;
     }
-    let mut words = words(text);
+    let mut words = plain_words(text);
     if words.next()?.1 != "git" {
         return None;
     }
@@ -50,14 +54,14 @@ fn commit_end(text: &str) -> Option<usize> {
 }
 
 /// Words up to the first that only a shell can read, with where each begins.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+fn plain_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,~".contains(c);
     text.split_ascii_whitespace()
         .map(move |word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
         .take_while(move |(_, word)| word.chars().all(plain))
 }
 
-fn quoted(text: &str) -> String {
+fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
@@ -67,13 +71,13 @@ mod tests {
     use pvp_policy::{Policy, Workspace};
     use pvp_protocol::Action;
 
-    fn line(text: &str) -> Option<String> {
+    fn with_trailer(text: &str) -> Option<String> {
         let command = Command::Shell {
             line: text.to_owned(),
         };
         let action = Action::new(command.clone());
-        let verdict = Policy::built_in().assess(&action, &Workspace::default());
-        added(&command, &verdict.parts, "Owl O'Hara <owl@example.org>")
+        let assessment = Policy::built_in().assess(&action, &Workspace::default());
+        with_co_author_trailer(&command, &assessment.parts, "Owl O'Hara <owl@example.org>")
     }
 
     const TRAILER: &str = r"--trailer 'Co-authored-by: Owl O'\''Hara <owl@example.org>'";
@@ -81,11 +85,11 @@ mod tests {
     #[test]
     fn every_commit_of_a_line_gets_it() {
         assert_eq!(
-            line("git commit -m 'a b'"),
+            with_trailer("git commit -m 'a b'"),
             Some(format!("git commit {TRAILER} -m 'a b'"))
         );
         assert_eq!(
-            line("git add . && git -C sub commit -am x; git commit"),
+            with_trailer("git add . && git -C sub commit -am x; git commit"),
             Some(format!(
                 "git add . && git -C sub commit {TRAILER} -am x; git commit {TRAILER}"
             ))
@@ -104,7 +108,7 @@ mod tests {
             "notgit commit",
             "git commit-tree x",
         ] {
-            assert_eq!(line(text), None, "{text}");
+            assert_eq!(with_trailer(text), None, "{text}");
         }
     }
 }

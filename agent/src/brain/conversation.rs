@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use pvp_protocol::JsonObject;
 
 use super::BrainEvent;
-use super::words::CallResult;
-pub(crate) use budget::tokens;
+use super::proposal_result::CallResult;
+pub(crate) use budget::estimate_tokens;
 
 /// A call of a tool, as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// The arguments, or a sentence for the model.
-    pub fn read(&self) -> Result<JsonObject, String> {
+    pub fn parse_arguments(&self) -> Result<JsonObject, String> {
         if self.arguments.trim().is_empty() {
             return Ok(JsonObject::new());
         }
@@ -38,14 +38,14 @@ impl ToolCall {
 
 /// A part of what the model answered.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum AnswerPart {
     /// The seal is what the provider wants back with it; thinking without one is not sent back.
     Thinking {
         text: String,
-        seal: Option<String>,
+        signature: Option<String>,
     },
     /// Thinking that the provider shows nobody, but wants back.
-    Hidden(String),
+    RedactedThinking(String),
     Text(String),
     /// A result lives in its call, so that neither is ever sent without the other.
     Call {
@@ -56,46 +56,53 @@ pub enum Part {
 
 /// One turn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Turn {
+pub enum ConversationTurn {
     Person(String),
-    Model(Vec<Part>),
+    Model(Vec<AnswerPart>),
 }
 
 /// Puts the events of an answer together.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Answer {
-    parts: Vec<Part>,
+pub struct ModelAnswer {
+    parts: Vec<AnswerPart>,
 }
 
-impl Answer {
+impl ModelAnswer {
     /// Whether the model has not answered anything yet.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    pub fn take(&mut self, event: &BrainEvent) {
+    pub fn push(&mut self, event: &BrainEvent) {
         match event {
             BrainEvent::Thinking(more) => match self.parts.last_mut() {
-                Some(Part::Thinking { text, seal: None }) => text.push_str(more),
-                _ => self.parts.push(Part::Thinking {
+                Some(AnswerPart::Thinking {
+                    text,
+                    signature: None,
+                }) => text.push_str(more),
+                _ => self.parts.push(AnswerPart::Thinking {
                     text: more.clone(),
-                    seal: None,
+                    signature: None,
                 }),
             },
-            BrainEvent::ThinkingSeal(value) => match self.parts.last_mut() {
-                Some(Part::Thinking { seal, .. }) if seal.is_none() => *seal = Some(value.clone()),
+            BrainEvent::ThinkingSignature(value) => match self.parts.last_mut() {
+                Some(AnswerPart::Thinking {
+                    signature: seal, ..
+                }) if seal.is_none() => *seal = Some(value.clone()),
                 // A provider that shows no thinking still seals it.
-                _ => self.parts.push(Part::Thinking {
+                _ => self.parts.push(AnswerPart::Thinking {
                     text: String::new(),
-                    seal: Some(value.clone()),
+                    signature: Some(value.clone()),
                 }),
             },
-            BrainEvent::HiddenThinking(data) => self.parts.push(Part::Hidden(data.clone())),
+            BrainEvent::RedactedThinking(data) => {
+                self.parts.push(AnswerPart::RedactedThinking(data.clone()))
+            }
             BrainEvent::Text(more) => match self.parts.last_mut() {
-                Some(Part::Text(text)) => text.push_str(more),
-                _ => self.parts.push(Part::Text(more.clone())),
+                Some(AnswerPart::Text(text)) => text.push_str(more),
+                _ => self.parts.push(AnswerPart::Text(more.clone())),
             },
-            BrainEvent::Call(call) => self.parts.push(Part::Call {
+            BrainEvent::ToolCall(call) => self.parts.push(AnswerPart::Call {
                 call: call.clone(),
                 result: None,
             }),
@@ -107,31 +114,31 @@ impl Answer {
 /// A conversation that either provider accepts, whatever is done to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversation {
-    system: String,
-    turns: Vec<Turn>,
-    forgot: bool,
+    system_prompt: String,
+    turns: Vec<ConversationTurn>,
+    truncated: bool,
 }
 
 impl Conversation {
     pub fn new(system: impl Into<String>) -> Self {
         Self {
-            system: system.into(),
+            system_prompt: system.into(),
             turns: Vec::new(),
-            forgot: false,
+            truncated: false,
         }
     }
 
     /// What the model is told before anything else.
-    pub fn system(&self) -> String {
-        let note = if self.forgot {
+    pub fn system_prompt(&self) -> String {
+        let note = if self.truncated {
             "\n\nThe beginning of this conversation is left out, because it became too long."
         } else {
             ""
         };
-        format!("{}{note}", self.system)
+        format!("{}{note}", self.system_prompt)
     }
 
-    pub fn turns(&self) -> &[Turn] {
+    pub fn turns(&self) -> &[ConversationTurn] {
         &self.turns
     }
 
@@ -139,56 +146,61 @@ impl Conversation {
     pub fn awaits_model(&self) -> bool {
         match self.turns.last() {
             None => false,
-            Some(Turn::Person(_)) => true,
-            Some(Turn::Model(parts)) => {
-                parts.iter().any(|part| matches!(part, Part::Call { .. }))
+            Some(ConversationTurn::Person(_)) => true,
+            Some(ConversationTurn::Model(parts)) => {
+                parts
+                    .iter()
+                    .any(|part| matches!(part, AnswerPart::Call { .. }))
                     && self.open_calls().is_empty()
             }
         }
     }
 
     /// Somebody says something. Calls that are still open will not be answered any more.
-    pub fn ask(&mut self, text: impl Into<String>) {
-        self.abandon("Nothing was done: someone spoke before this call was dealt with.");
-        self.turns.push(Turn::Person(text.into()));
+    pub fn push_prompt(&mut self, text: impl Into<String>) {
+        self.fail_open_calls("Nothing was done: someone spoke before this call was dealt with.");
+        self.turns.push(ConversationTurn::Person(text.into()));
     }
 
     /// The model answered. Returns its calls, under ids that are unique in this conversation.
-    pub fn answer(&mut self, answer: Answer) -> Vec<ToolCall> {
-        self.abandon("Nothing was done: this call was given up.");
+    pub fn push_answer(&mut self, answer: ModelAnswer) -> Vec<ToolCall> {
+        self.fail_open_calls("Nothing was done: this call was given up.");
         let mut parts = answer.parts;
         let mut used = self.call_ids();
         for part in &mut parts {
-            if let Part::Call { call, .. } = part {
-                call.id = unused(&used, &call.id);
+            if let AnswerPart::Call { call, .. } = part {
+                call.id = unused_call_id(&used, &call.id);
                 used.insert(call.id.clone());
             }
         }
         if !parts.is_empty() {
-            self.turns.push(Turn::Model(parts));
+            self.turns.push(ConversationTurn::Model(parts));
         }
         self.open_calls()
     }
 
     /// Calls of the last answer that have no result.
     pub fn open_calls(&self) -> Vec<ToolCall> {
-        let Some(Turn::Model(parts)) = self.turns.last() else {
+        let Some(ConversationTurn::Model(parts)) = self.turns.last() else {
             return Vec::new();
         };
-        let open = |part: &Part| match part {
-            Part::Call { call, result: None } => Some(call.clone()),
-            Part::Call { .. } | Part::Thinking { .. } | Part::Hidden(_) | Part::Text(_) => None,
+        let open = |part: &AnswerPart| match part {
+            AnswerPart::Call { call, result: None } => Some(call.clone()),
+            AnswerPart::Call { .. }
+            | AnswerPart::Thinking { .. }
+            | AnswerPart::RedactedThinking(_)
+            | AnswerPart::Text(_) => None,
         };
         parts.iter().filter_map(open).collect()
     }
 
     /// Gives an open call its result; `false` if there is no such call.
-    pub fn result(&mut self, id: &str, outcome: CallResult) -> bool {
-        let Some(Turn::Model(parts)) = self.turns.last_mut() else {
+    pub fn set_result(&mut self, id: &str, outcome: CallResult) -> bool {
+        let Some(ConversationTurn::Model(parts)) = self.turns.last_mut() else {
             return false;
         };
         for part in parts {
-            if let Part::Call { call, result } = part
+            if let AnswerPart::Call { call, result } = part
                 && call.id == id
                 && result.is_none()
             {
@@ -200,23 +212,23 @@ impl Conversation {
     }
 
     /// Gives every open call the same result.
-    pub fn abandon(&mut self, why: &str) {
+    pub fn fail_open_calls(&mut self, why: &str) {
         for call in self.open_calls() {
-            self.result(&call.id, CallResult::failed(why));
+            self.set_result(&call.id, CallResult::failed(why));
         }
     }
 
     /// Takes back what the provider did not let the model answer: sent again, it would not be
     /// answered again.
-    pub fn take_back(&mut self) {
-        while matches!(self.turns.last(), Some(Turn::Person(_))) {
+    pub fn retract_unanswered(&mut self) {
+        while matches!(self.turns.last(), Some(ConversationTurn::Person(_))) {
             self.turns.pop();
         }
-        let Some(Turn::Model(parts)) = self.turns.last_mut() else {
+        let Some(ConversationTurn::Model(parts)) = self.turns.last_mut() else {
             return;
         };
         for part in parts {
-            if let Part::Call { result, .. } = part {
+            if let AnswerPart::Call { result, .. } = part {
                 let why = "Left out: the provider did not let you answer to this.";
                 *result = Some(CallResult::failed(why));
             }
@@ -226,10 +238,12 @@ impl Conversation {
     /// The newest result of a call.
     pub fn last_result(&self) -> Option<&CallResult> {
         self.turns.iter().rev().find_map(|turn| match turn {
-            Turn::Person(_) => None,
-            Turn::Model(parts) => parts.iter().rev().find_map(|part| match part {
-                Part::Call { result, .. } => result.as_ref(),
-                Part::Thinking { .. } | Part::Hidden(_) | Part::Text(_) => None,
+            ConversationTurn::Person(_) => None,
+            ConversationTurn::Model(parts) => parts.iter().rev().find_map(|part| match part {
+                AnswerPart::Call { result, .. } => result.as_ref(),
+                AnswerPart::Thinking { .. }
+                | AnswerPart::RedactedThinking(_)
+                | AnswerPart::Text(_) => None,
             }),
         })
     }
@@ -237,10 +251,12 @@ impl Conversation {
     fn call_ids(&self) -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for turn in &self.turns {
-            if let Turn::Model(parts) = turn {
+            if let ConversationTurn::Model(parts) = turn {
                 ids.extend(parts.iter().filter_map(|part| match part {
-                    Part::Call { call, .. } => Some(call.id.clone()),
-                    Part::Thinking { .. } | Part::Hidden(_) | Part::Text(_) => None,
+                    AnswerPart::Call { call, .. } => Some(call.id.clone()),
+                    AnswerPart::Thinking { .. }
+                    | AnswerPart::RedactedThinking(_)
+                    | AnswerPart::Text(_) => None,
                 }));
             }
         }
@@ -249,7 +265,7 @@ impl Conversation {
 }
 
 /// Small servers give the same id, or none, to every call.
-fn unused(used: &BTreeSet<String>, id: &str) -> String {
+fn unused_call_id(used: &BTreeSet<String>, id: &str) -> String {
     let id = if id.is_empty() { "call" } else { id };
     if !used.contains(id) {
         return id.to_owned();

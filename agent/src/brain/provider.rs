@@ -1,13 +1,13 @@
 //! A model behind a provider's API: asked over HTTP, answered in a stream, asked again if need be.
 
 mod anthropic;
-mod decoding;
-mod failure;
-mod line;
+mod decoder;
+mod error_body;
+mod http_client;
 mod openai;
 mod request;
 mod retry;
-mod setup;
+mod settings;
 mod sse;
 #[cfg(test)]
 mod tests;
@@ -20,40 +20,41 @@ use reqwest::Response;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::conversation::{Conversation, tokens};
-use super::tools::ToolOffer;
-use super::{BrainError, BrainEvent, Reply, Trouble};
-use decoding::Decoding;
-use line::{Line, header};
-pub use retry::Patience;
-pub use setup::{Dialect, Settings, SetupError, Thinking};
+use super::conversation::{Conversation, estimate_tokens};
+use super::tools::ToolDefinition;
+use super::{AnswerStream, BrainError, BrainErrorKind, BrainEvent};
+use decoder::AnswerDecoder;
+use http_client::{ProviderClient, header_text};
+pub use retry::RetryPolicy;
+pub use settings::{Dialect, ProviderSettings, ProviderSetupError, ThinkingMode};
 
 /// How long to wait for the rest of a stream that has said everything that matters: what it cost,
 /// and the end of it, so that its connection can be used again.
-const REST: Duration = Duration::from_secs(5);
+const TRAILING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A model that can be asked.
 #[derive(Debug, Clone)]
-pub struct Provider(Arc<Line>);
+pub struct Provider(Arc<ProviderClient>);
 
 impl Provider {
     /// A provider with the key from this process's environment.
-    pub fn new(settings: Settings) -> Result<Self, SetupError> {
+    pub fn new(settings: ProviderSettings) -> Result<Self, ProviderSetupError> {
         Self::with_environment(settings, |name| std::env::var(name).ok())
     }
 
     /// A provider with the key from an environment.
     pub fn with_environment(
-        settings: Settings,
+        settings: ProviderSettings,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, ProviderSetupError> {
         if settings.model.trim().is_empty() {
-            return Err(SetupError::NoModel);
+            return Err(ProviderSetupError::NoModel);
         }
-        let url = setup::endpoint(&settings)?;
-        let key = setup::key(settings.dialect, &url, variable)?;
-        let client = setup::client(&url).map_err(|error| SetupError::Client(error.to_string()))?;
-        Ok(Self(Arc::new(Line {
+        let url = settings::endpoint(&settings)?;
+        let key = settings::api_key(settings.dialect, &url, variable)?;
+        let client = settings::http_client(&url)
+            .map_err(|error| ProviderSetupError::Client(error.to_string()))?;
+        Ok(Self(Arc::new(ProviderClient {
             settings,
             url,
             key,
@@ -66,64 +67,71 @@ impl Provider {
     }
 
     /// Tokens that a conversation may have.
-    pub(super) fn room(&self, tools: &[ToolOffer], config: Option<&PromptConfig>) -> u64 {
+    pub(super) fn context_budget(
+        &self,
+        tools: &[ToolDefinition],
+        config: Option<&PromptConfig>,
+    ) -> u64 {
         let settings = &self.0.settings;
         let answer = config.and_then(|config| config.max_tokens);
-        let answer = answer.unwrap_or_else(|| settings.answer_tokens());
-        let offered =
-            |tool: &ToolOffer| tokens(&tool.description) + tokens(&tool.schema.to_string());
+        let answer = answer.unwrap_or_else(|| settings.max_answer_tokens());
+        let offered = |tool: &ToolDefinition| {
+            estimate_tokens(&tool.description) + estimate_tokens(&tool.schema.to_string())
+        };
         let offered: u64 = tools.iter().map(offered).sum();
         let taken = answer.min(settings.context_tokens / 2) + offered;
         settings.context_tokens.saturating_sub(taken)
     }
 
-    pub(super) fn begin(
+    pub(super) fn start_answer(
         &self,
         conversation: &Conversation,
-        tools: &[ToolOffer],
+        tools: &[ToolDefinition],
         config: Option<&PromptConfig>,
-    ) -> Reply {
+    ) -> AnswerStream {
         if !conversation.awaits_model() {
-            let error = BrainError::new(Trouble::Refused, "there is nothing to answer");
-            return Reply::ready(vec![Err(error)]);
+            let error = BrainError::new(BrainErrorKind::Refused, "there is nothing to answer");
+            return AnswerStream::from_events(vec![Err(error)]);
         }
-        let line = self.0.clone();
-        let settings = &line.settings;
+        let client = self.0.clone();
+        let settings = &client.settings;
         let body = match settings.dialect {
-            Dialect::Anthropic => anthropic::body(settings, conversation, tools, config),
+            Dialect::Anthropic => anthropic::request_body(settings, conversation, tools, config),
             Dialect::OpenAi => {
-                let official = line.url.host_str() == Some("api.openai.com");
-                openai::body(settings, official, conversation, tools, config)
+                let official = client.url.host_str() == Some("api.openai.com");
+                openai::request_body(settings, official, conversation, tools, config)
             }
         };
         let body = serde_json::to_vec(&body).expect("JSON can be written");
-        Reply::from_task(|events| answer(line, body, events))
+        AnswerStream::from_task(|events| answer_with_retries(client, body, events))
     }
 }
 
-type Events = mpsc::Sender<Result<BrainEvent, BrainError>>;
+type BrainEventSender = mpsc::Sender<Result<BrainEvent, BrainError>>;
 
 /// Asks until there is an answer, or no sense in asking again.
-async fn answer(line: Arc<Line>, body: Vec<u8>, events: Events) {
-    let patience = line.settings.patience;
-    for tried in 1.. {
-        let mut course = Course {
-            line: &line,
+async fn answer_with_retries(client: Arc<ProviderClient>, body: Vec<u8>, events: BrainEventSender) {
+    let retry_policy = client.settings.retry_policy;
+    for attempts in 1.. {
+        let mut attempt = AnswerAttempt {
+            client: &client,
             events: &events,
-            told: false,
+            emitted: false,
         };
-        let Err(error) = course.ask(body.clone()).await else {
+        let Err(error) = attempt.run(body.clone()).await else {
             return;
         };
-        let mut error = line.presentable(error);
+        let mut error = client.redact_error(error);
         // What was told cannot be taken back, and would be told twice.
-        let wait = match course.told {
+        let wait = match attempt.emitted {
             true => None,
-            false => patience.wait(tried, &error, retry::dice()),
+            false => retry_policy.delay_after(attempts, &error, retry::random_fraction()),
         };
         let Some(wait) = wait else {
-            if tried > 1 {
-                error.message.push_str(&format!(" (tried {tried} times)"));
+            if attempts > 1 {
+                error
+                    .message
+                    .push_str(&format!(" (tried {attempts} times)"));
             }
             // Nobody listens any more: then nobody needs to know.
             let _ = events.send(Err(error)).await;
@@ -137,53 +145,57 @@ async fn answer(line: Arc<Line>, body: Vec<u8>, events: Events) {
 }
 
 /// One try.
-struct Course<'a> {
-    line: &'a Line,
-    events: &'a Events,
+struct AnswerAttempt<'a> {
+    client: &'a ProviderClient,
+    events: &'a BrainEventSender,
     /// Something was told that people have seen.
-    told: bool,
+    emitted: bool,
 }
 
-impl Course<'_> {
-    async fn ask(&mut self, body: Vec<u8>) -> Result<(), BrainError> {
-        let mut response = self.line.post(body).await?;
+impl AnswerAttempt<'_> {
+    async fn run(&mut self, body: Vec<u8>) -> Result<(), BrainError> {
+        let mut response = self.client.post(body).await?;
         if !response.status().is_success() {
-            return Err(self.line.complaint(response).await);
+            return Err(self.client.error_from_response(response).await);
         }
-        let kind = header(&response, "content-type").unwrap_or_default();
+        let kind = header_text(&response, "content-type").unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
-            return Err(self.line.not_a_stream(response, &kind).await);
+            return Err(self.client.error_from_non_stream(response, &kind).await);
         }
-        let longest = self.line.settings.longest;
-        let read = timeout(longest, self.read(&mut response)).await;
+        let answer_timeout = self.client.settings.answer_timeout;
+        let read = timeout(answer_timeout, self.read_stream(&mut response)).await;
         read.unwrap_or_else(|_| {
-            let seconds = longest.as_secs();
+            let seconds = answer_timeout.as_secs();
             let message = format!("the provider's answer did not end in {seconds} s");
-            Err(BrainError::new(Trouble::Refused, message))
+            Err(BrainError::new(BrainErrorKind::Refused, message))
         })?;
         // All is told; a rest that does not come is no loss.
-        let _ = timeout(REST, response.chunk()).await;
+        let _ = timeout(TRAILING_TIMEOUT, response.chunk()).await;
         Ok(())
     }
 
-    async fn read(&mut self, response: &mut Response) -> Result<(), BrainError> {
-        let mut decoding = Decoding::new(self.line.settings.dialect);
+    async fn read_stream(&mut self, response: &mut Response) -> Result<(), BrainError> {
+        let mut decoder = AnswerDecoder::new(self.client.settings.dialect);
         loop {
-            let patience = match decoding.is_whole() {
-                true => REST,
-                false => self.line.settings.silence,
+            let timeout_for_chunk = match decoder.is_complete() {
+                true => TRAILING_TIMEOUT,
+                false => self.client.settings.idle_timeout,
             };
-            let events = match self.line.patiently(patience, response.chunk()).await {
-                Ok(Some(bytes)) => decoding.take(&bytes),
-                Ok(None) => decoding.end(),
+            let events = match self
+                .client
+                .with_timeout(timeout_for_chunk, response.chunk())
+                .await
+            {
+                Ok(Some(bytes)) => decoder.push(&bytes),
+                Ok(None) => decoder.finish(),
                 // Only the formal end is missing, which some servers leave out.
-                Err(_) if decoding.is_whole() => decoding.end(),
+                Err(_) if decoder.is_complete() => decoder.finish(),
                 Err(error) => return Err(error),
             };
             for event in events {
                 let event = event?;
                 let ended = matches!(event, BrainEvent::Finished(_));
-                self.told = true;
+                self.emitted = true;
                 if self.events.send(Ok(event)).await.is_err() || ended {
                     return Ok(());
                 }

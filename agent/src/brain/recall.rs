@@ -2,13 +2,13 @@
 
 use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
 
-use super::digest::{WHOLE, ends};
+use super::result_text::{MAX_RESULT_BYTES, truncate_middle};
 
 /// Bytes of one line in a page.
-const LINE: usize = 8 * 1024;
+const MAX_LINE_BYTES: usize = 8 * 1024;
 
 /// A sentence for the model if a request cannot be answered.
-pub fn check(read: &OutputRead) -> Result<(), String> {
+pub fn validate(read: &OutputRead) -> Result<(), String> {
     let refuse = |why: &str| Err(why.to_owned());
     let ranged = read.offset.is_some() || read.limit.is_some();
     let ended = read.head.is_some() || read.tail.is_some();
@@ -37,7 +37,7 @@ pub fn check(read: &OutputRead) -> Result<(), String> {
 }
 
 /// A page as the model reads it. Lines are counted from 0, as `offset` is.
-pub fn text(read: &OutputRead, page: &OutputPage) -> String {
+pub fn render_page(read: &OutputRead, page: &OutputPage) -> String {
     let mut text = heading(read, page);
     let mut left_out = 0_usize;
     for line in &page.lines {
@@ -45,8 +45,12 @@ pub fn text(read: &OutputRead, page: &OutputPage) -> String {
             OutputStream::Stdout => "",
             OutputStream::Stderr => "err ",
         };
-        let line = format!("\n{} {stream}| {}", line.number, ends(&line.text, LINE));
-        if text.len() + line.len() > WHOLE - 512 {
+        let line = format!(
+            "\n{} {stream}| {}",
+            line.number,
+            truncate_middle(&line.text, MAX_LINE_BYTES)
+        );
+        if text.len() + line.len() > MAX_RESULT_BYTES - 512 {
             left_out += 1;
         } else if left_out == 0 {
             text.push_str(&line);
@@ -73,7 +77,7 @@ fn heading(read: &OutputRead, page: &OutputPage) -> String {
     };
     let matching = match &read.grep {
         None => String::new(),
-        Some(grep) => format!(" that contain {:?}", ends(grep, 200)),
+        Some(grep) => format!(" that contain {:?}", truncate_middle(grep, 200)),
     };
     format!(
         "{} of {} lines of {which}{matching} ({} bytes in all):",
@@ -89,7 +93,7 @@ mod tests {
     use pvp_protocol::payload::OutputLine;
     use pvp_protocol::{ExtraFields, MessageId};
 
-    fn read(change: impl FnOnce(&mut OutputRead)) -> OutputRead {
+    fn read_request(change: impl FnOnce(&mut OutputRead)) -> OutputRead {
         let mut read = OutputRead {
             reference: MessageId::parse("p1").unwrap(),
             stream: None,
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn wrong_combinations_are_refused_with_a_sentence() {
-        let wrong = |change: fn(&mut OutputRead)| check(&read(change)).unwrap_err();
+        let wrong = |change: fn(&mut OutputRead)| validate(&read_request(change)).unwrap_err();
         let both = wrong(|read| (read.head, read.tail) = (Some(1), Some(1)));
         assert_eq!(both, "Ask for `head` or for `tail`, not for both.");
         assert!(wrong(|read| (read.head, read.offset) = (Some(1), Some(1))).contains("do not go"));
@@ -132,9 +136,12 @@ mod tests {
             "`limit` must be at least 1."
         );
         assert!(wrong(|read| read.grep = Some(String::new())).contains("empty"));
-        assert_eq!(check(&read(|read| read.offset = Some(0))), Ok(()));
         assert_eq!(
-            check(&read(
+            validate(&read_request(|read| read.offset = Some(0))),
+            Ok(())
+        );
+        assert_eq!(
+            validate(&read_request(
                 |read| (read.tail, read.grep) = (Some(5), Some("x".into()))
             )),
             Ok(())
@@ -147,9 +154,9 @@ mod tests {
             (7, OutputStream::Stdout, "fine"),
             (8, OutputStream::Stderr, "oops"),
         ];
-        let asked = read(|read| read.grep = Some("o".to_owned()));
+        let asked = read_request(|read| read.grep = Some("o".to_owned()));
         assert_eq!(
-            text(&asked, &page(&lines)),
+            render_page(&asked, &page(&lines)),
             "2 of 90 lines of stdout and stderr that contain \"o\" (1234 bytes in all):\n\
              7 | fine\n8 err | oops"
         );
@@ -163,8 +170,8 @@ mod tests {
             .collect();
         let mut page = page(&lines);
         page.finished = false;
-        let text = text(&read(|_| {}), &page);
-        assert!(text.len() <= WHOLE);
+        let text = render_page(&read_request(|_| {}), &page);
+        assert!(text.len() <= MAX_RESULT_BYTES);
         assert!(text.contains("(32 lines left out here)"));
         assert!(text.ends_with("still running; more may come."));
     }

@@ -7,28 +7,28 @@ use std::path::Path;
 use anyhow::Context;
 use pvp_protocol::Category;
 
-use super::conversation::{Conversation, ToolCall, Turn};
-use super::words::{CallResult, Ending};
-use super::{BrainError, BrainEvent, Finish, Reply, Trouble};
+use super::conversation::{Conversation, ConversationTurn, ToolCall};
+use super::proposal_result::{CallEnding, CallResult};
+use super::{AnswerFinish, AnswerStream, BrainError, BrainErrorKind, BrainEvent};
 pub use script::ScriptError;
-use script::{Act, Expect, Step};
+use script::{ScriptAction, ScriptExpectation, ScriptStep};
 
 /// The script of the demo.
-const DEMO: &str = include_str!("demo.toml");
+const DEMO_SCRIPT: &str = include_str!("demo.toml");
 
 /// A script and how far it has come.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scripted {
+pub struct ScriptedBrain {
     name: String,
-    steps: Vec<Step>,
-    at: usize,
-    calls: usize,
+    steps: Vec<ScriptStep>,
+    next_step: usize,
+    call_count: usize,
 }
 
-impl Scripted {
+impl ScriptedBrain {
     /// The script of the demo.
     pub fn demo() -> Self {
-        Self::from_toml("demo.toml", DEMO).expect("the demo's script is tested")
+        Self::from_toml("demo.toml", DEMO_SCRIPT).expect("the demo's script is tested")
     }
 
     /// Reads a script: JSON lines if the name ends so, TOML otherwise.
@@ -58,97 +58,104 @@ impl Scripted {
         Ok(Self::new(name, script::from_json_lines(name, text)?))
     }
 
-    fn new(name: &str, steps: Vec<Step>) -> Self {
+    fn new(name: &str, steps: Vec<ScriptStep>) -> Self {
         Self {
             name: name.to_owned(),
             steps,
-            at: 0,
-            calls: 0,
+            next_step: 0,
+            call_count: 0,
         }
     }
 
     /// Whether its first step waits for nobody.
     pub(super) fn speaks_first(&self) -> bool {
         let first = self.steps.first();
-        first.is_some_and(|step| step.act != Act::WaitForPrompt)
+        first.is_some_and(|step| step.action != ScriptAction::WaitForPrompt)
     }
 
     /// Goes on until it has to wait: for results, or for a prompt. After its end it begins anew.
-    pub(super) fn begin(&mut self, conversation: &Conversation) -> Reply {
+    pub(super) fn start_answer(&mut self, conversation: &Conversation) -> AnswerStream {
         let mut events = Vec::new();
-        let ended = self.follow(conversation, &mut events);
+        let ended = self.run_steps(conversation, &mut events);
         let mut events: Vec<_> = events.into_iter().map(Ok).collect();
         events.push(ended.map(BrainEvent::Finished));
-        Reply::ready(events)
+        AnswerStream::from_events(events)
     }
 
-    fn follow(
+    fn run_steps(
         &mut self,
         conversation: &Conversation,
         events: &mut Vec<BrainEvent>,
-    ) -> Result<Finish, BrainError> {
-        let mut prompted = matches!(conversation.turns().last(), Some(Turn::Person(_)));
+    ) -> Result<AnswerFinish, BrainError> {
+        let mut prompted = matches!(
+            conversation.turns().last(),
+            Some(ConversationTurn::Person(_))
+        );
         let last = conversation.last_result();
-        while let Some(step) = self.steps.get(self.at) {
-            let ending = last.and_then(|result| result.account.ending);
+        while let Some(step) = self.steps.get(self.next_step) {
+            let ending = last.and_then(|result| result.outcome.ending);
             if step.when.is_some() && step.when != ending {
-                self.at += 1;
+                self.next_step += 1;
                 continue;
             }
-            match &step.act {
-                Act::WaitForPrompt if !prompted => return Ok(Finish::Complete),
-                Act::WaitForPrompt => {}
-                Act::Say(text) => {
+            match &step.action {
+                ScriptAction::WaitForPrompt if !prompted => return Ok(AnswerFinish::Complete),
+                ScriptAction::WaitForPrompt => {}
+                ScriptAction::Say(text) => {
                     let paragraph = match events.last() {
                         Some(BrainEvent::Text(_)) => "\n\n",
                         Some(_) | None => "",
                     };
-                    let text = format!("{paragraph}{}", filled(text, last));
+                    let text = format!("{paragraph}{}", fill_placeholders(text, last));
                     events.push(BrainEvent::Text(text));
                 }
-                Act::Think(text) => events.push(BrainEvent::Thinking(filled(text, last))),
-                Act::Expect(expect) => {
+                ScriptAction::Think(text) => {
+                    events.push(BrainEvent::Thinking(fill_placeholders(text, last)))
+                }
+                ScriptAction::Expect(expect) => {
                     if let Err(problem) = expect.check(last) {
                         let problem = format!("{}:{}: {problem}", self.name, step.line);
-                        return Err(BrainError::new(Trouble::Script, problem));
+                        return Err(BrainError::new(BrainErrorKind::ScriptFailed, problem));
                     }
                 }
-                Act::Shell {
+                ScriptAction::Shell {
                     arguments,
                     together,
                 } => {
-                    self.calls += 1;
-                    events.push(BrainEvent::Call(ToolCall {
-                        id: format!("step{}", self.calls),
+                    self.call_count += 1;
+                    events.push(BrainEvent::ToolCall(ToolCall {
+                        id: format!("step{}", self.call_count),
                         name: "shell".to_owned(),
                         arguments: arguments.clone(),
                     }));
                     if !together {
-                        self.at += 1;
-                        return Ok(Finish::ToolUse);
+                        self.next_step += 1;
+                        return Ok(AnswerFinish::ToolUse);
                     }
                 }
             }
-            prompted &= matches!(step.act, Act::Expect(_));
-            self.at += 1;
+            prompted &= matches!(step.action, ScriptAction::Expect(_));
+            self.next_step += 1;
         }
-        self.at = 0;
-        let calls = events.iter().any(|it| matches!(it, BrainEvent::Call(_)));
+        self.next_step = 0;
+        let calls = events
+            .iter()
+            .any(|it| matches!(it, BrainEvent::ToolCall(_)));
         Ok(if calls {
-            Finish::ToolUse
+            AnswerFinish::ToolUse
         } else {
-            Finish::Complete
+            AnswerFinish::Complete
         })
     }
 }
 
-impl Expect {
+impl ScriptExpectation {
     fn check(&self, last: Option<&CallResult>) -> Result<(), String> {
         let Some(last) = last else {
             return Err("no command has ended yet".to_owned());
         };
-        let account = &last.account;
-        let ending = account.ending.map_or("failed", Ending::as_str);
+        let account = &last.outcome;
+        let ending = account.ending.map_or("failed", CallEnding::as_str);
         let mut wrong = Vec::new();
         if let Some(verdict) = self.verdict
             && account.category != Some(verdict)
@@ -162,10 +169,10 @@ impl Expect {
             wrong.push(format!("outcome {}, not {ending}", outcome.as_str()));
         }
         if let Some(exit) = self.exit
-            && account.exit != Some(exit)
+            && account.exit_code != Some(exit)
         {
             let really = account
-                .exit
+                .exit_code
                 .map_or("none".to_owned(), |exit| exit.to_string());
             wrong.push(format!("exit code {exit}, not {really}"));
         }
@@ -177,17 +184,17 @@ impl Expect {
         if wrong.is_empty() {
             return Ok(());
         }
-        let seen = super::digest::ends(&last.text, 1000);
+        let seen = super::result_text::truncate_middle(&last.text, 1000);
         Err(format!("expected {}; it was: {seen}", wrong.join(" and ")))
     }
 }
 
 /// A text with `{reason}`, `{by}` and `{exit}` of the last command.
-fn filled(text: &str, last: Option<&CallResult>) -> String {
-    let account = last.map(|last| &last.account);
+fn fill_placeholders(text: &str, last: Option<&CallResult>) -> String {
+    let account = last.map(|last| &last.outcome);
     let reason = account.and_then(|it| it.reason.clone());
     let by = account.and_then(|it| it.by.as_ref().map(ToString::to_string));
-    let exit = account.and_then(|it| it.exit.map(|exit| exit.to_string()));
+    let exit = account.and_then(|it| it.exit_code.map(|exit| exit.to_string()));
     // One pass, so that a reason with braces in it stays as it is.
     let mut out = String::new();
     let mut rest = text;
@@ -212,28 +219,32 @@ fn filled(text: &str, last: Option<&CallResult>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::conversation::Answer;
-    use super::super::words::Account;
-    use super::super::{Brain, ToolUse};
+    use super::super::conversation::ModelAnswer;
+    use super::super::proposal_result::CallOutcome;
+    use super::super::{Brain, ParsedToolCall};
     use super::*;
     use pvp_protocol::Action;
 
     /// Plays a script; `results` answer its commands in turn.
-    async fn play(script: Scripted, prompts: usize, results: &[CallResult]) -> Vec<String> {
+    async fn run_script(
+        script: ScriptedBrain,
+        prompts: usize,
+        results: &[CallResult],
+    ) -> Vec<String> {
         let mut brain = Brain::Scripted(script);
         let mut conversation = Conversation::new("");
         let mut results = results.iter();
         let mut seen = Vec::new();
         for prompt in 0..prompts {
-            conversation.ask(format!("prompt {prompt}"));
+            conversation.push_prompt(format!("prompt {prompt}"));
             while conversation.awaits_model() {
-                let mut reply = brain.begin(&mut conversation, &[], None);
-                let mut answer = Answer::default();
-                while let Some(event) = reply.next().await {
+                let mut answer_stream = brain.start_answer(&mut conversation, &[], None);
+                let mut answer = ModelAnswer::default();
+                while let Some(event) = answer_stream.next().await {
                     match event {
                         Ok(event) => {
-                            answer.take(&event);
-                            seen.push(line(&event));
+                            answer.push(&event);
+                            seen.push(event_line(&event));
                         }
                         Err(error) => {
                             seen.push(format!("error {error}"));
@@ -241,42 +252,48 @@ mod tests {
                         }
                     }
                 }
-                for call in conversation.answer(answer) {
+                for call in conversation.push_answer(answer) {
                     let result = results.next().cloned();
                     let result = result.unwrap_or_else(|| CallResult::failed("no result"));
-                    conversation.result(&call.id, result);
+                    conversation.set_result(&call.id, result);
                 }
             }
         }
         seen
     }
 
-    fn line(event: &BrainEvent) -> String {
+    fn event_line(event: &BrainEvent) -> String {
         match event {
             BrainEvent::Text(text) => format!("say {text}"),
             BrainEvent::Thinking(text) => format!("think {text}"),
-            BrainEvent::Call(call) => match ToolUse::read(call).unwrap() {
-                ToolUse::Shell(shell) => format!("shell {}", shell.command),
-                ToolUse::Recall(_) | ToolUse::Jobs(_) => panic!("a script has only commands"),
+            BrainEvent::ToolCall(call) => match ParsedToolCall::parse(call).unwrap() {
+                ParsedToolCall::Shell(shell) => format!("shell {}", shell.command),
+                ParsedToolCall::Recall(_) | ParsedToolCall::Jobs(_) => {
+                    panic!("a script has only commands")
+                }
             },
             BrainEvent::Finished(finish) => format!("{finish:?}"),
-            BrainEvent::ThinkingSeal(_)
-            | BrainEvent::HiddenThinking(_)
+            BrainEvent::ThinkingSignature(_)
+            | BrainEvent::RedactedThinking(_)
             | BrainEvent::Retrying { .. }
             | BrainEvent::Usage(_) => panic!("a script has no {event:?}"),
         }
     }
 
-    fn ended(ending: Ending, exit: Option<i64>, reason: Option<&str>) -> CallResult {
+    fn ended_result(
+        ending: CallEnding,
+        exit_code: Option<i64>,
+        reason: Option<&str>,
+    ) -> CallResult {
         CallResult {
-            account: Account {
+            outcome: CallOutcome {
                 ending: Some(ending),
                 category: Some(Category::Write),
-                exit,
+                exit_code,
                 reason: reason.map(str::to_owned),
                 by: None,
             },
-            ..CallResult::answered("Exit code and so on".to_owned())
+            ..CallResult::success("Exit code and so on".to_owned())
         }
     }
 
@@ -291,8 +308,8 @@ mod tests {
                 { say = "exit {exit}" },
             ]
         "#;
-        let script = Scripted::from_toml("s.toml", script).unwrap();
-        let seen = play(script, 3, &[ended(Ending::Ran, Some(0), None)]).await;
+        let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
+        let seen = run_script(script, 3, &[ended_result(CallEnding::Ran, Some(0), None)]).await;
         let expected = [
             "say hello",
             "Complete",
@@ -313,9 +330,9 @@ mod tests {
             {"shell": "b"}
 
             {"say": "both"}"#;
-        let script = Scripted::from_json_lines("s.jsonl", script).unwrap();
-        let ran = ended(Ending::Ran, Some(0), None);
-        let seen = play(script, 1, &[ran.clone(), ran]).await;
+        let script = ScriptedBrain::from_json_lines("s.jsonl", script).unwrap();
+        let ran = ended_result(CallEnding::Ran, Some(0), None);
+        let seen = run_script(script, 1, &[ran.clone(), ran]).await;
         assert_eq!(
             seen,
             ["shell a", "shell b", "ToolUse", "say both", "Complete"]
@@ -326,8 +343,8 @@ mod tests {
     async fn an_expectation_that_fails_names_the_line_and_what_was_there() {
         let script =
             "[[step]]\nshell = 'ls'\n\n[[step]]\nexpect = { outcome = 'rejected', exit = 1 }\n";
-        let script = Scripted::from_toml("s.toml", script).unwrap();
-        let seen = play(script, 1, &[ended(Ending::Ran, Some(0), None)]).await;
+        let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
+        let seen = run_script(script, 1, &[ended_result(CallEnding::Ran, Some(0), None)]).await;
         assert_eq!(
             seen.last().unwrap(),
             "error s.toml:4: expected outcome rejected, not ran and exit code 1, not 0; it was: Exit code and so on"
@@ -337,14 +354,14 @@ mod tests {
     #[tokio::test]
     async fn the_demo_answers_a_rejection_with_its_reason() {
         let results = [
-            ended(Ending::Ran, Some(0), None),
-            ended(Ending::Ran, Some(0), None),
-            ended(Ending::Rejected, None, Some("not {by} me")),
-            ended(Ending::Blocked, None, Some("it deletes everything")),
+            ended_result(CallEnding::Ran, Some(0), None),
+            ended_result(CallEnding::Ran, Some(0), None),
+            ended_result(CallEnding::Rejected, None, Some("not {by} me")),
+            ended_result(CallEnding::Blocked, None, Some("it deletes everything")),
         ];
         // It begins unasked, and once more for a prompt.
-        assert!(Scripted::demo().speaks_first());
-        let seen = play(Scripted::demo(), 2, &results).await;
+        assert!(ScriptedBrain::demo().speaks_first());
+        let seen = run_script(ScriptedBrain::demo(), 2, &results).await;
         for (expected, times) in [
             ("shell rm -rf old-notes", 2),
             ("say Thank you, eggs are on the list.", 1),
@@ -362,7 +379,11 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_their_place() {
-        let toml = |text: &str| Scripted::from_toml("s.toml", text).unwrap_err().to_string();
+        let toml = |text: &str| {
+            ScriptedBrain::from_toml("s.toml", text)
+                .unwrap_err()
+                .to_string()
+        };
         assert_eq!(
             toml("[[step]]\nsay = 'a'\n\n[[step]]\nsay = 'b'\nthink = 'c'\n"),
             "s.toml:4: a step has exactly one of wait, say, think, shell, expect"
@@ -377,7 +398,7 @@ mod tests {
             toml("[[step]]\nshell = 'a'\nmode = 'fast'\n")
                 .starts_with("s.toml:3: unknown variant `fast`")
         );
-        let json = |text: &str| Scripted::from_json_lines("s.jsonl", text).unwrap_err();
+        let json = |text: &str| ScriptedBrain::from_json_lines("s.jsonl", text).unwrap_err();
         assert_eq!(json("{\"say\": \"a\"}\n{\"say\": 7}\n").line, 2);
         assert_eq!(
             json("\n{}").problem,
@@ -389,8 +410,8 @@ mod tests {
     fn the_demo_shows_every_verdict() {
         let policy = pvp_policy::Policy::built_in();
         let mut verdicts = Vec::new();
-        for step in Scripted::demo().steps {
-            let Act::Shell { arguments, .. } = step.act else {
+        for step in ScriptedBrain::demo().steps {
+            let ScriptAction::Shell { arguments, .. } = step.action else {
                 continue;
             };
             let call = ToolCall {
@@ -398,10 +419,10 @@ mod tests {
                 name: "shell".to_owned(),
                 arguments,
             };
-            let Ok(ToolUse::Shell(shell)) = ToolUse::read(&call) else {
+            let Ok(ParsedToolCall::Shell(shell)) = ParsedToolCall::parse(&call) else {
                 panic!("{call:?}");
             };
-            let action = Action::from_arguments("shell", &shell.arguments()).unwrap();
+            let action = Action::from_arguments("shell", &shell.propose_arguments()).unwrap();
             let place = pvp_policy::Workspace::default();
             verdicts.push(policy.assess(&action, &place).category);
         }

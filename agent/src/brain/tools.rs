@@ -1,29 +1,29 @@
 //! The tools that a model is offered, and what it may say to them.
 
-mod offers;
+mod definitions;
 
 use pvp_protocol::payload::{OutputRead, OutputStream};
 use pvp_protocol::{ExtraFields, JsonObject, MessageId, RunMode};
 use serde_json::{Value, json};
 
 use super::conversation::ToolCall;
-use super::digest::ends;
 use super::recall;
-pub use offers::{Reads, Surroundings, ToolOffer, offers};
+use super::result_text::truncate_middle;
+pub use definitions::{ReadApproval, ToolContext, ToolDefinition, tool_definitions};
 
 /// Seconds that a model may ask for.
-const LONGEST_NORMAL: u64 = 300;
-const LONGEST_SLOW: u64 = 900;
+const MAX_TIMEOUT_SECONDS: u64 = 300;
+const MAX_SLOW_TIMEOUT_SECONDS: u64 = 900;
 
 /// Bytes of a command line: Linux takes no longer argument.
-const LONGEST_COMMAND: usize = 128 * 1024 - 1;
+const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 
 /// Bytes of a purpose: people read it before they decide.
-const PURPOSE: usize = 2 * 1024;
+const MAX_PURPOSE_BYTES: usize = 2 * 1024;
 
 /// A command that a model wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShellUse {
+pub struct ShellCall {
     pub command: String,
     pub mode: RunMode,
     pub timeout: Option<u64>,
@@ -31,9 +31,9 @@ pub struct ShellUse {
     pub purpose: String,
 }
 
-impl ShellUse {
+impl ShellCall {
     /// The arguments of `tool.propose`.
-    pub fn arguments(&self) -> JsonObject {
+    pub fn propose_arguments(&self) -> JsonObject {
         let mut arguments = JsonObject::new();
         arguments.insert("full_command".to_owned(), json!(self.command));
         if self.mode != RunMode::Normal {
@@ -51,28 +51,35 @@ impl ShellUse {
 
 /// What a model wants of its background jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobsUse {
+pub enum JobsCall {
     List,
     Stop(MessageId),
 }
 
 /// A call that makes sense.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ToolUse {
-    Shell(ShellUse),
+pub enum ParsedToolCall {
+    Shell(ShellCall),
     Recall(OutputRead),
-    Jobs(JobsUse),
+    Jobs(JobsCall),
 }
 
-impl ToolUse {
+impl ParsedToolCall {
     /// Reads a call, or says to the model what is wrong with it.
-    pub fn read(call: &ToolCall) -> Result<Self, String> {
-        let arguments = call.read()?;
-        let told = |why: String| format!("{why} Nothing was done; call `{}` again.", call.name);
+    pub fn parse(call: &ToolCall) -> Result<Self, String> {
+        let arguments = call.parse_arguments()?;
+        let with_advice =
+            |why: String| format!("{why} Nothing was done; call `{}` again.", call.name);
         match call.name.as_str() {
-            "shell" => read_shell(&arguments).map(ToolUse::Shell).map_err(told),
-            "recall" => read_recall(&arguments).map(ToolUse::Recall).map_err(told),
-            "jobs" => read_jobs(&arguments).map(ToolUse::Jobs).map_err(told),
+            "shell" => parse_shell(&arguments)
+                .map(ParsedToolCall::Shell)
+                .map_err(with_advice),
+            "recall" => parse_recall(&arguments)
+                .map(ParsedToolCall::Recall)
+                .map_err(with_advice),
+            "jobs" => parse_jobs(&arguments)
+                .map(ParsedToolCall::Jobs)
+                .map_err(with_advice),
             other => Err(format!(
                 "There is no tool {other:?}. The tools are shell, recall and jobs. Nothing was done."
             )),
@@ -80,15 +87,15 @@ impl ToolUse {
     }
 }
 
-fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
-    known(arguments, &["command", "mode", "timeout", "cwd", "purpose"])?;
-    let command = text(arguments, "command")?.unwrap_or_default();
+fn parse_shell(arguments: &JsonObject) -> Result<ShellCall, String> {
+    reject_unknown_arguments(arguments, &["command", "mode", "timeout", "cwd", "purpose"])?;
+    let command = string_argument(arguments, "command")?.unwrap_or_default();
     if command.trim().is_empty() {
         return Err("`command` is missing: give the bash command line to run.".to_owned());
     }
-    if command.len() > LONGEST_COMMAND {
+    if command.len() > MAX_COMMAND_BYTES {
         return Err(format!(
-            "`command` has {} bytes, and a command line has at most {LONGEST_COMMAND}: write long \
+            "`command` has {} bytes, and a command line has at most {MAX_COMMAND_BYTES}: write long \
              text to a file in several steps.",
             command.len()
         ));
@@ -96,7 +103,7 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
     if command.contains('\0') {
         return Err("`command` has a NUL character in it, which no command can have.".to_owned());
     }
-    let mode = match text(arguments, "mode")?.as_deref() {
+    let mode = match string_argument(arguments, "mode")?.as_deref() {
         None | Some("normal") => RunMode::Normal,
         Some("slow") => RunMode::Slow,
         Some("background") => RunMode::Background,
@@ -107,22 +114,28 @@ fn read_shell(arguments: &JsonObject) -> Result<ShellUse, String> {
             ));
         }
     };
-    Ok(ShellUse {
-        timeout: timeout(number(arguments, "timeout")?, mode)?,
-        cwd: text(arguments, "cwd")?.filter(|cwd| !cwd.is_empty()),
-        purpose: ends(&text(arguments, "purpose")?.unwrap_or_default(), PURPOSE),
+    Ok(ShellCall {
+        timeout: check_timeout(integer_argument(arguments, "timeout")?, mode)?,
+        cwd: string_argument(arguments, "cwd")?.filter(|cwd| !cwd.is_empty()),
+        purpose: truncate_middle(
+            &string_argument(arguments, "purpose")?.unwrap_or_default(),
+            MAX_PURPOSE_BYTES,
+        ),
         command,
         mode,
     })
 }
 
-fn timeout(seconds: Option<u64>, mode: RunMode) -> Result<Option<u64>, String> {
+fn check_timeout(seconds: Option<u64>, mode: RunMode) -> Result<Option<u64>, String> {
     let Some(seconds) = seconds else {
         return Ok(None);
     };
     let (longest, advice) = match mode {
-        RunMode::Normal => (LONGEST_NORMAL, "; use mode slow for up to 900"),
-        RunMode::Slow => (LONGEST_SLOW, "; use mode background for what takes longer"),
+        RunMode::Normal => (MAX_TIMEOUT_SECONDS, "; use mode slow for up to 900"),
+        RunMode::Slow => (
+            MAX_SLOW_TIMEOUT_SECONDS,
+            "; use mode background for what takes longer",
+        ),
         RunMode::Background | RunMode::Pty => {
             let why = "A command in this mode has no time limit: leave `timeout` out.";
             return Err(why.to_owned());
@@ -137,12 +150,12 @@ fn timeout(seconds: Option<u64>, mode: RunMode) -> Result<Option<u64>, String> {
     }
 }
 
-fn read_recall(arguments: &JsonObject) -> Result<OutputRead, String> {
+fn parse_recall(arguments: &JsonObject) -> Result<OutputRead, String> {
     let names = ["ref", "stream", "offset", "limit", "head", "tail", "grep"];
-    known(arguments, &names)?;
+    reject_unknown_arguments(arguments, &names)?;
     let read = OutputRead {
-        reference: reference(arguments)?,
-        stream: match text(arguments, "stream")?.as_deref() {
+        reference: ref_argument(arguments)?,
+        stream: match string_argument(arguments, "stream")?.as_deref() {
             None => None,
             Some("stdout") => Some(OutputStream::Stdout),
             Some("stderr") => Some(OutputStream::Stderr),
@@ -150,35 +163,37 @@ fn read_recall(arguments: &JsonObject) -> Result<OutputRead, String> {
                 return Err(format!("`stream` must be stdout or stderr, not {other:?}."));
             }
         },
-        offset: number(arguments, "offset")?,
-        limit: number(arguments, "limit")?,
-        head: number(arguments, "head")?,
-        tail: number(arguments, "tail")?,
-        grep: text(arguments, "grep")?,
+        offset: integer_argument(arguments, "offset")?,
+        limit: integer_argument(arguments, "limit")?,
+        head: integer_argument(arguments, "head")?,
+        tail: integer_argument(arguments, "tail")?,
+        grep: string_argument(arguments, "grep")?,
         extra: ExtraFields::new(),
     };
-    recall::check(&read)?;
+    recall::validate(&read)?;
     Ok(read)
 }
 
-fn read_jobs(arguments: &JsonObject) -> Result<JobsUse, String> {
-    known(arguments, &["action", "ref"])?;
-    match text(arguments, "action")?.as_deref() {
-        None | Some("list") if arguments.get("ref").is_none_or(Value::is_null) => Ok(JobsUse::List),
+fn parse_jobs(arguments: &JsonObject) -> Result<JobsCall, String> {
+    reject_unknown_arguments(arguments, &["action", "ref"])?;
+    match string_argument(arguments, "action")?.as_deref() {
+        None | Some("list") if arguments.get("ref").is_none_or(Value::is_null) => {
+            Ok(JobsCall::List)
+        }
         None | Some("list") => Err("`ref` goes only with action stop.".to_owned()),
-        Some("stop") => reference(arguments).map(JobsUse::Stop),
+        Some("stop") => ref_argument(arguments).map(JobsCall::Stop),
         Some(other) => Err(format!("`action` must be list or stop, not {other:?}.")),
     }
 }
 
-fn reference(arguments: &JsonObject) -> Result<MessageId, String> {
-    let text = text(arguments, "ref")?
+fn ref_argument(arguments: &JsonObject) -> Result<MessageId, String> {
+    let text = string_argument(arguments, "ref")?
         .ok_or("`ref` is missing: give the ref that the command's result names.")?;
     MessageId::parse(&text)
         .map_err(|error| format!("`ref` {text:?} is not a ref of a command: {error}."))
 }
 
-fn known(arguments: &JsonObject, names: &[&str]) -> Result<(), String> {
+fn reject_unknown_arguments(arguments: &JsonObject, names: &[&str]) -> Result<(), String> {
     match arguments.keys().find(|key| !names.contains(&key.as_str())) {
         None => Ok(()),
         Some(key) => Err(format!(
@@ -188,7 +203,7 @@ fn known(arguments: &JsonObject, names: &[&str]) -> Result<(), String> {
     }
 }
 
-fn text(arguments: &JsonObject, name: &str) -> Result<Option<String>, String> {
+fn string_argument(arguments: &JsonObject, name: &str) -> Result<Option<String>, String> {
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -196,7 +211,7 @@ fn text(arguments: &JsonObject, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn number(arguments: &JsonObject, name: &str) -> Result<Option<u64>, String> {
+fn integer_argument(arguments: &JsonObject, name: &str) -> Result<Option<u64>, String> {
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_u64() {
@@ -208,7 +223,7 @@ fn number(arguments: &JsonObject, name: &str) -> Result<Option<u64>, String> {
 
 /// A background job as the model reads of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct BackgroundJob {
     pub reference: MessageId,
     pub command: String,
     pub pid: Option<u32>,
@@ -217,11 +232,11 @@ pub struct Job {
 }
 
 /// The answer to `jobs`.
-pub fn jobs_text(jobs: &[Job]) -> String {
+pub fn render_jobs(jobs: &[BackgroundJob]) -> String {
     if jobs.is_empty() {
         return "You have no background jobs.".to_owned();
     }
-    let line = |job: &Job| {
+    let line = |job: &BackgroundJob| {
         let pid = job
             .pid
             .map_or(String::new(), |pid| format!(" (process {pid})"));
@@ -229,7 +244,7 @@ pub fn jobs_text(jobs: &[Job]) -> String {
             None => format!("running{pid}"),
             Some(how) => format!("ended: {how}"),
         };
-        let command = ends(&job.command, 300);
+        let command = truncate_middle(&job.command, 300);
         format!("ref \"{}\" {state}: {command}", job.reference)
     };
     jobs.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -240,27 +255,27 @@ mod tests {
     use super::*;
     use pvp_protocol::{Action, Command};
 
-    fn read(name: &str, arguments: Value) -> Result<ToolUse, String> {
-        ToolUse::read(&ToolCall {
+    fn parse(name: &str, arguments: Value) -> Result<ParsedToolCall, String> {
+        ParsedToolCall::parse(&ToolCall {
             id: "c1".to_owned(),
             name: name.to_owned(),
             arguments: arguments.to_string(),
         })
     }
 
-    fn wrong(name: &str, arguments: Value) -> String {
-        let why = read(name, arguments).unwrap_err();
+    fn parse_error(name: &str, arguments: Value) -> String {
+        let why = parse(name, arguments).unwrap_err();
         let end = format!(" Nothing was done; call `{name}` again.");
         why.strip_suffix(&end).unwrap().to_owned()
     }
 
     #[test]
     fn the_shell_offer_says_what_the_model_must_know() {
-        let here = |reads| Surroundings {
-            directory: "/srv/app".to_owned(),
-            reads,
+        let tool_context = |reads| ToolContext {
+            working_directory: "/srv/app".to_owned(),
+            read_approval: reads,
         };
-        let offer = &offers(&here(Reads::RunThemselves))[0];
+        let offer = &tool_definitions(&tool_context(ReadApproval::NotRequired))[0];
         for needed in [
             "Current directory: /srv/app",
             "does not persist",
@@ -272,7 +287,7 @@ mod tests {
         ] {
             assert!(offer.description.contains(needed), "{needed}");
         }
-        let asked = &offers(&here(Reads::AreAsked))[0];
+        let asked = &tool_definitions(&tool_context(ReadApproval::Required))[0];
         assert!(asked.description.contains("shown to people first"));
         assert!(!asked.description.contains("run at once"));
     }
@@ -280,11 +295,11 @@ mod tests {
     #[test]
     fn a_shell_call_becomes_the_arguments_of_a_proposal() {
         let call = json!({"command": "make", "mode": "slow", "timeout": 900, "cwd": "/x", "purpose": "build"});
-        let Ok(ToolUse::Shell(shell)) = read("shell", call) else {
+        let Ok(ParsedToolCall::Shell(shell)) = parse("shell", call) else {
             panic!("not a shell call");
         };
         assert_eq!(shell.purpose, "build");
-        let action = Action::from_arguments("shell", &shell.arguments()).unwrap();
+        let action = Action::from_arguments("shell", &shell.propose_arguments()).unwrap();
         assert_eq!(
             action,
             Action {
@@ -297,11 +312,11 @@ mod tests {
             }
         );
         let plain = json!({"command": "ls", "mode": null, "timeout": null, "purpose": "look"});
-        let Ok(ToolUse::Shell(shell)) = read("shell", plain) else {
+        let Ok(ParsedToolCall::Shell(shell)) = parse("shell", plain) else {
             panic!("not a shell call");
         };
         assert_eq!(
-            Value::Object(shell.arguments()),
+            Value::Object(shell.propose_arguments()),
             json!({"full_command": "ls"})
         );
     }
@@ -309,49 +324,49 @@ mod tests {
     #[test]
     fn wrong_arguments_are_answered_with_what_to_do() {
         assert_eq!(
-            wrong("shell", json!({"purpose": "x"})),
+            parse_error("shell", json!({"purpose": "x"})),
             "`command` is missing: give the bash command line to run."
         );
         assert_eq!(
-            wrong("shell", json!({"command": ["ls"]})),
+            parse_error("shell", json!({"command": ["ls"]})),
             "`command` must be a string."
         );
         assert_eq!(
-            wrong("shell", json!({"command": "ls", "timeout_ms": 5})),
+            parse_error("shell", json!({"command": "ls", "timeout_ms": 5})),
             "There is no argument \"timeout_ms\"; there are command, mode, timeout, cwd, purpose."
         );
         assert_eq!(
-            wrong("shell", json!({"command": "ls", "timeout": 301})),
+            parse_error("shell", json!({"command": "ls", "timeout": 301})),
             "`timeout` is at most 300 seconds in this mode; use mode slow for up to 900."
         );
         assert_eq!(
-            wrong("shell", json!({"command": "ls", "timeout": "60"})),
+            parse_error("shell", json!({"command": "ls", "timeout": "60"})),
             "`timeout` must be a whole number, not \"60\"."
         );
         assert_eq!(
-            wrong(
+            parse_error(
                 "shell",
                 json!({"command": "ls", "mode": "background", "timeout": 5})
             ),
             "A command in this mode has no time limit: leave `timeout` out."
         );
         assert_eq!(
-            wrong("shell", json!({"command": "ls", "mode": "fast"})),
+            parse_error("shell", json!({"command": "ls", "mode": "fast"})),
             "`mode` must be normal, slow, background or pty, not \"fast\"."
         );
-        assert!(wrong("recall", json!({})).starts_with("`ref` is missing"));
-        assert!(wrong("recall", json!({"ref": "no such/id"})).contains("is not a ref"));
+        assert!(parse_error("recall", json!({})).starts_with("`ref` is missing"));
+        assert!(parse_error("recall", json!({"ref": "no such/id"})).contains("is not a ref"));
         assert_eq!(
-            wrong("recall", json!({"ref": "p1", "head": 1, "tail": 1})),
+            parse_error("recall", json!({"ref": "p1", "head": 1, "tail": 1})),
             "Ask for `head` or for `tail`, not for both."
         );
         assert_eq!(
-            wrong("jobs", json!({"action": "kill"})),
+            parse_error("jobs", json!({"action": "kill"})),
             "`action` must be list or stop, not \"kill\"."
         );
-        assert!(wrong("jobs", json!({"action": "stop"})).starts_with("`ref` is missing"));
+        assert!(parse_error("jobs", json!({"action": "stop"})).starts_with("`ref` is missing"));
         assert_eq!(
-            read("python", json!({})),
+            parse("python", json!({})),
             Err("There is no tool \"python\". The tools are shell, recall and jobs. Nothing was done.".to_owned())
         );
     }
@@ -360,11 +375,12 @@ mod tests {
     fn enormous_arguments_are_answered_in_few_words() {
         let long = "x".repeat(500_000);
         assert_eq!(
-            wrong("shell", json!({"command": long, "purpose": "p"})),
+            parse_error("shell", json!({"command": long, "purpose": "p"})),
             "`command` has 500000 bytes, and a command line has at most 131071: write long text to \
              a file in several steps."
         );
-        let Ok(ToolUse::Shell(shell)) = read("shell", json!({"command": "ls", "purpose": long}))
+        let Ok(ParsedToolCall::Shell(shell)) =
+            parse("shell", json!({"command": "ls", "purpose": long}))
         else {
             panic!("not a shell call");
         };
@@ -376,8 +392,8 @@ mod tests {
             ("shell", json!({ "command": "ls", "timeout": long })),
             ("recall", json!({ "ref": long })),
         ] {
-            let why = read(name, arguments).unwrap_err();
-            let told = super::super::words::CallResult::failed(&why);
+            let why = parse(name, arguments).unwrap_err();
+            let told = super::super::proposal_result::CallResult::failed(&why);
             assert!(told.text.len() < 5000, "{}", told.text.len());
             assert!(told.text.contains("Nothing was done"), "{}", told.text);
         }
@@ -391,7 +407,7 @@ mod tests {
             arguments: r#"{"command": "ls"#.to_owned(),
         };
         assert!(
-            ToolUse::read(&half)
+            ParsedToolCall::parse(&half)
                 .unwrap_err()
                 .contains("not a JSON object")
         );
@@ -400,21 +416,24 @@ mod tests {
             arguments: String::new(),
             ..half
         };
-        assert_eq!(ToolUse::read(&empty), Ok(ToolUse::Jobs(JobsUse::List)));
+        assert_eq!(
+            ParsedToolCall::parse(&empty),
+            Ok(ParsedToolCall::Jobs(JobsCall::List))
+        );
     }
 
     #[test]
     fn jobs_are_listed_with_how_to_name_them() {
-        let job = |ended: Option<&str>| Job {
+        let job = |ended: Option<&str>| BackgroundJob {
             reference: MessageId::parse("p1").unwrap(),
             command: "npm run dev".to_owned(),
             pid: Some(7),
             ended: ended.map(str::to_owned),
         };
         assert_eq!(
-            jobs_text(&[job(None), job(Some("exit code 1"))]),
+            render_jobs(&[job(None), job(Some("exit code 1"))]),
             "ref \"p1\" running (process 7): npm run dev\nref \"p1\" ended: exit code 1: npm run dev"
         );
-        assert_eq!(jobs_text(&[]), "You have no background jobs.");
+        assert_eq!(render_jobs(&[]), "You have no background jobs.");
     }
 }

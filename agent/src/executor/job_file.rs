@@ -8,33 +8,33 @@ use std::path::{Path, PathBuf};
 use pvp_protocol::MessageId;
 use tokio::io::AsyncWriteExt;
 
-use super::Settings;
+use super::ExecutorSettings;
 
 /// The last so many bytes are kept.
-const KEPT: u64 = 8 * 1024 * 1024;
+const KEPT_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Files of jobs that are kept from one start to the next; the oldest are removed.
-const FILES: usize = 64;
+const MAX_FILES: usize = 64;
 
 /// How the last line begins.
-const LAST: &str = "[background process ";
+const LAST_LINE_PREFIX: &str = "[background process ";
 
 /// How much of the end of a file is looked at for its last line.
-const TAIL: u64 = 4096;
+const TAIL_BYTES: u64 = 4096;
 
 pub(super) struct JobFile {
     path: PathBuf,
-    written: u64,
+    written_bytes: u64,
     /// Whether the next byte begins a line.
-    fresh_line: bool,
+    at_line_start: bool,
 }
 
 impl JobFile {
-    pub(super) fn of(settings: &Settings, proposal: &MessageId) -> Self {
+    pub(super) fn for_proposal(settings: &ExecutorSettings, proposal: &MessageId) -> Self {
         Self {
-            path: path_of(settings, proposal),
-            written: 0,
-            fresh_line: true,
+            path: job_file_path(settings, proposal),
+            written_bytes: 0,
+            at_line_start: true,
         }
     }
 
@@ -43,30 +43,30 @@ impl JobFile {
     }
 
     /// Adds what was printed, and drops the beginning when it has grown to twice its size.
-    pub(super) async fn keep(&mut self, text: &str) {
-        let kept = self.try_keep(text).await;
-        self.warn(kept);
+    pub(super) async fn append(&mut self, text: &str) {
+        let kept = self.try_append(text).await;
+        self.log_error(kept);
     }
 
-    async fn try_keep(&mut self, text: &str) -> std::io::Result<()> {
-        self.written += text.len() as u64;
-        if self.written > 2 * KEPT {
-            keep_end(&self.path).await?;
-            self.written = KEPT;
+    async fn try_append(&mut self, text: &str) -> std::io::Result<()> {
+        self.written_bytes += text.len() as u64;
+        if self.written_bytes > 2 * KEPT_BYTES {
+            truncate_to_tail(&self.path).await?;
+            self.written_bytes = KEPT_BYTES;
         }
         append(&self.path, text).await?;
-        self.fresh_line = text.ends_with('\n');
+        self.at_line_start = text.ends_with('\n');
         Ok(())
     }
 
     /// Adds the last line: `completed`, or `failed` and why.
     pub(super) async fn close(&mut self, how: &str) {
-        let line = last_line(self.fresh_line, how);
+        let line = last_line(self.at_line_start, how);
         let closed = append(&self.path, &line).await;
-        self.warn(closed);
+        self.log_error(closed);
     }
 
-    fn warn(&self, kept: std::io::Result<()>) {
+    fn log_error(&self, kept: std::io::Result<()>) {
         if let Err(error) = kept {
             tracing::warn!(%error, path = %self.path.display(), "could not keep output");
         }
@@ -74,8 +74,8 @@ impl JobFile {
 }
 
 /// Adds the last line of a job whose executor did not live to do so.
-pub(super) fn close_orphan(settings: &Settings, proposal: &MessageId) {
-    let path = path_of(settings, proposal);
+pub(super) fn close_orphan(settings: &ExecutorSettings, proposal: &MessageId) {
+    let path = job_file_path(settings, proposal);
     match try_close_orphan(&path) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -92,26 +92,28 @@ fn try_close_orphan(path: &Path) -> std::io::Result<()> {
         .mode(0o600)
         .open(path)?;
     let length = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail)?;
     let tail = String::from_utf8_lossy(&tail);
     if tail
         .lines()
         .last()
-        .is_some_and(|line| line.starts_with(LAST))
+        .is_some_and(|line| line.starts_with(LAST_LINE_PREFIX))
     {
         return Ok(());
     }
-    let fresh_line = tail.is_empty() || tail.ends_with('\n');
+    let at_line_start = tail.is_empty() || tail.ends_with('\n');
     let how = "failed: its executor was restarted, and it was ended";
-    file.write_all(last_line(fresh_line, how).as_bytes())
+    file.write_all(last_line(at_line_start, how).as_bytes())
 }
 
 /// Removes the oldest files of jobs, so that an agent that is started again and again does not fill
 /// its disk. None of them is being written to: this is before anything runs.
-pub(super) fn remove_oldest(settings: &Settings) {
-    let entries = std::fs::read_dir(&settings.state).into_iter().flatten();
+pub(super) fn remove_oldest(settings: &ExecutorSettings) {
+    let entries = std::fs::read_dir(&settings.state_directory)
+        .into_iter()
+        .flatten();
     let mut files: Vec<_> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.path())
@@ -119,28 +121,28 @@ pub(super) fn remove_oldest(settings: &Settings) {
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .collect();
     files.sort();
-    let many = files.len().saturating_sub(FILES);
-    for (_, path) in &files[..many] {
+    let excess = files.len().saturating_sub(MAX_FILES);
+    for (_, path) in &files[..excess] {
         if let Err(error) = std::fs::remove_file(path) {
             tracing::warn!(%error, path = %path.display(), "could not remove an old file of a job");
         }
     }
 }
 
-fn last_line(fresh_line: bool, how: &str) -> String {
-    let before = if fresh_line { "" } else { "\n" };
-    format!("{before}{LAST}{how}]\n")
+fn last_line(at_line_start: bool, how: &str) -> String {
+    let before = if at_line_start { "" } else { "\n" };
+    format!("{before}{LAST_LINE_PREFIX}{how}]\n")
 }
 
-fn path_of(settings: &Settings, proposal: &MessageId) -> PathBuf {
+fn job_file_path(settings: &ExecutorSettings, proposal: &MessageId) -> PathBuf {
     // An id has no slash and does not begin with a dot.
-    settings.state.join(format!("{proposal}.log"))
+    settings.state_directory.join(format!("{proposal}.log"))
 }
 
 /// Leaves the last part of a file.
-async fn keep_end(path: &Path) -> std::io::Result<()> {
+async fn truncate_to_tail(path: &Path) -> std::io::Result<()> {
     let bytes = tokio::fs::read(path).await?;
-    let kept = usize::try_from(KEPT).unwrap_or(usize::MAX);
+    let kept = usize::try_from(KEPT_BYTES).unwrap_or(usize::MAX);
     tokio::fs::write(path, &bytes[bytes.len().saturating_sub(kept)..]).await
 }
 
@@ -163,18 +165,18 @@ mod tests {
 
     #[test]
     fn the_newest_files_of_jobs_are_kept_and_nothing_else_is_touched() {
-        let place = tempfile::tempdir().unwrap();
-        let state = place.path();
-        for number in 0..FILES + 3 {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        for number in 0..MAX_FILES + 3 {
             let file = std::fs::File::create(state.join(format!("job-{number}.log"))).unwrap();
             let age = Duration::from_secs(10_000 - number as u64);
             file.set_modified(SystemTime::now() - age).unwrap();
         }
         std::fs::write(state.join("grants.journal"), "").unwrap();
-        remove_oldest(&Settings::new(state.to_owned(), state.to_owned()));
+        remove_oldest(&ExecutorSettings::new(state.to_owned(), state.to_owned()));
         let there = |name: &str| state.join(name).exists();
         assert!(!there("job-0.log") && !there("job-2.log") && there("job-3.log"));
         assert!(there("grants.journal"));
-        assert_eq!(std::fs::read_dir(state).unwrap().count(), FILES + 1);
+        assert_eq!(std::fs::read_dir(state).unwrap().count(), MAX_FILES + 1);
     }
 }

@@ -8,19 +8,19 @@ use rustix::fs::{Access, access};
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::confine::{Controller, Whole};
+use crate::sandbox::{CgroupController, CgroupLimits};
 
 /// What the names of ours begin with.
-const OURS: &str = "pvp-run-";
+const NAME_PREFIX: &str = "pvp-run-";
 
 /// Rounds of ending what is in a cgroup; the kernel needs one, and a moment.
-const ROUNDS: u32 = 5_000;
+const MAX_KILL_ROUNDS: u32 = 5_000;
 
 /// Between two rounds.
-const PAUSE: Duration = Duration::from_millis(1);
+const ROUND_DELAY: Duration = Duration::from_millis(1);
 
 /// How many this process has made; a program that looks what can be bounded makes several.
-static MADE: AtomicU32 = AtomicU32::new(0);
+static CREATED_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A cgroup that was made for one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,15 +29,18 @@ pub struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// Makes one, if we may; sweeps away what reapers that are gone left behind.
-    pub(super) fn make() -> Option<Self> {
-        let home = home()?;
+    pub(super) fn create() -> Option<Self> {
+        let parent = parent_directory()?;
         let namespace = pid_namespace()?;
-        sweep(&home, &namespace);
-        let (reaper, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let name = format!("{OURS}{namespace}-{reaper}-{number}");
-        let cgroup = Self(home.join(name));
+        remove_stale(&parent, &namespace);
+        let (reaper, number) = (
+            std::process::id(),
+            CREATED_COUNT.fetch_add(1, Ordering::Relaxed),
+        );
+        let name = format!("{NAME_PREFIX}{namespace}-{reaper}-{number}");
+        let cgroup = Self(parent.join(name));
         std::fs::create_dir(&cgroup.0).ok()?;
-        if !cgroup.is_of_use(&home) {
+        if !cgroup.is_usable(&parent) {
             cgroup.remove();
             return None;
         }
@@ -46,8 +49,8 @@ impl Cgroup {
 
     /// Whether a process may move into it from its home, and the kernel ends everything in it,
     /// which it does since Linux 5.14.
-    fn is_of_use(&self, home: &Path) -> bool {
-        [home, &self.0]
+    fn is_usable(&self, parent: &Path) -> bool {
+        [parent, &self.0]
             .map(|cgroup| cgroup.join("cgroup.procs"))
             .into_iter()
             .chain([self.0.join("cgroup.kill")])
@@ -55,11 +58,11 @@ impl Cgroup {
     }
 
     /// Bounds what will be in it, as far as the kernel does that here.
-    pub(super) fn hold(&self, whole: Whole) -> std::io::Result<()> {
-        if let Some(home) = self.0.parent() {
-            enable(home, whole.controllers());
+    pub(super) fn set_limits(&self, limits: CgroupLimits) -> std::io::Result<()> {
+        if let Some(parent) = self.0.parent() {
+            enable_controllers(parent, limits.controllers());
         }
-        whole.hold(&self.0)
+        limits.write_to(&self.0)
     }
 
     /// Moves this process into it.
@@ -75,14 +78,14 @@ impl Cgroup {
 
     /// The processes in it, and in those that the command made below it.
     pub(super) fn members(&self) -> Vec<Pid> {
-        let own = pids(&self.0.join("cgroup.procs"));
-        let below = self.below().into_iter().flat_map(|it| it.members());
+        let own = read_pids(&self.0.join("cgroup.procs"));
+        let below = self.child_cgroups().into_iter().flat_map(|it| it.members());
         own.into_iter().chain(below).collect()
     }
 
     /// Removes it if nothing is in it; what cannot be removed is swept away later.
     pub(super) fn remove(&self) {
-        for below in self.below() {
+        for below in self.child_cgroups() {
             below.remove();
         }
         let _ = std::fs::remove_dir(&self.0);
@@ -90,18 +93,18 @@ impl Cgroup {
 
     /// Ends everything in it, waits until nothing is left, and removes it. For when nobody else
     /// does: its reaper was killed.
-    pub(crate) fn end(&self) {
-        for _ in 0..ROUNDS {
+    pub(crate) fn kill_and_remove(&self) {
+        for _ in 0..MAX_KILL_ROUNDS {
             self.kill();
             self.remove();
             if !self.0.exists() {
                 return;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(ROUND_DELAY);
         }
     }
 
-    fn below(&self) -> Vec<Self> {
+    fn child_cgroups(&self) -> Vec<Self> {
         let Ok(entries) = std::fs::read_dir(&self.0) else {
             return Vec::new();
         };
@@ -114,19 +117,21 @@ impl Cgroup {
 }
 
 /// The bounds that hold for a whole command here; `None` if a command gets no cgroup.
-pub fn whole_command_bounds() -> Option<Vec<Controller>> {
-    let cgroup = Cgroup::make()?;
-    if let Some(home) = cgroup.0.parent() {
-        enable(home, Controller::ALL);
+pub fn available_controllers() -> Option<Vec<CgroupController>> {
+    let cgroup = Cgroup::create()?;
+    if let Some(parent) = cgroup.0.parent() {
+        enable_controllers(parent, CgroupController::ALL);
     }
-    let held = Controller::ALL.into_iter().filter(|it| it.is_in(&cgroup.0));
-    let held = held.collect();
+    let available = CgroupController::ALL
+        .into_iter()
+        .filter(|it| it.is_available_in(&cgroup.0));
+    let available = available.collect();
     cgroup.remove();
-    Some(held)
+    Some(available)
 }
 
 /// The process ids that a file lists.
-pub(super) fn pids(file: &Path) -> Vec<Pid> {
+pub(super) fn read_pids(file: &Path) -> Vec<Pid> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.split_whitespace()
         .filter_map(|word| Pid::from_raw(word.parse().ok()?))
@@ -136,7 +141,7 @@ pub(super) fn pids(file: &Path) -> Vec<Pid> {
 /// Where our cgroups are made: in our own, or beside it where systemd left that to us
 /// (`Delegate=yes` with `DelegateSubgroup=`), because the kernel bounds nothing inside a cgroup
 /// that has processes of its own.
-fn home() -> Option<PathBuf> {
+fn parent_directory() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let cgroups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own_directory(&mounts, &cgroups)?;
@@ -165,13 +170,15 @@ fn own_directory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
             return None;
         }
         // A mount may show only a part of the tree.
-        let below = Path::new(own).strip_prefix(unescaped(root)).ok()?;
-        Some(PathBuf::from(unescaped(mounted_at)).join(below))
+        let below = Path::new(own)
+            .strip_prefix(unescape_mount_path(root))
+            .ok()?;
+        Some(PathBuf::from(unescape_mount_path(mounted_at)).join(below))
     })
 }
 
 /// A path of mountinfo, where spaces and the like are written as octal numbers.
-fn unescaped(path: &str) -> String {
+fn unescape_mount_path(path: &str) -> String {
     let escapes = [
         ("\\040", " "),
         ("\\011", "\t"),
@@ -183,14 +190,14 @@ fn unescaped(path: &str) -> String {
 }
 
 /// Has the kernel bound what is below a cgroup, as far as it does.
-fn enable(home: &Path, controllers: impl IntoIterator<Item = Controller>) {
-    let enabled = std::fs::read_to_string(home.join("cgroup.subtree_control"));
+fn enable_controllers(parent: &Path, controllers: impl IntoIterator<Item = CgroupController>) {
+    let enabled = std::fs::read_to_string(parent.join("cgroup.subtree_control"));
     let enabled = enabled.unwrap_or_default();
     for controller in controllers {
         let name = controller.name();
         if enabled.split_whitespace().all(|one| one != name) {
             // A cgroup that has processes of its own may not, and some have no such controller.
-            let _ = std::fs::write(home.join("cgroup.subtree_control"), format!("+{name}"));
+            let _ = std::fs::write(parent.join("cgroup.subtree_control"), format!("+{name}"));
         }
     }
 }
@@ -206,25 +213,25 @@ fn pid_namespace() -> Option<String> {
 }
 
 /// Ends and removes cgroups whose reapers are gone.
-fn sweep(home: &Path, namespace: &str) {
-    let Ok(entries) = std::fs::read_dir(home) else {
+fn remove_stale(parent: &Path, namespace: &str) {
+    let Ok(entries) = std::fs::read_dir(parent) else {
         return;
     };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name();
-        if let Some(reaper) = name.to_str().and_then(|name| reaper_of(name, namespace))
+        if let Some(reaper) = name.to_str().and_then(|name| reaper_pid(name, namespace))
             && test_kill_process(reaper) == Err(rustix::io::Errno::SRCH)
         {
-            let left = Cgroup(entry.path());
-            left.kill();
-            left.remove();
+            let stale = Cgroup(entry.path());
+            stale.kill();
+            stale.remove();
         }
     }
 }
 
 /// The reaper that made a cgroup of this name, if it is one of ours.
-fn reaper_of(name: &str, namespace: &str) -> Option<Pid> {
-    let rest = name.strip_prefix(OURS)?.strip_prefix(namespace)?;
+fn reaper_pid(name: &str, namespace: &str) -> Option<Pid> {
+    let rest = name.strip_prefix(NAME_PREFIX)?.strip_prefix(namespace)?;
     let (reaper, _) = rest.strip_prefix('-')?.split_once('-')?;
     Pid::from_raw(reaper.parse().ok()?)
 }
@@ -270,25 +277,29 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_cannot_be_entered_or_killed_is_of_no_use() {
-        let home = tempfile::tempdir().unwrap();
-        let cgroup = Cgroup(home.path().join("pvp-run-1-2-0"));
+    fn a_cgroup_that_cannot_be_entered_or_killed_is_not_usable() {
+        let parent = tempfile::tempdir().unwrap();
+        let cgroup = Cgroup(parent.path().join("pvp-run-1-2-0"));
         std::fs::create_dir(&cgroup.0).unwrap();
         let files = [
-            home.path().join("cgroup.procs"),
+            parent.path().join("cgroup.procs"),
             cgroup.0.join("cgroup.procs"),
             cgroup.0.join("cgroup.kill"),
         ];
         for file in files {
-            assert!(!cgroup.is_of_use(home.path()), "without {}", file.display());
+            assert!(
+                !cgroup.is_usable(parent.path()),
+                "without {}",
+                file.display()
+            );
             std::fs::write(file, "").unwrap();
         }
-        assert!(cgroup.is_of_use(home.path()));
+        assert!(cgroup.is_usable(parent.path()));
     }
 
     #[test]
     fn only_our_own_cgroups_name_a_reaper() {
-        assert_eq!(reaper_of("pvp-run-40-123-0", "40"), Pid::from_raw(123));
+        assert_eq!(reaper_pid("pvp-run-40-123-0", "40"), Pid::from_raw(123));
         for other in [
             "pvp-run-41-123-0",
             "pvp-run-40--0",
@@ -296,53 +307,60 @@ mod tests {
             "system.slice",
             "pvp-run-401-2-0",
         ] {
-            assert_eq!(reaper_of(other, "40"), None, "{other}");
+            assert_eq!(reaper_pid(other, "40"), None, "{other}");
         }
     }
     /// Needs a machine on which cgroups can be made; elsewhere there is nothing to sweep.
     #[test]
     fn what_a_reaper_left_behind_is_ended_and_removed() {
-        if whole_command_bounds().is_none() {
+        if available_controllers().is_none() {
             return;
         }
-        let (home, namespace) = (home().unwrap(), pid_namespace().unwrap());
+        let (parent, namespace) = (parent_directory().unwrap(), pid_namespace().unwrap());
         let mut reaper = std::process::Command::new("true").spawn().unwrap();
-        let left = Cgroup(home.join(format!("{OURS}{namespace}-{}-0", reaper.id())));
-        std::fs::create_dir(&left.0).unwrap();
+        let stale = Cgroup(parent.join(format!("{NAME_PREFIX}{namespace}-{}-0", reaper.id())));
+        std::fs::create_dir(&stale.0).unwrap();
         let mut command = std::process::Command::new("sleep")
             .arg("1000")
             .spawn()
             .unwrap();
-        std::fs::create_dir(left.0.join("deeper")).unwrap();
-        std::fs::write(left.0.join("deeper/cgroup.procs"), command.id().to_string()).unwrap();
+        std::fs::create_dir(stale.0.join("deeper")).unwrap();
+        std::fs::write(
+            stale.0.join("deeper/cgroup.procs"),
+            command.id().to_string(),
+        )
+        .unwrap();
         // While its status is not taken, the reaper is still there.
-        sweep(&home, &namespace);
-        assert_eq!(left.members(), [Pid::from_child(&command)]);
+        remove_stale(&parent, &namespace);
+        assert_eq!(stale.members(), [Pid::from_child(&command)]);
         reaper.wait().unwrap();
-        sweep(&home, &namespace);
+        remove_stale(&parent, &namespace);
         assert!(!command.wait().unwrap().success());
         // What was still ending at the first sweep is gone by the next.
-        sweep(&home, &namespace);
-        assert!(!left.0.exists());
+        remove_stale(&parent, &namespace);
+        assert!(!stale.0.exists());
     }
 
     #[test]
-    fn a_cgroup_bounds_what_the_kernel_counts_below_its_home() {
-        let home = tempfile::tempdir().unwrap();
-        std::fs::write(home.path().join("cgroup.subtree_control"), "pids\n").unwrap();
-        let cgroup = Cgroup(home.path().join("pvp-run-1-2"));
+    fn a_cgroup_limits_what_the_kernel_counts_below_its_parent() {
+        let parent = tempfile::tempdir().unwrap();
+        std::fs::write(parent.path().join("cgroup.subtree_control"), "pids\n").unwrap();
+        let cgroup = Cgroup(parent.path().join("pvp-run-1-2"));
         std::fs::create_dir(&cgroup.0).unwrap();
         std::fs::write(cgroup.0.join("pids.max"), "max").unwrap();
-        let whole = Whole {
+        let whole = CgroupLimits {
             processes: Some(64),
-            ..Whole::default()
+            ..CgroupLimits::default()
         };
-        cgroup.hold(whole).unwrap();
+        cgroup.set_limits(whole).unwrap();
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         assert_eq!(read(cgroup.0.join("pids.max")), "64");
         // It is counted already.
-        assert_eq!(read(home.path().join("cgroup.subtree_control")), "pids\n");
-        enable(home.path(), [Controller::Memory]);
-        assert_eq!(read(home.path().join("cgroup.subtree_control")), "+memory");
+        assert_eq!(read(parent.path().join("cgroup.subtree_control")), "pids\n");
+        enable_controllers(parent.path(), [CgroupController::Memory]);
+        assert_eq!(
+            read(parent.path().join("cgroup.subtree_control")),
+            "+memory"
+        );
     }
 }

@@ -5,28 +5,28 @@
     reason = "what helps a test may fail as a test does"
 )]
 
-mod server;
+mod fake_provider;
 
 use std::time::Duration;
 
-use pvp_agent::brain::conversation::Answer;
-use pvp_agent::brain::provider::{Dialect, Provider, Settings};
+use pvp_agent::brain::conversation::ModelAnswer;
+use pvp_agent::brain::provider::{Dialect, Provider, ProviderSettings};
 use pvp_agent::brain::{
-    Brain, BrainError, BrainEvent, Conversation, Finish, Reply, Surroundings, ToolUse, Trouble,
-    tools,
+    AnswerFinish, AnswerStream, Brain, BrainError, BrainErrorKind, BrainEvent, Conversation,
+    ParsedToolCall, ToolContext, tools,
 };
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
-use server::{Act, pieces, request, serve};
+use fake_provider::{FakeProviderReply, read_request, split_bytes, start_fake_provider};
 
 const ANTHROPIC: &str = include_str!("../wire/anthropic.sse");
 const OPENAI: &str = include_str!("../wire/openai.sse");
 const KEY: &str = "sk-test-0123456789";
 
-fn recorded(dialect: Dialect) -> &'static str {
+fn recording(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => ANTHROPIC,
         Dialect::OpenAi => OPENAI,
@@ -34,51 +34,61 @@ fn recorded(dialect: Dialect) -> &'static str {
 }
 
 /// A stream up to the end of the event that has this in it.
-fn up_to<'a>(text: &'a str, part: &str) -> &'a str {
+fn through_event<'a>(text: &'a str, part: &str) -> &'a str {
     let at = text.find(part).unwrap();
     &text[..at + text[at..].find("\n\n").unwrap() + 2]
 }
 
-const BOTH: [Dialect; 2] = [Dialect::Anthropic, Dialect::OpenAi];
+const DIALECTS: [Dialect; 2] = [Dialect::Anthropic, Dialect::OpenAi];
 
-fn begin(dialect: Dialect, base: &str) -> Reply {
-    let mut settings = Settings::new(dialect, "model-1");
+fn start_answer(dialect: Dialect, base: &str) -> AnswerStream {
+    let mut settings = ProviderSettings::new(dialect, "model-1");
     settings.base_url = Some(base.to_owned());
     let provider = Provider::with_environment(settings, |name| {
         (name == dialect.key_variable()).then(|| KEY.to_owned())
     });
     let mut conversation = Conversation::new("Be careful.");
-    conversation.ask("look around");
-    let offers = tools::offers(&Surroundings {
-        directory: "/srv".to_owned(),
-        reads: tools::Reads::RunThemselves,
+    conversation.push_prompt("look around");
+    let offers = tools::tool_definitions(&ToolContext {
+        working_directory: "/srv".to_owned(),
+        read_approval: tools::ReadApproval::NotRequired,
     });
-    Brain::Provider(provider.unwrap()).begin(&mut conversation, &offers, None)
+    Brain::Provider(provider.unwrap()).start_answer(&mut conversation, &offers, None)
 }
 
 /// Everything that comes; waits between tries pass at once.
-async fn all(reply: &mut Reply, told: &Notify) -> Vec<Result<BrainEvent, BrainError>> {
+async fn collect_events(
+    answer_stream: &mut AnswerStream,
+    text_received: &Notify,
+) -> Vec<Result<BrainEvent, BrainError>> {
     let mut events = Vec::new();
-    while let Some(event) = reply.next().await {
+    while let Some(event) = answer_stream.next().await {
         if let Ok(BrainEvent::Retrying { wait, .. }) = &event {
             tokio::time::pause();
             tokio::time::advance(*wait).await;
             tokio::time::resume();
         }
         if let Ok(BrainEvent::Text(_)) = &event {
-            told.notify_one();
+            text_received.notify_one();
         }
         events.push(event);
     }
     events
 }
 
-async fn played(dialect: Dialect, acts: Vec<Act>) -> Vec<Result<BrainEvent, BrainError>> {
-    let server = serve(acts).await;
-    all(&mut begin(dialect, &server.base), &server.told).await
+async fn events_from(
+    dialect: Dialect,
+    replies: Vec<FakeProviderReply>,
+) -> Vec<Result<BrainEvent, BrainError>> {
+    let server = start_fake_provider(replies).await;
+    collect_events(
+        &mut start_answer(dialect, &server.base_url),
+        &server.text_received,
+    )
+    .await
 }
 
-fn waits(events: &[Result<BrainEvent, BrainError>]) -> Vec<Duration> {
+fn retry_delays(events: &[Result<BrainEvent, BrainError>]) -> Vec<Duration> {
     let wait = |event: &Result<BrainEvent, BrainError>| match event {
         Ok(BrainEvent::Retrying { wait, .. }) => Some(*wait),
         _ => None,
@@ -86,45 +96,56 @@ fn waits(events: &[Result<BrainEvent, BrainError>]) -> Vec<Duration> {
     events.iter().filter_map(wait).collect()
 }
 
-fn good(events: &[Result<BrainEvent, BrainError>]) {
-    let mut answer = Answer::default();
+fn assert_complete_answer(events: &[Result<BrainEvent, BrainError>]) {
+    let mut answer = ModelAnswer::default();
     for event in events {
-        answer.take(event.as_ref().unwrap());
+        answer.push(event.as_ref().unwrap());
     }
     let mut conversation = Conversation::new("");
-    conversation.ask("x");
-    let calls = conversation.answer(answer);
+    conversation.push_prompt("x");
+    let calls = conversation.push_answer(answer);
     let uses: Vec<_> = calls
         .iter()
-        .map(|call| ToolUse::read(call).unwrap())
+        .map(|call| ParsedToolCall::parse(call).unwrap())
         .collect();
-    assert!(matches!(&uses[0], ToolUse::Shell(shell) if shell.command == "ls -la"));
-    assert!(matches!(&uses[1], ToolUse::Jobs(_)));
+    assert!(matches!(&uses[0], ParsedToolCall::Shell(shell) if shell.command == "ls -la"));
+    assert!(matches!(&uses[1], ParsedToolCall::Jobs(_)));
     assert_eq!(
         events.last(),
-        Some(&Ok(BrainEvent::Finished(Finish::ToolUse)))
+        Some(&Ok(BrainEvent::Finished(AnswerFinish::ToolUse)))
     );
 }
 
-fn failed(events: &[Result<BrainEvent, BrainError>]) -> &BrainError {
+fn last_error(events: &[Result<BrainEvent, BrainError>]) -> &BrainError {
     events.last().unwrap().as_ref().unwrap_err()
 }
 
 #[tokio::test]
 async fn answers_come_whole_however_they_are_cut() {
-    for dialect in BOTH {
-        let text = recorded(dialect);
+    for dialect in DIALECTS {
+        let text = recording(dialect);
         let owl = text.find('🦉').unwrap();
         let cut_in_a_character = vec![
             text.as_bytes()[..owl + 2].to_vec(),
             text.as_bytes()[owl + 2..].to_vec(),
         ];
-        let whole = played(dialect, vec![Act::Stream(pieces(text, usize::MAX))]).await;
-        good(&whole);
+        let whole = events_from(
+            dialect,
+            vec![FakeProviderReply::Stream(split_bytes(text, usize::MAX))],
+        )
+        .await;
+        assert_complete_answer(&whole);
         let told = |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Thinking(text)) if text.ends_with('🦉'));
         assert!(whole.iter().any(told));
-        for cut in [cut_in_a_character, pieces(text, 7), pieces(text, 1)] {
-            assert_eq!(played(dialect, vec![Act::Stream(cut)]).await, whole);
+        for cut in [
+            cut_in_a_character,
+            split_bytes(text, 7),
+            split_bytes(text, 1),
+        ] {
+            assert_eq!(
+                events_from(dialect, vec![FakeProviderReply::Stream(cut)]).await,
+                whole
+            );
         }
     }
 }
@@ -143,17 +164,23 @@ async fn requests_are_what_providers_document() {
             format!("authorization: Bearer {KEY}"),
         ),
     ] {
-        let act = Act::Stream(pieces(recorded(dialect), usize::MAX));
-        let mut server = serve(vec![act]).await;
-        good(&all(&mut begin(dialect, &server.base), &server.told).await);
-        let asked = server.asked.recv().await.unwrap();
-        assert!(asked.head.starts_with(path), "{}", asked.head);
-        assert!(asked.head.contains(&credential), "{}", asked.head);
-        let version = asked.head.contains("anthropic-version: 2023-06-01");
+        let fake_reply = FakeProviderReply::Stream(split_bytes(recording(dialect), usize::MAX));
+        let mut server = start_fake_provider(vec![fake_reply]).await;
+        assert_complete_answer(
+            &collect_events(
+                &mut start_answer(dialect, &server.base_url),
+                &server.text_received,
+            )
+            .await,
+        );
+        let request = server.requests.recv().await.unwrap();
+        assert!(request.head.starts_with(path), "{}", request.head);
+        assert!(request.head.contains(&credential), "{}", request.head);
+        let version = request.head.contains("anthropic-version: 2023-06-01");
         assert_eq!(version, dialect == Dialect::Anthropic);
-        assert_eq!(asked.body["stream"], true);
-        assert_eq!(asked.body["model"], "model-1");
-        let tools = asked.body["tools"].as_array().unwrap();
+        assert_eq!(request.body["stream"], true);
+        assert_eq!(request.body["model"], "model-1");
+        let tools = request.body["tools"].as_array().unwrap();
         let name = |tool: &Value| match dialect {
             Dialect::Anthropic => tool["name"].clone(),
             Dialect::OpenAi => tool["function"]["name"].clone(),
@@ -165,26 +192,26 @@ async fn requests_are_what_providers_document() {
 
 #[tokio::test]
 async fn a_busy_provider_is_asked_again_when_it_says() {
-    for dialect in BOTH {
+    for dialect in DIALECTS {
         let limited =
             r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
-        let acts = vec![
-            Act::Answer(
+        let replies = vec![
+            FakeProviderReply::Full(
                 429,
                 "retry-after: 7\r\ncontent-type: application/json\r\n",
                 limited.to_owned(),
             ),
-            Act::Answer(529, "", String::new()),
-            Act::Answer(
+            FakeProviderReply::Full(529, "", String::new()),
+            FakeProviderReply::Full(
                 502,
                 "content-type: text/html\r\n",
                 "<html><title>Bad</title></html>".to_owned(),
             ),
-            Act::Stream(pieces(recorded(dialect), 100)),
+            FakeProviderReply::Stream(split_bytes(recording(dialect), 100)),
         ];
-        let events = played(dialect, acts).await;
-        good(&events);
-        let waits = waits(&events);
+        let events = events_from(dialect, replies).await;
+        assert_complete_answer(&events);
+        let waits = retry_delays(&events);
         assert_eq!(waits[0], Duration::from_secs(7));
         assert_eq!(waits.len(), 3);
         assert!(
@@ -204,16 +231,16 @@ async fn a_busy_provider_is_asked_again_when_it_says() {
 
 #[tokio::test]
 async fn it_gives_up_in_the_end() {
-    let acts = (0..5)
-        .map(|_| Act::Answer(503, "", String::new()))
+    let replies = (0..5)
+        .map(|_| FakeProviderReply::Full(503, "", String::new()))
         .collect();
-    let events = played(Dialect::OpenAi, acts).await;
-    assert_eq!(waits(&events).len(), 4);
+    let events = events_from(Dialect::OpenAi, replies).await;
+    assert_eq!(retry_delays(&events).len(), 4);
     let message = "the provider answered with an error (503) (tried 5 times)";
     assert_eq!(
-        failed(&events),
+        last_error(&events),
         &BrainError {
-            trouble: Trouble::Busy { after: None },
+            kind: BrainErrorKind::Busy { after: None },
             message: message.to_owned()
         }
     );
@@ -221,16 +248,20 @@ async fn it_gives_up_in_the_end() {
 
 #[tokio::test]
 async fn a_wait_that_is_too_long_is_told_and_not_waited_for() {
-    let events = played(
+    let events = events_from(
         Dialect::Anthropic,
-        vec![Act::Answer(429, "retry-after: 3600\r\n", String::new())],
+        vec![FakeProviderReply::Full(
+            429,
+            "retry-after: 3600\r\n",
+            String::new(),
+        )],
     )
     .await;
     assert_eq!(events.len(), 1);
-    let error = failed(&events);
+    let error = last_error(&events);
     assert_eq!(
-        error.trouble,
-        Trouble::Busy {
+        error.kind,
+        BrainErrorKind::Busy {
             after: Some(Duration::from_secs(3600))
         }
     );
@@ -241,19 +272,19 @@ async fn a_wait_that_is_too_long_is_told_and_not_waited_for() {
 async fn what_will_not_change_is_told_at_once_and_without_the_key() {
     let json = "content-type: application/json\r\n";
     for (status, headers, body, trouble, said) in [
-        (401, json, format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#), Trouble::Refused, "bad key [key]; is OPENAI_API_KEY right?"),
-        (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), Trouble::Refused, "no such model; are the model"),
-        (400, json, r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#.to_owned(), Trouble::TooLong, "maximum context length"),
-        (429, json, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#.to_owned(), Trouble::Refused, "pay"),
-        (302, "location: http://127.0.0.1:1/\r\n", String::new(), Trouble::Refused, "leads elsewhere"),
-        (200, "content-type: text/html\r\n", "<html>Log in</html>".to_owned(), Trouble::Refused, "text/html instead of a stream"),
-        (200, "", String::new(), Trouble::Refused, "something instead of a stream"),
-        (200, json, r#"{"error":{"message":"no","type":"invalid_request_error"}}"#.to_owned(), Trouble::Refused, "invalid_request_error: no"),
+        (401, json, format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#), BrainErrorKind::Refused, "bad key [key]; is OPENAI_API_KEY right?"),
+        (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), BrainErrorKind::Refused, "no such model; are the model"),
+        (400, json, r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#.to_owned(), BrainErrorKind::ContextTooLong, "maximum context length"),
+        (429, json, r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#.to_owned(), BrainErrorKind::Refused, "pay"),
+        (302, "location: http://127.0.0.1:1/\r\n", String::new(), BrainErrorKind::Refused, "leads elsewhere"),
+        (200, "content-type: text/html\r\n", "<html>Log in</html>".to_owned(), BrainErrorKind::Refused, "text/html instead of a stream"),
+        (200, "", String::new(), BrainErrorKind::Refused, "something instead of a stream"),
+        (200, json, r#"{"error":{"message":"no","type":"invalid_request_error"}}"#.to_owned(), BrainErrorKind::Refused, "invalid_request_error: no"),
     ] {
-        let events = played(Dialect::OpenAi, vec![Act::Answer(status, headers, body)]).await;
+        let events = events_from(Dialect::OpenAi, vec![FakeProviderReply::Full(status, headers, body)]).await;
         assert_eq!(events.len(), 1, "{events:?}");
-        let error = failed(&events);
-        assert_eq!(error.trouble, trouble, "{error}");
+        let error = last_error(&events);
+        assert_eq!(error.kind, trouble, "{error}");
         assert!(error.message.contains(said), "{error}");
         assert!(!error.message.contains(KEY));
     }
@@ -261,85 +292,104 @@ async fn what_will_not_change_is_told_at_once_and_without_the_key() {
 
 #[tokio::test]
 async fn a_stream_that_fails_before_anything_was_told_is_asked_for_again() {
-    for dialect in BOTH {
-        let text = recorded(dialect);
+    for dialect in DIALECTS {
+        let text = recording(dialect);
         let first = text.find("\n\n").unwrap() + 2;
         let overloaded = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
         for bad in [
-            Act::Stream(pieces(&text[..first], 50)),
-            Act::Reset(pieces(&text[..first], 50)),
-            Act::Reset(Vec::new()),
-            Act::Stream(pieces(&format!("{}{overloaded}", &text[..first]), 50)),
-            Act::Stream(pieces("data: {\"type\": \"mess\n\n", 50)),
-            Act::Stream(pieces(&"x".repeat(2 * 1024 * 1024), 100_000)),
+            FakeProviderReply::Stream(split_bytes(&text[..first], 50)),
+            FakeProviderReply::Reset(split_bytes(&text[..first], 50)),
+            FakeProviderReply::Reset(Vec::new()),
+            FakeProviderReply::Stream(split_bytes(&format!("{}{overloaded}", &text[..first]), 50)),
+            FakeProviderReply::Stream(split_bytes("data: {\"type\": \"mess\n\n", 50)),
+            FakeProviderReply::Stream(split_bytes(&"x".repeat(2 * 1024 * 1024), 100_000)),
         ] {
-            let events = played(dialect, vec![bad, Act::Stream(pieces(text, 500))]).await;
-            assert_eq!(waits(&events).len(), 1);
-            good(&events);
+            let events = events_from(
+                dialect,
+                vec![bad, FakeProviderReply::Stream(split_bytes(text, 500))],
+            )
+            .await;
+            assert_eq!(retry_delays(&events).len(), 1);
+            assert_complete_answer(&events);
         }
     }
 }
 
 #[tokio::test]
 async fn a_stream_that_fails_later_is_not_told_twice() {
-    for dialect in BOTH {
-        let text = recorded(dialect);
-        let half = up_to(text, "zwei");
+    for dialect in DIALECTS {
+        let text = recording(dialect);
+        let half = through_event(text, "zwei");
         for (bad, trouble) in [
-            (Act::Stream(pieces(half, 50)), Trouble::Lost),
-            (Act::ResetLater(pieces(half, 50)), Trouble::Lost),
             (
-                Act::Stream(pieces(&format!("{}data: {{]\n\n", half), 50)),
-                Trouble::Nonsense,
+                FakeProviderReply::Stream(split_bytes(half, 50)),
+                BrainErrorKind::ConnectionLost,
+            ),
+            (
+                FakeProviderReply::ResetLater(split_bytes(half, 50)),
+                BrainErrorKind::ConnectionLost,
+            ),
+            (
+                FakeProviderReply::Stream(split_bytes(&format!("{}data: {{]\n\n", half), 50)),
+                BrainErrorKind::InvalidResponse,
             ),
         ] {
-            let events = played(dialect, vec![bad]).await;
-            assert_eq!(waits(&events), []);
+            let events = events_from(dialect, vec![bad]).await;
+            assert_eq!(retry_delays(&events), []);
             let said =
                 |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Text(_)));
             assert!(events.iter().any(said), "{events:?}");
-            let error = failed(&events);
-            assert_eq!(error.trouble, trouble);
-            assert!(error.worth_trying_again());
+            let error = last_error(&events);
+            assert_eq!(error.kind, trouble);
+            assert!(error.is_retryable());
         }
     }
 }
 
 /// Half of an answer is told, and then nothing of it for as long as it takes: how that ends, and
 /// after how long at most.
-async fn ends_after(dialect: Dialect, then: fn(Vec<Vec<u8>>) -> Act, most: Duration) -> BrainError {
-    let half = up_to(recorded(dialect), "zwei");
-    let server = serve(vec![then(pieces(half, 50))]).await;
-    let mut reply = begin(dialect, &server.base);
+async fn error_after(
+    dialect: Dialect,
+    then: fn(Vec<Vec<u8>>) -> FakeProviderReply,
+    most: Duration,
+) -> BrainError {
+    let half = through_event(recording(dialect), "zwei");
+    let server = start_fake_provider(vec![then(split_bytes(half, 50))]).await;
+    let mut answer_stream = start_answer(dialect, &server.base_url);
     let told = |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
-    while !told(reply.next().await.unwrap().unwrap()) {}
+    while !told(answer_stream.next().await.unwrap().unwrap()) {}
     // Nothing else can happen, so that the clock goes from one wait to the next.
     tokio::time::pause();
     let paused = tokio::time::Instant::now();
-    let error = reply.next().await.unwrap().unwrap_err();
+    let error = answer_stream.next().await.unwrap().unwrap_err();
     assert!(paused.elapsed() <= most);
     tokio::time::resume();
-    assert_eq!(reply.next().await, None);
+    assert_eq!(answer_stream.next().await, None);
     error
 }
 
 #[tokio::test]
 async fn a_provider_that_falls_silent_is_lost() {
-    for dialect in BOTH {
-        let error = ends_after(dialect, Act::Silence, Duration::from_secs(301)).await;
+    for dialect in DIALECTS {
+        let error = error_after(dialect, FakeProviderReply::Stall, Duration::from_secs(301)).await;
         let message = "the provider was silent for 300 s".to_owned();
-        let trouble = Trouble::Lost;
-        assert_eq!(error, BrainError { trouble, message });
+        let kind = BrainErrorKind::ConnectionLost;
+        assert_eq!(error, BrainError { kind, message });
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_does_not_end_is_ended() {
-    for dialect in BOTH {
-        let error = ends_after(dialect, Act::Drip, Duration::from_secs(3601)).await;
+    for dialect in DIALECTS {
+        let error = error_after(
+            dialect,
+            FakeProviderReply::KeepAlive,
+            Duration::from_secs(3601),
+        )
+        .await;
         let message = "the provider's answer did not end in 3600 s".to_owned();
-        let trouble = Trouble::Refused;
-        assert_eq!(error, BrainError { trouble, message });
+        let kind = BrainErrorKind::Refused;
+        assert_eq!(error, BrainError { kind, message });
     }
 }
 
@@ -349,46 +399,59 @@ async fn a_server_that_is_not_there_is_lost() {
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base = format!("http://{}", held.local_addr().unwrap());
-    let events = all(&mut begin(Dialect::Anthropic, &base), &Notify::new()).await;
-    assert_eq!(waits(&events).len(), 4);
-    let error = failed(&events);
-    assert_eq!(error.trouble, Trouble::Lost);
+    let events = collect_events(&mut start_answer(Dialect::Anthropic, &base), &Notify::new()).await;
+    assert_eq!(retry_delays(&events).len(), 4);
+    let error = last_error(&events);
+    assert_eq!(error.kind, BrainErrorKind::ConnectionLost);
     assert!(error.message.contains("onnection refused"), "{error}");
 }
 
 #[tokio::test]
-async fn dropping_an_answer_hangs_up() {
+async fn dropping_an_answer_closes_the_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let reply = begin(Dialect::OpenAi, &base);
+    let answer_stream = start_answer(Dialect::OpenAi, &base);
     let (mut socket, _) = listener.accept().await.unwrap();
-    request(&mut socket).await;
-    drop(reply);
+    read_request(&mut socket).await;
+    drop(answer_stream);
     assert_eq!(socket.read(&mut [0; 16]).await.unwrap_or(0), 0);
 }
 
 #[tokio::test]
 async fn an_answer_that_is_whole_needs_no_formal_end() {
-    for dialect in BOTH {
+    for dialect in DIALECTS {
         // Why it stops is the last thing that matters.
         let text = match dialect {
-            Dialect::Anthropic => up_to(ANTHROPIC, "\"stop_reason\":\"tool_use\""),
-            Dialect::OpenAi => up_to(OPENAI, "\"finish_reason\":\"tool_calls\""),
+            Dialect::Anthropic => through_event(ANTHROPIC, "\"stop_reason\":\"tool_use\""),
+            Dialect::OpenAi => through_event(OPENAI, "\"finish_reason\":\"tool_calls\""),
         };
-        good(&played(dialect, vec![Act::Stream(pieces(text, 50))]).await);
-        good(&played(dialect, vec![Act::ResetLater(pieces(text, usize::MAX))]).await);
-        let server = serve(vec![Act::Silence(pieces(text, 50))]).await;
-        let mut reply = begin(dialect, &server.base);
+        assert_complete_answer(
+            &events_from(
+                dialect,
+                vec![FakeProviderReply::Stream(split_bytes(text, 50))],
+            )
+            .await,
+        );
+        assert_complete_answer(
+            &events_from(
+                dialect,
+                vec![FakeProviderReply::ResetLater(split_bytes(text, usize::MAX))],
+            )
+            .await,
+        );
+        let server =
+            start_fake_provider(vec![FakeProviderReply::Stall(split_bytes(text, 50))]).await;
+        let mut answer_stream = start_answer(dialect, &server.base_url);
         let mut events = Vec::new();
         let told = |events: &[Result<BrainEvent, BrainError>]| matches!(events.last(), Some(Ok(BrainEvent::Text(text))) if text.ends_with("“gleich”."));
         while !told(&events) {
-            events.push(reply.next().await.unwrap());
+            events.push(answer_stream.next().await.unwrap());
         }
         // Nothing else can happen, so that the clock goes on to the end of the wait.
         tokio::time::pause();
-        events.extend(all(&mut reply, &server.told).await);
+        events.extend(collect_events(&mut answer_stream, &server.text_received).await);
         tokio::time::resume();
-        good(&events);
+        assert_complete_answer(&events);
     }
 }
 
@@ -398,21 +461,21 @@ async fn not_even_a_piece_of_a_key_is_told() {
     let json = "content-type: application/json\r\n";
     let page = "content-type: text/html\r\n";
     let error = format!(r#"{{"error":{{"type":"{keys}","message":"{keys}"}}}}"#);
-    for dialect in BOTH {
-        for act in [
-            Act::Answer(400, json, error.clone()),
-            Act::Answer(400, page, keys.clone()),
-            Act::Answer(400, page, format!("<html><title>{keys}</title></html>")),
-            Act::Answer(200, page, keys.clone()),
-            Act::Answer(200, json, error.clone()),
-            Act::Stream(pieces(
+    for dialect in DIALECTS {
+        for fake_reply in [
+            FakeProviderReply::Full(400, json, error.clone()),
+            FakeProviderReply::Full(400, page, keys.clone()),
+            FakeProviderReply::Full(400, page, format!("<html><title>{keys}</title></html>")),
+            FakeProviderReply::Full(200, page, keys.clone()),
+            FakeProviderReply::Full(200, json, error.clone()),
+            FakeProviderReply::Stream(split_bytes(
                 &format!(
                     "data: {{\"type\":\"error\",\"error\":{{\"type\":\"invalid_request_error\",\"message\":\"{keys}\"}}}}\n\n"
                 ),
                 usize::MAX,
             )),
         ] {
-            let events = played(dialect, vec![act]).await;
+            let events = events_from(dialect, vec![fake_reply]).await;
             let seen = format!("{events:?}");
             assert!(seen.contains("[key]"), "{seen}");
             assert!(seen.len() < 4000, "{}", seen.len());

@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use super::super::digest::ends;
-use super::{Conversation, Part, Turn};
+use super::super::result_text::truncate_middle;
+use super::{AnswerPart, Conversation, ConversationTurn};
 
 /// Bytes of a token, about; rather too few than too many.
-const BYTES: u64 = 3;
+const BYTES_PER_TOKEN: u64 = 3;
 
 /// Bytes that are left of a text at least.
-const SHORTEST: usize = 256;
+const MIN_TEXT_BYTES: usize = 256;
 
 /// Tokens that a part costs beside its text: roles, names, brackets.
-const OVERHEAD: u64 = 8;
+const PART_OVERHEAD_TOKENS: u64 = 8;
 
 impl Conversation {
     /// About how many tokens this is; rather too many than too few.
     pub fn tokens(&self) -> u64 {
-        tokens(&self.system) + self.turns.iter().map(turn_tokens).sum::<u64>()
+        estimate_tokens(&self.system_prompt) + self.turns.iter().map(turn_tokens).sum::<u64>()
     }
 
     /// Makes it fit into a number of tokens: old thinking goes, then old output is reduced to its
@@ -31,71 +31,81 @@ impl Conversation {
         let target = budget / 4 * 3;
         self.drop_old_thinking();
         let last = self.turns.len().saturating_sub(1);
-        self.reduce(0..last, target);
-        self.forget(target);
+        self.shorten_results(0..last, target);
+        self.drop_oldest_turns(target);
         let last = self.turns.len().saturating_sub(1);
         if self.tokens() > budget {
-            self.reduce(last..self.turns.len(), budget);
+            self.shorten_results(last..self.turns.len(), budget);
         }
-        self.shorten(budget);
+        self.truncate_texts(budget);
     }
 
     fn drop_old_thinking(&mut self) {
-        let current = self.current();
+        let current = self.current_exchange_start();
         for turn in &mut self.turns[..current] {
-            if let Turn::Model(parts) = turn {
-                parts.retain(|part| !matches!(part, Part::Thinking { .. } | Part::Hidden(_)));
+            if let ConversationTurn::Model(parts) = turn {
+                parts.retain(|part| {
+                    !matches!(
+                        part,
+                        AnswerPart::Thinking { .. } | AnswerPart::RedactedThinking(_)
+                    )
+                });
             }
         }
         self.turns
-            .retain(|turn| !matches!(turn, Turn::Model(parts) if parts.is_empty()));
+            .retain(|turn| !matches!(turn, ConversationTurn::Model(parts) if parts.is_empty()));
     }
 
-    fn reduce(&mut self, turns: std::ops::Range<usize>, target: u64) {
+    fn shorten_results(&mut self, turns: std::ops::Range<usize>, target: u64) {
         let mut excess = self.tokens().saturating_sub(target);
         for turn in &mut self.turns[turns] {
-            let Turn::Model(parts) = turn else { continue };
+            let ConversationTurn::Model(parts) = turn else {
+                continue;
+            };
             for part in parts {
-                if let Part::Call {
+                if let AnswerPart::Call {
                     result: Some(result),
                     ..
                 } = part
                     && excess > 0
                 {
-                    let before = tokens(&result.text);
-                    result.reduce();
-                    excess = excess.saturating_sub(before - tokens(&result.text));
+                    let before = estimate_tokens(&result.text);
+                    result.shorten();
+                    excess = excess.saturating_sub(before - estimate_tokens(&result.text));
                 }
             }
         }
     }
 
     /// Leaves out the oldest turns, never the last prompt and never what came last.
-    fn forget(&mut self, target: u64) {
+    fn drop_oldest_turns(&mut self, target: u64) {
         let mut excess = self.tokens().saturating_sub(target);
         while excess > 0 {
-            let oldest = usize::from(self.last_prompt() == 0);
+            let oldest = usize::from(self.last_prompt_index() == 0);
             if oldest + 1 >= self.turns.len() {
                 return;
             }
             excess = excess.saturating_sub(turn_tokens(&self.turns.remove(oldest)));
             // A conversation begins with a person.
-            while matches!(self.turns.first(), Some(Turn::Model(_))) {
+            while matches!(self.turns.first(), Some(ConversationTurn::Model(_))) {
                 excess = excess.saturating_sub(turn_tokens(&self.turns.remove(0)));
             }
-            self.forgot = true;
+            self.truncated = true;
         }
     }
 
     /// Cuts the longest texts, shorter and shorter, until all fit.
-    fn shorten(&mut self, budget: u64) {
-        let mut most = usize::try_from(budget.saturating_mul(BYTES)).unwrap_or(usize::MAX);
-        while self.tokens() > budget && most > SHORTEST {
-            most = (most / 2).max(SHORTEST);
+    fn truncate_texts(&mut self, budget: u64) {
+        let mut max_bytes =
+            usize::try_from(budget.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
+        while self.tokens() > budget && max_bytes > MIN_TEXT_BYTES {
+            max_bytes = (max_bytes / 2).max(MIN_TEXT_BYTES);
             for turn in &mut self.turns {
                 match turn {
-                    Turn::Person(text) => *text = ends(text, most),
-                    Turn::Model(parts) => parts.iter_mut().for_each(|part| cut(part, most)),
+                    ConversationTurn::Person(text) => *text = truncate_middle(text, max_bytes),
+                    ConversationTurn::Model(parts) => parts
+                        .iter_mut()
+                        .for_each(|part| truncate_part(part, max_bytes)),
                 }
             }
         }
@@ -103,59 +113,64 @@ impl Conversation {
 
     /// Where the exchange begins that is under way. A prompt that joined results is part of it, and
     /// a provider wants its own thinking back until it ends.
-    fn current(&self) -> usize {
-        let called = |part: &Part| matches!(part, Part::Call { .. });
-        let earlier = |turn: &Turn| match turn {
-            Turn::Person(_) => true,
-            Turn::Model(parts) => parts.iter().any(called),
+    fn current_exchange_start(&self) -> usize {
+        let called = |part: &AnswerPart| matches!(part, AnswerPart::Call { .. });
+        let earlier = |turn: &ConversationTurn| match turn {
+            ConversationTurn::Person(_) => true,
+            ConversationTurn::Model(parts) => parts.iter().any(called),
         };
-        let prompt = self.last_prompt();
+        let prompt = self.last_prompt_index();
         let before = self.turns[..prompt].iter().rev();
         prompt - before.take_while(|turn| earlier(turn)).count()
     }
 
-    fn last_prompt(&self) -> usize {
-        let person = |turn: &Turn| matches!(turn, Turn::Person(_));
+    fn last_prompt_index(&self) -> usize {
+        let person = |turn: &ConversationTurn| matches!(turn, ConversationTurn::Person(_));
         self.turns.iter().rposition(person).unwrap_or(0)
     }
 }
 
 /// Cuts what may be cut: a provider wants its own thinking back unchanged, and arguments are JSON.
-fn cut(part: &mut Part, most: usize) {
+fn truncate_part(part: &mut AnswerPart, max_bytes: usize) {
     match part {
-        Part::Thinking { .. } | Part::Hidden(_) => {}
-        Part::Text(text) => *text = ends(text, most),
-        Part::Call { call, result } => {
-            if call.arguments.len() > most {
+        AnswerPart::Thinking { .. } | AnswerPart::RedactedThinking(_) => {}
+        AnswerPart::Text(text) => *text = truncate_middle(text, max_bytes),
+        AnswerPart::Call { call, result } => {
+            if call.arguments.len() > max_bytes {
                 let left_out = format!("{} bytes", call.arguments.len());
                 call.arguments = json!({ "left_out": left_out }).to_string();
             }
             if let Some(result) = result {
-                result.text = ends(&result.text, most);
+                result.text = truncate_middle(&result.text, max_bytes);
             }
         }
     }
 }
 
 /// About how many tokens a text is, as code and logs are.
-pub(crate) fn tokens(text: &str) -> u64 {
-    (text.len() as u64).div_ceil(BYTES) + OVERHEAD
+pub(crate) fn estimate_tokens(text: &str) -> u64 {
+    (text.len() as u64).div_ceil(BYTES_PER_TOKEN) + PART_OVERHEAD_TOKENS
 }
 
-fn turn_tokens(turn: &Turn) -> u64 {
+fn turn_tokens(turn: &ConversationTurn) -> u64 {
     match turn {
-        Turn::Person(text) => tokens(text),
-        Turn::Model(parts) => parts.iter().map(part_tokens).sum(),
+        ConversationTurn::Person(text) => estimate_tokens(text),
+        ConversationTurn::Model(parts) => parts.iter().map(part_tokens).sum(),
     }
 }
 
-fn part_tokens(part: &Part) -> u64 {
+fn part_tokens(part: &AnswerPart) -> u64 {
     match part {
-        Part::Thinking { text, seal } => tokens(text) + seal.as_deref().map_or(0, tokens),
-        Part::Hidden(text) | Part::Text(text) => tokens(text),
-        Part::Call { call, result } => {
-            let result = result.as_ref().map_or(OVERHEAD, |it| tokens(&it.text));
-            tokens(&call.arguments) + tokens(&call.name) + result
+        AnswerPart::Thinking {
+            text,
+            signature: seal,
+        } => estimate_tokens(text) + seal.as_deref().map_or(0, estimate_tokens),
+        AnswerPart::RedactedThinking(text) | AnswerPart::Text(text) => estimate_tokens(text),
+        AnswerPart::Call { call, result } => {
+            let result = result
+                .as_ref()
+                .map_or(PART_OVERHEAD_TOKENS, |it| estimate_tokens(&it.text));
+            estimate_tokens(&call.arguments) + estimate_tokens(&call.name) + result
         }
     }
 }

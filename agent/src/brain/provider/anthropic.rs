@@ -7,40 +7,40 @@ use pvp_protocol::{ExtraFields, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::conversation::{Conversation, Part, ToolCall, Turn};
-use super::super::tools::ToolOffer;
-use super::super::{BrainError, BrainEvent, Finish, Trouble};
-use super::decoding::Measure;
-use super::failure::failure;
-use super::request::{input, merge, plain_name};
-use super::{Settings, Thinking};
+use super::super::conversation::{AnswerPart, Conversation, ConversationTurn, ToolCall};
+use super::super::tools::ToolDefinition;
+use super::super::{AnswerFinish, BrainError, BrainErrorKind, BrainEvent};
+use super::decoder::AnswerLimits;
+use super::error_body::error_from_body;
+use super::request::{call_input, merge_provider_params, sanitize_tool_name};
+use super::{ProviderSettings, ThinkingMode};
 
 /// The smallest budget for thinking that the API takes, in tokens.
-const LEAST_BUDGET: u64 = 1024;
+const MIN_THINKING_BUDGET: u64 = 1024;
 
 /// The body of a request.
-pub(crate) fn body(
-    settings: &Settings,
+pub(crate) fn request_body(
+    settings: &ProviderSettings,
     conversation: &Conversation,
-    tools: &[ToolOffer],
+    tools: &[ToolDefinition],
     config: Option<&PromptConfig>,
 ) -> JsonObject {
-    let most = config.and_then(|it| it.max_tokens);
-    let most = most.unwrap_or_else(|| settings.answer_tokens());
+    let max_tokens = config.and_then(|it| it.max_tokens);
+    let max_tokens = max_tokens.unwrap_or_else(|| settings.max_answer_tokens());
     let mut body = json!({
         "model": config.and_then(|it| it.model.as_deref()).unwrap_or(&settings.model),
-        "max_tokens": most,
+        "max_tokens": max_tokens,
         "messages": messages(conversation),
         "stream": true,
     });
-    let system = conversation.system();
+    let system = conversation.system_prompt();
     if !system.trim().is_empty() {
         // What never changes is remembered by the provider, up to here and up to the last message.
         let block = json!({"type": "text", "text": system, "cache_control": {"type": "ephemeral"}});
         body["system"] = json!([block]);
     }
     if !tools.is_empty() {
-        let offer = |tool: &ToolOffer| {
+        let offer = |tool: &ToolDefinition| {
             json!({
                 "name": tool.name, "description": tool.description, "input_schema": tool.schema,
             })
@@ -51,24 +51,27 @@ pub(crate) fn body(
         // With thinking, the API takes no temperature.
         Some(temperature) => body["temperature"] = json!(temperature),
         None => {
-            if let Some(thinking) = thinking(settings.thinking, most) {
+            if let Some(thinking) = thinking_parameter(settings.thinking, max_tokens) {
                 body["thinking"] = thinking;
             }
         }
     }
-    merge(body, config)
+    merge_provider_params(body, config)
 }
 
 /// What is said about thinking in an answer of this many tokens.
-fn thinking(thinking: Thinking, most: u64) -> Option<Value> {
+fn thinking_parameter(thinking: ThinkingMode, max_tokens: u64) -> Option<Value> {
     match thinking {
-        Thinking::Unsaid => None,
+        ThinkingMode::Unspecified => None,
         // Without being asked for, thinking is not shown by every model.
-        Thinking::Adaptive => Some(json!({"type": "adaptive", "display": "summarized"})),
+        ThinkingMode::Adaptive => Some(json!({"type": "adaptive", "display": "summarized"})),
         // The API wants a budget below the whole, and none at all below its least.
-        Thinking::Budget(tokens) => {
-            let budget = tokens.max(LEAST_BUDGET).min(most.saturating_sub(1));
-            (budget >= LEAST_BUDGET).then(|| json!({"type": "enabled", "budget_tokens": budget}))
+        ThinkingMode::Budget(tokens) => {
+            let budget = tokens
+                .max(MIN_THINKING_BUDGET)
+                .min(max_tokens.saturating_sub(1));
+            (budget >= MIN_THINKING_BUDGET)
+                .then(|| json!({"type": "enabled", "budget_tokens": budget}))
         }
     }
 }
@@ -82,10 +85,10 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
     };
     for turn in conversation.turns() {
         match turn {
-            Turn::Person(text) => push("user", text_block(text).into_iter().collect()),
-            Turn::Model(parts) => {
-                push("assistant", said(parts));
-                push("user", results(parts));
+            ConversationTurn::Person(text) => push("user", text_block(text).into_iter().collect()),
+            ConversationTurn::Model(parts) => {
+                push("assistant", assistant_blocks(parts));
+                push("user", tool_result_blocks(parts));
             }
         }
     }
@@ -104,15 +107,20 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-fn said(parts: &[Part]) -> Vec<Value> {
-    let block = |part: &Part| match part {
-        Part::Thinking { text, seal } => seal
+fn assistant_blocks(parts: &[AnswerPart]) -> Vec<Value> {
+    let block = |part: &AnswerPart| match part {
+        AnswerPart::Thinking {
+            text,
+            signature: seal,
+        } => seal
             .as_ref()
             .map(|seal| json!({"type": "thinking", "thinking": text, "signature": seal})),
-        Part::Hidden(data) => Some(json!({"type": "redacted_thinking", "data": data})),
-        Part::Text(text) => text_block(text),
-        Part::Call { call, .. } => Some(json!({
-            "type": "tool_use", "id": call.id, "name": plain_name(&call.name), "input": input(call),
+        AnswerPart::RedactedThinking(data) => {
+            Some(json!({"type": "redacted_thinking", "data": data}))
+        }
+        AnswerPart::Text(text) => text_block(text),
+        AnswerPart::Call { call, .. } => Some(json!({
+            "type": "tool_use", "id": call.id, "name": sanitize_tool_name(&call.name), "input": call_input(call),
         })),
     };
     let mut blocks: Vec<_> = parts.iter().filter_map(block).collect();
@@ -124,9 +132,9 @@ fn said(parts: &[Part]) -> Vec<Value> {
     blocks
 }
 
-fn results(parts: &[Part]) -> Vec<Value> {
-    let block = |part: &Part| match part {
-        Part::Call { call, result } => {
+fn tool_result_blocks(parts: &[AnswerPart]) -> Vec<Value> {
+    let block = |part: &AnswerPart| match part {
+        AnswerPart::Call { call, result } => {
             let text = result.as_ref().map_or("Nothing was done.", |it| &it.text);
             let text = if text.is_empty() { "Nothing." } else { text };
             Some(json!({
@@ -134,7 +142,7 @@ fn results(parts: &[Part]) -> Vec<Value> {
                 "is_error": result.as_ref().is_none_or(|it| it.failed),
             }))
         }
-        Part::Thinking { .. } | Part::Hidden(_) | Part::Text(_) => None,
+        AnswerPart::Thinking { .. } | AnswerPart::RedactedThinking(_) | AnswerPart::Text(_) => None,
     };
     parts.iter().filter_map(block).collect()
 }
@@ -142,25 +150,25 @@ fn results(parts: &[Part]) -> Vec<Value> {
 /// What comes in a stream. Whatever else comes is let pass, as the API asks for.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
+enum AnthropicEvent {
     MessageStart {
-        message: Message,
+        message: AnthropicMessage,
     },
     ContentBlockStart {
         index: u64,
-        content_block: Block,
+        content_block: AnthropicBlock,
     },
     ContentBlockDelta {
         index: u64,
-        delta: Delta,
+        delta: AnthropicDelta,
     },
     ContentBlockStop {
         index: u64,
     },
     MessageDelta {
         #[serde(default)]
-        delta: Stop,
-        usage: Option<Usage>,
+        delta: AnthropicStop,
+        usage: Option<AnthropicUsage>,
     },
     MessageStop,
     Error {
@@ -171,14 +179,14 @@ enum Event {
 }
 
 #[derive(Debug, Deserialize)]
-struct Message {
+struct AnthropicMessage {
     model: Option<String>,
-    usage: Option<Usage>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
+enum AnthropicBlock {
     Text {
         #[serde(default)]
         text: String,
@@ -204,7 +212,7 @@ enum Block {
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
-enum Delta {
+enum AnthropicDelta {
     #[serde(rename = "text_delta")]
     Text { text: String },
     #[serde(rename = "thinking_delta")]
@@ -218,18 +226,18 @@ enum Delta {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Stop {
+struct AnthropicStop {
     stop_reason: Option<String>,
-    stop_details: Option<StopDetails>,
+    stop_details: Option<AnthropicStopDetails>,
 }
 
 #[derive(Debug, Deserialize)]
-struct StopDetails {
+struct AnthropicStopDetails {
     explanation: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Usage {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
@@ -238,141 +246,167 @@ struct Usage {
 
 /// A call or a seal that is not whole yet.
 #[derive(Debug)]
-enum Unfinished {
-    Call { call: ToolCall, given: Value },
-    Seal(String),
+enum UnfinishedBlock {
+    Call {
+        call: ToolCall,
+        initial_input: Value,
+    },
+    Signature(String),
 }
 
 /// Turns the events of one stream into ours.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
-    measure: Measure,
-    blocks: BTreeMap<u64, Unfinished>,
+pub(crate) struct AnthropicDecoder {
+    limits: AnswerLimits,
+    blocks: BTreeMap<u64, UnfinishedBlock>,
     model: Option<String>,
-    usage: Usage,
-    stop: Option<String>,
-    called: bool,
+    usage: AnthropicUsage,
+    stop_reason: Option<String>,
+    has_call: bool,
 }
 
-impl Decoder {
-    pub(crate) fn take(&mut self, data: &str) -> Result<Vec<BrainEvent>, BrainError> {
-        self.measure.add(data.len())?;
+impl AnthropicDecoder {
+    pub(crate) fn push(&mut self, data: &str) -> Result<Vec<BrainEvent>, BrainError> {
+        self.limits.add_bytes(data.len())?;
         let event = serde_json::from_str(data).map_err(|error| {
             let message = format!("the provider sent an event that makes no sense: {error}");
-            BrainError::new(Trouble::Nonsense, message)
+            BrainError::new(BrainErrorKind::InvalidResponse, message)
         })?;
         Ok(match event {
-            Event::MessageStart { message } => {
+            AnthropicEvent::MessageStart { message } => {
                 self.model = message.model;
-                self.count(message.usage);
+                self.add_usage(message.usage);
                 Vec::new()
             }
-            Event::ContentBlockStart {
+            AnthropicEvent::ContentBlockStart {
                 index,
                 content_block,
-            } => self.start(index, content_block),
-            Event::ContentBlockDelta { index, delta } => self.more(index, delta),
-            Event::ContentBlockStop { index } => self.stop(index),
-            Event::MessageDelta { delta, usage } => {
-                self.stop = delta.stop_reason.or(self.stop.take());
-                self.count(usage);
+            } => self.start_block(index, content_block),
+            AnthropicEvent::ContentBlockDelta { index, delta } => self.apply_delta(index, delta),
+            AnthropicEvent::ContentBlockStop { index } => self.finish_block(index),
+            AnthropicEvent::MessageDelta { delta, usage } => {
+                self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
+                self.add_usage(usage);
                 let why = delta.stop_details.and_then(|it| it.explanation);
-                some(BrainEvent::Text, why.unwrap_or_default())
+                non_empty(BrainEvent::Text, why.unwrap_or_default())
             }
-            Event::MessageStop => self.end()?,
-            Event::Error { error } => return Err(failure(None, &json!({ "error": error }))),
-            Event::Other => Vec::new(),
+            AnthropicEvent::MessageStop => self.finish()?,
+            AnthropicEvent::Error { error } => {
+                return Err(error_from_body(None, &json!({ "error": error })));
+            }
+            AnthropicEvent::Other => Vec::new(),
         })
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        self.stop.is_some()
+    pub(crate) fn is_complete(&self) -> bool {
+        self.stop_reason.is_some()
     }
 
     /// The end of the stream. A stop reason is the last thing that matters, so that nothing is
     /// missing if it came.
-    pub(crate) fn end(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
-        let Some(stop) = self.stop.take() else {
+    pub(crate) fn finish(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
+        let Some(stop) = self.stop_reason.take() else {
             let message = "the provider's answer broke off in the middle";
-            return Err(BrainError::new(Trouble::Lost, message));
+            return Err(BrainError::new(BrainErrorKind::ConnectionLost, message));
         };
         let open: Vec<_> = self.blocks.keys().copied().collect();
         let mut events: Vec<_> = open
             .into_iter()
-            .flat_map(|index| self.stop(index))
+            .flat_map(|index| self.finish_block(index))
             .collect();
         let finish = match stop.as_str() {
             // Only tools of the provider's own pause a turn, and none is offered.
-            "max_tokens" | "model_context_window_exceeded" | "pause_turn" => Finish::MaxTokens,
-            "refusal" => Finish::Withheld,
-            _ if self.called => Finish::ToolUse,
-            _ => Finish::Complete,
+            "max_tokens" | "model_context_window_exceeded" | "pause_turn" => {
+                AnswerFinish::MaxTokens
+            }
+            "refusal" => AnswerFinish::Withheld,
+            _ if self.has_call => AnswerFinish::ToolUse,
+            _ => AnswerFinish::Complete,
         };
-        events.push(BrainEvent::Usage(self.stats()));
+        events.push(BrainEvent::Usage(self.usage_stats()));
         events.push(BrainEvent::Finished(finish));
         Ok(events)
     }
 
-    fn start(&mut self, index: u64, block: Block) -> Vec<BrainEvent> {
+    fn start_block(&mut self, index: u64, block: AnthropicBlock) -> Vec<BrainEvent> {
         match block {
-            Block::Text { text } => some(BrainEvent::Text, text),
-            Block::Thinking {
+            AnthropicBlock::Text { text } => non_empty(BrainEvent::Text, text),
+            AnthropicBlock::Thinking {
                 thinking,
                 signature,
             } => {
-                self.blocks.insert(index, Unfinished::Seal(signature));
-                some(BrainEvent::Thinking, thinking)
+                self.blocks
+                    .insert(index, UnfinishedBlock::Signature(signature));
+                non_empty(BrainEvent::Thinking, thinking)
             }
-            Block::RedactedThinking { data } => vec![BrainEvent::HiddenThinking(data)],
-            Block::ToolUse { .. } if !self.measure.keeps_call() => Vec::new(),
-            Block::ToolUse { id, name, input } => {
+            AnthropicBlock::RedactedThinking { data } => vec![BrainEvent::RedactedThinking(data)],
+            AnthropicBlock::ToolUse { .. } if !self.limits.allow_call() => Vec::new(),
+            AnthropicBlock::ToolUse { id, name, input } => {
                 let call = ToolCall {
                     id,
                     name,
                     arguments: String::new(),
                 };
-                self.blocks
-                    .insert(index, Unfinished::Call { call, given: input });
+                self.blocks.insert(
+                    index,
+                    UnfinishedBlock::Call {
+                        call,
+                        initial_input: input,
+                    },
+                );
                 Vec::new()
             }
-            Block::Other => Vec::new(),
+            AnthropicBlock::Other => Vec::new(),
         }
     }
 
-    fn more(&mut self, index: u64, delta: Delta) -> Vec<BrainEvent> {
+    fn apply_delta(&mut self, index: u64, delta: AnthropicDelta) -> Vec<BrainEvent> {
         match (delta, self.blocks.get_mut(&index)) {
-            (Delta::Text { text }, _) => some(BrainEvent::Text, text),
-            (Delta::Thinking { thinking }, _) => some(BrainEvent::Thinking, thinking),
-            (Delta::Signature { signature }, Some(Unfinished::Seal(seal))) => {
+            (AnthropicDelta::Text { text }, _) => non_empty(BrainEvent::Text, text),
+            (AnthropicDelta::Thinking { thinking }, _) => non_empty(BrainEvent::Thinking, thinking),
+            (AnthropicDelta::Signature { signature }, Some(UnfinishedBlock::Signature(seal))) => {
                 seal.push_str(&signature);
                 Vec::new()
             }
-            (Delta::InputJson { partial_json }, Some(Unfinished::Call { call, .. })) => {
+            (
+                AnthropicDelta::InputJson { partial_json },
+                Some(UnfinishedBlock::Call { call, .. }),
+            ) => {
                 call.arguments.push_str(&partial_json);
                 Vec::new()
             }
             // Of a kind of block that is let pass.
-            (Delta::Signature { .. } | Delta::InputJson { .. } | Delta::Other, _) => Vec::new(),
+            (
+                AnthropicDelta::Signature { .. }
+                | AnthropicDelta::InputJson { .. }
+                | AnthropicDelta::Other,
+                _,
+            ) => Vec::new(),
         }
     }
 
-    fn stop(&mut self, index: u64) -> Vec<BrainEvent> {
+    fn finish_block(&mut self, index: u64) -> Vec<BrainEvent> {
         match self.blocks.remove(&index) {
             None => Vec::new(),
-            Some(Unfinished::Seal(seal)) => some(BrainEvent::ThinkingSeal, seal),
-            Some(Unfinished::Call { mut call, given }) => {
+            Some(UnfinishedBlock::Signature(seal)) => {
+                non_empty(BrainEvent::ThinkingSignature, seal)
+            }
+            Some(UnfinishedBlock::Call {
+                mut call,
+                initial_input: given,
+            }) => {
                 if call.arguments.is_empty() {
                     let given = given.is_object().then_some(given);
                     call.arguments = given.unwrap_or_else(|| json!({})).to_string();
                 }
-                self.called = true;
-                vec![BrainEvent::Call(call)]
+                self.has_call = true;
+                vec![BrainEvent::ToolCall(call)]
             }
         }
     }
 
     /// Counts are of the whole answer so far, so that the last ones hold.
-    fn count(&mut self, usage: Option<Usage>) {
+    fn add_usage(&mut self, usage: Option<AnthropicUsage>) {
         let Some(usage) = usage else { return };
         let ours = &mut self.usage;
         ours.input_tokens = usage.input_tokens.or(ours.input_tokens);
@@ -385,7 +419,7 @@ impl Decoder {
             .or(ours.cache_read_input_tokens);
     }
 
-    fn stats(&self) -> UsageStats {
+    fn usage_stats(&self) -> UsageStats {
         let usage = &self.usage;
         let cached = usage.cache_read_input_tokens.unwrap_or(0);
         let mut extra = ExtraFields::new();
@@ -409,7 +443,7 @@ impl Decoder {
 }
 
 /// An event, unless there is nothing in it.
-fn some(kind: fn(String) -> BrainEvent, text: String) -> Vec<BrainEvent> {
+fn non_empty(kind: fn(String) -> BrainEvent, text: String) -> Vec<BrainEvent> {
     if text.is_empty() {
         Vec::new()
     } else {

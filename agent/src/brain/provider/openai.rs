@@ -6,24 +6,24 @@ use pvp_protocol::{ExtraFields, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::conversation::{Conversation, Part, ToolCall, Turn};
-use super::super::tools::ToolOffer;
-use super::super::{BrainError, BrainEvent, Finish, Trouble};
-use super::Settings;
-use super::decoding::Measure;
-use super::failure::{failure, said as said_of};
-use super::request::{input, merge, plain_name};
+use super::super::conversation::{AnswerPart, Conversation, ConversationTurn, ToolCall};
+use super::super::tools::ToolDefinition;
+use super::super::{AnswerFinish, BrainError, BrainErrorKind, BrainEvent};
+use super::ProviderSettings;
+use super::decoder::AnswerLimits;
+use super::error_body::{error_from_body, parse_error_body as said_of};
+use super::request::{call_input, merge_provider_params, sanitize_tool_name};
 
 /// Servers that send their thinking under this name want it back under the same name, as long as
 /// they work on the same prompt. OpenAI itself knows no such field, and never sends it.
-const WANTED_BACK: &str = "reasoning_content";
+const REASONING_FIELD: &str = "reasoning_content";
 
 /// The body of a request. `official` is OpenAI's own server.
-pub(crate) fn body(
-    settings: &Settings,
+pub(crate) fn request_body(
+    settings: &ProviderSettings,
     official: bool,
     conversation: &Conversation,
-    tools: &[ToolOffer],
+    tools: &[ToolDefinition],
     config: Option<&PromptConfig>,
 ) -> JsonObject {
     let mut body = json!({
@@ -33,7 +33,7 @@ pub(crate) fn body(
         "stream_options": {"include_usage": true},
     });
     if !tools.is_empty() {
-        let offer = |tool: &ToolOffer| {
+        let offer = |tool: &ToolDefinition| {
             let function = json!({
                 "name": tool.name, "description": tool.description, "parameters": tool.schema,
             });
@@ -54,23 +54,23 @@ pub(crate) fn body(
     if let Some(temperature) = config.and_then(|it| it.temperature) {
         body["temperature"] = json!(temperature);
     }
-    merge(body, config)
+    merge_provider_params(body, config)
 }
 
 fn messages(conversation: &Conversation) -> Vec<Value> {
     let mut messages = Vec::new();
-    let system = conversation.system();
+    let system = conversation.system_prompt();
     if !system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": system}));
     }
-    let person = |turn: &Turn| matches!(turn, Turn::Person(_));
+    let person = |turn: &ConversationTurn| matches!(turn, ConversationTurn::Person(_));
     let prompt = conversation.turns().iter().rposition(person).unwrap_or(0);
     for (index, turn) in conversation.turns().iter().enumerate() {
         match turn {
-            Turn::Person(text) => ask(&mut messages, text),
-            Turn::Model(parts) => {
-                messages.extend(said(parts, index > prompt));
-                messages.extend(results(parts));
+            ConversationTurn::Person(text) => push_user_message(&mut messages, text),
+            ConversationTurn::Model(parts) => {
+                messages.extend(assistant_message(parts, index > prompt));
+                messages.extend(tool_messages(parts));
             }
         }
     }
@@ -78,7 +78,7 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
 }
 
 /// Some models know only people and themselves in turn, so that two prompts in a row are one.
-fn ask(messages: &mut Vec<Value>, text: &str) {
+fn push_user_message(messages: &mut Vec<Value>, text: &str) {
     if let Some(last) = messages.last_mut().filter(|it| it["role"] == "user") {
         let before = last["content"].as_str().unwrap_or_default();
         last["content"] = json!(format!("{before}\n\n{text}"));
@@ -87,19 +87,20 @@ fn ask(messages: &mut Vec<Value>, text: &str) {
     }
 }
 
-fn said(parts: &[Part], current: bool) -> Option<Value> {
+fn assistant_message(parts: &[AnswerPart], current: bool) -> Option<Value> {
     let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
     for part in parts {
         match part {
-            Part::Text(more) => text.push_str(more),
-            Part::Thinking {
+            AnswerPart::Text(more) => text.push_str(more),
+            AnswerPart::Thinking {
                 text,
-                seal: Some(seal),
-            } if seal == WANTED_BACK => thinking.push_str(text),
-            Part::Thinking { .. } | Part::Hidden(_) => {}
-            Part::Call { call, .. } => {
-                let arguments = Value::Object(input(call)).to_string();
-                let function = json!({"name": plain_name(&call.name), "arguments": arguments});
+                signature: Some(seal),
+            } if seal == REASONING_FIELD => thinking.push_str(text),
+            AnswerPart::Thinking { .. } | AnswerPart::RedactedThinking(_) => {}
+            AnswerPart::Call { call, .. } => {
+                let arguments = Value::Object(call_input(call)).to_string();
+                let function =
+                    json!({"name": sanitize_tool_name(&call.name), "arguments": arguments});
                 calls.push(json!({"id": call.id, "type": "function", "function": function}));
             }
         }
@@ -115,111 +116,111 @@ fn said(parts: &[Part], current: bool) -> Option<Value> {
         message["tool_calls"] = Value::Array(calls);
     }
     if current && !thinking.is_empty() {
-        message[WANTED_BACK] = json!(thinking);
+        message[REASONING_FIELD] = json!(thinking);
     }
     Some(message)
 }
 
-fn results(parts: &[Part]) -> Vec<Value> {
-    let message = |part: &Part| match part {
-        Part::Call { call, result } => {
+fn tool_messages(parts: &[AnswerPart]) -> Vec<Value> {
+    let message = |part: &AnswerPart| match part {
+        AnswerPart::Call { call, result } => {
             let text = result.as_ref().map_or("Nothing was done.", |it| &it.text);
             Some(json!({"role": "tool", "tool_call_id": call.id, "content": text}))
         }
-        Part::Thinking { .. } | Part::Hidden(_) | Part::Text(_) => None,
+        AnswerPart::Thinking { .. } | AnswerPart::RedactedThinking(_) | AnswerPart::Text(_) => None,
     };
     parts.iter().filter_map(message).collect()
 }
 
 #[derive(Debug, Deserialize)]
-struct Chunk {
+struct OpenAiChunk {
     object: Option<String>,
     model: Option<String>,
-    choices: Option<Vec<Choice>>,
-    usage: Option<Usage>,
+    choices: Option<Vec<OpenAiChoice>>,
+    usage: Option<OpenAiUsage>,
     error: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice {
+struct OpenAiChoice {
     #[serde(default)]
     index: u64,
-    delta: Option<Delta>,
+    delta: Option<OpenAiDelta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Delta {
+struct OpenAiDelta {
     content: Option<Value>,
     refusal: Option<String>,
     reasoning_content: Option<String>,
     reasoning: Option<Value>,
-    tool_calls: Option<Vec<CallDelta>>,
+    tool_calls: Option<Vec<OpenAiCallDelta>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct CallDelta {
+struct OpenAiCallDelta {
     index: Option<u64>,
     id: Option<String>,
-    function: Option<FunctionDelta>,
+    function: Option<OpenAiFunctionDelta>,
 }
 
 #[derive(Debug, Deserialize)]
-struct FunctionDelta {
+struct OpenAiFunctionDelta {
     name: Option<String>,
     arguments: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Usage {
+struct OpenAiUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
-    completion_tokens_details: Option<CompletionDetails>,
-    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<OpenAiCompletionDetails>,
+    prompt_tokens_details: Option<OpenAiPromptDetails>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct CompletionDetails {
+struct OpenAiCompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct PromptDetails {
+struct OpenAiPromptDetails {
     cached_tokens: Option<u64>,
 }
 
 /// Turns the chunks of one stream into our events.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
-    measure: Measure,
+pub(crate) struct OpenAiDecoder {
+    limits: AnswerLimits,
     calls: Vec<(Option<u64>, ToolCall)>,
     model: Option<String>,
-    usage: Option<Usage>,
-    finish: Option<String>,
+    usage: Option<OpenAiUsage>,
+    finish_reason: Option<String>,
     /// Something came under the name that is wanted back, and is not sealed yet.
-    unsealed: bool,
+    unsigned_reasoning: bool,
     /// Something came of the answer itself.
     answered: bool,
     /// The last word came.
     done: bool,
 }
 
-impl Decoder {
-    pub(crate) fn take(&mut self, data: &str) -> Result<Vec<BrainEvent>, BrainError> {
-        self.measure.add(data.len())?;
+impl OpenAiDecoder {
+    pub(crate) fn push(&mut self, data: &str) -> Result<Vec<BrainEvent>, BrainError> {
+        self.limits.add_bytes(data.len())?;
         if data.trim() == "[DONE]" {
             self.done = true;
-            return self.end();
+            return self.finish();
         }
-        let chunk: Chunk = serde_json::from_str(data).map_err(|error| {
+        let chunk: OpenAiChunk = serde_json::from_str(data).map_err(|error| {
             let message = format!("the provider sent a chunk that makes no sense: {error}");
-            BrainError::new(Trouble::Nonsense, message)
+            BrainError::new(BrainErrorKind::InvalidResponse, message)
         })?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(failure(None, &json!({ "error": error })));
+            return Err(error_from_body(None, &json!({ "error": error })));
         }
         if chunk.object.as_deref() == Some("error") {
-            return Err(failure(None, &said_of(data)));
+            return Err(error_from_body(None, &said_of(data)));
         }
         self.model = chunk.model.or(self.model.take());
         self.usage = chunk.usage.or(self.usage.take());
@@ -228,87 +229,99 @@ impl Decoder {
         let choices = chunk.choices.unwrap_or_default().into_iter();
         for choice in choices.filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
-                self.more(delta, &mut events);
+                self.apply_delta(delta, &mut events);
             }
             let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
-            self.finish = reason.or(self.finish.take());
+            self.finish_reason = reason.or(self.finish_reason.take());
         }
         self.answered |= !events.is_empty() || !self.calls.is_empty();
         Ok(events)
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        self.finish.is_some()
+    pub(crate) fn is_complete(&self) -> bool {
+        self.finish_reason.is_some()
     }
 
     /// The end of the stream. Some servers leave out the last word, some the reason.
-    pub(crate) fn end(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
-        if self.finish.is_none() && !(self.done && self.answered) {
+    pub(crate) fn finish(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
+        if self.finish_reason.is_none() && !(self.done && self.answered) {
             let message = "the provider's answer broke off in the middle";
-            return Err(BrainError::new(Trouble::Lost, message));
+            return Err(BrainError::new(BrainErrorKind::ConnectionLost, message));
         }
-        if let Some(why @ ("error" | "insufficient_system_resource")) = self.finish.as_deref() {
+        if let Some(why @ ("error" | "insufficient_system_resource")) =
+            self.finish_reason.as_deref()
+        {
             let message = format!("the provider broke its answer off ({why})");
-            return Err(BrainError::new(Trouble::Busy { after: None }, message));
+            return Err(BrainError::new(
+                BrainErrorKind::Busy { after: None },
+                message,
+            ));
         }
         let mut events = Vec::new();
-        self.seal(&mut events);
+        self.push_signature(&mut events);
         let calls = std::mem::take(&mut self.calls);
         let called = !calls.is_empty();
-        events.extend(calls.into_iter().map(|(_, call)| BrainEvent::Call(call)));
+        events.extend(
+            calls
+                .into_iter()
+                .map(|(_, call)| BrainEvent::ToolCall(call)),
+        );
         if let Some(usage) = self.usage.take() {
-            events.push(BrainEvent::Usage(self.stats(&usage)));
+            events.push(BrainEvent::Usage(self.usage_stats(&usage)));
         }
-        let finish = match self.finish.as_deref() {
-            Some("length" | "model_length") => Finish::MaxTokens,
-            Some("content_filter") => Finish::Withheld,
+        let finish = match self.finish_reason.as_deref() {
+            Some("length" | "model_length") => AnswerFinish::MaxTokens,
+            Some("content_filter") => AnswerFinish::Withheld,
             // Small servers say `stop` for calls too.
-            _ if called => Finish::ToolUse,
-            _ => Finish::Complete,
+            _ if called => AnswerFinish::ToolUse,
+            _ => AnswerFinish::Complete,
         };
         events.push(BrainEvent::Finished(finish));
         Ok(events)
     }
 
-    fn more(&mut self, delta: Delta, events: &mut Vec<BrainEvent>) {
+    fn apply_delta(&mut self, delta: OpenAiDelta, events: &mut Vec<BrainEvent>) {
         let filled = |text: &String| !text.is_empty();
         if let Some(text) = delta.reasoning_content.filter(filled) {
-            self.unsealed = true;
+            self.unsigned_reasoning = true;
             events.push(BrainEvent::Thinking(text));
         } else if let Some(Value::String(text)) = delta.reasoning
             && filled(&text)
         {
             events.push(BrainEvent::Thinking(text));
         }
-        for text in [text_of(delta.content), delta.refusal.unwrap_or_default()] {
+        for text in [
+            content_text(delta.content),
+            delta.refusal.unwrap_or_default(),
+        ] {
             if filled(&text) {
-                self.seal(events);
+                self.push_signature(events);
                 events.push(BrainEvent::Text(text));
             }
         }
         for call in delta.tool_calls.unwrap_or_default() {
-            self.more_of_a_call(call);
+            self.apply_call_delta(call);
         }
     }
 
-    fn seal(&mut self, events: &mut Vec<BrainEvent>) {
-        if std::mem::take(&mut self.unsealed) {
-            events.push(BrainEvent::ThinkingSeal(WANTED_BACK.to_owned()));
+    fn push_signature(&mut self, events: &mut Vec<BrainEvent>) {
+        if std::mem::take(&mut self.unsigned_reasoning) {
+            events.push(BrainEvent::ThinkingSignature(REASONING_FIELD.to_owned()));
         }
     }
 
-    fn more_of_a_call(&mut self, delta: CallDelta) {
+    fn apply_call_delta(&mut self, delta: OpenAiCallDelta) {
         let id = delta.id.unwrap_or_default();
         let (name, arguments) = match delta.function {
             Some(function) => (function.name.unwrap_or_default(), function.arguments),
             None => (String::new(), None),
         };
         let goes_on = |(index, call): &(Option<u64>, ToolCall)| {
-            (delta.index.is_none() || *index == delta.index) && continues(call, &id, &name)
+            (delta.index.is_none() || *index == delta.index) && continues_call(call, &id, &name)
         };
-        let place = match self.calls.iter().rposition(goes_on) {
-            Some(place) => place,
-            None if !self.measure.keeps_call() => return,
+        let position = match self.calls.iter().rposition(goes_on) {
+            Some(position) => position,
+            None if !self.limits.allow_call() => return,
             None => {
                 let (id, name, arguments) = (String::new(), String::new(), String::new());
                 let call = ToolCall {
@@ -320,7 +333,7 @@ impl Decoder {
                 self.calls.len() - 1
             }
         };
-        let call = &mut self.calls[place].1;
+        let call = &mut self.calls[position].1;
         if call.id.is_empty() {
             call.id = id;
         }
@@ -334,7 +347,7 @@ impl Decoder {
         }
     }
 
-    fn stats(&self, usage: &Usage) -> UsageStats {
+    fn usage_stats(&self, usage: &OpenAiUsage) -> UsageStats {
         let details = usage.prompt_tokens_details.as_ref();
         let mut extra = ExtraFields::new();
         if let Some(cached) = details.and_then(|it| it.cached_tokens).filter(|it| *it > 0) {
@@ -355,20 +368,20 @@ impl Decoder {
 
 /// Whether a piece with this id and this name goes on with a call. Some servers number every call
 /// 0, some number none, some leave out ids, and some make up an id a piece.
-fn continues(call: &ToolCall, id: &str, name: &str) -> bool {
+fn continues_call(call: &ToolCall, id: &str, name: &str) -> bool {
     let known = !id.is_empty() && !call.id.is_empty();
     match known {
         true => call.id == id || name.is_empty(),
-        false => name.is_empty() || call.name.is_empty() || !is_whole(call),
+        false => name.is_empty() || call.name.is_empty() || !has_complete_arguments(call),
     }
 }
 
-fn is_whole(call: &ToolCall) -> bool {
-    !call.arguments.is_empty() && call.read().is_ok()
+fn has_complete_arguments(call: &ToolCall) -> bool {
+    !call.arguments.is_empty() && call.parse_arguments().is_ok()
 }
 
 /// Text, or a list of parts with text in them.
-fn text_of(content: Option<Value>) -> String {
+fn content_text(content: Option<Value>) -> String {
     match content {
         Some(Value::String(text)) => text,
         Some(Value::Array(parts)) => parts

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::conversation::ToolCall;
 
 /// Adds what a prompt wants to say to the provider itself. What we say ourselves stays.
-pub(super) fn merge(body: Value, config: Option<&PromptConfig>) -> JsonObject {
+pub(super) fn merge_provider_params(body: Value, config: Option<&PromptConfig>) -> JsonObject {
     let Value::Object(mut body) = body else {
         return JsonObject::new();
     };
@@ -29,12 +29,12 @@ pub(super) fn merge(body: Value, config: Option<&PromptConfig>) -> JsonObject {
 }
 
 /// The arguments of a call that goes back. What is no JSON object would be refused.
-pub(super) fn input(call: &ToolCall) -> JsonObject {
-    call.read().unwrap_or_default()
+pub(super) fn call_input(call: &ToolCall) -> JsonObject {
+    call.parse_arguments().unwrap_or_default()
 }
 
 /// A name that may be sent, also of a tool that the model made up.
-pub(super) fn plain_name(name: &str) -> String {
+pub(super) fn sanitize_tool_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = name
         .chars()

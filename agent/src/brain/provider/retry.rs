@@ -2,59 +2,64 @@
 
 use std::time::Duration;
 
-use super::super::{BrainError, Trouble};
+use super::super::{BrainError, BrainErrorKind};
 
 /// How patient to be with a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// How often to ask, the first time included.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// The first wait; each further one is twice as long.
-    pub first: Duration,
-    pub longest: Duration,
+    pub initial_delay: Duration,
+    pub max_delay: Duration,
     /// A provider that wants a longer wait than this is not waited for.
-    pub longest_asked: Duration,
+    pub max_retry_after: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            tries: 5,
-            first: Duration::from_secs(1),
-            longest: Duration::from_secs(30),
-            longest_asked: Duration::from_secs(120),
+            max_attempts: 5,
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            max_retry_after: Duration::from_secs(120),
         }
     }
 }
 
-impl Patience {
+impl RetryPolicy {
     /// The wait after the try of this number, counted from 1; `None` is to give up. `dice` is
     /// between 0 and 1.
-    pub(crate) fn wait(&self, tried: u32, error: &BrainError, dice: f64) -> Option<Duration> {
-        if tried >= self.tries || !error.worth_trying_again() {
+    pub(crate) fn delay_after(
+        &self,
+        attempts: u32,
+        error: &BrainError,
+        jitter: f64,
+    ) -> Option<Duration> {
+        if attempts >= self.max_attempts || !error.is_retryable() {
             return None;
         }
         let whole = self
-            .first
-            .saturating_mul(2_u32.saturating_pow(tried - 1))
-            .min(self.longest);
-        let ours = whole.mul_f64(0.5 + dice.clamp(0.0, 1.0) / 2.0);
-        match error.trouble {
-            Trouble::Busy { after: Some(after) } if after > self.longest_asked => None,
-            Trouble::Busy { after: Some(after) } => Some(after.max(ours)),
-            Trouble::Busy { after: None }
-            | Trouble::Lost
-            | Trouble::Nonsense
-            | Trouble::TooLong
-            | Trouble::Refused
-            | Trouble::Script => Some(ours),
+            .initial_delay
+            .saturating_mul(2_u32.saturating_pow(attempts - 1))
+            .min(self.max_delay);
+        let delay = whole.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+        match error.kind {
+            BrainErrorKind::Busy { after: Some(after) } if after > self.max_retry_after => None,
+            BrainErrorKind::Busy { after: Some(after) } => Some(after.max(delay)),
+            BrainErrorKind::Busy { after: None }
+            | BrainErrorKind::ConnectionLost
+            | BrainErrorKind::InvalidResponse
+            | BrainErrorKind::ContextTooLong
+            | BrainErrorKind::Refused
+            | BrainErrorKind::ScriptFailed => Some(delay),
         }
     }
 }
 
 /// What `retry-after-ms` or `retry-after` asks for. A date is not understood: that would need two
 /// clocks to agree.
-pub(crate) fn asked(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+pub(crate) fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
     let seconds = match number("retry-after-ms") {
         Some(milliseconds) => milliseconds / 1000.0,
@@ -64,7 +69,7 @@ pub(crate) fn asked(header: impl Fn(&str) -> Option<String>) -> Option<Duration>
 }
 
 /// A number between 0 and 1.
-pub(crate) fn dice() -> f64 {
+pub(crate) fn random_fraction() -> f64 {
     let mut bytes = [0; 4];
     // Without randomness the waits are merely not spread.
     let _ = getrandom::fill(&mut bytes);
@@ -77,20 +82,20 @@ mod tests {
 
     fn busy(after: Option<u64>) -> BrainError {
         let after = after.map(Duration::from_secs);
-        BrainError::new(Trouble::Busy { after }, "busy")
+        BrainError::new(BrainErrorKind::Busy { after }, "busy")
     }
 
     #[test]
     fn waits_double_with_jitter_up_to_a_bound_and_then_it_gives_up() {
-        let patience = Patience {
-            tries: 8,
-            ..Patience::default()
+        let retry_policy = RetryPolicy {
+            max_attempts: 8,
+            ..RetryPolicy::default()
         };
         let waits = |dice: f64| -> Vec<_> {
             (1..=8)
                 .map(|tried| {
-                    patience
-                        .wait(tried, &busy(None), dice)
+                    retry_policy
+                        .delay_after(tried, &busy(None), dice)
                         .map(|it| it.as_millis())
                 })
                 .collect()
@@ -103,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_wait_that_is_asked_for_is_kept_unless_it_is_too_long() {
-        let patience = Patience::default();
-        let wait = |after| patience.wait(1, &busy(Some(after)), 1.0);
+        let retry_policy = RetryPolicy::default();
+        let wait = |after| retry_policy.delay_after(1, &busy(Some(after)), 1.0);
         assert_eq!(wait(7), Some(Duration::from_secs(7)));
         assert_eq!(wait(0), Some(Duration::from_secs(1)));
         assert_eq!(wait(120), Some(Duration::from_secs(120)));
@@ -113,16 +118,20 @@ mod tests {
 
     #[test]
     fn what_will_not_change_is_not_tried_again() {
-        for trouble in [Trouble::Refused, Trouble::TooLong, Trouble::Script] {
+        for trouble in [
+            BrainErrorKind::Refused,
+            BrainErrorKind::ContextTooLong,
+            BrainErrorKind::ScriptFailed,
+        ] {
             let error = BrainError::new(trouble, "no");
-            assert_eq!(Patience::default().wait(1, &error, 0.5), None);
+            assert_eq!(RetryPolicy::default().delay_after(1, &error, 0.5), None);
         }
     }
 
     #[test]
     fn headers_ask_in_seconds_or_in_milliseconds() {
         let ask = |name: &'static str, value: &'static str| {
-            asked(|header| (header == name).then(|| value.to_owned()))
+            retry_after(|header| (header == name).then(|| value.to_owned()))
         };
         assert_eq!(ask("retry-after", "3"), Some(Duration::from_secs(3)));
         assert_eq!(

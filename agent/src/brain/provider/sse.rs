@@ -1,36 +1,36 @@
 //! Server-sent events out of bytes that come in any pieces.
 
 /// Bytes of one line, and of the data of one event.
-const LINE: usize = 1024 * 1024;
-const EVENT: usize = 4 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 1024 * 1024;
+const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// One event: its data. Its name says nothing that the data of either provider does not say too.
-pub(crate) type Data = String;
+pub(crate) type SseData = String;
 
 /// A line or an event that does not end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct SseTooLong;
 
 /// Reads a stream of events.
 #[derive(Debug, Default)]
-pub(crate) struct Sse {
+pub(crate) struct SseParser {
     line: Vec<u8>,
     data: Option<String>,
     /// The last byte was a carriage return, so that a line feed after it is the same line end.
-    returned: bool,
-    begun: bool,
+    after_carriage_return: bool,
+    bom_checked: bool,
 }
 
-impl Sse {
+impl SseParser {
     /// The events that these bytes complete.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Data>, TooLong> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<SseData>, SseTooLong> {
         let mut events = Vec::new();
         for byte in bytes {
-            let returned = std::mem::replace(&mut self.returned, *byte == b'\r');
+            let returned = std::mem::replace(&mut self.after_carriage_return, *byte == b'\r');
             match byte {
                 b'\n' if returned => {}
                 b'\n' | b'\r' => events.extend(self.end_line()?),
-                _ if self.line.len() >= LINE => return Err(TooLong),
+                _ if self.line.len() >= MAX_LINE_BYTES => return Err(SseTooLong),
                 _ => self.line.push(*byte),
             }
         }
@@ -38,17 +38,17 @@ impl Sse {
     }
 
     /// The end of the stream: some servers leave out the empty line after the last event.
-    pub(crate) fn end(&mut self) -> Result<Option<Data>, TooLong> {
+    pub(crate) fn finish(&mut self) -> Result<Option<SseData>, SseTooLong> {
         self.end_line()?;
         Ok(self.data.take())
     }
 
-    fn end_line(&mut self) -> Result<Option<Data>, TooLong> {
+    fn end_line(&mut self) -> Result<Option<SseData>, SseTooLong> {
         let bytes = std::mem::take(&mut self.line);
         // A character that is cut is whole again at the end of its line.
         let text = String::from_utf8_lossy(&bytes);
         let mut line = text.as_ref();
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.bom_checked, true) {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);
         }
         if line.is_empty() {
@@ -61,8 +61,8 @@ impl Sse {
                 None => value.to_owned(),
                 Some(data) => format!("{data}\n{value}"),
             };
-            if data.len() > EVENT {
-                return Err(TooLong);
+            if data.len() > MAX_EVENT_BYTES {
+                return Err(SseTooLong);
             }
             self.data = Some(data);
         }
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(pieces: &[&[u8]]) -> Vec<Data> {
-        let mut sse = Sse::default();
+    fn parse(pieces: &[&[u8]]) -> Vec<SseData> {
+        let mut sse = SseParser::default();
         let mut events = Vec::new();
         for piece in pieces {
-            events.extend(sse.take(piece).unwrap());
+            events.extend(sse.push(piece).unwrap());
         }
-        events.extend(sse.end().unwrap());
+        events.extend(sse.finish().unwrap());
         events
     }
 
@@ -93,25 +93,25 @@ mod tests {
             "data: 1\r\rdata: 2\rdata: 3\r\r",
             "data: 1\n\ndata: 2\ndata: 3",
         ] {
-            assert_eq!(read(&[text.as_bytes()]), ["1", "2\n3"], "{text:?}");
+            assert_eq!(parse(&[text.as_bytes()]), ["1", "2\n3"], "{text:?}");
         }
     }
 
     #[test]
     fn bytes_that_are_no_text_are_replaced() {
-        assert_eq!(read(&[b"data: a\xffb\n\n"]), ["a\u{fffd}b"]);
-        assert_eq!(read(&[b"data\n\n"]), [""]);
+        assert_eq!(parse(&[b"data: a\xffb\n\n"]), ["a\u{fffd}b"]);
+        assert_eq!(parse(&[b"data\n\n"]), [""]);
     }
 
     #[test]
     fn a_line_without_an_end_is_an_error_and_not_all_the_memory() {
-        let mut sse = Sse::default();
-        let piece = vec![b'x'; LINE];
-        assert_eq!(sse.take(&piece), Ok(vec![]));
-        assert_eq!(sse.take(b"x"), Err(TooLong));
-        let mut sse = Sse::default();
-        let line = [b"data: ".as_slice(), &piece[..LINE / 2], b"\n"].concat();
-        let refused = (0..20).any(|_| sse.take(&line).is_err());
+        let mut sse = SseParser::default();
+        let piece = vec![b'x'; MAX_LINE_BYTES];
+        assert_eq!(sse.push(&piece), Ok(vec![]));
+        assert_eq!(sse.push(b"x"), Err(SseTooLong));
+        let mut sse = SseParser::default();
+        let line = [b"data: ".as_slice(), &piece[..MAX_LINE_BYTES / 2], b"\n"].concat();
+        let refused = (0..20).any(|_| sse.push(&line).is_err());
         assert!(refused);
     }
 
@@ -125,7 +125,7 @@ mod tests {
         ) {
             let bytes = [b"data: x\xc3\xa9\r\n".as_slice(), &bytes].concat();
             let pieces: Vec<_> = bytes.chunks(size).collect();
-            prop_assert_eq!(read(&pieces), read(&[&bytes]));
+            prop_assert_eq!(parse(&pieces), parse(&[&bytes]));
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toml::Spanned;
 
-use super::super::words::Ending;
+use super::super::proposal_result::CallEnding;
 
 /// Why a script cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,30 +19,30 @@ pub struct ScriptError {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     pub(super) line: usize,
     /// Only if this is how the last command ended.
-    pub(super) when: Option<Ending>,
-    pub(super) act: Act,
+    pub(super) when: Option<CallEnding>,
+    pub(super) action: ScriptAction,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Act {
+pub(super) enum ScriptAction {
     WaitForPrompt,
     Say(String),
     Think(String),
     Shell { arguments: String, together: bool },
-    Expect(Expect),
+    Expect(ScriptExpectation),
 }
 
 /// What the last command must have come to.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Expect {
+pub(super) struct ScriptExpectation {
     /// How it was sorted.
     pub(super) verdict: Option<Category>,
     /// How it ended.
-    pub(super) outcome: Option<Ending>,
+    pub(super) outcome: Option<CallEnding>,
     pub(super) exit: Option<i64>,
     /// What the model would read contains this.
     pub(super) contains: Option<String>,
@@ -51,13 +51,13 @@ pub(super) struct Expect {
 /// A step as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    wait: Option<Wait>,
+struct RawStep {
+    wait: Option<WaitFor>,
     say: Option<String>,
     think: Option<String>,
     shell: Option<String>,
-    expect: Option<Expect>,
-    when: Option<Ending>,
+    expect: Option<ScriptExpectation>,
+    when: Option<CallEnding>,
     mode: Option<RunMode>,
     cwd: Option<String>,
     timeout: Option<u64>,
@@ -69,94 +69,92 @@ struct Written {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Wait {
+enum WaitFor {
     Prompt,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Script {
+struct ScriptFile {
     #[serde(default)]
-    step: Vec<Spanned<Written>>,
+    step: Vec<Spanned<RawStep>>,
 }
 
 /// A list of `[[step]]`.
-pub(super) fn from_toml(name: &str, text: &str) -> Result<Vec<Step>, ScriptError> {
+pub(super) fn from_toml(name: &str, text: &str) -> Result<Vec<ScriptStep>, ScriptError> {
     let line_of = |span: Option<Range<usize>>| {
         let before = span.map_or("", |span| text.get(..span.start).unwrap_or(text));
         before.matches('\n').count() + 1
     };
-    let script: Script = toml::from_str(text).map_err(|error| ScriptError {
+    let script: ScriptFile = toml::from_str(text).map_err(|error| ScriptError {
         file: name.to_owned(),
         line: line_of(error.span()),
         problem: error.message().to_owned(),
     })?;
-    let read = |written: Spanned<Written>| {
-        let line = line_of(Some(written.span()));
-        step(name, line, written.into_inner())
+    let read = |raw: Spanned<RawStep>| {
+        let line = line_of(Some(raw.span()));
+        parse_step(name, line, raw.into_inner())
     };
     script.step.into_iter().map(read).collect()
 }
 
 /// A step on each line; empty lines and lines that begin with `#` do not count.
-pub(super) fn from_json_lines(name: &str, text: &str) -> Result<Vec<Step>, ScriptError> {
+pub(super) fn from_json_lines(name: &str, text: &str) -> Result<Vec<ScriptStep>, ScriptError> {
     let mut steps = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
             continue;
         }
-        let written = serde_json::from_str(line).map_err(|error| ScriptError {
+        let raw = serde_json::from_str(line).map_err(|error| ScriptError {
             file: name.to_owned(),
             line: index + 1,
             problem: error.to_string(),
         })?;
-        steps.push(step(name, index + 1, written)?);
+        steps.push(parse_step(name, index + 1, raw)?);
     }
     Ok(steps)
 }
 
-fn step(name: &str, line: usize, written: Written) -> Result<Step, ScriptError> {
-    let when = written.when;
-    let act = act(written).map_err(|problem| ScriptError {
+fn parse_step(name: &str, line: usize, raw: RawStep) -> Result<ScriptStep, ScriptError> {
+    let when = raw.when;
+    let action = parse_action(raw).map_err(|problem| ScriptError {
         file: name.to_owned(),
         line,
         problem,
     })?;
-    Ok(Step { line, when, act })
+    Ok(ScriptStep { line, when, action })
 }
 
-fn act(written: Written) -> Result<Act, String> {
+fn parse_action(raw: RawStep) -> Result<ScriptAction, String> {
     let alone = || {
         let extra = [
-            ("mode", written.mode.is_some()),
-            ("cwd", written.cwd.is_some()),
-            ("timeout", written.timeout.is_some()),
-            ("purpose", written.purpose.is_some()),
-            ("together", written.together),
+            ("mode", raw.mode.is_some()),
+            ("cwd", raw.cwd.is_some()),
+            ("timeout", raw.timeout.is_some()),
+            ("purpose", raw.purpose.is_some()),
+            ("together", raw.together),
         ];
         match extra.iter().find(|(_, there)| *there) {
             Some((name, _)) => Err(format!("`{name}` goes only with `shell`")),
             None => Ok(()),
         }
     };
-    match (
-        &written.wait,
-        &written.say,
-        &written.think,
-        &written.shell,
-        &written.expect,
-    ) {
-        (Some(Wait::Prompt), None, None, None, None) => alone().map(|()| Act::WaitForPrompt),
-        (None, Some(text), None, None, None) => alone().map(|()| Act::Say(text.clone())),
-        (None, None, Some(text), None, None) => alone().map(|()| Act::Think(text.clone())),
-        (None, None, None, None, Some(expect)) => alone().map(|()| Act::Expect(expect.clone())),
-        (None, None, None, Some(command), None) => Ok(Act::Shell {
+    match (&raw.wait, &raw.say, &raw.think, &raw.shell, &raw.expect) {
+        (Some(WaitFor::Prompt), None, None, None, None) => {
+            alone().map(|()| ScriptAction::WaitForPrompt)
+        }
+        (None, Some(text), None, None, None) => alone().map(|()| ScriptAction::Say(text.clone())),
+        (None, None, Some(text), None, None) => alone().map(|()| ScriptAction::Think(text.clone())),
+        (None, None, None, None, Some(expect)) => {
+            alone().map(|()| ScriptAction::Expect(expect.clone()))
+        }
+        (None, None, None, Some(command), None) => Ok(ScriptAction::Shell {
             arguments: json!({
-                "command": command, "mode": written.mode, "cwd": written.cwd,
-                "timeout": written.timeout, "purpose": written.purpose,
+                "command": command, "mode": raw.mode, "cwd": raw.cwd,
+                "timeout": raw.timeout, "purpose": raw.purpose,
             })
             .to_string(),
-            together: written.together,
+            together: raw.together,
         }),
         _ => Err("a step has exactly one of wait, say, think, shell, expect".to_owned()),
     }

@@ -2,45 +2,45 @@
 
 use serde_json::{Value, json};
 
-use super::super::super::conversation::Answer;
-use super::super::super::words::CallResult;
+use super::super::super::conversation::ModelAnswer;
+use super::super::super::proposal_result::CallResult;
 use super::*;
 
-fn settings(dialect: Dialect) -> Settings {
-    Settings::new(dialect, "model-1")
+fn settings(dialect: Dialect) -> ProviderSettings {
+    ProviderSettings::new(dialect, "model-1")
 }
 
 /// A prompt, the recorded answer, its results, and the prompt after them.
-fn story(events: &[BrainEvent]) -> Conversation {
+fn conversation_with_answer(events: &[BrainEvent]) -> Conversation {
     let mut conversation = Conversation::new("Be careful.");
-    conversation.ask("look");
-    let mut answer = Answer::default();
+    conversation.push_prompt("look");
+    let mut answer = ModelAnswer::default();
     for event in events {
-        answer.take(event);
+        answer.push(event);
     }
-    for (number, call) in conversation.answer(answer).iter().enumerate() {
+    for (number, call) in conversation.push_answer(answer).iter().enumerate() {
         let result = match number {
-            0 => CallResult::answered("fine".to_owned()),
+            0 => CallResult::success("fine".to_owned()),
             _ => CallResult::failed("no"),
         };
-        conversation.result(&call.id, result);
+        conversation.set_result(&call.id, result);
     }
     conversation
 }
 
 #[test]
 fn a_conversation_becomes_messages_of_anthropic() {
-    let mut conversation = story(&anthropic_events());
-    conversation.ask(" ");
-    conversation.ask("thanks");
-    let body = anthropic::body(&settings(Dialect::Anthropic), &conversation, &[], None);
-    let forever = json!({"type": "ephemeral"});
+    let mut conversation = conversation_with_answer(&anthropic_events());
+    conversation.push_prompt(" ");
+    conversation.push_prompt("thanks");
+    let body = anthropic::request_body(&settings(Dialect::Anthropic), &conversation, &[], None);
+    let cache_control = json!({"type": "ephemeral"});
     assert_eq!(
         Value::Object(body),
         json!({
             "model": "model-1", "max_tokens": 16_000, "stream": true,
             "thinking": {"type": "adaptive", "display": "summarized"},
-            "system": [{"type": "text", "text": "Be careful.", "cache_control": forever}],
+            "system": [{"type": "text", "text": "Be careful.", "cache_control": cache_control}],
             "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "look"}]},
                 {"role": "assistant", "content": [
@@ -52,7 +52,7 @@ fn a_conversation_becomes_messages_of_anthropic() {
                 {"role": "user", "content": [
                     {"type": "tool_result", "tool_use_id": "toolu_01A", "content": "fine", "is_error": false},
                     {"type": "tool_result", "tool_use_id": "toolu_01B", "content": "no", "is_error": true},
-                    {"type": "text", "text": "thanks", "cache_control": forever},
+                    {"type": "text", "text": "thanks", "cache_control": cache_control},
                 ]},
             ],
         })
@@ -61,7 +61,7 @@ fn a_conversation_becomes_messages_of_anthropic() {
 
 #[test]
 fn a_conversation_becomes_messages_of_openai() {
-    let conversation = story(&openai_events());
+    let conversation = conversation_with_answer(&openai_events());
     let config = PromptConfig {
         temperature: Some(0.5),
         max_tokens: Some(100),
@@ -70,7 +70,7 @@ fn a_conversation_becomes_messages_of_openai() {
         provider_params: json!({"messages": [], "seed": 7}).as_object().cloned(),
         extra: ExtraFields::new(),
     };
-    let body = openai::body(
+    let body = openai::request_body(
         &settings(Dialect::OpenAi),
         false,
         &conversation,
@@ -102,33 +102,39 @@ fn a_conversation_becomes_messages_of_openai() {
 
 #[test]
 fn thinking_goes_back_to_small_servers_only_while_they_work_on_its_prompt() {
-    let mut conversation = story(&openai_events());
+    let mut conversation = conversation_with_answer(&openai_events());
     let thinks = |conversation: &Conversation| {
-        let body = openai::body(&settings(Dialect::OpenAi), false, conversation, &[], None);
+        let body = openai::request_body(&settings(Dialect::OpenAi), false, conversation, &[], None);
         body["messages"].to_string().contains("reasoning_content")
     };
     assert!(thinks(&conversation));
-    conversation.ask("next");
+    conversation.push_prompt("next");
     assert!(!thinks(&conversation));
 }
 
 #[test]
 fn what_was_interrupted_or_made_up_can_still_be_sent() {
-    let mut conversation = story(&[thinking("hm"), BrainEvent::HiddenThinking("x".to_owned())]);
-    conversation.ask("go on");
-    let half = [thinking("hm"), call("", "functions.shell", "{\"comm")];
-    let mut answer = Answer::default();
-    half.iter().for_each(|event| answer.take(event));
-    conversation.answer(answer);
-    conversation.ask("and?");
-    let body = anthropic::body(&settings(Dialect::Anthropic), &conversation, &[], None);
+    let mut conversation = conversation_with_answer(&[
+        thinking_event("hm"),
+        BrainEvent::RedactedThinking("x".to_owned()),
+    ]);
+    conversation.push_prompt("go on");
+    let half = [
+        thinking_event("hm"),
+        call_event("", "functions.shell", "{\"comm"),
+    ];
+    let mut answer = ModelAnswer::default();
+    half.iter().for_each(|event| answer.push(event));
+    conversation.push_answer(answer);
+    conversation.push_prompt("and?");
+    let body = anthropic::request_body(&settings(Dialect::Anthropic), &conversation, &[], None);
     let blocks = &body["messages"];
     assert_eq!(blocks.as_array().unwrap().len(), 3);
     assert_eq!(
         blocks[1],
         json!({"role": "assistant", "content": [{"type": "tool_use", "id": "call", "name": "functions_shell", "input": {}}]})
     );
-    let body = openai::body(&settings(Dialect::OpenAi), true, &conversation, &[], None);
+    let body = openai::request_body(&settings(Dialect::OpenAi), true, &conversation, &[], None);
     let roles: Vec<_> = body["messages"]
         .as_array()
         .unwrap()
@@ -143,12 +149,12 @@ fn what_was_interrupted_or_made_up_can_still_be_sent() {
 #[test]
 fn thinking_is_asked_for_only_where_the_api_takes_it() {
     let mut conversation = Conversation::new("");
-    conversation.ask("look");
-    let asked = |thinking: Thinking, max: Option<u64>, config: Value| {
+    conversation.push_prompt("look");
+    let asked = |thinking: ThinkingMode, max: Option<u64>, config: Value| {
         let mut settings = settings(Dialect::Anthropic);
         (settings.thinking, settings.max_tokens) = (thinking, max);
         let config: PromptConfig = serde_json::from_value(config).unwrap();
-        let body = anthropic::body(&settings, &conversation, &[], Some(&config));
+        let body = anthropic::request_body(&settings, &conversation, &[], Some(&config));
         let get = |name: &str| body.get(name).cloned().unwrap_or_default();
         [get("thinking"), get("max_tokens"), get("temperature")]
     };
@@ -156,45 +162,45 @@ fn thinking_is_asked_for_only_where_the_api_takes_it() {
     let adaptive = json!({"type": "adaptive", "display": "summarized"});
     for (thinking, max, config, expected) in [
         (
-            Thinking::Adaptive,
+            ThinkingMode::Adaptive,
             None,
             json!({}),
             [adaptive, json!(16_000), Value::Null],
         ),
         (
-            Thinking::Unsaid,
+            ThinkingMode::Unspecified,
             None,
             json!({}),
             [Value::Null, json!(16_000), Value::Null],
         ),
         // A temperature is refused beside thinking.
         (
-            Thinking::Adaptive,
+            ThinkingMode::Adaptive,
             None,
             json!({"temperature": 0.5}),
             [Value::Null, json!(16_000), json!(0.5)],
         ),
         // A budget is below the whole, and has a least.
         (
-            Thinking::Budget(20_000),
+            ThinkingMode::Budget(20_000),
             None,
             json!({}),
             [budget(20_000), json!(36_000), Value::Null],
         ),
         (
-            Thinking::Budget(20_000),
+            ThinkingMode::Budget(20_000),
             Some(8000),
             json!({}),
             [budget(7999), json!(8000), Value::Null],
         ),
         (
-            Thinking::Budget(10),
+            ThinkingMode::Budget(10),
             None,
             json!({}),
             [budget(1024), json!(16_010), Value::Null],
         ),
         (
-            Thinking::Budget(2000),
+            ThinkingMode::Budget(2000),
             None,
             json!({"max_tokens": 1024}),
             [Value::Null, json!(1024), Value::Null],
@@ -206,10 +212,11 @@ fn thinking_is_asked_for_only_where_the_api_takes_it() {
 
 #[test]
 fn an_answer_that_goes_back_does_not_end_in_thinking() {
-    let seal = BrainEvent::ThinkingSeal("s".to_owned());
-    let mut conversation = story(&[thinking("hm"), seal, text("\n\n")]);
-    conversation.ask("and?");
-    let body = anthropic::body(&settings(Dialect::Anthropic), &conversation, &[], None);
+    let seal = BrainEvent::ThinkingSignature("s".to_owned());
+    let mut conversation =
+        conversation_with_answer(&[thinking_event("hm"), seal, text_event("\n\n")]);
+    conversation.push_prompt("and?");
+    let body = anthropic::request_body(&settings(Dialect::Anthropic), &conversation, &[], None);
     let roles = body["messages"].as_array().unwrap().iter();
     let roles: Vec<_> = roles.map(|message| message["role"].clone()).collect();
     assert_eq!(roles, ["user"]);
@@ -235,9 +242,11 @@ fn hidden_thinking_goes_back_as_it_came() {
         r#"data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":3}}"#,
         "\n\n",
     );
-    let seen: Result<Vec<_>, _> = whole(Dialect::Anthropic, stream).into_iter().collect();
-    let conversation = story(&seen.unwrap());
-    let body = anthropic::body(&settings(Dialect::Anthropic), &conversation, &[], None);
+    let seen: Result<Vec<_>, _> = decode_text(Dialect::Anthropic, stream)
+        .into_iter()
+        .collect();
+    let conversation = conversation_with_answer(&seen.unwrap());
+    let body = anthropic::request_body(&settings(Dialect::Anthropic), &conversation, &[], None);
     assert_eq!(
         body["messages"][1]["content"],
         json!([
@@ -249,11 +258,11 @@ fn hidden_thinking_goes_back_as_it_came() {
 }
 
 #[test]
-fn an_answer_of_a_wished_length_has_its_room() {
+fn a_requested_answer_length_reduces_the_context_budget() {
     let mut settings = settings(Dialect::OpenAi);
     settings.context_tokens = 100_000;
     let provider = Provider::with_environment(settings, |_| Some("key".to_owned())).unwrap();
-    let wish: PromptConfig = serde_json::from_value(json!({"max_tokens": 40_000})).unwrap();
-    assert_eq!(provider.room(&[], None), 84_000);
-    assert_eq!(provider.room(&[], Some(&wish)), 60_000);
+    let config: PromptConfig = serde_json::from_value(json!({"max_tokens": 40_000})).unwrap();
+    assert_eq!(provider.context_budget(&[], None), 84_000);
+    assert_eq!(provider.context_budget(&[], Some(&config)), 60_000);
 }

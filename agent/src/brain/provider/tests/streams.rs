@@ -8,11 +8,14 @@ use super::*;
 #[test]
 fn recorded_streams_are_understood() {
     for (dialect, recorded, events) in recordings() {
-        let events: Events = events.into_iter().map(Ok).collect();
-        assert_eq!(whole(dialect, recorded), events);
+        let events: DecodedEvents = events.into_iter().map(Ok).collect();
+        assert_eq!(decode_text(dialect, recorded), events);
         let bytes = recorded.as_bytes();
         assert_eq!(decode(dialect, bytes.chunks(1)), events);
-        assert_eq!(whole(dialect, &recorded.replace('\n', "\r\n")), events);
+        assert_eq!(
+            decode_text(dialect, &recorded.replace('\n', "\r\n")),
+            events
+        );
     }
 }
 
@@ -24,9 +27,9 @@ fn a_stream_that_breaks_off_anywhere_tells_what_came_and_then_says_so() {
             let (last, told) = seen.split_last().unwrap();
             match last {
                 // Only what is not needed was missing.
-                Ok(last) => assert_eq!(*last, BrainEvent::Finished(Finish::ToolUse)),
+                Ok(last) => assert_eq!(*last, BrainEvent::Finished(AnswerFinish::ToolUse)),
                 Err(error) => {
-                    assert!(error.worth_trying_again(), "{error}");
+                    assert!(error.is_retryable(), "{error}");
                     let told: Vec<_> = told.iter().map(|it| it.clone().unwrap()).collect();
                     assert_eq!(told, events[..told.len()]);
                 }
@@ -46,7 +49,7 @@ proptest! {
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();
             let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
-            let events: Events = events.into_iter().map(Ok).collect();
+            let events: DecodedEvents = events.into_iter().map(Ok).collect();
             prop_assert_eq!(decode(dialect, pieces), events);
         }
     }
@@ -71,15 +74,15 @@ proptest! {
 fn errors_in_a_stream_say_whether_to_try_again() {
     let overloaded =
         r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let busy = Trouble::Busy { after: None };
+    let busy = BrainErrorKind::Busy { after: None };
     let error = BrainError::new(
         busy,
         "the provider answered with an error overloaded_error: Overloaded",
     );
-    assert_eq!(whole(Dialect::Anthropic, overloaded), [Err(error)]);
+    assert_eq!(decode_text(Dialect::Anthropic, overloaded), [Err(error)]);
     let trouble = |dialect, data: &str| {
-        let seen = whole(dialect, &format!("data: {data}\n\n"));
-        seen.last().unwrap().clone().unwrap_err().trouble
+        let seen = decode_text(dialect, &format!("data: {data}\n\n"));
+        seen.last().unwrap().clone().unwrap_err().kind
     };
     let openai = |data: &str| trouble(Dialect::OpenAi, data);
     assert_eq!(
@@ -88,28 +91,28 @@ fn errors_in_a_stream_say_whether_to_try_again() {
     );
     assert_eq!(
         openai(r#"{"error":{"message":"x","code":"insufficient_quota"}}"#),
-        Trouble::Refused
+        BrainErrorKind::Refused
     );
     assert_eq!(
         openai(r#"{"error":{"message":"x","code":400}}"#),
-        Trouble::Refused
+        BrainErrorKind::Refused
     );
     assert_eq!(
         openai(r#"{"error":"this model's maximum context length is 8"}"#),
-        Trouble::TooLong
+        BrainErrorKind::ContextTooLong
     );
-    assert_eq!(openai(r#"{"choices": {"#), Trouble::Nonsense);
-    assert_eq!(openai(r#"{"choices": 7}"#), Trouble::Nonsense);
+    assert_eq!(openai(r#"{"choices": {"#), BrainErrorKind::InvalidResponse);
+    assert_eq!(openai(r#"{"choices": 7}"#), BrainErrorKind::InvalidResponse);
     assert_eq!(
         trouble(Dialect::Anthropic, r#"{"type":"content_block_delta"}"#),
-        Trouble::Nonsense
+        BrainErrorKind::InvalidResponse
     );
 }
 
-fn openai_stream(chunks: &[Value]) -> Events {
+fn openai_stream(chunks: &[Value]) -> DecodedEvents {
     let chunk = |chunk: &Value| format!("data: {chunk}\n\n");
     let stream: String = chunks.iter().map(chunk).collect();
-    whole(Dialect::OpenAi, &stream)
+    decode_text(Dialect::OpenAi, &stream)
 }
 
 fn openai_call(piece: Value) -> Value {
@@ -131,7 +134,7 @@ fn the_ways_of_small_servers_are_understood() {
             "data: {}\n\n",
             json!({"choices": [{"delta": {}, "finish_reason": finish}]})
         );
-        let seen: Result<Vec<_>, _> = whole(Dialect::OpenAi, &stream).into_iter().collect();
+        let seen: Result<Vec<_>, _> = decode_text(Dialect::OpenAi, &stream).into_iter().collect();
         seen.unwrap()
     };
     let one = |id: Value, arguments: Value| json!({"id": id, "function": {"name": "jobs", "arguments": arguments}});
@@ -140,9 +143,9 @@ fn the_ways_of_small_servers_are_understood() {
     assert_eq!(
         openai(&[calls], json!("stop")),
         [
-            call("a", "jobs", "{}"),
-            call("b", "jobs", "{}"),
-            BrainEvent::Finished(Finish::ToolUse)
+            call_event("a", "jobs", "{}"),
+            call_event("b", "jobs", "{}"),
+            BrainEvent::Finished(AnswerFinish::ToolUse)
         ]
     );
     // Every call numbered 0, each piece with its name and id again.
@@ -153,9 +156,9 @@ fn the_ways_of_small_servers_are_understood() {
             json!("tool_calls")
         ),
         [
-            call("a", "jobs", "{}"),
-            call("b", "jobs", "{}"),
-            BrainEvent::Finished(Finish::ToolUse)
+            call_event("a", "jobs", "{}"),
+            call_event("b", "jobs", "{}"),
+            BrainEvent::Finished(AnswerFinish::ToolUse)
         ]
     );
     // Thinking under the other name is shown, and not wanted back.
@@ -168,9 +171,9 @@ fn the_ways_of_small_servers_are_understood() {
             json!("length")
         ),
         [
-            thinking("hm"),
-            text("so"),
-            BrainEvent::Finished(Finish::MaxTokens)
+            thinking_event("hm"),
+            text_event("so"),
+            BrainEvent::Finished(AnswerFinish::MaxTokens)
         ]
     );
 }
@@ -178,9 +181,9 @@ fn the_ways_of_small_servers_are_understood() {
 #[test]
 fn calls_are_told_apart_whatever_numbers_and_ids_they_have() {
     let two = [
-        Ok(call("", "shell", r#"{"command":"a"}"#)),
-        Ok(call("", "jobs", "{}")),
-        Ok(BrainEvent::Finished(Finish::ToolUse)),
+        Ok(call_event("", "shell", r#"{"command":"a"}"#)),
+        Ok(call_event("", "jobs", "{}")),
+        Ok(BrainEvent::Finished(AnswerFinish::ToolUse)),
     ];
     let piece = |name: &str, arguments: &str| json!({"index": 0, "id": "", "function": {"name": name, "arguments": arguments}});
     let unnamed = |arguments: &str| json!({"function": {"arguments": arguments}});
@@ -212,7 +215,10 @@ fn calls_are_told_apart_whatever_numbers_and_ids_they_have() {
     let seen = openai_stream(&chunks);
     assert_eq!(
         seen[..2],
-        [Ok(call("x1", "jobs", "{}")), Ok(call("y1", "jobs", "{}"))]
+        [
+            Ok(call_event("x1", "jobs", "{}")),
+            Ok(call_event("y1", "jobs", "{}"))
+        ]
     );
     assert_eq!(seen.len(), 3);
 }
@@ -237,12 +243,12 @@ fn a_thousand_calls_are_kept_and_not_a_million() {
     anthropic += &format!("data: {stop}\n\ndata: {{\"type\":\"message_stop\"}}\n\n");
     openai.push(openai_finish("tool_calls"));
     for seen in [
-        whole(Dialect::Anthropic, &anthropic),
+        decode_text(Dialect::Anthropic, &anthropic),
         openai_stream(&openai),
     ] {
-        let call = |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Call(call)) if call.arguments == "{}");
+        let call = |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::ToolCall(call)) if call.arguments == "{}");
         assert_eq!(seen.iter().filter(|event| call(event)).count(), 1024);
-        let end = Ok(BrainEvent::Finished(Finish::ToolUse));
+        let end = Ok(BrainEvent::Finished(AnswerFinish::ToolUse));
         assert_eq!(seen.last(), Some(&end));
     }
 }
@@ -252,7 +258,7 @@ fn every_reason_to_stop_is_understood() {
     let anthropic = |delta: Value| {
         let data = json!({"type": "message_delta", "delta": delta});
         let stream = format!("data: {data}\n\ndata: {{\"type\":\"message_stop\"}}\n\n");
-        let seen: Vec<_> = whole(Dialect::Anthropic, &stream);
+        let seen: Vec<_> = decode_text(Dialect::Anthropic, &stream);
         let usage =
             |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Usage(_)));
         seen.into_iter()
@@ -261,13 +267,13 @@ fn every_reason_to_stop_is_understood() {
             .collect::<Vec<_>>()
     };
     for (reason, finish) in [
-        ("end_turn", Finish::Complete),
-        ("stop_sequence", Finish::Complete),
-        ("max_tokens", Finish::MaxTokens),
-        ("model_context_window_exceeded", Finish::MaxTokens),
-        ("pause_turn", Finish::MaxTokens),
-        ("refusal", Finish::Withheld),
-        ("something_new", Finish::Complete),
+        ("end_turn", AnswerFinish::Complete),
+        ("stop_sequence", AnswerFinish::Complete),
+        ("max_tokens", AnswerFinish::MaxTokens),
+        ("model_context_window_exceeded", AnswerFinish::MaxTokens),
+        ("pause_turn", AnswerFinish::MaxTokens),
+        ("refusal", AnswerFinish::Withheld),
+        ("something_new", AnswerFinish::Complete),
     ] {
         let seen = anthropic(json!({"stop_reason": reason, "stop_details": null}));
         assert_eq!(seen, [BrainEvent::Finished(finish)], "{reason}");
@@ -277,15 +283,15 @@ fn every_reason_to_stop_is_understood() {
     assert_eq!(
         anthropic(json!({"stop_reason": "refusal", "stop_details": details})),
         [
-            text("It was declined."),
-            BrainEvent::Finished(Finish::Withheld)
+            text_event("It was declined."),
+            BrainEvent::Finished(AnswerFinish::Withheld)
         ]
     );
     for (reason, finish) in [
-        ("stop", Finish::Complete),
-        ("length", Finish::MaxTokens),
-        ("model_length", Finish::MaxTokens),
-        ("content_filter", Finish::Withheld),
+        ("stop", AnswerFinish::Complete),
+        ("length", AnswerFinish::MaxTokens),
+        ("model_length", AnswerFinish::MaxTokens),
+        ("content_filter", AnswerFinish::Withheld),
     ] {
         let seen = openai_stream(&[openai_finish(reason)]);
         assert_eq!(seen, [Ok(BrainEvent::Finished(finish))], "{reason}");
@@ -293,35 +299,41 @@ fn every_reason_to_stop_is_understood() {
     for reason in ["error", "insufficient_system_resource"] {
         let seen = openai_stream(&[openai_finish(reason)]);
         let error = seen[0].clone().unwrap_err();
-        assert_eq!(error.trouble, Trouble::Busy { after: None }, "{reason}");
+        assert_eq!(error.kind, BrainErrorKind::Busy { after: None }, "{reason}");
     }
 }
 
 #[test]
 fn nothing_at_all_is_no_answer() {
     let lost = |stream: &str| {
-        let seen = whole(Dialect::OpenAi, stream);
+        let seen = decode_text(Dialect::OpenAi, stream);
         assert_eq!(seen.len(), 1, "{seen:?}");
-        seen[0].clone().unwrap_err().trouble
+        seen[0].clone().unwrap_err().kind
     };
-    assert_eq!(lost("data: [DONE]\n\n"), Trouble::Lost);
+    assert_eq!(lost("data: [DONE]\n\n"), BrainErrorKind::ConnectionLost);
     // An empty reason is none.
     let chunk = json!({"choices": [{"delta": {"content": ""}, "finish_reason": ""}]});
-    assert_eq!(lost(&format!("data: {chunk}\n\n")), Trouble::Lost);
+    assert_eq!(
+        lost(&format!("data: {chunk}\n\n")),
+        BrainErrorKind::ConnectionLost
+    );
     let said = json!({"choices": [{"delta": {"content": "hm"}, "finish_reason": null}]});
-    let seen = whole(
+    let seen = decode_text(
         Dialect::OpenAi,
         &format!("data: {said}\n\ndata: [DONE]\n\n"),
     );
     assert_eq!(
         seen,
-        [Ok(text("hm")), Ok(BrainEvent::Finished(Finish::Complete))]
+        [
+            Ok(text_event("hm")),
+            Ok(BrainEvent::Finished(AnswerFinish::Complete))
+        ]
     );
     let error =
         r#"{"object":"error","message":"no such adapter","type":"BadRequestError","code":400}"#;
     assert_eq!(
         lost(&format!("data: {error}\n\ndata: [DONE]\n\n")),
-        Trouble::Refused
+        BrainErrorKind::Refused
     );
 }
 

@@ -1,0 +1,438 @@
+//! What became of a call, in words that the model can act on.
+
+mod call_result;
+
+use pvp_protocol::payload::{GateOutcome, GateResolve, ResolutionCause, RunOutcome, ToolResult};
+use pvp_protocol::{Assessment, MessageId, ParticipantId};
+
+use super::result_text::{ResultTextLimits, headline, result_text, truncate_middle};
+pub use call_result::{CallEnding, CallOutcome, CallResult};
+
+/// Bytes of what a person or a rule said.
+const MAX_QUOTED_BYTES: usize = 8 * 1024;
+
+/// A command that people changed before they approved it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppliedEdit {
+    pub by: Option<ParticipantId>,
+    /// What ran.
+    pub command: String,
+    pub reason: Option<String>,
+}
+
+/// What became of a proposal.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProposalResult {
+    /// It is of a kind that never runs.
+    Blocked { rule: String, reason: String },
+    /// The server refused the proposal, such as for a rate or a malformed argument.
+    Refused { why: String },
+    /// The gate closed without a yes.
+    NotApproved(Box<GateResolve>),
+    /// It goes on in the background.
+    Started {
+        reference: MessageId,
+        pid: Option<u32>,
+        file: Option<String>,
+        edit: Option<AppliedEdit>,
+    },
+    /// It ran, or cannot be known to have run.
+    Ran {
+        result: Box<ToolResult>,
+        edit: Option<AppliedEdit>,
+    },
+}
+
+impl ProposalResult {
+    /// What the model reads. `assessment` is the server's verdict, if there was one.
+    pub fn to_call_result(
+        &self,
+        assessment: Option<&Assessment>,
+        limits: ResultTextLimits,
+    ) -> CallResult {
+        let (ending, text) = self.ending_and_text(limits);
+        let result = match self {
+            ProposalResult::Ran { result, .. } => Some(result.as_ref()),
+            ProposalResult::Blocked { .. }
+            | ProposalResult::Refused { .. }
+            | ProposalResult::NotApproved(_) => None,
+            ProposalResult::Started { .. } => None,
+        };
+        let (by, reason) = self.author_and_reason();
+        let brief = match (result, ending) {
+            (Some(result), CallEnding::Ran) => {
+                let reference = &result.tool_proposal;
+                format!(
+                    "{} [old output; recall ref \"{reference}\"]",
+                    headline(result)
+                )
+            }
+            _ => truncate_middle(text.lines().next().unwrap_or_default(), 400),
+        };
+        CallResult {
+            text,
+            short_text: brief,
+            failed: !matches!(ending, CallEnding::Ran | CallEnding::Started)
+                || result.is_some_and(|result| !result.success),
+            outcome: CallOutcome {
+                ending: Some(ending),
+                category: assessment.map(|assessment| assessment.category),
+                exit_code: result.and_then(|result| result.result.as_ref()?.exit_code),
+                reason,
+                by,
+            },
+        }
+    }
+
+    fn author_and_reason(&self) -> (Option<ParticipantId>, Option<String>) {
+        match self {
+            ProposalResult::Blocked { reason, .. } => (None, Some(reason.clone())),
+            ProposalResult::Refused { why } => (None, Some(why.clone())),
+            ProposalResult::NotApproved(resolve) => (resolve.by.clone(), resolve.reason.clone()),
+            ProposalResult::Started { .. } => (None, None),
+            ProposalResult::Ran { result, .. } => (None, result.error.clone()),
+        }
+    }
+
+    fn ending_and_text(&self, limits: ResultTextLimits) -> (CallEnding, String) {
+        match self {
+            ProposalResult::Blocked { rule, reason } => (
+                CallEnding::Blocked,
+                format!(
+                    "Blocked: this command never runs here, and nobody can approve it. {} \
+                     (rule {rule}). Nothing was done. Do not try to get around it: find a safer \
+                     way, or say what you need and why.",
+                    sentence(reason)
+                ),
+            ),
+            ProposalResult::Refused { why } => (
+                CallEnding::Refused,
+                format!(
+                    "The proposal was not accepted: {} Nothing was done.",
+                    sentence(why)
+                ),
+            ),
+            ProposalResult::NotApproved(resolve) => not_approved_text(resolve),
+            ProposalResult::Started {
+                reference,
+                pid,
+                file,
+                edit,
+            } => (
+                CallEnding::Started,
+                with_edit_note(
+                    edit.as_ref(),
+                    started_text(reference, *pid, file.as_deref()),
+                ),
+            ),
+            ProposalResult::Ran { result, edit } => {
+                let (ending, words) = ran_text(result, limits);
+                (ending, with_edit_note(edit.as_ref(), words))
+            }
+        }
+    }
+}
+
+fn not_approved_text(resolve: &GateResolve) -> (CallEnding, String) {
+    let by = by_whom(resolve.by.as_ref());
+    let because = reason_clause(resolve.reason.as_deref());
+    match (resolve.outcome, resolve.how) {
+        (GateOutcome::Rejected, _) => {
+            let suggestion = match resolve.suggestion.as_deref() {
+                Some(suggestion) => format!(" They suggest: {}", sentence(suggestion)),
+                None => String::new(),
+            };
+            (
+                CallEnding::Rejected,
+                format!(
+                    "Rejected{by}{because}. Nothing was done.{suggestion} Take the reason \
+                     seriously: do not propose the same thing in other words."
+                ),
+            )
+        }
+        (GateOutcome::TimedOut, _) => (
+            CallEnding::TimedOut,
+            "Nobody decided in time, so the command did not run. Go on without it if you can; \
+             otherwise say what you are waiting for, and propose it again when someone is there."
+                .to_owned(),
+        ),
+        (GateOutcome::Cancelled, ResolutionCause::SessionEnded) => (
+            CallEnding::Cancelled,
+            "The session ended before anyone decided. Nothing was done.".to_owned(),
+        ),
+        (GateOutcome::Cancelled, ResolutionCause::ProposerLeft) => (
+            CallEnding::Withdrawn,
+            "The proposal was withdrawn, because you left the session before anyone decided. \
+             Nothing was done."
+                .to_owned(),
+        ),
+        (
+            GateOutcome::Cancelled,
+            ResolutionCause::Quorum
+            | ResolutionCause::Rejection
+            | ResolutionCause::Deadline
+            | ResolutionCause::Clock
+            | ResolutionCause::Cancel,
+        ) => (
+            CallEnding::Withdrawn,
+            format!(
+                "The proposal was withdrawn{by} before anyone decided{because}. Nothing was done."
+            ),
+        ),
+        (GateOutcome::Approved, _) => (
+            CallEnding::Unknown,
+            "The command was approved, but nothing is known of it yet.".to_owned(),
+        ),
+    }
+}
+
+fn started_text(reference: &MessageId, pid: Option<u32>, file: Option<&str>) -> String {
+    let mut words = "It was started in the background and goes on".to_owned();
+    if let Some(pid) = pid {
+        words.push_str(&format!(", as process {pid}"));
+    }
+    words.push_str(&format!(", ref \"{reference}\"."));
+    if let Some(file) = file {
+        words.push_str(&format!(" Its output goes to {file}."));
+    }
+    words.push_str(
+        " Read it with recall and that ref; stop it with jobs, action \"stop\" and that ref; it is \
+         stopped when the session ends. The start is not yet a success: look at its output before \
+         you rely on it.",
+    );
+    words
+}
+
+fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallEnding, String) {
+    match result.outcome {
+        Some(RunOutcome::Unknown) => (
+            CallEnding::Unknown,
+            format!(
+                "It is not known whether this command ran to its end: {} Look at the state of \
+                 things before you do anything that builds on it, and do not simply run it again.",
+                sentence(result.error.as_deref().unwrap_or("what ran it was lost"))
+            ),
+        ),
+        Some(RunOutcome::Known) | None if result.result.is_none() => (
+            CallEnding::Stopped,
+            format!(
+                "It did not run: {} Nothing was printed.",
+                sentence(result.error.as_deref().unwrap_or("no reason was given"))
+            ),
+        ),
+        Some(RunOutcome::Known) | None => {
+            let stopped = result.error.is_some();
+            let mut words = result_text(result, limits);
+            if stopped {
+                words.push_str(
+                    "\n\nIt was stopped with everything it had started, so its work may be half \
+                     done. If it needs longer, use mode slow; if it has to go on, mode background; \
+                     if it prints too much, use quiet flags or write to a file.",
+                );
+            }
+            (
+                if stopped {
+                    CallEnding::Stopped
+                } else {
+                    CallEnding::Ran
+                },
+                words,
+            )
+        }
+    }
+}
+
+fn with_edit_note(edit: Option<&AppliedEdit>, words: String) -> String {
+    let Some(edit) = edit else { return words };
+    format!(
+        "{words}\n\nThis is not what you proposed: it was edited{} before it was approved{}. What \
+         ran is:\n{}",
+        by_whom(edit.by.as_ref()),
+        reason_clause(edit.reason.as_deref()),
+        truncate_middle(&edit.command, MAX_QUOTED_BYTES)
+    )
+}
+
+fn by_whom(by: Option<&ParticipantId>) -> String {
+    by.map_or(String::new(), |by| format!(" by {by}"))
+}
+
+fn reason_clause(reason: Option<&str>) -> String {
+    match reason.map(str::trim) {
+        None | Some("") => String::new(),
+        Some(reason) => format!(
+            ", with the reason: {}",
+            truncate_middle(reason.trim_end_matches('.'), MAX_QUOTED_BYTES)
+        ),
+    }
+}
+
+/// A text of someone else's as a sentence with an end.
+fn sentence(text: &str) -> String {
+    let text = truncate_middle(text.trim(), MAX_QUOTED_BYTES);
+    match text.chars().last() {
+        None | Some('.' | '!' | '?') => text,
+        Some(_) => format!("{text}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result_text::tests::finished_result as printed;
+    use super::*;
+    use pvp_protocol::Timestamp;
+
+    fn ann() -> Option<ParticipantId> {
+        Some(ParticipantId::parse("ann").unwrap())
+    }
+
+    fn closed_gate(outcome: GateOutcome, how: ResolutionCause) -> ProposalResult {
+        ProposalResult::NotApproved(Box::new(GateResolve {
+            gate: MessageId::parse("g1").unwrap(),
+            tool_proposal: MessageId::parse("p1").unwrap(),
+            outcome,
+            how,
+            at: Timestamp::from_millis(0),
+            approvals: Vec::new(),
+            by: ann(),
+            reason: Some("production is frozen".to_owned()),
+            suggestion: Some("use staging".to_owned()),
+        }))
+    }
+
+    fn rendered(proposal_result: &ProposalResult) -> (CallEnding, String) {
+        let result = proposal_result.to_call_result(None, ResultTextLimits::default());
+        (result.outcome.ending.unwrap(), result.text)
+    }
+
+    #[test]
+    fn a_rejection_says_who_and_why_and_what_they_suggest() {
+        let proposal_result = closed_gate(GateOutcome::Rejected, ResolutionCause::Rejection);
+        assert_eq!(
+            rendered(&proposal_result),
+            (
+                CallEnding::Rejected,
+                "Rejected by ann, with the reason: production is frozen. Nothing was done. They \
+                 suggest: use staging. Take the reason seriously: do not propose the same thing in \
+                 other words."
+                    .to_owned()
+            )
+        );
+        let account = proposal_result
+            .to_call_result(None, ResultTextLimits::default())
+            .outcome;
+        assert_eq!(account.reason.as_deref(), Some("production is frozen"));
+        assert_eq!(account.by, ann());
+    }
+
+    #[test]
+    fn every_ending_without_a_run_says_that_nothing_was_done() {
+        for (proposal_result, ending) in [
+            (
+                closed_gate(GateOutcome::Cancelled, ResolutionCause::Cancel),
+                CallEnding::Withdrawn,
+            ),
+            (
+                closed_gate(GateOutcome::Cancelled, ResolutionCause::ProposerLeft),
+                CallEnding::Withdrawn,
+            ),
+            (
+                closed_gate(GateOutcome::Cancelled, ResolutionCause::SessionEnded),
+                CallEnding::Cancelled,
+            ),
+            (
+                ProposalResult::Blocked {
+                    rule: "rm-root".into(),
+                    reason: "it deletes everything".into(),
+                },
+                CallEnding::Blocked,
+            ),
+            (
+                ProposalResult::Refused {
+                    why: "too many open proposals".into(),
+                },
+                CallEnding::Refused,
+            ),
+        ] {
+            let (really, words) = rendered(&proposal_result);
+            assert_eq!(really, ending);
+            assert!(words.contains("Nothing was done."), "{words}");
+            assert!(
+                proposal_result
+                    .to_call_result(None, ResultTextLimits::default())
+                    .failed
+            );
+        }
+        let (ending, words) = rendered(&closed_gate(
+            GateOutcome::TimedOut,
+            ResolutionCause::Deadline,
+        ));
+        assert_eq!(ending, CallEnding::TimedOut);
+        assert!(words.starts_with("Nobody decided in time, so the command did not run."));
+    }
+
+    #[test]
+    fn an_edit_is_mentioned_after_the_result() {
+        let edit = AppliedEdit {
+            by: ann(),
+            command: "ls /srv".to_owned(),
+            reason: None,
+        };
+        let result = Box::new(printed(Some(0), "a\n", ""));
+        let proposal_result = ProposalResult::Ran {
+            result,
+            edit: Some(edit),
+        };
+        assert_eq!(
+            rendered(&proposal_result),
+            (
+                CallEnding::Ran,
+                "Exit code: 0 | stdout: 1 lines | stderr: 0 lines\n\nstdout:\na\n\nThis is not what \
+                 you proposed: it was edited by ann before it was approved. What ran is:\nls /srv"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_or_lost_is_no_success() {
+        let mut result = printed(None, "", "");
+        result.error = Some("stopped after 30 s, its time limit".to_owned());
+        let stopped = ProposalResult::Ran {
+            result: Box::new(result.clone()),
+            edit: None,
+        };
+        let (ending, words) = rendered(&stopped);
+        assert_eq!(ending, CallEnding::Stopped);
+        assert!(
+            words.contains("its time limit.") && words.contains("mode slow"),
+            "{words}"
+        );
+        result.outcome = Some(RunOutcome::Unknown);
+        result.error = Some("the executor was lost".to_owned());
+        let lost = ProposalResult::Ran {
+            result: Box::new(result),
+            edit: None,
+        };
+        let (ending, words) = rendered(&lost);
+        assert_eq!(ending, CallEnding::Unknown);
+        assert!(
+            words.contains("not known whether this command ran to its end: the executor was lost.")
+        );
+    }
+
+    #[test]
+    fn an_old_result_keeps_its_first_line_and_where_to_find_the_rest() {
+        let result = Box::new(printed(Some(1), &"x\n".repeat(300), ""));
+        let mut told = ProposalResult::Ran { result, edit: None }
+            .to_call_result(None, ResultTextLimits::default());
+        told.shorten();
+        assert_eq!(
+            told.text,
+            "Exit code: 1 | stdout: 300 lines | stderr: 0 lines [old output; recall ref \"p1\"]"
+        );
+        let short = told.clone();
+        told.shorten();
+        assert_eq!(told, short);
+    }
+}

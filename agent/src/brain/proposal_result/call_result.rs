@@ -1,0 +1,101 @@
+//! What a call is answered with: words for the model, and an account for a program.
+
+use pvp_protocol::{Category, ParticipantId};
+
+use super::super::result_text::truncate_middle;
+
+/// Bytes of what went wrong, which may quote what the model wrote.
+const MAX_FAILURE_BYTES: usize = 4 * 1024;
+
+/// What a call is answered with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallResult {
+    /// What the model reads.
+    pub text: String,
+    /// What stays of it when it is old.
+    pub short_text: String,
+    pub failed: bool,
+    pub outcome: CallOutcome,
+}
+
+impl CallResult {
+    /// Something went wrong before a command was proposed.
+    pub fn failed(why: &str) -> Self {
+        Self {
+            text: truncate_middle(why, MAX_FAILURE_BYTES),
+            short_text: truncate_middle(why, 200),
+            failed: true,
+            outcome: CallOutcome::default(),
+        }
+    }
+
+    /// An answer that is not about a command of its own, such as a page of output.
+    pub fn success(text: String) -> Self {
+        let first = text.lines().next().unwrap_or_default();
+        Self {
+            short_text: format!(
+                "{} [left out; ask again if needed]",
+                truncate_middle(first, 200)
+            ),
+            text,
+            failed: false,
+            outcome: CallOutcome::default(),
+        }
+    }
+
+    /// Leaves only the digest.
+    pub fn shorten(&mut self) {
+        if self.short_text.len() < self.text.len() {
+            self.text.clone_from(&self.short_text);
+        }
+    }
+}
+
+/// What became of a call, for a program to look at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CallOutcome {
+    pub ending: Option<CallEnding>,
+    pub category: Option<Category>,
+    pub exit_code: Option<i64>,
+    pub reason: Option<String>,
+    pub by: Option<ParticipantId>,
+}
+
+/// How a proposal ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnding {
+    /// It ran to an end of its own, whatever the exit code.
+    Ran,
+    /// It was started and goes on in the background.
+    Started,
+    /// It was stopped: by its limits, or by someone.
+    Stopped,
+    Blocked,
+    Rejected,
+    /// Nobody decided in time.
+    TimedOut,
+    Cancelled,
+    Withdrawn,
+    /// The server did not take the proposal.
+    Refused,
+    /// It may or may not have run.
+    Unknown,
+}
+
+impl CallEnding {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallEnding::Ran => "ran",
+            CallEnding::Started => "started",
+            CallEnding::Stopped => "stopped",
+            CallEnding::Blocked => "blocked",
+            CallEnding::Rejected => "rejected",
+            CallEnding::TimedOut => "timed_out",
+            CallEnding::Cancelled => "cancelled",
+            CallEnding::Withdrawn => "withdrawn",
+            CallEnding::Refused => "refused",
+            CallEnding::Unknown => "unknown",
+        }
+    }
+}

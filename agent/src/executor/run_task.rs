@@ -1,0 +1,261 @@
+//! One grant on its way to its result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use pvp_client::{Connection, now};
+use pvp_protocol::payload::{GrantTerms, ToolResult};
+use pvp_protocol::{Command, MessageId, RunMode};
+use serde_json::json;
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use super::job_file::JobFile;
+use super::output_sender::{self, OutputSender};
+use super::{ExecutorSettings, RunTaskEvent, failed_result, git_notes, spawn_spec, unknown_result};
+use crate::journal::Journal;
+use crate::reaper::SpawnSpec;
+use crate::run::{
+    OverflowAction, ReaperPool, RunError, RunLimits, StopReceiver, SupervisedProcess,
+};
+
+pub(super) struct RunTask {
+    pub(super) connection: Connection,
+    pub(super) settings: Arc<ExecutorSettings>,
+    pub(super) reapers: Arc<ReaperPool>,
+    pub(super) journal: Arc<Mutex<Journal>>,
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) events: mpsc::UnboundedSender<RunTaskEvent>,
+    pub(super) proposal: MessageId,
+    pub(super) grant: GrantTerms,
+}
+
+impl RunTask {
+    /// Runs it beside everything else. If even that fails, everyone is told instead of waiting.
+    pub(super) fn spawn(self, stop_receiver: StopReceiver) {
+        let (connection, events) = (self.connection.clone(), self.events.clone());
+        let proposal = self.proposal.clone();
+        let run = tokio::spawn(self.run(stop_receiver));
+        tokio::spawn(report_panic(run, proposal, events, async move |lost| {
+            output_sender::send_acknowledged(&connection, lost).await;
+        }));
+    }
+
+    async fn run(self, stop_receiver: StopReceiver) {
+        if let Some(result) = self.wait_and_execute(stop_receiver).await
+            && output_sender::send_acknowledged(&self.connection, result).await
+            && let Err(error) = self.journal.lock().await.record_done(&self.grant.id)
+        {
+            tracing::warn!(%error, "could not note a result");
+        }
+        let proposal = self.proposal;
+        // Nobody waits any more once the executor is gone.
+        let _ = self.events.send(RunTaskEvent::Finished { proposal });
+    }
+
+    /// Waits its turn, notes that it runs, and runs. `None` if it was acted on before.
+    async fn wait_and_execute(&self, mut stop_receiver: StopReceiver) -> Option<ToolResult> {
+        // Jobs go on for as long as they like, and are counted when they are granted.
+        let _slot = match self.grant.action.mode {
+            RunMode::Background => None,
+            RunMode::Normal | RunMode::Slow | RunMode::Pty => tokio::select! {
+                slot = self.slots.acquire() => slot.ok(),
+                why = stop_receiver.requested() => {
+                    let why = format!("stopped before it began: {why}");
+                    return Some(failed_result(self.proposal.clone(), &why));
+                }
+            },
+        };
+        if self.grant.expires_at <= now() {
+            let why = "the grant expired while other commands ran; propose it again";
+            return Some(failed_result(self.proposal.clone(), why));
+        }
+        match self.record_start().await {
+            Ok(true) => Some(self.execute(stop_receiver).await),
+            Ok(false) => None,
+            Err(error) => {
+                let why = format!("it could not be noted that it runs, so it does not: {error:#}");
+                Some(failed_result(self.proposal.clone(), &why))
+            }
+        }
+    }
+
+    /// Notes the grant on disk; false if it was acted on before.
+    async fn record_start(&self) -> anyhow::Result<bool> {
+        let journal = self.journal.clone();
+        let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
+        let expires = self.grant.expires_at;
+        tokio::task::spawn_blocking(move || {
+            let mut journal = journal.blocking_lock();
+            journal.record_start(&grant, &proposal, expires, now())
+        })
+        .await
+        .context("the journal's task ended")?
+    }
+
+    async fn execute(&self, stop_receiver: StopReceiver) -> ToolResult {
+        let temporary = match tempfile::Builder::new().prefix("pvp-").tempdir() {
+            Ok(temporary) => temporary,
+            Err(error) => {
+                let why = format!("no temporary directory: {error}");
+                return failed_result(self.proposal.clone(), &why);
+            }
+        };
+        let spawn_spec = match spawn_spec::from_grant(&self.grant, &self.settings, temporary.path())
+        {
+            Ok(errand) => errand,
+            Err(why) => return failed_result(self.proposal.clone(), &why),
+        };
+        let snapshot = match git_notes::is_enabled_for(&self.grant, &self.settings) {
+            true => git_notes::RepositorySnapshot::capture(&spawn_spec.directory).await,
+            false => None,
+        };
+        let result = self.run_and_stream(&spawn_spec, stop_receiver).await;
+        if let Some(snapshot) = snapshot.filter(|_| result.success) {
+            snapshot
+                .annotate_new_commits(&self.connection, &self.proposal, &self.grant)
+                .await;
+        }
+        result
+    }
+
+    /// Runs it to its end, and tells everyone what it prints.
+    async fn run_and_stream(
+        &self,
+        spawn_spec: &SpawnSpec,
+        stop_receiver: StopReceiver,
+    ) -> ToolResult {
+        let run = match SupervisedProcess::start(&self.reapers, spawn_spec, stop_receiver).await {
+            Ok(run) => run,
+            Err(error) => return self.error_result(&error),
+        };
+        let mode = self.grant.action.mode;
+        let background = mode == RunMode::Background;
+        let mut file = background.then(|| JobFile::for_proposal(&self.settings, &self.proposal));
+        let _ = self.events.send(RunTaskEvent::Started {
+            proposal: self.proposal.clone(),
+            pid: run.pid(),
+            file: file.as_ref().map(|file| file.path().to_owned()),
+            pty_input: run.pty_input(),
+        });
+        let secrets = self.grant.secret_env.clone().unwrap_or_default();
+        let (chunk_sender, chunks) = mpsc::channel(4);
+        let limits = self.grant.limits;
+        let max_bytes = limits.output_bytes;
+        let output_sender =
+            OutputSender::new(&self.connection, &self.proposal, max_bytes, file.as_mut());
+        let running = run.stream_to_end(self.run_limits(), &secrets, chunk_sender);
+        let (finished, sent) = tokio::join!(running, output_sender.send_all(chunks));
+        let mut result = match &finished {
+            Ok(finish) => output_sender::tool_result(&self.proposal, finish, limits, sent),
+            Err(error) => self.error_result(error),
+        };
+        if let (Ok(finish), Command::LoginShell { .. }) = (&finished, &self.grant.action.command) {
+            output_sender::add_shell_exec_fields(&mut result, finish);
+        }
+        if let Some(mut file) = file {
+            file.close(&end_status(&result)).await;
+            let path = file.path().display().to_string();
+            result.extra.insert("output_file".to_owned(), json!(path));
+        }
+        result
+    }
+
+    fn run_limits(&self) -> RunLimits {
+        let limits = self.grant.limits;
+        let (output_bytes, on_overflow) = match self.grant.action.mode {
+            // A job that prints for ever goes on; its file keeps the end of it.
+            RunMode::Background => (u64::MAX, OverflowAction::Truncate),
+            RunMode::Normal | RunMode::Slow | RunMode::Pty => {
+                (limits.output_bytes, self.settings.on_overflow)
+            }
+        };
+        RunLimits {
+            timeout: (limits.timeout_ms > 0).then(|| Duration::from_millis(limits.timeout_ms)),
+            output_bytes,
+            on_overflow,
+        }
+    }
+
+    fn error_result(&self, error: &RunError) -> ToolResult {
+        let (proposal, why) = (self.proposal.clone(), error.to_string());
+        match error {
+            RunError::NotStarted(_) | RunError::StoppedBeforeStart(_) => {
+                failed_result(proposal, &why)
+            }
+            RunError::Lost(_) => unknown_result(proposal, &why),
+        }
+    }
+}
+
+/// Waits for a run. One that panics is answered for: its outcome is told to be unknown, and it is
+/// over.
+async fn report_panic(
+    run: JoinHandle<()>,
+    proposal: MessageId,
+    events: mpsc::UnboundedSender<RunTaskEvent>,
+    send_result: impl AsyncFnOnce(ToolResult),
+) {
+    if run.await.is_err() {
+        send_result(unknown_result(
+            proposal.clone(),
+            "the executor failed while it ran",
+        ))
+        .await;
+        // Nobody waits any more once the executor is gone.
+        let _ = events.send(RunTaskEvent::Finished { proposal });
+    }
+}
+
+/// How a job ended, for the last line of its file.
+fn end_status(result: &ToolResult) -> String {
+    let code = result.result.as_ref().and_then(|body| body.exit_code);
+    match (&result.error, code) {
+        (Some(why), _) => format!("failed: {why}"),
+        (None, Some(0)) => "completed".to_owned(),
+        (None, Some(code)) => format!("failed: exit code {code}"),
+        (None, None) => "failed: ended by a signal".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told and noted of a run that has come to its end, in order.
+    async fn reported_by(run: impl Future<Output = ()> + Send + 'static) -> Vec<String> {
+        let proposal = MessageId::parse("p1").unwrap();
+        let (note, mut notes) = mpsc::unbounded_channel();
+        let mut left = Vec::new();
+        report_panic(tokio::spawn(run), proposal, note, async |lost| {
+            left.push(serde_json::to_string(&lost).unwrap());
+        })
+        .await;
+        while let Some(note) = notes.recv().await {
+            left.push(match note {
+                RunTaskEvent::Finished { proposal } => format!("{proposal} is over"),
+                RunTaskEvent::Started { .. } => "started".to_owned(),
+            });
+        }
+        left
+    }
+
+    #[tokio::test]
+    async fn a_run_that_panics_is_reported_as_unknown_and_finished() {
+        let told = json!({
+            "tool_proposal": "p1", "success": false, "duration_ms": 0,
+            "error": "the executor failed while it ran", "outcome": "unknown",
+        });
+        let left = reported_by(async { panic!("on purpose") }).await;
+        assert_eq!(left.len(), 2, "{left:?}");
+        let first: serde_json::Value = serde_json::from_str(&left[0]).unwrap();
+        assert_eq!(first, told);
+        assert_eq!(left[1], "p1 is over");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_ends_reports_its_own_result() {
+        assert_eq!(reported_by(async {}).await, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,396 @@
+//! Which grants an executor acts on: its own, exactly as shown, once, in time, and not blocked.
+
+use std::collections::BTreeMap;
+
+use pvp_policy::{Policy, Workspace};
+use pvp_protocol::payload::{GateAmend, GateRequest, ShellExec, ToolExecute, ToolPropose};
+use pvp_protocol::{Action, Category, Digest, MessageId, ParticipantId, Timestamp};
+
+/// Proposals that are remembered as shown; the oldest is forgotten, and its grant refused.
+const MAX_SHOWN: usize = 4096;
+
+/// Why a grant is not acted on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrantRefused {
+    #[error("the grant does not carry its nonce, so it is not this executor's own copy")]
+    NoNonce,
+    #[error("nothing of the kind was proposed or asked of this executor")]
+    UnknownProposal,
+    #[error("the granted command is not the one that was shown")]
+    Changed,
+    #[error("the grant has expired")]
+    Expired,
+    #[error("blocked here by rule `{rule}`: {reason}")]
+    Blocked { rule: String, reason: String },
+}
+
+/// What was shown to everyone and may come back as a grant.
+#[derive(Debug)]
+pub struct GrantCheck {
+    me: ParticipantId,
+    workspace: Workspace,
+    shown_actions: BTreeMap<MessageId, ShownAction>,
+    /// The proposal that each gate guards.
+    gate_proposals: BTreeMap<MessageId, MessageId>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct ShownAction {
+    digest: Digest,
+    number: u64,
+}
+
+impl GrantCheck {
+    pub fn new(me: ParticipantId, workspace: Workspace) -> Self {
+        Self {
+            me,
+            workspace,
+            shown_actions: BTreeMap::new(),
+            gate_proposals: BTreeMap::new(),
+            next_number: 0,
+        }
+    }
+
+    /// A proposal as it was sent; only this executor's own matter.
+    pub fn on_propose(&mut self, id: &MessageId, propose: &ToolPropose) {
+        if propose.agent == self.me
+            && let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
+        {
+            self.insert_shown(id, action.digest());
+        }
+    }
+
+    /// A person's own command, if it is asked of this executor.
+    pub fn on_shell_exec(&mut self, id: &MessageId, exec: &ShellExec) {
+        if exec.executor.as_ref() == Some(&self.me) {
+            self.insert_shown(id, Action::from_shell_exec(exec).digest());
+        }
+    }
+
+    pub fn on_gate_request(&mut self, gate: &MessageId, request: &GateRequest) {
+        if self.shown_actions.contains_key(&request.action_ref) {
+            self.gate_proposals
+                .insert(gate.clone(), request.action_ref.clone());
+        }
+    }
+
+    /// A recorded edit of something shown: from here on that is what may run.
+    pub fn on_gate_amend(&mut self, amend: &GateAmend) {
+        let proposal = self.gate_proposals.get(&amend.gate).unwrap_or(&amend.gate);
+        let Some(shown) = self.shown_actions.get_mut(proposal) else {
+            return;
+        };
+        if let (Ok(action), Some(assessment)) = (
+            Action::from_arguments("shell", &amend.arguments),
+            &amend.assessment,
+        ) && action.digest() == assessment.digest
+        {
+            shown.digest = assessment.digest;
+        }
+    }
+
+    fn insert_shown(&mut self, id: &MessageId, digest: Digest) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.shown_actions
+            .insert(id.clone(), ShownAction { digest, number });
+        if self.shown_actions.len() > MAX_SHOWN {
+            let oldest = self
+                .shown_actions
+                .iter()
+                .min_by_key(|(_, shown)| shown.number);
+            let oldest = oldest.map(|(id, _)| id.clone());
+            self.shown_actions
+                .retain(|id, _| Some(id) != oldest.as_ref());
+            self.gate_proposals
+                .retain(|_, proposal| Some(&*proposal) != oldest.as_ref());
+        }
+    }
+
+    /// It is over; a second grant for it is refused.
+    pub fn forget(&mut self, proposal: &MessageId) {
+        self.shown_actions.remove(proposal);
+        self.gate_proposals.retain(|_, guarded| guarded != proposal);
+    }
+
+    /// Whether to act on a grant; `None` if it is somebody else's.
+    pub fn check(
+        &self,
+        execute: &ToolExecute,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Result<(), GrantRefused>> {
+        let grant = &execute.grant;
+        (grant.executor == self.me).then(|| {
+            if grant.nonce.as_ref().is_none_or(String::is_empty) {
+                return Err(GrantRefused::NoNonce);
+            }
+            let shown = self
+                .shown_actions
+                .get(&execute.tool_proposal)
+                .ok_or(GrantRefused::UnknownProposal)?;
+            let digest = grant.action.digest();
+            if digest != grant.digest || digest != shown.digest {
+                return Err(GrantRefused::Changed);
+            }
+            if grant.expires_at <= now {
+                return Err(GrantRefused::Expired);
+            }
+            let assessment = policy.assess(&grant.action, &self.workspace);
+            if assessment.category == Category::Blocked {
+                let (rule, reason) = (assessment.rule, assessment.reason);
+                return Err(GrantRefused::Blocked { rule, reason });
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pvp_protocol::payload::{ClearedBy, GrantTerms};
+    use pvp_protocol::{
+        Assessment, Command, ExecutionLimits, ExtraFields, JsonObject, Risk, RunMode,
+        SandboxProfile, ToolCategory,
+    };
+    use serde_json::{Value, json};
+
+    fn id(text: &str) -> MessageId {
+        MessageId::parse(text).unwrap()
+    }
+
+    fn me() -> ParticipantId {
+        ParticipantId::parse("bot").unwrap()
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000)
+    }
+
+    fn arguments(line: &str) -> JsonObject {
+        let mut arguments = JsonObject::new();
+        arguments.insert("full_command".to_owned(), line.into());
+        arguments
+    }
+
+    fn propose(line: &str) -> ToolPropose {
+        ToolPropose {
+            tool_name: "shell".to_owned(),
+            arguments: arguments(line),
+            agent: me(),
+            risk_level: Risk::Safe,
+            description: "d".to_owned(),
+            requires_approval: false,
+            suggested_approvers: None,
+            category: ToolCategory::ShellExecute,
+            assessment: None,
+            extra: ExtraFields::new(),
+        }
+    }
+
+    fn grant(proposal: &str, line: &str) -> ToolExecute {
+        let action = Action::new(Command::Shell {
+            line: line.to_owned(),
+        });
+        ToolExecute {
+            tool_proposal: id(proposal),
+            approved_by: Vec::new(),
+            grant: GrantTerms {
+                id: id("g1"),
+                executor: me(),
+                digest: action.digest(),
+                action,
+                limits: ExecutionLimits {
+                    timeout_ms: 1000,
+                    output_bytes: 1000,
+                },
+                profile: SandboxProfile::None,
+                expires_at: now().plus_seconds(60),
+                cleared_by: ClearedBy::Quorum,
+                approvals: Vec::new(),
+                rule: None,
+                driver: None,
+                nonce: Some("n".to_owned()),
+                secret_env: None,
+            },
+            extra: ExtraFields::new(),
+        }
+    }
+
+    fn grant_check() -> GrantCheck {
+        let mut grant_check = GrantCheck::new(me(), Workspace::default());
+        grant_check.on_propose(&id("p1"), &propose("touch a"));
+        grant_check.on_propose(&id("p2"), &propose("touch b"));
+        grant_check
+    }
+
+    fn check(grant_check: &GrantCheck, execute: &ToolExecute) -> Option<Result<(), GrantRefused>> {
+        grant_check.check(execute, &Policy::built_in(), now())
+    }
+
+    #[test]
+    fn exactly_what_was_shown_is_acted_on() {
+        assert_eq!(check(&grant_check(), &grant("p1", "touch a")), Some(Ok(())));
+    }
+
+    #[test]
+    fn whatever_else_is_refused() {
+        let grant_check = grant_check();
+        let refused = |execute: &ToolExecute| check(&grant_check, execute).unwrap().unwrap_err();
+        assert_eq!(refused(&grant("p1", "touch b")), GrantRefused::Changed);
+        assert_eq!(
+            refused(&grant("p3", "touch a")),
+            GrantRefused::UnknownProposal
+        );
+        let mut execute = grant("p1", "touch a");
+        execute.grant.nonce = None;
+        assert_eq!(refused(&execute), GrantRefused::NoNonce);
+        let mut execute = grant("p1", "touch a");
+        execute.grant.expires_at = now();
+        assert_eq!(refused(&execute), GrantRefused::Expired);
+        let mut execute = grant("p1", "touch a");
+        execute.grant.executor = ParticipantId::parse("other").unwrap();
+        assert_eq!(check(&grant_check, &execute), None);
+    }
+
+    #[test]
+    fn what_is_blocked_here_does_not_run_whatever_the_server_says() {
+        let mut grant_check = grant_check();
+        grant_check.on_propose(&id("p9"), &propose("rm -rf /"));
+        let refused = check(&grant_check, &grant("p9", "rm -rf /"))
+            .unwrap()
+            .unwrap_err();
+        assert!(
+            matches!(refused, GrantRefused::Blocked { .. }),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn an_edit_that_was_recorded_replaces_what_was_shown() {
+        let mut grant_check = grant_check();
+        let request = json!({
+            "action_type": "tool", "action_ref": "p1", "quorum": { "type": "any", "count": 1 },
+            "timeout_seconds": 0, "message": "m", "category": "write", "digest": "00".repeat(32),
+            "on_timeout": "reject", "voters": [],
+        });
+        let request: GateRequest = serde_json::from_value(request).unwrap();
+        grant_check.on_gate_request(&id("gate1"), &request);
+        let edited = Action::new(Command::Shell {
+            line: "touch c".to_owned(),
+        });
+        let assessment: Assessment = Policy::built_in().assess(&edited, &Workspace::default());
+        let amend = json!({
+            "gate": "gate1", "arguments": arguments("touch c"), "digest": "00".repeat(32),
+            "assessment": assessment,
+        });
+        grant_check.on_gate_amend(&serde_json::from_value(amend).unwrap());
+        assert_eq!(check(&grant_check, &grant("p1", "touch c")), Some(Ok(())));
+        assert_eq!(
+            check(&grant_check, &grant("p1", "touch a")),
+            Some(Err(GrantRefused::Changed))
+        );
+    }
+
+    #[test]
+    fn what_is_over_is_not_acted_on_again() {
+        let mut grant_check = grant_check();
+        grant_check.forget(&id("p1"));
+        assert_eq!(
+            check(&grant_check, &grant("p1", "touch a")),
+            Some(Err(GrantRefused::UnknownProposal))
+        );
+    }
+
+    #[test]
+    fn a_persons_command_runs_if_it_was_asked_of_us() {
+        let mut grant_check = grant_check();
+        let exec = |executor: &str| -> ShellExec {
+            serde_json::from_value(json!({ "command": "ls", "executor": executor })).unwrap()
+        };
+        grant_check.on_shell_exec(&id("s1"), &exec("bot"));
+        grant_check.on_shell_exec(&id("s2"), &exec("other"));
+        let mut execute = grant("s1", "ls");
+        execute.grant.action = Action::from_shell_exec(&exec("bot"));
+        execute.grant.digest = execute.grant.action.digest();
+        assert_eq!(check(&grant_check, &execute), Some(Ok(())));
+        execute.tool_proposal = id("s2");
+        assert_eq!(
+            check(&grant_check, &execute),
+            Some(Err(GrantRefused::UnknownProposal))
+        );
+    }
+
+    /// Changes one thing in a grant, wherever it stands.
+    fn mutated(value: &Value, number: usize) -> Value {
+        let mut value = value.clone();
+        let leaves = leaves(&value, String::new());
+        let leaf = value.pointer_mut(&leaves[number % leaves.len()]).unwrap();
+        *leaf = match (leaf.take(), number / leaves.len()) {
+            (Value::String(text), round) => {
+                let at = round % (text.len() + 1);
+                json!(format!(
+                    "{}{}{}",
+                    &text[..at],
+                    char::from(b'!' + (round % 90) as u8),
+                    &text[at..]
+                ))
+            }
+            (Value::Number(number), round) => {
+                json!(number.as_u64().unwrap_or(0) + 1 + round as u64)
+            }
+            (_, round) => json!(format!("x{round}")),
+        };
+        value
+    }
+
+    fn leaves(value: &Value, path: String) -> Vec<String> {
+        match value {
+            Value::Object(fields) => fields
+                .iter()
+                .flat_map(|(key, value)| leaves(value, format!("{path}/{key}")))
+                .collect(),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .flat_map(|(at, value)| leaves(value, format!("{path}/{at}")))
+                .collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![path],
+        }
+    }
+
+    /// Every change of what would run, for whom or by whom is refused; the rest changes nothing.
+    #[test]
+    fn ten_thousand_mutated_grants_run_nothing_but_what_was_shown() {
+        let grant_check = grant_check();
+        let mut good = grant("p1", "touch a");
+        good.grant.action.cwd = None;
+        good.grant.action.mode = RunMode::Normal;
+        let good = serde_json::to_value(&good).unwrap();
+        let shown = Action::new(Command::Shell {
+            line: "touch a".to_owned(),
+        });
+        let (mut refused, mut accepted) = (0, 0);
+        for number in 0..10_000 {
+            let Ok(execute) = serde_json::from_value::<ToolExecute>(mutated(&good, number)) else {
+                refused += 1;
+                continue;
+            };
+            match check(&grant_check, &execute) {
+                Some(Ok(())) => {
+                    accepted += 1;
+                    assert_eq!(execute.grant.action, shown);
+                    assert_eq!(execute.tool_proposal, id("p1"));
+                    assert!(execute.grant.expires_at > now());
+                }
+                Some(Err(_)) | None => refused += 1,
+            }
+        }
+        assert!(
+            refused > 4000 && accepted > 0,
+            "{refused} refused, {accepted} accepted"
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! The last step before a command: it confines itself and becomes it.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use anyhow::Context;
+use rustix::process::{
+    Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
+};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::cgroup::Cgroup;
+use super::process_tree::ProcessTree;
+use super::{EXEC_STEP_SUBCOMMAND, SpawnSpec};
+
+/// The last step before a command, started and waiting to be told which.
+pub(super) struct ExecStep(Child);
+
+impl ExecStep {
+    /// The command's environment may hold what a loader acts on, and secrets that arguments would
+    /// show to everyone on the machine. So it goes through a pipe, and this step starts clean.
+    pub(super) fn spawn() -> anyhow::Result<Self> {
+        let child = exec_step_command()?
+            .env_clear()
+            .stdin(Stdio::piped())
+            .spawn()?;
+        Ok(Self(child))
+    }
+
+    /// Has it become the command: confined by its own hand, then itself.
+    pub(super) fn start(self, spawn_spec: &SpawnSpec, tree: &ProcessTree) -> anyhow::Result<Child> {
+        let Self(mut child) = self;
+        if let Some(cgroup) = tree.cgroup() {
+            let limits = spawn_spec.confinement.share.whole;
+            cgroup.set_limits(limits).context("limiting the command")?;
+        }
+        let request = ExecRequest {
+            errand: spawn_spec.clone(),
+            cgroup: tree.cgroup().cloned(),
+            reaper: getpid().as_raw_pid(),
+        };
+        let mut stdin = child.stdin.take().expect("a pipe was asked for");
+        stdin.write_all(&serde_json::to_vec(&request)?)?;
+        Ok(child)
+    }
+}
+
+/// The last step before the command, with no open files but the standard three.
+fn exec_step_command() -> anyhow::Result<Command> {
+    let inherited = inherited_fds()?;
+    if inherited.is_empty() {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("pvp").arg(EXEC_STEP_SUBCOMMAND);
+        return Ok(command);
+    }
+    // Closing files by number is something that a shell does safely.
+    let close: String = inherited.iter().map(|file| format!(" {file}>&-")).collect();
+    let script = format!("exec{close}; exec -a pvp /proc/$PPID/exe {EXEC_STEP_SUBCOMMAND}");
+    let mut command = Command::new("/bin/bash");
+    command.args(["--noprofile", "--norc", "-c", &script]);
+    Ok(command)
+}
+
+/// Open files that whoever started the executor left to it, and that a program would inherit.
+fn inherited_fds() -> anyhow::Result<Vec<u32>> {
+    const CLOSED_ON_EXEC: u32 = 0o2_000_000;
+    let mut inherited = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(file) = entry?.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        // The directory that is being read is among them, and may be closed by the time.
+        let Ok(info) = std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")) else {
+            continue;
+        };
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        if file > 2 && flags.is_none_or(|flags| flags & CLOSED_ON_EXEC == 0) {
+            inherited.push(file);
+        }
+    }
+    Ok(inherited)
+}
+
+/// What the last step before the command knows.
+#[derive(Serialize, Deserialize)]
+struct ExecRequest {
+    errand: SpawnSpec,
+    cgroup: Option<Cgroup>,
+    reaper: i32,
+}
+
+/// Exit code of a step that could not become the command; shells use it too.
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// Confines this process and becomes the command; only a failure returns.
+pub fn exec_step_main() -> ExitCode {
+    let request = serde_json::from_reader::<_, ExecRequest>(std::io::stdin());
+    let Err(problem) = request
+        .map_err(anyhow::Error::new)
+        .and_then(|request| exec_command(&request));
+    // Standard error is the command's; there is nowhere else to say it.
+    let _ = writeln!(std::io::stderr(), "pvp: {problem:#}");
+    ExitCode::from(EXIT_NOT_FOUND)
+}
+
+fn exec_command(request: &ExecRequest) -> anyhow::Result<Infallible> {
+    let _ = setsid();
+    die_with_reaper(request.reaper).context("depending on the reaper")?;
+    if let Some(cgroup) = &request.cgroup {
+        cgroup.enter().context("entering the command's cgroup")?;
+    }
+    let spawn_spec = &request.errand;
+    std::env::set_current_dir(&spawn_spec.directory)
+        .with_context(|| format!("cannot work in {}", spawn_spec.directory.display()))?;
+    let (stdin, terminal) = match spawn_spec.terminal {
+        Some(_) => take_controlling_terminal().context("taking the terminal")?,
+        None => (Stdio::null(), Vec::new()),
+    };
+    let mut command = Command::new(&spawn_spec.program);
+    command
+        .args(&spawn_spec.arguments)
+        .env_clear()
+        .envs(
+            spawn_spec
+                .environment
+                .iter()
+                .map(|(key, value)| (key, value)),
+        )
+        .stdin(stdin);
+    reset_ignored_signals().context("heeding signals")?;
+    spawn_spec
+        .confinement
+        .apply(&terminal)
+        .context("cannot confine the command, so it does not run")?;
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot run {}", spawn_spec.program))
+}
+
+/// Makes the terminal that standard output is the one of this session; keys such as Ctrl-C then
+/// signal what runs in its foreground. Gives it as standard input, and the names it has.
+fn take_controlling_terminal() -> anyhow::Result<(Stdio, Vec<PathBuf>)> {
+    let terminal = std::io::stdout().as_fd().try_clone_to_owned()?;
+    ioctl_tiocsctty(&terminal)?;
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", terminal.as_raw_fd()))?;
+    Ok((Stdio::from(terminal), vec![name, "/dev/tty".into()]))
+}
+
+/// Heeds the signals that whoever started the executor had it ignore, as `nohup` and the `&` of a
+/// script do. A command would go on ignoring them, and Ctrl-C would do nothing.
+fn reset_ignored_signals() -> anyhow::Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap_or("0").trim(), 16)?;
+    let ignored = RESET_SIGNALS
+        .iter()
+        .filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 1);
+    let ignored: Vec<_> = ignored.collect();
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    // What is handled here is not ignored by the program that this process becomes.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let _inside = runtime.enter();
+    for kind in ignored {
+        // The handler stays when nobody listens.
+        drop(signal(*kind)?);
+    }
+    Ok(())
+}
+
+/// The signals by which people and shells end, stop and tell programs.
+const RESET_SIGNALS: [SignalKind; 7] = [
+    SignalKind::hangup(),
+    SignalKind::interrupt(),
+    SignalKind::quit(),
+    SignalKind::terminate(),
+    SignalKind::from_raw(Signal::TSTP.as_raw()),
+    SignalKind::from_raw(Signal::TTIN.as_raw()),
+    SignalKind::from_raw(Signal::TTOU.as_raw()),
+];
+
+/// Has the kernel end this process when its reaper is gone. That is safe because the reaper has
+/// one thread: the signal comes when the thread that started us ends, not the process.
+fn die_with_reaper(reaper: i32) -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = getppid().map(|parent| parent.as_raw_pid());
+    anyhow::ensure!(parent == Some(reaper), "it is gone already");
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! What people want, as an attendant hears it.
+
+use std::collections::VecDeque;
+
+use pvp_protocol::MessageId;
+use pvp_protocol::payload::{Content, InterruptUrgency, PromptConfig};
+
+use super::{AgentEvent, AgentEventCallback};
+use crate::agent::{AgentInput, AgentInputs, Requester, SessionRecap};
+use crate::brain::result_text::truncate_middle;
+
+/// Prompts that wait; more are left out, and the agent says so.
+const MAX_QUEUED: usize = 64;
+
+/// Bytes of one prompt with its context; providers take no more in one go anyway.
+const MAX_PROMPT_BYTES: usize = 512 * 1024;
+
+/// How soon to end a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// After what is under way.
+    Pause,
+    /// At once.
+    Stop,
+}
+
+/// What was heard.
+#[derive(Debug)]
+pub(super) enum PromptQueueEvent {
+    /// One more prompt waits.
+    Prompt,
+    Halt(Halt),
+    Recap(Box<SessionRecap>),
+    /// Nothing more will be heard.
+    Closed,
+}
+
+/// A prompt as the brain reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct QueuedPrompt {
+    pub(super) id: MessageId,
+    pub(super) text: String,
+    pub(super) config: Option<PromptConfig>,
+}
+
+pub(super) struct PromptQueue {
+    inputs: AgentInputs,
+    prompts: VecDeque<QueuedPrompt>,
+    /// What happened beside prompts, for the next one.
+    notes: Vec<String>,
+    /// Someone spoke who is not answered yet, and nobody halted us since.
+    awaiting_answer: bool,
+    closed: bool,
+    on_event: AgentEventCallback,
+}
+
+impl PromptQueue {
+    pub(super) fn new(inputs: AgentInputs, on_event: AgentEventCallback) -> Self {
+        Self {
+            inputs,
+            prompts: VecDeque::new(),
+            notes: Vec::new(),
+            awaiting_answer: false,
+            closed: false,
+            on_event,
+        }
+    }
+
+    /// Whether someone waits for an answer that nobody asked us to hold back.
+    pub(super) fn is_awaiting_answer(&self) -> bool {
+        self.awaiting_answer
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(super) fn last_prompt_id(&self) -> Option<&MessageId> {
+        self.prompts.back().map(|queued| &queued.id)
+    }
+
+    /// The oldest prompt, with what happened before it.
+    pub(super) fn pop_prompt(&mut self) -> Option<QueuedPrompt> {
+        let mut queued = self.prompts.pop_front()?;
+        self.awaiting_answer &= !self.prompts.is_empty();
+        if !self.notes.is_empty() {
+            let notes = std::mem::take(&mut self.notes).join("\n");
+            queued.text = format!("{notes}\n\n{}", queued.text);
+        }
+        Some(queued)
+    }
+
+    /// Waits for something. May be given up without losing anything.
+    pub(super) async fn next(&mut self) -> PromptQueueEvent {
+        let Some(input) = self.inputs.next().await else {
+            self.closed = true;
+            return PromptQueueEvent::Closed;
+        };
+        match input {
+            AgentInput::Prompt {
+                id,
+                by,
+                prompt,
+                context,
+            } => {
+                let text = prompt_text(&by, &prompt.content, &context);
+                self.push_prompt(
+                    &by,
+                    &prompt.content,
+                    QueuedPrompt {
+                        id,
+                        text,
+                        config: prompt.config,
+                    },
+                )
+            }
+            AgentInput::Amend { id, by, amend } => {
+                let text = format!(
+                    "{} changes what was asked before ({}): {}",
+                    by.name, amend.reason, amend.amendment
+                );
+                let config = None;
+                self.push_prompt(&by, &amend.amendment, QueuedPrompt { id, text, config })
+            }
+            AgentInput::Interrupt { by, interrupt, .. } => {
+                let (word, halt) = match interrupt.urgency {
+                    InterruptUrgency::Pause => ("paused", Halt::Pause),
+                    InterruptUrgency::Stop => ("stopped", Halt::Stop),
+                    InterruptUrgency::Emergency => ("stopped, in an emergency,", Halt::Stop),
+                };
+                let mut note = format!("({} {word} you: {})", by.name, interrupt.message);
+                match &interrupt.inject_context {
+                    None => {}
+                    Some(Content::Text(text)) => note.push_str(&format!("\n{text}")),
+                    Some(Content::Object(object)) => {
+                        let text = serde_json::Value::Object(object.clone()).to_string();
+                        note.push_str(&format!("\n{text}"));
+                    }
+                }
+                self.awaiting_answer = false;
+                self.notes
+                    .push(truncate_middle(&note, MAX_PROMPT_BYTES / 8));
+                if self.notes.len() > MAX_QUEUED {
+                    self.notes.remove(0);
+                }
+                (self.on_event)(AgentEvent::Interrupted {
+                    by: by.name,
+                    message: interrupt.message,
+                });
+                PromptQueueEvent::Halt(halt)
+            }
+            AgentInput::Recap(memory) => PromptQueueEvent::Recap(memory),
+        }
+    }
+
+    fn push_prompt(
+        &mut self,
+        by: &Requester,
+        said: &str,
+        queued: QueuedPrompt,
+    ) -> PromptQueueEvent {
+        (self.on_event)(AgentEvent::Prompted {
+            by: by.name.clone(),
+            text: truncate_middle(said, 2000),
+        });
+        self.awaiting_answer = true;
+        if self.prompts.len() < MAX_QUEUED {
+            self.prompts.push_back(queued);
+        } else {
+            self.notes
+                .push(format!("({} asked something that you missed)", by.name));
+        }
+        PromptQueueEvent::Prompt
+    }
+}
+
+fn prompt_text(by: &Requester, content: &str, context: &[(String, String)]) -> String {
+    let mut text = format!("{}: {content}", by.name);
+    for (key, value) in context {
+        text.push_str(&format!("\n\n<context key={key:?}>\n{value}\n</context>"));
+    }
+    truncate_middle(&text, MAX_PROMPT_BYTES)
+}

@@ -1,0 +1,228 @@
+//! What an attendant thinks and says, on its way to everyone: in order, and not a word a message.
+
+use std::time::Duration;
+
+use pvp_client::{Connection, fresh_id};
+use pvp_protocol::payload::{
+    FinishReason, ResponseChunk, ResponseEnd, ResponseStart, ThinkingChunk, ThinkingEnd,
+    ThinkingStart, UsageStats, Visibility, VisibilityGroup,
+};
+use pvp_protocol::{ClientMessage, ExtraFields, MessageId};
+use tokio::time::{Instant, sleep_until};
+
+use crate::brain::BrainEvent;
+
+/// How long words may wait for more of them.
+const COALESCE_DELAY: Duration = Duration::from_millis(50);
+
+/// Bytes that are told at once.
+const MAX_CHUNK_BYTES: usize = 8 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ResponsePartKind {
+    Thinking,
+    Response,
+}
+
+/// A stream that is open.
+struct OpenResponsePart {
+    kind: ResponsePartKind,
+    start_id: MessageId,
+    started_at: Instant,
+}
+
+pub(super) struct ResponseStream {
+    connection: Connection,
+    prompt_id: MessageId,
+    open_part: Option<OpenResponsePart>,
+    buffer: String,
+    flush_at: Option<Instant>,
+    response_text: String,
+}
+
+impl ResponseStream {
+    /// About a prompt, or about nothing that anyone asked.
+    pub(super) fn new(connection: Connection, prompt: Option<MessageId>) -> Self {
+        Self {
+            connection,
+            prompt_id: prompt.unwrap_or_else(fresh_id),
+            open_part: None,
+            buffer: String::new(),
+            flush_at: None,
+            response_text: String::new(),
+        }
+    }
+
+    /// The beginning of what was said aloud.
+    pub(super) fn response_text(&self) -> &str {
+        &self.response_text
+    }
+
+    /// Passes on what people are to see of an event.
+    pub(super) async fn on_event(&mut self, event: &BrainEvent) {
+        match event {
+            BrainEvent::Thinking(text) => self.push(ResponsePartKind::Thinking, text).await,
+            BrainEvent::Text(text) => self.push_text(text).await,
+            BrainEvent::Retrying { why, wait } => {
+                let seconds = wait.as_secs_f32();
+                let text = format!("\n[asked again in {seconds:.0} s: {why}]\n");
+                self.push(ResponsePartKind::Thinking, &text).await;
+            }
+            BrainEvent::ThinkingSignature(_)
+            | BrainEvent::RedactedThinking(_)
+            | BrainEvent::ToolCall(_)
+            | BrainEvent::Usage(_)
+            | BrainEvent::Finished(_) => {}
+        }
+    }
+
+    pub(super) async fn push_text(&mut self, text: &str) {
+        self.push(ResponsePartKind::Response, text).await;
+        if self.response_text.len() < MAX_CHUNK_BYTES {
+            self.response_text.push_str(text);
+        }
+    }
+
+    async fn push(&mut self, kind: ResponsePartKind, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.open_part.as_ref().is_none_or(|open| open.kind != kind) {
+            self.close_part().await;
+            self.begin_part(kind).await;
+        }
+        self.buffer.push_str(text);
+        self.flush_at.get_or_insert(Instant::now() + COALESCE_DELAY);
+        if self.buffer.len() >= MAX_CHUNK_BYTES {
+            self.flush().await;
+        }
+    }
+
+    /// Waits until words have waited long enough; for ever if there are none.
+    pub(super) async fn wait_flush_due(&self) {
+        match self.flush_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells what waits.
+    pub(super) async fn flush(&mut self) {
+        self.flush_at = None;
+        let text = std::mem::take(&mut self.buffer);
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let (piece, more) = rest.split_at(rest.floor_char_boundary(MAX_CHUNK_BYTES));
+            let (text, extra) = (piece.to_owned(), ExtraFields::new());
+            match self.open_part.as_ref().map(|open| open.kind) {
+                Some(ResponsePartKind::Thinking) => self.send(ThinkingChunk { text, extra }).await,
+                Some(ResponsePartKind::Response) => self.send(ResponseChunk { text, extra }).await,
+                None => return,
+            }
+            rest = more;
+        }
+    }
+
+    async fn begin_part(&mut self, kind: ResponsePartKind) {
+        let start = fresh_id();
+        let (agent, prompt_ref) = (
+            self.connection.participant().clone(),
+            self.prompt_id.clone(),
+        );
+        let extra = ExtraFields::new();
+        let message: ClientMessage = match kind {
+            ResponsePartKind::Thinking => ThinkingStart {
+                agent,
+                prompt_ref,
+                visible_to: Visibility::Group(VisibilityGroup::All),
+                extra,
+            }
+            .into(),
+            ResponsePartKind::Response => ResponseStart {
+                agent,
+                prompt_ref,
+                extra,
+            }
+            .into(),
+        };
+        if kind == ResponsePartKind::Response && !self.response_text.is_empty() {
+            self.response_text.push('\n');
+        }
+        self.send_with_id(start.clone(), None, message).await;
+        let since = Instant::now();
+        self.open_part = Some(OpenResponsePart {
+            kind,
+            start_id: start,
+            started_at: since,
+        });
+    }
+
+    /// Ends thinking; a response waits for how the answer ends.
+    async fn close_part(&mut self) {
+        self.flush().await;
+        let Some(open) = self.open_part.take() else {
+            return;
+        };
+        let reference = Some(open.start_id);
+        match open.kind {
+            ResponsePartKind::Thinking => {
+                let duration = open.started_at.elapsed().as_millis();
+                let end = ThinkingEnd {
+                    summary: None,
+                    duration_ms: u64::try_from(duration).ok(),
+                    extra: ExtraFields::new(),
+                };
+                self.send_with_id(fresh_id(), reference, end).await;
+            }
+            ResponsePartKind::Response => {
+                let end = response_end(FinishReason::ToolUse, None);
+                self.send_with_id(fresh_id(), reference, end).await;
+            }
+        }
+    }
+
+    /// The end of the answer. Also an answer without a word has one, if there is something to say
+    /// about it: what it cost, or that it broke off.
+    pub(super) async fn finish(mut self, finish: FinishReason, usage: Option<UsageStats>) {
+        if !matches!(&self.open_part, Some(open) if open.kind == ResponsePartKind::Response) {
+            self.close_part().await;
+            let uneventful = match finish {
+                FinishReason::Complete | FinishReason::ToolUse => true,
+                FinishReason::Interrupted | FinishReason::Error | FinishReason::MaxTokens => false,
+            };
+            if uneventful && usage.is_none() {
+                return;
+            }
+            self.begin_part(ResponsePartKind::Response).await;
+        }
+        self.flush().await;
+        let reference = self.open_part.take().map(|open| open.start_id);
+        self.send_with_id(fresh_id(), reference, response_end(finish, usage))
+            .await;
+    }
+
+    async fn send(&self, message: impl Into<ClientMessage>) {
+        let reference = self.open_part.as_ref().map(|open| open.start_id.clone());
+        self.send_with_id(fresh_id(), reference, message).await;
+    }
+
+    async fn send_with_id(
+        &self,
+        id: MessageId,
+        reference: Option<MessageId>,
+        message: impl Into<ClientMessage>,
+    ) {
+        // The answer to it is not waited for: what follows is sent in the same order.
+        if let Err(error) = self.connection.send_with_id(id, reference, message).await {
+            tracing::warn!(%error, "what was said was not sent");
+        }
+    }
+}
+
+fn response_end(finish_reason: FinishReason, usage: Option<UsageStats>) -> ResponseEnd {
+    ResponseEnd {
+        finish_reason,
+        usage,
+        extra: ExtraFields::new(),
+    }
+}
