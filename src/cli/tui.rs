@@ -8,8 +8,8 @@ use clap::Args;
 use pvp_client::{ApiClient, ConnectError, ConnectOptions, Link};
 use pvp_protocol::api::CreateSessionRequest;
 use pvp_protocol::{ParticipantId, Role, SessionConfig};
-use pvp_tui::config::Config;
-use pvp_tui::{Clock, Palette, Start};
+use pvp_tui::config::TuiConfig;
+use pvp_tui::{DisplayTimeZone, LaunchOptions, Palette};
 
 use super::links::LinkArguments;
 
@@ -64,20 +64,20 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
         history: Some(HISTORY_MESSAGES),
         ..ConnectOptions::default()
     };
-    let start = Start {
+    let launch_options = LaunchOptions {
         link,
         options,
         config,
         // Whoever has no home keeps nothing.
-        history: super::state_directory()
+        history_path: super::state_directory()
             .map(|state| state.join("history"))
             .ok(),
     };
     let runtime = super::runtime()?;
     let result = runtime.block_on(async {
         match arguments.plain {
-            true => pvp_tui::plain(start).await,
-            false => pvp_tui::run(start).await,
+            true => pvp_tui::run_plain(launch_options).await,
+            false => pvp_tui::run(launch_options).await,
         }
     });
     // Somebody may still sit at standard input, who is not waited for.
@@ -87,14 +87,14 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The settings that were named, else those of the account if there are any.
-fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<Config> {
+fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
     let default_path = super::links::user_link_path()?.with_file_name("tui.toml");
     let mut config = match path {
-        Some(path) => Config::read(path)?,
-        None if default_path.exists() => Config::read(&default_path)?,
-        None => Config::default(),
+        Some(path) => TuiConfig::read(path)?,
+        None if default_path.exists() => TuiConfig::read(&default_path)?,
+        None => TuiConfig::default(),
     };
-    config.clock = Clock::local();
+    config.time_zone = DisplayTimeZone::local();
     if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
         config.palette = Palette::None;
     }

@@ -23,7 +23,7 @@ fn made_from(what: &str, table: &str) {
 #[test]
 fn the_tables_on_the_page_are_those_of_the_program() {
     made_from("commands", &pvp_tui::slash_manual());
-    made_from("keys", &pvp_tui::keys::manual());
+    made_from("keys", &pvp_tui::keys::manual_table());
 }
 
 #[test]
@@ -31,6 +31,6 @@ fn the_settings_on_the_page_are_understood() {
     let text = std::fs::read_to_string(page()).unwrap();
     let settings = text.split("```toml\n").nth(1).unwrap();
     let settings = settings.split("```").next().unwrap();
-    let config = pvp_tui::config::Config::parse(settings).unwrap();
-    assert_ne!(config, pvp_tui::config::Config::default());
+    let config = pvp_tui::config::TuiConfig::parse(settings).unwrap();
+    assert_ne!(config, pvp_tui::config::TuiConfig::default());
 }

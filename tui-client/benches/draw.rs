@@ -13,24 +13,24 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent};
 use pvp_protocol::{Limits, SessionConfig, Timestamp, parse_server_message};
-use pvp_tui::Offscreen;
-use pvp_tui::config::Config;
+use pvp_tui::OffscreenApp;
+use pvp_tui::config::TuiConfig;
 use serde_json::{Value, json};
 
 /// Frames a second that the program draws at most.
-const FRAMES: usize = 33;
+const FRAMES_PER_SECOND: usize = 33;
 
 /// Bytes that an executor sends at a time.
-const PIECE: usize = 32 * 1024;
+const OUTPUT_CHUNK_BYTES: usize = 32 * 1024;
 
 fn main() {
-    let lines = setting("DRAW_LINES", 50_000);
-    let seconds = setting("DRAW_SECONDS", 5);
+    let lines = env_setting("DRAW_LINES", 50_000);
+    let seconds = env_setting("DRAW_SECONDS", 5);
     println!("{:<44} {:>9} {:>9} {:>9}", "", "p50 ms", "p99 ms", "max ms");
-    let mut bench = Bench::new(120, 40);
-    bench.fill();
-    report("a frame of a full session, 120×40", bench.frames(500));
-    let (frames, keys, busy) = bench.flood(lines, seconds);
+    let mut bench = DrawBench::new(120, 40);
+    bench.fill_session();
+    report("a frame of a full session, 120×40", bench.draw_frames(500));
+    let (frames, keys, busy) = bench.stream_output(lines, seconds);
     report(&format!("a frame while {lines} lines/s stream"), frames);
     report("a key and its frame meanwhile", keys);
     let share = busy.as_secs_f64() / seconds as f64;
@@ -38,7 +38,7 @@ fn main() {
     println!("of one core, folding and drawing {lines} lines/s: {share:.3}   bar ≤ 0.5: {met}");
 }
 
-fn setting(name: &str, default: usize) -> usize {
+fn env_setting(name: &str, default: usize) -> usize {
     let text = std::env::var(name).ok();
     text.map_or(default, |text| {
         text.parse()
@@ -57,26 +57,26 @@ fn report(name: &str, mut times: Vec<Duration>) {
     );
 }
 
-struct Bench {
-    screen: Offscreen,
+struct DrawBench {
+    screen: OffscreenApp,
     now: Timestamp,
     seq: u64,
 }
 
-impl Bench {
+impl DrawBench {
     fn new(columns: u16, rows: u16) -> Self {
         let now = Timestamp::parse("2026-01-01T12:00:00.000Z").unwrap();
-        let screen = Offscreen::new(Config::default(), columns, rows, now);
+        let screen = OffscreenApp::new(TuiConfig::default(), columns, rows, now);
         let mut bench = Self {
             screen,
             now,
             seq: 0,
         };
-        bench.tell(None, "system", "session.welcome", welcome());
+        bench.deliver(None, "system", "session.welcome", welcome());
         bench
     }
 
-    fn tell(&mut self, seq: Option<u64>, sender: &str, kind: &str, payload: Value) {
+    fn deliver(&mut self, seq: Option<u64>, sender: &str, kind: &str, payload: Value) {
         let mut envelope = json!({
             "v": 1, "id": format!("m{}", self.seq), "ts": self.now.to_string(), "session": "bench",
             "sender": sender, "type": kind, "payload": payload,
@@ -86,30 +86,30 @@ impl Bench {
         }
         let read = parse_server_message(&envelope.to_string(), &Limits::default());
         let envelope = read.map_err(|error| error.refusal).unwrap().unwrap();
-        self.screen.told(self.now, Box::new(envelope));
+        self.screen.receive(self.now, Box::new(envelope));
     }
 
-    fn kept(&mut self, sender: &str, kind: &str, payload: Value) -> String {
+    fn deliver_logged(&mut self, sender: &str, kind: &str, payload: Value) -> String {
         self.seq += 1;
-        self.tell(Some(self.seq), sender, kind, payload);
+        self.deliver(Some(self.seq), sender, kind, payload);
         format!("m{}", self.seq)
     }
 
     /// As much as is kept: prompts, and commands with much output.
-    fn fill(&mut self) {
+    fn fill_session(&mut self) {
         for number in 0..2_000 {
             let content = format!(
                 "prompt {number}: {}",
                 "please do something about it. ".repeat(8)
             );
             let prompt = json!({ "content": content, "target_agent": "bot", "contributors": ["ann"], "context_keys": [] });
-            self.kept("ann", "prompt.submit", prompt);
+            self.deliver_logged("ann", "prompt.submit", prompt);
         }
-        self.start();
+        self.start_command();
     }
 
     /// A command that prints.
-    fn start(&mut self) -> String {
+    fn start_command(&mut self) -> String {
         let digest = "0".repeat(64);
         let assessment = json!({
             "category": "read", "risk": "safe", "rule": "r", "reason": "r", "profile": "read",
@@ -120,55 +120,59 @@ impl Bench {
             "risk_level": "safe", "description": "", "requires_approval": false,
             "category": "shell_execute", "assessment": assessment,
         });
-        let id = self.kept("bot", "tool.propose", propose);
+        let id = self.deliver_logged("bot", "tool.propose", propose);
         let grant = json!({
             "id": "grant", "executor": "bot", "digest": digest, "profile": "read",
             "action": { "command": { "form": "shell", "line": "cat everything" } },
             "limits": { "timeout_ms": 1, "output_bytes": 1 }, "expires_at": self.now, "cleared_by": "read",
         });
         let execute = json!({ "tool_proposal": id, "approved_by": [], "grant": grant });
-        self.kept("system", "tool.execute", execute);
+        self.deliver_logged("system", "tool.execute", execute);
         id
     }
 
-    fn frame(&mut self) -> Duration {
+    fn draw_frame(&mut self) -> Duration {
         let begun = Instant::now();
         self.screen.draw();
         begun.elapsed()
     }
 
-    fn frames(&mut self, count: usize) -> Vec<Duration> {
-        (0..count).map(|_| self.frame()).collect()
+    fn draw_frames(&mut self, count: usize) -> Vec<Duration> {
+        (0..count).map(|_| self.draw_frame()).collect()
     }
 
     /// So many seconds of output at once; gives the times of frames, of keys with their frames,
     /// and of everything.
-    fn flood(&mut self, lines: usize, seconds: usize) -> (Vec<Duration>, Vec<Duration>, Duration) {
-        let id = self.start();
+    fn stream_output(
+        &mut self,
+        lines: usize,
+        seconds: usize,
+    ) -> (Vec<Duration>, Vec<Duration>, Duration) {
+        let id = self.start_command();
         let line = "\u{1b}[32mok\u{1b}[0m some test passed in 0.1 s\n";
-        let piece = line.repeat(PIECE / line.len());
+        let piece = line.repeat(OUTPUT_CHUNK_BYTES / line.len());
         let pieces = (lines * line.len()).div_ceil(piece.len());
         let (mut frames, mut keys) = (Vec::new(), Vec::new());
         let mut busy = Duration::ZERO;
         for _ in 0..seconds {
-            let mut told = 0;
-            for frame in 1..=FRAMES {
-                while told * FRAMES < pieces * frame && told < pieces {
+            let mut delivered = 0;
+            for frame in 1..=FRAMES_PER_SECOND {
+                while delivered * FRAMES_PER_SECOND < pieces * frame && delivered < pieces {
                     let output = json!({ "tool_proposal": id, "stream": "stdout", "text": piece, "complete": false });
                     let begun = Instant::now();
-                    self.kept("bot", "tool.output", output);
+                    self.deliver_logged("bot", "tool.output", output);
                     busy += begun.elapsed();
-                    told += 1;
+                    delivered += 1;
                 }
                 let begun = Instant::now();
                 self.screen
-                    .key(self.now, KeyEvent::from(KeyCode::Char('x')));
-                frames.push(self.frame());
+                    .press_key(self.now, KeyEvent::from(KeyCode::Char('x')));
+                frames.push(self.draw_frame());
                 keys.push(begun.elapsed());
                 busy += begun.elapsed();
             }
         }
-        assert!(self.screen.picture().contains("some test passed"));
+        assert!(self.screen.screen_text().contains("some test passed"));
         (frames, keys, busy)
     }
 }

@@ -4,48 +4,48 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use vte::{Params, Parser, Perform};
 
-use crate::text::TAB;
-use crate::text::visible;
+use crate::text::TAB_COLUMNS;
+use crate::text::escape_invisible;
 use crate::theme::Palette;
 
 /// Characters of one line that are shown; the rest is read in the pager.
-pub(crate) const LINE_CHARS: usize = 4096;
+pub(crate) const MAX_LINE_CHARS: usize = 4096;
 
 /// The lines of a text that a terminal would show, without anything that could act on ours.
-pub(crate) fn lines(text: &str, base: Style, palette: Palette) -> Vec<Line<'static>> {
-    let mut page = Page {
-        base,
+pub(crate) fn styled_lines(text: &str, base: Style, palette: Palette) -> Vec<Line<'static>> {
+    let mut performer = AnsiPerformer {
+        base_style: base,
         palette,
         style: base,
-        row: Row::default(),
-        done: Vec::new(),
+        row: AnsiRow::default(),
+        finished_lines: Vec::new(),
     };
-    Parser::new().advance(&mut page, text.as_bytes());
-    page.finish(text.ends_with('\n'))
+    Parser::new().advance(&mut performer, text.as_bytes());
+    performer.finish(text.ends_with('\n'))
 }
 
 /// One line while it is written; a carriage return begins to write over it.
 #[derive(Default)]
-struct Row {
+struct AnsiRow {
     cells: Vec<(String, Style)>,
-    column: usize,
-    cut: bool,
+    cursor_column: usize,
+    truncated: bool,
 }
 
-impl Row {
-    fn put(&mut self, symbol: String, style: Style) {
-        if self.column >= LINE_CHARS {
-            self.cut = true;
+impl AnsiRow {
+    fn write_cell(&mut self, symbol: String, style: Style) {
+        if self.cursor_column >= MAX_LINE_CHARS {
+            self.truncated = true;
             return;
         }
-        match self.cells.get_mut(self.column) {
+        match self.cells.get_mut(self.cursor_column) {
             Some(cell) => *cell = (symbol, style),
             None => self.cells.push((symbol, style)),
         }
-        self.column += 1;
+        self.cursor_column += 1;
     }
 
-    fn line(self) -> Line<'static> {
+    fn into_line(self) -> Line<'static> {
         let mut spans: Vec<Span<'static>> = Vec::new();
         for (symbol, style) in self.cells {
             match spans.last_mut() {
@@ -53,72 +53,73 @@ impl Row {
                 Some(_) | None => spans.push(Span::styled(symbol, style)),
             }
         }
-        if self.cut {
+        if self.truncated {
             spans.push(Span::raw("…"));
         }
         Line::from(spans)
     }
 }
 
-struct Page {
-    base: Style,
+struct AnsiPerformer {
+    base_style: Style,
     palette: Palette,
     style: Style,
-    row: Row,
-    done: Vec<Line<'static>>,
+    row: AnsiRow,
+    finished_lines: Vec<Line<'static>>,
 }
 
-impl Page {
+impl AnsiPerformer {
     fn end_line(&mut self) {
-        self.done.push(std::mem::take(&mut self.row).line());
+        self.finished_lines
+            .push(std::mem::take(&mut self.row).into_line());
     }
 
     fn finish(mut self, ended: bool) -> Vec<Line<'static>> {
         if !ended || !self.row.cells.is_empty() {
             self.end_line();
         }
-        self.done
+        self.finished_lines
     }
 
-    fn select(&mut self, codes: &[u16]) {
+    fn apply_sgr(&mut self, codes: &[u16]) {
         let mut codes = codes.iter().copied();
         while let Some(code) = codes.next() {
             match code {
-                0 => self.style = self.base,
-                1 => self.add(Modifier::BOLD),
-                2 => self.add(Modifier::DIM),
-                3 => self.add(Modifier::ITALIC),
-                4 => self.add(Modifier::UNDERLINED),
-                7 => self.add(Modifier::REVERSED),
-                9 => self.add(Modifier::CROSSED_OUT),
-                22 => self.remove(Modifier::BOLD | Modifier::DIM),
-                23 => self.remove(Modifier::ITALIC),
-                24 => self.remove(Modifier::UNDERLINED),
-                27 => self.remove(Modifier::REVERSED),
-                29 => self.remove(Modifier::CROSSED_OUT),
-                30..=37 => self.colour(indexed(code - 30)),
-                90..=97 => self.colour(indexed(code - 90 + 8)),
+                0 => self.style = self.base_style,
+                1 => self.add_modifier(Modifier::BOLD),
+                2 => self.add_modifier(Modifier::DIM),
+                3 => self.add_modifier(Modifier::ITALIC),
+                4 => self.add_modifier(Modifier::UNDERLINED),
+                7 => self.add_modifier(Modifier::REVERSED),
+                9 => self.add_modifier(Modifier::CROSSED_OUT),
+                22 => self.remove_modifier(Modifier::BOLD | Modifier::DIM),
+                23 => self.remove_modifier(Modifier::ITALIC),
+                24 => self.remove_modifier(Modifier::UNDERLINED),
+                27 => self.remove_modifier(Modifier::REVERSED),
+                29 => self.remove_modifier(Modifier::CROSSED_OUT),
+                30..=37 => self.set_foreground(indexed_colour(code - 30)),
+                90..=97 => self.set_foreground(indexed_colour(code - 90 + 8)),
                 38 => {
-                    let colour = extended(&mut codes);
-                    self.colour(colour);
+                    let colour = extended_colour(&mut codes);
+                    self.set_foreground(colour);
                 }
-                39 => self.style.fg = self.base.fg,
+                39 => self.style.fg = self.base_style.fg,
                 // Backgrounds are not taken, so that no text hides in its own colour.
-                48 => drop(extended(&mut codes)),
+                48 => drop(extended_colour(&mut codes)),
                 _ => {}
             }
         }
     }
 
-    fn add(&mut self, modifier: Modifier) {
+    fn add_modifier(&mut self, modifier: Modifier) {
         self.style = self.style.add_modifier(modifier);
     }
 
-    fn remove(&mut self, modifier: Modifier) {
+    fn remove_modifier(&mut self, modifier: Modifier) {
         self.style = self.style.remove_modifier(modifier);
     }
 
-    fn colour(&mut self, colour: Option<Color>) {
+    fn set_foreground(&mut self, colour: Option<Color>) {
         if self.palette != Palette::None
             && let Some(colour) = colour
         {
@@ -127,39 +128,39 @@ impl Page {
     }
 }
 
-impl Perform for Page {
+impl Perform for AnsiPerformer {
     fn print(&mut self, c: char) {
         let mut buffer = [0; 4];
-        let symbol = visible(c.encode_utf8(&mut buffer));
-        self.row.put(symbol, self.style);
+        let symbol = escape_invisible(c.encode_utf8(&mut buffer));
+        self.row.write_cell(symbol, self.style);
     }
 
     fn execute(&mut self, byte: u8) {
         match byte {
             b'\n' => self.end_line(),
-            b'\r' => self.row.column = 0,
+            b'\r' => self.row.cursor_column = 0,
             b'\t' => {
-                let spaces = TAB - self.row.column % TAB;
-                (0..spaces).for_each(|_| self.row.put(" ".to_owned(), self.style));
+                let spaces = TAB_COLUMNS - self.row.cursor_column % TAB_COLUMNS;
+                (0..spaces).for_each(|_| self.row.write_cell(" ".to_owned(), self.style));
             }
-            0x08 => self.row.column = self.row.column.saturating_sub(1),
+            0x08 => self.row.cursor_column = self.row.cursor_column.saturating_sub(1),
             other => {
-                let symbol = visible(&char::from(other).to_string());
-                self.row.put(symbol, self.style);
+                let symbol = escape_invisible(&char::from(other).to_string());
+                self.row.write_cell(symbol, self.style);
             }
         }
     }
 
-    fn csi_dispatch(&mut self, params: &Params, between: &[u8], ignore: bool, action: char) {
-        if action != 'm' || ignore || !between.is_empty() {
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
+        if action != 'm' || ignore || !intermediates.is_empty() {
             return;
         }
         let codes: Vec<u16> = params.iter().flatten().copied().collect();
-        self.select(&codes);
+        self.apply_sgr(&codes);
     }
 }
 
-fn indexed(number: u16) -> Option<Color> {
+fn indexed_colour(number: u16) -> Option<Color> {
     Some(match number {
         // Black would be invisible on most terminals.
         0 | 8 => Color::DarkGray,
@@ -182,10 +183,10 @@ fn indexed(number: u16) -> Option<Color> {
 }
 
 /// The colour of `38;5;n` or `38;2;r;g;b`; black of any kind is left as it was.
-fn extended(codes: &mut impl Iterator<Item = u16>) -> Option<Color> {
+fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<Color> {
     let byte = |code: Option<u16>| code.and_then(|code| u8::try_from(code).ok());
     match codes.next()? {
-        5 => indexed(u16::from(byte(codes.next())?)),
+        5 => indexed_colour(u16::from(byte(codes.next())?)),
         2 => {
             let (red, green, blue) = (codes.next(), codes.next(), codes.next());
             let (red, green, blue) = (byte(red)?, byte(green)?, byte(blue)?);
@@ -199,17 +200,17 @@ fn extended(codes: &mut impl Iterator<Item = u16>) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::plain;
+    use crate::text::line_text;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Vec<String> {
-        let lines = lines(text, Style::new(), Palette::Colour);
-        lines.iter().map(plain).collect()
+    fn rendered(text: &str) -> Vec<String> {
+        let lines = styled_lines(text, Style::new(), Palette::Colour);
+        lines.iter().map(line_text).collect()
     }
 
     #[test]
     fn colours_become_styles() {
-        let lines = lines("a\u{1b}[1;31mb\u{1b}[0mc", Style::new(), Palette::Colour);
+        let lines = styled_lines("a\u{1b}[1;31mb\u{1b}[0mc", Style::new(), Palette::Colour);
         let red = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
         let spans = vec![Span::raw("a"), Span::styled("b", red), Span::raw("c")];
         assert_eq!(lines, [Line::from(spans)]);
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn without_colours_only_weight_is_left() {
-        let lines = lines(
+        let lines = styled_lines(
             "\u{1b}[1;31mb\u{1b}[38;5;200mc",
             Style::new(),
             Palette::None,
@@ -240,28 +241,28 @@ mod tests {
             ("a\u{202e}b", r"a\u{202e}b"),
             ("\u{9b}31mx", r"\u{9b}31mx"),
         ] {
-            assert_eq!(read(text), [shown], "{text:?}");
+            assert_eq!(rendered(text), [shown], "{text:?}");
         }
     }
 
     #[test]
     fn a_carriage_return_writes_over_the_line() {
-        assert_eq!(read("10%\r20%\r100%\n"), ["100%"]);
-        assert_eq!(read("a\r\nb\r\n"), ["a", "b"]);
-        assert_eq!(read("ab\u{8}c\n\n"), ["ac", ""]);
+        assert_eq!(rendered("10%\r20%\r100%\n"), ["100%"]);
+        assert_eq!(rendered("a\r\nb\r\n"), ["a", "b"]);
+        assert_eq!(rendered("ab\u{8}c\n\n"), ["ac", ""]);
     }
 
     #[test]
     fn a_line_as_long_as_a_file_is_cut() {
-        let lines = read(&"x".repeat(100_000));
-        assert_eq!(lines[0].chars().count(), LINE_CHARS + 1);
+        let lines = rendered(&"x".repeat(100_000));
+        assert_eq!(lines[0].chars().count(), MAX_LINE_CHARS + 1);
     }
 
     proptest! {
         #[test]
-        fn whatever_is_printed_only_visible_characters_come_out(text in "(\\PC|[\u{0}-\u{ff}]|\u{1b}\\[[0-9;]{0,6}[a-zA-Z]|\u{1b}\\]|\u{202e}|\n){0,60}") {
-            for line in read(&text) {
-                prop_assert_eq!(visible(&line), line.clone());
+        fn any_output_yields_only_visible_characters(text in "(\\PC|[\u{0}-\u{ff}]|\u{1b}\\[[0-9;]{0,6}[a-zA-Z]|\u{1b}\\]|\u{202e}|\n){0,60}") {
+            for line in rendered(&text) {
+                prop_assert_eq!(escape_invisible(&line), line.clone());
                 prop_assert!(!line.contains(['\n', '\t']));
             }
         }

@@ -1,16 +1,16 @@
 //! What the screen knows, and what a key, a message or the clock makes of it. Pure: effects are
 //! left to whoever runs it.
 
-mod answering;
-mod compose;
-mod driving;
-mod exchange;
+mod composer;
+mod dialogs;
 mod gates;
+mod incoming;
+mod input_history;
+mod io_types;
 mod mouse;
-mod reading;
-mod recall;
+mod navigation;
+mod pty_input;
 mod slash;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,33 +20,33 @@ use pvp_protocol::payload::TerminalSize;
 use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, Timestamp};
 use ratatui::layout::Size;
 
-pub(crate) use compose::{Composer, squeezed};
-pub(crate) use exchange::{Effect, Input, Ticket};
-pub(crate) use gates::{Cards, Choice, Current, Preflight};
-pub(crate) use reading::{Place, Reading};
-pub(crate) use slash::COMMANDS;
-pub use slash::manual as slash_manual;
+pub(crate) use composer::{Composer, mention_name};
+pub(crate) use gates::{CardState, CurrentCard, Preflight, PreflightItem};
+pub(crate) use io_types::{AppEffect, AppInput, PendingRequestId};
+pub(crate) use navigation::{StreamPosition, StreamScrollState};
+pub(crate) use slash::SLASH_COMMANDS;
+pub use slash::manual_table as slash_manual;
 
-use crate::config::Config;
+use crate::config::TuiConfig;
 use crate::dialog::Dialog;
-use crate::keys::{Act, Chord, Scope};
-use crate::page::Page;
+use crate::keys::{KeyAction, KeyChord, KeyScope};
 use crate::pager::Pager;
-use crate::pane::Panes;
+use crate::pty_screen::PtyScreens;
+use crate::text_page::TextPage;
 use crate::theme::Theme;
 
 /// Milliseconds between two words that somebody is here after all; the first may be lost.
-const PRESENT_MS: u64 = 10_000;
+const PRESENCE_INTERVAL_MS: u64 = 10_000;
 
 /// Milliseconds that a notice stays.
-const NOTICE_MS: u64 = 8_000;
+const NOTICE_DURATION_MS: u64 = 8_000;
 
 /// How the connection is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Link {
-    Up,
-    Down { why: String, since: Timestamp },
-    Over { why: String },
+pub(crate) enum ConnectionState {
+    Connected,
+    Reconnecting { reason: String, since: Timestamp },
+    Closed { reason: String },
 }
 
 /// Where keys go.
@@ -59,9 +59,9 @@ pub(crate) enum Focus {
 
 /// What the large part of the screen shows.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Main {
+pub(crate) enum MainContent {
     Stream,
-    Page(Page),
+    Page(TextPage),
     Pager(Pager),
     Preflight(Preflight),
     /// The screen of an interactive command.
@@ -70,244 +70,245 @@ pub(crate) enum Main {
 
 /// How a notice is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
-    Plain,
-    Good,
-    Bad,
+pub(crate) enum NoticeLevel {
+    Info,
+    Success,
+    Error,
 }
 
 /// A line about what one just did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,
-    pub(crate) tone: Tone,
-    at: Timestamp,
+    pub(crate) level: NoticeLevel,
+    shown_at: Timestamp,
 }
 
 /// What a message of ours was for.
 #[derive(Debug, Clone, PartialEq)]
-enum Errand {
+enum PendingRequest {
     Vote {
         gate: MessageId,
-        done: &'static str,
+        success_notice: &'static str,
     },
     Prompt {
         text: String,
     },
     Shell {
         line: String,
-        send: bool,
+        send_result: bool,
     },
     /// Anything else, and what to say when it was taken.
-    Plain {
-        done: &'static str,
+    WithNotice {
+        success_notice: &'static str,
     },
     /// Worth a word only if it was refused.
-    Quiet,
+    ErrorsOnly,
     /// Not worth a word.
-    Silent,
+    Ignored,
 }
 
 /// A command of one's own that runs.
 #[derive(Debug, Clone, PartialEq)]
-struct Bang {
-    id: MessageId,
+struct ShellRun {
+    proposal: MessageId,
     /// Whether its result goes to the agent at once.
-    send: bool,
+    send_result: bool,
 }
 
 /// What a drawing showed, which is what a vote binds.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Drawn {
+pub(crate) struct DrawnGates {
     pub(crate) card: Option<(MessageId, Digest)>,
     /// Whether the end of the card's command was on the screen.
-    pub(crate) whole: bool,
+    pub(crate) command_end_visible: bool,
     /// Rows of the preflight list that were there whole.
-    pub(crate) listed: Vec<MessageId>,
+    pub(crate) fully_listed: Vec<MessageId>,
 }
 
 /// The screen.
 pub(crate) struct App {
     pub(crate) view: View,
-    pub(crate) config: Config,
+    pub(crate) config: TuiConfig,
     pub(crate) theme: Theme,
     pub(crate) now: Timestamp,
     pub(crate) size: Size,
-    pub(crate) link: Link,
+    pub(crate) connection: ConnectionState,
     pub(crate) focus: Focus,
-    pub(crate) main: Main,
+    pub(crate) main: MainContent,
     pub(crate) dialog: Option<Dialog>,
     pub(crate) composer: Composer,
-    pub(crate) cards: Cards,
-    pub(crate) reading: Reading,
-    pub(crate) panes: Panes,
-    pub(crate) results: ShellResultQueue,
+    pub(crate) card_state: CardState,
+    pub(crate) stream_scroll: StreamScrollState,
+    pub(crate) pty_screens: PtyScreens,
+    pub(crate) shell_results: ShellResultQueue,
     pub(crate) notice: Option<Notice>,
     /// Whom prompts go to, if that was said.
-    pub(crate) target: Option<ParticipantId>,
+    pub(crate) prompt_target: Option<ParticipantId>,
     /// Whether the terminal has the focus; unknown until it says so.
-    looking: Option<bool>,
-    bangs: Vec<Bang>,
-    errands: BTreeMap<Ticket, Errand>,
-    next_ticket: Ticket,
+    terminal_focused: Option<bool>,
+    shell_runs: Vec<ShellRun>,
+    pending_requests: BTreeMap<PendingRequestId, PendingRequest>,
+    next_request_id: PendingRequestId,
     /// Gates that someone was called for.
-    called: BTreeSet<MessageId>,
-    quitting: bool,
+    notified_gates: BTreeSet<MessageId>,
+    quit_requested: bool,
     /// Whether to quit as soon as everything is sent.
-    leaving: bool,
+    quit_when_sent: bool,
     /// When it was last said that somebody is here.
-    said_present: Option<Timestamp>,
+    presence_sent_at: Option<Timestamp>,
     shared_draft: String,
     /// The size that an interactive command was told last.
-    told_size: Option<(MessageId, TerminalSize)>,
-    effects: Vec<Effect>,
+    sent_pty_size: Option<(MessageId, TerminalSize)>,
+    effects: Vec<AppEffect>,
 }
 
 impl App {
-    pub(crate) fn new(config: Config, size: Size, now: Timestamp) -> Self {
+    pub(crate) fn new(config: TuiConfig, size: Size, now: Timestamp) -> Self {
         Self {
             view: View::default(),
             theme: Theme::new(config.palette),
             config,
             now,
             size,
-            link: Link::Up,
+            connection: ConnectionState::Connected,
             focus: Focus::Composer,
-            main: Main::Stream,
+            main: MainContent::Stream,
             dialog: None,
             composer: Composer::default(),
-            cards: Cards::default(),
-            reading: Reading::default(),
-            panes: Panes::default(),
-            results: ShellResultQueue::default(),
+            card_state: CardState::default(),
+            stream_scroll: StreamScrollState::default(),
+            pty_screens: PtyScreens::default(),
+            shell_results: ShellResultQueue::default(),
             notice: None,
-            target: None,
-            looking: None,
-            bangs: Vec::new(),
-            errands: BTreeMap::new(),
-            next_ticket: 0,
-            called: BTreeSet::new(),
-            quitting: false,
-            leaving: false,
-            said_present: None,
+            prompt_target: None,
+            terminal_focused: None,
+            shell_runs: Vec::new(),
+            pending_requests: BTreeMap::new(),
+            next_request_id: 0,
+            notified_gates: BTreeSet::new(),
+            quit_requested: false,
+            quit_when_sent: false,
+            presence_sent_at: None,
             shared_draft: String::new(),
-            told_size: None,
+            sent_pty_size: None,
             effects: Vec::new(),
         }
     }
 
     /// Takes what happened; gives what is to be done.
-    pub(crate) fn update(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
+    pub(crate) fn update(&mut self, now: Timestamp, input: AppInput) -> Vec<AppEffect> {
         self.now = now;
-        if input.is_a_persons() {
-            self.say_present();
+        if input.is_user_activity() {
+            self.send_presence();
         }
         match input {
-            Input::Key(key) => self.key(Chord::of(&key)),
-            Input::Paste(text) => self.paste(&text),
-            Input::Mouse(event) => self.mouse(event),
-            Input::Focus(looking) => self.looking = Some(looking),
-            Input::Resize(size) => {
+            AppInput::Key(key) => self.on_key(KeyChord::from_event(&key)),
+            AppInput::Paste(text) => self.on_paste(&text),
+            AppInput::Mouse(event) => self.on_mouse(event),
+            AppInput::FocusChanged(looking) => self.terminal_focused = Some(looking),
+            AppInput::Resize(size) => {
                 self.size = size;
-                self.resize_pane();
+                self.send_pty_size();
             }
-            Input::Told(envelope) => self.told(&envelope),
-            Input::Up { resumed } => self.up(resumed),
-            Input::Down { why } => {
+            AppInput::Message(envelope) => self.on_message(&envelope),
+            AppInput::Connected { resumed } => self.on_connected(resumed),
+            AppInput::Disconnected { reason } => {
                 let since = self.now;
-                self.link = Link::Down { why, since };
+                self.connection = ConnectionState::Reconnecting { reason, since };
             }
-            Input::Over { why } => self.link = Link::Over { why },
-            Input::Answered(ticket, answer) => self.answered(ticket, answer),
-            Input::Fetched(page) => self.fetched(page),
-            Input::Found(page) => self.found(page),
-            Input::Invited(invitation) => self.invited(invitation),
-            Input::Past(past) => self.past(past),
-            Input::Programs(programs) => self.composer.programs = programs,
-            Input::Tick => self.tick(),
+            AppInput::Closed { reason } => self.connection = ConnectionState::Closed { reason },
+            AppInput::RequestDone(request_id, answer) => self.on_request_done(request_id, answer),
+            AppInput::OutputFetched(page) => self.on_output_fetched(page),
+            AppInput::OutputSearched(page) => self.on_output_searched(page),
+            AppInput::InvitationCreated(invitation) => self.on_invitation_created(invitation),
+            AppInput::HistoryLoaded(loaded) => self.on_history_loaded(loaded),
+            AppInput::ProgramsListed(programs) => self.composer.program_names = programs,
+            AppInput::Tick => self.on_tick(),
         }
-        self.let_go();
-        self.leave_if_all_is_sent();
+        self.deselect_closed_card();
+        self.quit_if_all_sent();
         std::mem::take(&mut self.effects)
     }
 
     /// A card that is decided stays only while one looks at it.
-    fn let_go(&mut self) {
-        if self.focus != Focus::Card && matches!(self.current(), Some(Current::Closed(_))) {
-            self.cards.selected = None;
+    fn deselect_closed_card(&mut self) {
+        if self.focus != Focus::Card && matches!(self.current_card(), Some(CurrentCard::Closed(_)))
+        {
+            self.card_state.selected_gate = None;
         }
     }
 
     /// Notes what was drawn.
-    pub(crate) fn drawn(&mut self, drawn: Drawn) {
-        if let (Some((gate, digest)), true) = (&drawn.card, drawn.whole) {
-            self.cards.seen_whole.insert(gate.clone(), *digest);
+    pub(crate) fn record_drawn(&mut self, drawn: DrawnGates) {
+        if let (Some((gate, digest)), true) = (&drawn.card, drawn.command_end_visible) {
+            self.card_state.fully_seen.insert(gate.clone(), *digest);
         }
-        if let Main::Preflight(preflight) = &mut self.main {
-            let choices = preflight.rows.iter_mut();
-            let shown = choices.filter(|choice| drawn.listed.contains(&choice.gate));
-            shown.for_each(|choice| choice.seen = true);
+        if let MainContent::Preflight(preflight) = &mut self.main {
+            let choices = preflight.items.iter_mut();
+            let shown = choices.filter(|choice| drawn.fully_listed.contains(&choice.gate));
+            shown.for_each(|choice| choice.fully_shown = true);
         }
-        self.cards.drawn = drawn.card;
+        self.card_state.last_drawn = drawn.card;
     }
 
     /// Where a key would go.
-    pub(crate) fn scope(&self) -> Scope {
+    pub(crate) fn key_scope(&self) -> KeyScope {
         if self.dialog.is_some() {
-            return Scope::Dialog;
+            return KeyScope::Dialog;
         }
         match (self.focus, &self.main) {
-            (Focus::Composer, _) if self.composer.recall.search.is_some() => Scope::Recall,
-            (Focus::Composer, _) => Scope::Composer,
-            (Focus::Card, _) => Scope::Card,
-            (Focus::Main, Main::Stream) => Scope::Stream,
-            (Focus::Main, Main::Page(_) | Main::Pager(_)) => Scope::Page,
-            (Focus::Main, Main::Preflight(_)) => Scope::Preflight,
-            (Focus::Main, Main::Terminal(proposal)) => match self.may_type_into(proposal) {
-                true => Scope::Terminal,
-                false => Scope::Page,
+            (Focus::Composer, _) if self.composer.history.search.is_some() => KeyScope::Recall,
+            (Focus::Composer, _) => KeyScope::Composer,
+            (Focus::Card, _) => KeyScope::Card,
+            (Focus::Main, MainContent::Stream) => KeyScope::Stream,
+            (Focus::Main, MainContent::Page(_) | MainContent::Pager(_)) => KeyScope::Page,
+            (Focus::Main, MainContent::Preflight(_)) => KeyScope::Preflight,
+            (Focus::Main, MainContent::Terminal(proposal)) => match self.is_driver_of(proposal) {
+                true => KeyScope::Terminal,
+                false => KeyScope::Page,
             },
         }
     }
 
-    fn key(&mut self, chord: Chord) {
-        let scope = self.scope();
-        let act = self.config.keymap.find(scope, chord);
-        if !scope.takes_text() {
+    fn on_key(&mut self, chord: KeyChord) {
+        let scope = self.key_scope();
+        let action = self.config.keymap.action_for(scope, chord);
+        if !scope.accepts_text() {
             // What was said about the key before is not about this one.
             self.notice = None;
         }
-        if act != Some(Act::Clear) && act != Some(Act::Quit) {
-            self.quitting = false;
-            self.leaving = false;
+        if action != Some(KeyAction::Clear) && action != Some(KeyAction::Quit) {
+            self.quit_requested = false;
+            self.quit_when_sent = false;
         }
-        match act {
-            Some(act) => self.act(scope, act),
-            None => self.typed(scope, chord),
+        match action {
+            Some(action) => self.run_action(scope, action),
+            None => self.on_unbound_key(scope, chord),
         }
     }
 
     /// A key that the table does not know: text where text is typed, else nothing.
-    fn typed(&mut self, scope: Scope, chord: Chord) {
+    fn on_unbound_key(&mut self, scope: KeyScope, chord: KeyChord) {
         match scope {
-            Scope::Composer | Scope::Recall => {
-                if let Some(c) = chord.typed() {
-                    self.composer.type_in(&c.to_string());
+            KeyScope::Composer | KeyScope::Recall => {
+                if let Some(character) = chord.typed_char() {
+                    self.composer.insert_typed(&character.to_string());
                 }
             }
-            Scope::Dialog => {
-                if let (Some(c), Some(dialog)) = (chord.typed(), &mut self.dialog) {
+            KeyScope::Dialog => {
+                if let (Some(c), Some(dialog)) = (chord.typed_char(), &mut self.dialog) {
                     dialog.editor_mut().insert(&c.to_string());
                 }
             }
-            Scope::Terminal => self.type_into_pane(chord),
-            Scope::Always
-            | Scope::Anywhere
-            | Scope::Text
-            | Scope::Card
-            | Scope::Stream
-            | Scope::Preflight
-            | Scope::Page => {}
+            KeyScope::Terminal => self.send_key_to_pty(chord),
+            KeyScope::Always
+            | KeyScope::Anywhere
+            | KeyScope::Text
+            | KeyScope::Card
+            | KeyScope::Stream
+            | KeyScope::Preflight
+            | KeyScope::Page => {}
         }
     }
 
@@ -315,68 +316,76 @@ impl App {
         clippy::wildcard_enum_match_arm,
         reason = "what is left is for the pane"
     )]
-    fn act(&mut self, scope: Scope, act: Act) {
-        match act {
-            Act::Quit => return self.quit(),
-            Act::FocusNext => return self.focus_next(),
-            Act::FocusPrevious => return self.focus_previous(),
-            Act::FocusCard => return self.focus_card(),
-            Act::Redraw => return self.effects.push(Effect::Redraw),
-            Act::Suspend => return self.effects.push(Effect::Suspend),
-            Act::Keys => return self.open_page(crate::pages::keys(self)),
-            Act::Compose => return self.focus = Focus::Composer,
-            Act::Shell => return self.compose_with("!"),
-            Act::Slash => return self.compose_with("/"),
-            Act::Interrupt => return self.ask_interrupt(),
-            Act::ScrollUp => return self.scroll_stream(-(self.main_rows() as isize)),
-            Act::ScrollDown => return self.scroll_stream(self.main_rows() as isize),
+    fn run_action(&mut self, scope: KeyScope, action: KeyAction) {
+        match action {
+            KeyAction::Quit => return self.request_quit(),
+            KeyAction::FocusNext => return self.focus_next(),
+            KeyAction::FocusPrevious => return self.focus_previous(),
+            KeyAction::FocusCard => return self.focus_card(),
+            KeyAction::Redraw => return self.effects.push(AppEffect::Redraw),
+            KeyAction::Suspend => return self.effects.push(AppEffect::Suspend),
+            KeyAction::Keys => return self.open_page(crate::pages::keys(self)),
+            KeyAction::Compose => return self.focus = Focus::Composer,
+            KeyAction::Shell => return self.start_composing("!"),
+            KeyAction::Slash => return self.start_composing("/"),
+            KeyAction::Interrupt => return self.open_interrupt_dialog(),
+            KeyAction::ScrollUp => return self.scroll_stream(-(self.main_rows() as isize)),
+            KeyAction::ScrollDown => return self.scroll_stream(self.main_rows() as isize),
             _ => {}
         }
         match scope {
-            Scope::Composer => self.act_composer(act),
-            Scope::Recall => self.act_recall(act),
-            Scope::Card => self.act_card(act),
-            Scope::Stream => self.act_stream(act),
-            Scope::Dialog => self.act_dialog(act),
-            Scope::Preflight => self.act_preflight(act),
-            Scope::Page | Scope::Terminal => self.act_page(act),
-            Scope::Always | Scope::Anywhere | Scope::Text => {}
+            KeyScope::Composer => self.on_composer_action(action),
+            KeyScope::Recall => self.on_history_search_action(action),
+            KeyScope::Card => self.on_card_action(action),
+            KeyScope::Stream => self.on_stream_action(action),
+            KeyScope::Dialog => self.on_dialog_action(action),
+            KeyScope::Preflight => self.on_preflight_action(action),
+            KeyScope::Page | KeyScope::Terminal => self.on_page_action(action),
+            KeyScope::Always | KeyScope::Anywhere | KeyScope::Text => {}
         }
     }
 
-    pub(crate) fn tell(&mut self, tone: Tone, text: impl Into<String>) {
+    pub(crate) fn show_notice(&mut self, tone: NoticeLevel, text: impl Into<String>) {
         let text = crate::text::one_line(&text.into());
         let at = self.now;
-        self.notice = Some(Notice { text, tone, at });
+        self.notice = Some(Notice {
+            text,
+            level: tone,
+            shown_at: at,
+        });
     }
 
-    fn send(&mut self, errand: Errand, message: impl Into<ClientMessage>) -> Ticket {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.errands.insert(ticket, errand);
+    fn send(
+        &mut self,
+        errand: PendingRequest,
+        message: impl Into<ClientMessage>,
+    ) -> PendingRequestId {
+        let request_id = self.next_request_id;
+        self.next_request_id += 1;
+        self.pending_requests.insert(request_id, errand);
         let message = Box::new(message.into());
-        self.effects.push(Effect::Send(ticket, message));
-        ticket
+        self.effects.push(AppEffect::Send(request_id, message));
+        request_id
     }
 
-    fn open_page(&mut self, page: Page) {
-        self.show(Main::Page(page));
+    fn open_page(&mut self, page: TextPage) {
+        self.show_main(MainContent::Page(page));
     }
 
-    fn show(&mut self, main: Main) {
+    fn show_main(&mut self, main: MainContent) {
         self.main = main;
         self.focus = Focus::Main;
     }
 
     /// Back to the stream, and to typing.
     fn close_main(&mut self) {
-        self.main = Main::Stream;
+        self.main = MainContent::Stream;
         self.focus = Focus::Composer;
     }
 
     fn focus_next(&mut self) {
         match self.focus {
-            Focus::Composer if self.current().is_some() => self.focus_card(),
+            Focus::Composer if self.current_card().is_some() => self.focus_card(),
             Focus::Composer | Focus::Card => self.focus = Focus::Main,
             Focus::Main => self.focus = Focus::Composer,
         }
@@ -384,58 +393,60 @@ impl App {
 
     fn focus_previous(&mut self) {
         match self.focus {
-            Focus::Main if self.current().is_some() => self.focus_card(),
+            Focus::Main if self.current_card().is_some() => self.focus_card(),
             Focus::Main | Focus::Card => self.focus = Focus::Composer,
             Focus::Composer => self.focus = Focus::Main,
         }
     }
 
     /// Messages that the server has not taken yet.
-    pub(crate) fn under_way(&self) -> usize {
-        let errands = self.errands.values();
-        errands.filter(|errand| **errand != Errand::Silent).count()
+    pub(crate) fn unsent_count(&self) -> usize {
+        let errands = self.pending_requests.values();
+        errands
+            .filter(|errand| **errand != PendingRequest::Ignored)
+            .count()
     }
 
     /// Quits once nothing would be lost by it, or when asked again.
-    fn quit(&mut self) {
-        let waiting = self.under_way();
-        if waiting == 0 || self.quitting {
-            return self.effects.push(Effect::Quit);
+    fn request_quit(&mut self) {
+        let waiting = self.unsent_count();
+        if waiting == 0 || self.quit_requested {
+            return self.effects.push(AppEffect::Quit);
         }
-        self.quitting = true;
-        self.leaving = true;
-        let what = crate::words::count(waiting as u64, "message");
-        self.tell(
-            Tone::Bad,
+        self.quit_requested = true;
+        self.quit_when_sent = true;
+        let what = crate::wording::pluralize(waiting as u64, "message");
+        self.show_notice(
+            NoticeLevel::Error,
             format!("{what} of yours not sent yet; it quits after that, or once more to quit now"),
         );
     }
 
-    fn leave_if_all_is_sent(&mut self) {
-        if self.leaving && self.under_way() == 0 {
-            self.leaving = false;
-            self.effects.push(Effect::Quit);
+    fn quit_if_all_sent(&mut self) {
+        if self.quit_when_sent && self.unsent_count() == 0 {
+            self.quit_when_sent = false;
+            self.effects.push(AppEffect::Quit);
         }
     }
 
     /// Whether the clock alone changes what is on the screen.
-    pub(crate) fn is_timely(&self) -> bool {
+    pub(crate) fn changes_with_time(&self) -> bool {
         let counting = self.view.next_deadline().is_some() || self.view.running().next().is_some();
-        counting || self.notice.is_some() || self.link != Link::Up
+        counting || self.notice.is_some() || self.connection != ConnectionState::Connected
     }
 
-    fn tick(&mut self) {
-        let old = |notice: &Notice| self.now.millis_since(notice.at) > NOTICE_MS;
-        if self.notice.as_ref().is_some_and(old) {
+    fn on_tick(&mut self) {
+        let expired = |notice: &Notice| self.now.millis_since(notice.shown_at) > NOTICE_DURATION_MS;
+        if self.notice.as_ref().is_some_and(expired) {
             self.notice = None;
         }
         self.share_draft();
-        self.resize_pane();
-        self.read_on();
+        self.send_pty_size();
+        self.poll_pager();
     }
 }
 
 /// A name for a message before it has one.
-fn ticket_name(ticket: Ticket) -> MessageId {
-    MessageId::parse(&format!("ticket-{ticket}")).unwrap_or_else(|_| fresh_id())
+fn provisional_message_id(request_id: PendingRequestId) -> MessageId {
+    MessageId::parse(&format!("ticket-{request_id}")).unwrap_or_else(|_| fresh_id())
 }

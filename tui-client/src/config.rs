@@ -7,14 +7,14 @@ use anyhow::{Context, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::clock::Clock;
 use crate::keys::Keymap;
 use crate::theme::Palette;
+use crate::time_zone::DisplayTimeZone;
 
 /// How to call someone who is not looking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Call {
+pub enum NotifyMethod {
     Bell,
     /// As iTerm2, WezTerm, Windows Terminal and others show it.
     Osc9,
@@ -25,7 +25,7 @@ pub enum Call {
 /// When to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CallWhen {
+pub enum NotifyWhen {
     /// When the terminal says that it has no focus, or does not say.
     #[default]
     Unfocused,
@@ -36,7 +36,7 @@ pub enum CallWhen {
 /// What becomes of the result of `!command`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Bang {
+pub enum ShellResultRouting {
     /// It goes with the next prompt.
     #[default]
     Queue,
@@ -46,32 +46,32 @@ pub enum Bang {
 
 /// Settings of the terminal screen.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct TuiConfig {
     pub palette: Palette,
-    pub notify: Vec<Call>,
-    pub notify_when: CallWhen,
+    pub notify: Vec<NotifyMethod>,
+    pub notify_when: NotifyWhen,
     pub mouse: bool,
-    pub bang: Bang,
+    pub bang: ShellResultRouting,
     /// Whether others see what is being typed.
     pub share_drafts: bool,
     /// Whether what is sent is kept for the next time.
     pub history: bool,
     /// In whose time things are told.
-    pub clock: Clock,
+    pub time_zone: DisplayTimeZone,
     pub(crate) keymap: Keymap,
 }
 
-impl Default for Config {
+impl Default for TuiConfig {
     fn default() -> Self {
         Self {
             palette: Palette::default(),
-            notify: vec![Call::Bell],
-            notify_when: CallWhen::default(),
+            notify: vec![NotifyMethod::Bell],
+            notify_when: NotifyWhen::default(),
             mouse: false,
-            bang: Bang::default(),
+            bang: ShellResultRouting::default(),
             share_drafts: false,
             history: true,
-            clock: Clock::default(),
+            time_zone: DisplayTimeZone::default(),
             keymap: Keymap::default(),
         }
     }
@@ -80,15 +80,15 @@ impl Default for Config {
 /// The file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct TuiConfigFile {
     theme: Option<Spanned<String>>,
-    notify: Option<Vec<Call>>,
+    notify: Option<Vec<NotifyMethod>>,
     #[serde(default)]
-    notify_when: CallWhen,
+    notify_when: NotifyWhen,
     #[serde(default)]
     mouse: bool,
     #[serde(default)]
-    bang: Bang,
+    bang: ShellResultRouting,
     #[serde(default)]
     share_drafts: bool,
     history: Option<bool>,
@@ -96,7 +96,7 @@ struct File {
     keys: BTreeMap<String, Spanned<Vec<String>>>,
 }
 
-impl Config {
+impl TuiConfig {
     /// Reads the file, which has to be there if somebody asked for it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
@@ -106,8 +106,8 @@ impl Config {
 
     /// Reads settings; a problem names its line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let line_of = |place: usize| text[..place.min(text.len())].matches('\n').count() + 1;
-        let file: File = toml::from_str(text).map_err(|error| {
+        let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let file: TuiConfigFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(span.start));
             format!("line {line}: {}", error.message())
         })?;
@@ -119,12 +119,12 @@ impl Config {
             history: file.history.unwrap_or(true),
             ..Self::default()
         };
-        if let Some(calls) = file.notify {
-            config.notify = calls;
+        if let Some(methods) = file.notify {
+            config.notify = methods;
         }
         if let Some(theme) = file.theme {
             let line = line_of(theme.span().start);
-            config.palette = Palette::named(theme.get_ref()).ok_or_else(|| {
+            config.palette = Palette::from_name(theme.get_ref()).ok_or_else(|| {
                 format!(
                     "line {line}: `{}` is no theme; there are colour, high-contrast and none",
                     theme.get_ref()
@@ -149,19 +149,19 @@ mod tests {
         let text = "theme = \"high-contrast\"\nnotify = [\"osc9\", \"bell\"]\nnotify_when = \"always\"\nmouse = true\nbang = \"send\"\nshare_drafts = true\nhistory = false\n[keys]\n\"card.approve\" = [\"f5\"]\n";
         let mut keymap = Keymap::default();
         keymap.bind("card.approve", &["f5".to_owned()]).unwrap();
-        let expected = Config {
+        let expected = TuiConfig {
             palette: Palette::HighContrast,
-            notify: vec![Call::Osc9, Call::Bell],
-            notify_when: CallWhen::Always,
+            notify: vec![NotifyMethod::Osc9, NotifyMethod::Bell],
+            notify_when: NotifyWhen::Always,
             mouse: true,
-            bang: Bang::Send,
+            bang: ShellResultRouting::Send,
             share_drafts: true,
             history: false,
-            clock: Clock::default(),
+            time_zone: DisplayTimeZone::default(),
             keymap,
         };
-        assert_eq!(Config::parse(text), Ok(expected));
-        assert_eq!(Config::parse(""), Ok(Config::default()));
+        assert_eq!(TuiConfig::parse(text), Ok(expected));
+        assert_eq!(TuiConfig::parse(""), Ok(TuiConfig::default()));
     }
 
     #[test]
@@ -186,14 +186,14 @@ mod tests {
             ),
             ("theme", "line 1: "),
         ] {
-            let refused = Config::parse(text).unwrap_err();
+            let refused = TuiConfig::parse(text).unwrap_err();
             assert!(refused.starts_with(problem), "{text:?}: {refused}");
         }
     }
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let refused = Config::read(Path::new("/nowhere/tui.toml")).unwrap_err();
+        let refused = TuiConfig::read(Path::new("/nowhere/tui.toml")).unwrap_err();
         assert!(format!("{refused:#}").starts_with("reading /nowhere/tui.toml: "));
     }
 }

@@ -7,7 +7,7 @@ use crate::editor::Editor;
 
 /// What a question is about: a gate, as it was on the screen.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Matter {
+pub(crate) struct GateVersion {
     pub(crate) gate: MessageId,
     pub(crate) digest: Digest,
 }
@@ -15,15 +15,15 @@ pub(crate) struct Matter {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Dialog {
     Reject {
-        matter: Matter,
+        gate_version: GateVersion,
         reason: Editor,
     },
     Edit {
-        matter: Matter,
-        line: Editor,
+        gate_version: GateVersion,
+        command: Editor,
     },
     Allow {
-        words: Editor,
+        prefix: Editor,
     },
     Interrupt {
         urgency: InterruptUrgency,
@@ -35,19 +35,25 @@ pub(crate) enum Dialog {
 }
 
 impl Dialog {
-    pub(crate) fn reject(matter: Matter) -> Self {
+    pub(crate) fn reject(gate_version: GateVersion) -> Self {
         let reason = Editor::default();
-        Dialog::Reject { matter, reason }
+        Dialog::Reject {
+            gate_version,
+            reason,
+        }
     }
 
-    pub(crate) fn edit(matter: Matter, command: &str) -> Self {
-        let line = Editor::new(command);
-        Dialog::Edit { matter, line }
+    pub(crate) fn edit(gate_version: GateVersion, command: &str) -> Self {
+        let command = Editor::new(command);
+        Dialog::Edit {
+            gate_version,
+            command,
+        }
     }
 
     pub(crate) fn allow(prefix: &str) -> Self {
-        let words = Editor::new(&format!("{prefix} for 1h"));
-        Dialog::Allow { words }
+        let prefix = Editor::new(&format!("{prefix} for 1h"));
+        Dialog::Allow { prefix }
     }
 
     pub(crate) fn interrupt() -> Self {
@@ -64,8 +70,10 @@ impl Dialog {
     pub(crate) fn editor(&self) -> &Editor {
         match self {
             Dialog::Reject { reason: editor, .. }
-            | Dialog::Edit { line: editor, .. }
-            | Dialog::Allow { words: editor }
+            | Dialog::Edit {
+                command: editor, ..
+            }
+            | Dialog::Allow { prefix: editor }
             | Dialog::Interrupt {
                 message: editor, ..
             }
@@ -76,8 +84,10 @@ impl Dialog {
     pub(crate) fn editor_mut(&mut self) -> &mut Editor {
         match self {
             Dialog::Reject { reason: editor, .. }
-            | Dialog::Edit { line: editor, .. }
-            | Dialog::Allow { words: editor }
+            | Dialog::Edit {
+                command: editor, ..
+            }
+            | Dialog::Allow { prefix: editor }
             | Dialog::Interrupt {
                 message: editor, ..
             }
@@ -86,15 +96,17 @@ impl Dialog {
     }
 
     /// The gate that it is about.
-    pub(crate) fn matter(&self) -> Option<&Matter> {
+    pub(crate) fn gate_version(&self) -> Option<&GateVersion> {
         match self {
-            Dialog::Reject { matter, .. } | Dialog::Edit { matter, .. } => Some(matter),
+            Dialog::Reject { gate_version, .. } | Dialog::Edit { gate_version, .. } => {
+                Some(gate_version)
+            }
             Dialog::Allow { .. } | Dialog::Interrupt { .. } | Dialog::Search { .. } => None,
         }
     }
 
     /// Whether its answer may have several lines.
-    pub(crate) fn takes_lines(&self) -> bool {
+    pub(crate) fn is_multiline(&self) -> bool {
         match self {
             Dialog::Edit { .. } => true,
             Dialog::Reject { .. }
@@ -105,7 +117,7 @@ impl Dialog {
     }
 
     /// The next urgency of an interrupt.
-    pub(crate) fn toggle(&mut self) {
+    pub(crate) fn cycle_urgency(&mut self) {
         if let Dialog::Interrupt { urgency, .. } = self {
             *urgency = match urgency {
                 InterruptUrgency::Pause => InterruptUrgency::Stop,

@@ -1,10 +1,10 @@
 //! The screen as a picture of the state: the same state gives the same picture.
 
 mod areas;
-mod bottom;
 mod gate;
 mod header;
-mod reader;
+mod input_area;
+mod main_area;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -14,65 +14,69 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Widget};
 
 pub(crate) use areas::{areas, stream_columns};
-pub(crate) use gate::card_window;
+pub(crate) use gate::visible_card_rows;
 
-use crate::app::{App, Drawn, Focus, Main, Place};
-use crate::text::{clip, clip_line, visible};
+use crate::app::{App, DrawnGates, Focus, MainContent, StreamPosition};
+use crate::text::{clip, clip_line, escape_invisible};
 
 /// The smallest terminal on which something can be decided.
-const LEAST: Size = Size {
+const MIN_SIZE: Size = Size {
     width: 20,
     height: 8,
 };
 
 /// Draws everything; gives what there was to see.
-pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> Drawn {
-    if app.size.width < LEAST.width || app.size.height < LEAST.height {
+pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
+    if app.size.width < MIN_SIZE.width || app.size.height < MIN_SIZE.height {
         // What waits comes first: there may be room for nothing else.
         let waiting = format!("{} waiting", app.view.open_gate_count());
         for (y, words) in (0..).zip([waiting.as_str(), "too small", "to decide"]) {
-            put(words, app.theme.strong, 0, y, frame.buffer_mut());
+            draw_text(words, app.theme.strong, 0, y, frame.buffer_mut());
         }
-        return Drawn::default();
+        return DrawnGates::default();
     }
     let areas = areas(app);
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnGates::default();
     header::draw(app, areas.header, frame.buffer_mut());
     match &app.main {
-        Main::Stream => stream(app, areas.main, frame.buffer_mut()),
-        Main::Page(page) => reader::page(app, page, areas.main, frame.buffer_mut()),
-        Main::Pager(pager) => reader::pager(app, pager, areas.main, frame.buffer_mut()),
-        Main::Preflight(preflight) => {
-            let buffer = frame.buffer_mut();
-            drawn.listed = gate::preflight(app, preflight, areas.main, buffer);
+        MainContent::Stream => draw_stream(app, areas.main, frame.buffer_mut()),
+        MainContent::Page(page) => main_area::draw_page(app, page, areas.main, frame.buffer_mut()),
+        MainContent::Pager(pager) => {
+            main_area::draw_pager(app, pager, areas.main, frame.buffer_mut())
         }
-        Main::Terminal(proposal) => reader::terminal(app, proposal, areas.main, frame),
+        MainContent::Preflight(preflight) => {
+            let buffer = frame.buffer_mut();
+            drawn.fully_listed = gate::draw_preflight(app, preflight, areas.main, buffer);
+        }
+        MainContent::Terminal(proposal) => {
+            main_area::draw_terminal(app, proposal, areas.main, frame)
+        }
     }
     if areas.card.height > 0 {
         let (card, whole) = gate::draw(app, areas.card, frame.buffer_mut());
         drawn.card = card;
-        drawn.whole = whole;
+        drawn.command_end_visible = whole;
     }
-    bottom::draw(app, areas.bottom, frame);
-    bottom::hints(app, areas.hints, frame.buffer_mut());
-    scrub(frame.buffer_mut());
+    input_area::draw(app, areas.input, frame);
+    input_area::draw_hints(app, areas.hints, frame.buffer_mut());
+    replace_unsafe_cells(frame.buffer_mut());
     drawn
 }
 
 /// The last guard: whatever is drawn, no cell holds anything but visible characters.
-fn scrub(buffer: &mut Buffer) {
+fn replace_unsafe_cells(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         let symbol = cell.symbol();
         let plain = symbol.len() == 1 && (b' '..=b'~').contains(&symbol.as_bytes()[0]);
-        let held = symbol.contains(['\n', '\t']);
-        if !plain && (held || visible(symbol) != symbol) {
+        let has_control = symbol.contains(['\n', '\t']);
+        if !plain && (has_control || escape_invisible(symbol) != symbol) {
             cell.set_symbol("\u{fffd}");
         }
     }
 }
 
 /// A frame around something, lit if it has the focus.
-fn boxed<'a>(app: &App, title: String, focused: bool) -> Block<'a> {
+fn bordered_block<'a>(app: &App, title: String, focused: bool) -> Block<'a> {
     let style = if focused {
         app.theme.focused
     } else {
@@ -83,11 +87,11 @@ fn boxed<'a>(app: &App, title: String, focused: bool) -> Block<'a> {
     Block::bordered().border_style(style).title(title)
 }
 
-fn lines(lines: Vec<Line<'static>>, area: Rect, buffer: &mut Buffer) {
+fn draw_lines(lines: Vec<Line<'static>>, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).render(area, buffer);
 }
 
-fn row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
+fn draw_row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
     let at = Position::new(area.x, area.y.saturating_add(y));
     if y < area.height && buffer.area.contains(at) {
         let line = clip_line(line, usize::from(area.width));
@@ -96,7 +100,7 @@ fn row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
 }
 
 /// Writes where there is room for it; the terminal may have shrunk since the areas were made.
-fn put(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
+fn draw_text(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
     if buffer.area.contains(Position::new(x, y)) {
         let room = usize::from(buffer.area.right() - x);
         buffer.set_string(x, y, clip(text, room), style);
@@ -104,30 +108,38 @@ fn put(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
 }
 
 /// The stream, from the row that is at the top on.
-fn stream(app: &App, area: Rect, buffer: &mut Buffer) {
-    let ink = app.ink();
+fn draw_stream(app: &App, area: Rect, buffer: &mut Buffer) {
+    let renderer = app.stream_renderer();
     let height = usize::from(area.height);
-    let top = app.reading.top.unwrap_or_else(|| app.bottom());
-    let Place {
+    let top = app
+        .stream_scroll
+        .top
+        .unwrap_or_else(|| app.bottom_position());
+    let StreamPosition {
         mut item,
         row: mut skip,
     } = top;
     let mut y = 0;
     while y < height {
         let Some(shown) = app.item(item) else { break };
-        let chosen = app.focus == Focus::Main && app.reading.selected == Some(item);
-        for line in ink.rows(shown).into_iter().skip(skip).take(height - y) {
+        let chosen = app.focus == Focus::Main && app.stream_scroll.selected_item == Some(item);
+        for line in renderer
+            .item_rows(shown)
+            .into_iter()
+            .skip(skip)
+            .take(height - y)
+        {
             let at = u16::try_from(y).unwrap_or(u16::MAX);
-            let line = highlighted(line, &app.reading.needle, app.theme.found);
+            let line = highlight_matches(line, &app.stream_scroll.needle, app.theme.search_match);
             if chosen {
-                put("▌", app.theme.focused, area.x, area.y + at, buffer);
+                draw_text("▌", app.theme.focused, area.x, area.y + at, buffer);
             }
             let rest = Rect {
                 x: area.x + 1,
                 width: area.width.saturating_sub(1),
                 ..area
             };
-            row(&line, rest, at, buffer);
+            draw_row(&line, rest, at, buffer);
             y += 1;
         }
         skip = 0;
@@ -135,19 +147,19 @@ fn stream(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     if app.view.stream.items.is_empty() {
         let words = "nothing has happened here yet; type, or press f1 for the keys";
-        put(words, app.theme.quiet, area.x + 1, area.y, buffer);
+        draw_text(words, app.theme.muted, area.x + 1, area.y, buffer);
     }
-    if app.reading.top.is_some() && area.height > 1 {
+    if app.stream_scroll.top.is_some() && area.height > 1 {
         let words = clip(" ↓ more below: end follows ", usize::from(area.width));
         let x = area
             .right()
             .saturating_sub(u16::try_from(crate::text::width(&words)).unwrap_or(0));
-        put(&words, app.theme.selected, x, area.bottom() - 1, buffer);
+        draw_text(&words, app.theme.selected, x, area.bottom() - 1, buffer);
     }
 }
 
 /// The line with every match of a search marked.
-fn highlighted(line: Line<'static>, needle: &str, style: Style) -> Line<'static> {
+fn highlight_matches(line: Line<'static>, needle: &str, style: Style) -> Line<'static> {
     if needle.is_empty() {
         return line;
     }
@@ -183,13 +195,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_guard_lets_nothing_through_that_acts_or_is_not_seen() {
+    fn control_and_invisible_characters_in_cells_are_replaced() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 7, 1));
         let cells = ["a", "é", "世", "\u{1b}", "\u{202e}", "\n", "🇩🇪"];
         for (cell, symbol) in buffer.content.iter_mut().zip(cells) {
             cell.set_symbol(symbol);
         }
-        scrub(&mut buffer);
+        replace_unsafe_cells(&mut buffer);
         let left: Vec<_> = buffer.content.iter().map(|cell| cell.symbol()).collect();
         let no = "\u{fffd}";
         assert_eq!(left, ["a", "é", "世", no, no, no, no]);

@@ -5,7 +5,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::text::width;
 
 /// Bytes that can be typed or pasted; what an agent is asked fits in one message.
-pub(crate) const MOST_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_TEXT_BYTES: usize = 256 * 1024;
 
 /// A text with a cursor in it, always between two graphemes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,27 +34,27 @@ impl Editor {
         self.cursor
     }
 
-    pub(crate) fn before(&self) -> &str {
+    pub(crate) fn before_cursor(&self) -> &str {
         &self.text[..self.cursor]
     }
 
-    pub(crate) fn after(&self) -> &str {
+    pub(crate) fn after_cursor(&self) -> &str {
         &self.text[self.cursor..]
     }
 
-    pub(crate) fn take(&mut self) -> String {
+    pub(crate) fn take_text(&mut self) -> String {
         std::mem::take(self).text
     }
 
     pub(crate) fn insert(&mut self, text: &str) {
-        let room = MOST_BYTES.saturating_sub(self.text.len());
+        let room = MAX_TEXT_BYTES.saturating_sub(self.text.len());
         let text = &text[..text.floor_char_boundary(room)];
         self.text.insert_str(self.cursor, text);
         self.cursor += text.len();
     }
 
     /// Replaces what stands between a place before the cursor and the cursor.
-    pub(crate) fn replace_back_to(&mut self, start: usize, text: &str) {
+    pub(crate) fn replace_before_cursor(&mut self, start: usize, text: &str) {
         let start = self.text.floor_char_boundary(start.min(self.cursor));
         self.text.replace_range(start..self.cursor, "");
         self.cursor = start;
@@ -62,119 +62,126 @@ impl Editor {
     }
 
     pub(crate) fn backspace(&mut self) {
-        let start = self.cursor - last_grapheme(self.before());
+        let start = self.cursor - last_grapheme_len(self.before_cursor());
         self.text.replace_range(start..self.cursor, "");
         self.cursor = start;
     }
 
     pub(crate) fn delete(&mut self) {
-        let end = self.cursor + first_grapheme(self.after());
+        let end = self.cursor + first_grapheme_len(self.after_cursor());
         self.text.replace_range(self.cursor..end, "");
     }
 
-    pub(crate) fn left(&mut self) {
-        self.cursor -= last_grapheme(self.before());
+    pub(crate) fn move_left(&mut self) {
+        self.cursor -= last_grapheme_len(self.before_cursor());
     }
 
-    pub(crate) fn right(&mut self) {
-        self.cursor += first_grapheme(self.after());
+    pub(crate) fn move_right(&mut self) {
+        self.cursor += first_grapheme_len(self.after_cursor());
     }
 
-    pub(crate) fn word_left(&mut self) {
+    pub(crate) fn move_word_left(&mut self) {
         self.cursor = self.word_start();
     }
 
-    pub(crate) fn word_right(&mut self) {
-        let after = self.after();
-        let word = after.trim_start_matches(is_gap);
-        let end = word.find(is_gap).unwrap_or(word.len());
+    pub(crate) fn move_word_right(&mut self) {
+        let after = self.after_cursor();
+        let word = after.trim_start_matches(is_word_separator);
+        let end = word.find(is_word_separator).unwrap_or(word.len());
         self.cursor += after.len() - word.len() + end;
     }
 
-    pub(crate) fn delete_word(&mut self) {
+    pub(crate) fn delete_word_left(&mut self) {
         let start = self.word_start();
         self.text.replace_range(start..self.cursor, "");
         self.cursor = start;
     }
 
     fn word_start(&self) -> usize {
-        let before = self.before().trim_end_matches(is_gap);
-        before.rfind(is_gap).map_or(0, |at| {
+        let before = self.before_cursor().trim_end_matches(is_word_separator);
+        before.rfind(is_word_separator).map_or(0, |at| {
             at + before[at..].chars().next().map_or(0, char::len_utf8)
         })
     }
 
-    pub(crate) fn home(&mut self) {
+    pub(crate) fn move_to_line_start(&mut self) {
         self.cursor = self.line_start();
     }
 
-    pub(crate) fn end(&mut self) {
-        self.cursor += self.after().find('\n').unwrap_or(self.after().len());
+    pub(crate) fn move_to_line_end(&mut self) {
+        self.cursor += self
+            .after_cursor()
+            .find('\n')
+            .unwrap_or(self.after_cursor().len());
     }
 
-    pub(crate) fn delete_to_start(&mut self) {
+    pub(crate) fn delete_to_line_start(&mut self) {
         let start = self.line_start();
         self.text.replace_range(start..self.cursor, "");
         self.cursor = start;
     }
 
-    pub(crate) fn delete_to_end(&mut self) {
-        let end = self.cursor + self.after().find('\n').unwrap_or(self.after().len());
+    pub(crate) fn delete_to_line_end(&mut self) {
+        let end = self.cursor
+            + self
+                .after_cursor()
+                .find('\n')
+                .unwrap_or(self.after_cursor().len());
         self.text.replace_range(self.cursor..end, "");
     }
 
     fn line_start(&self) -> usize {
-        self.before().rfind('\n').map_or(0, |at| at + 1)
+        self.before_cursor().rfind('\n').map_or(0, |at| at + 1)
     }
 
     /// Moves to the line above; false if there is none.
-    pub(crate) fn up(&mut self) -> bool {
+    pub(crate) fn move_up(&mut self) -> bool {
         let start = self.line_start();
         if start == 0 {
             return false;
         }
         let column = width(&self.text[start..self.cursor]);
         let above = self.text[..start - 1].rfind('\n').map_or(0, |at| at + 1);
-        self.cursor = at_column(&self.text, above, column);
+        self.cursor = offset_at_column(&self.text, above, column);
         true
     }
 
     /// Moves to the line below; false if there is none.
-    pub(crate) fn down(&mut self) -> bool {
-        let Some(end) = self.after().find('\n') else {
+    pub(crate) fn move_down(&mut self) -> bool {
+        let Some(end) = self.after_cursor().find('\n') else {
             return false;
         };
         let column = width(&self.text[self.line_start()..self.cursor]);
-        self.cursor = at_column(&self.text, self.cursor + end + 1, column);
+        self.cursor = offset_at_column(&self.text, self.cursor + end + 1, column);
         true
     }
 }
 
-fn is_gap(c: char) -> bool {
+fn is_word_separator(c: char) -> bool {
     c.is_whitespace() || "/|&;()<>".contains(c)
 }
 
-fn last_grapheme(text: &str) -> usize {
+fn last_grapheme_len(text: &str) -> usize {
     text.graphemes(true).next_back().map_or(0, str::len)
 }
 
-fn first_grapheme(text: &str) -> usize {
+fn first_grapheme_len(text: &str) -> usize {
     text.graphemes(true).next().map_or(0, str::len)
 }
 
 /// The place on the line that starts here which is nearest to a column.
-fn at_column(text: &str, start: usize, column: usize) -> usize {
+fn offset_at_column(text: &str, start: usize, column: usize) -> usize {
     let line = text[start..].split('\n').next().unwrap_or_default();
     let mut used = 0;
-    let mut place = start;
+    let mut offset = start;
     for grapheme in line.graphemes(true) {
         used += width(grapheme);
         if used > column {
             break;
         }
-        place += grapheme.len();
+        offset += grapheme.len();
     }
-    place
+    offset
 }
 
 #[cfg(test)]
@@ -183,56 +190,56 @@ mod tests {
     use proptest::prelude::*;
 
     /// The text with a bar at the cursor.
-    fn shown(editor: &Editor) -> String {
-        format!("{}|{}", editor.before(), editor.after())
+    fn text_with_cursor(editor: &Editor) -> String {
+        format!("{}|{}", editor.before_cursor(), editor.after_cursor())
     }
 
     #[test]
     fn it_edits_as_every_line_editor_does() {
         let mut editor = Editor::new("git commit -m 'x'");
-        editor.delete_word();
-        assert_eq!(shown(&editor), "git commit -m |");
-        editor.word_left();
-        editor.word_left();
-        assert_eq!(shown(&editor), "git |commit -m ");
-        editor.word_right();
+        editor.delete_word_left();
+        assert_eq!(text_with_cursor(&editor), "git commit -m |");
+        editor.move_word_left();
+        editor.move_word_left();
+        assert_eq!(text_with_cursor(&editor), "git |commit -m ");
+        editor.move_word_right();
         editor.backspace();
-        assert_eq!(shown(&editor), "git commi| -m ");
-        editor.delete_to_end();
-        editor.home();
+        assert_eq!(text_with_cursor(&editor), "git commi| -m ");
+        editor.delete_to_line_end();
+        editor.move_to_line_start();
         editor.delete();
-        assert_eq!(shown(&editor), "|it commi");
-        editor.end();
-        editor.delete_to_start();
-        assert_eq!(shown(&editor), "|");
+        assert_eq!(text_with_cursor(&editor), "|it commi");
+        editor.move_to_line_end();
+        editor.delete_to_line_start();
+        assert_eq!(text_with_cursor(&editor), "|");
     }
 
     #[test]
     fn it_moves_between_lines_and_says_when_there_is_none() {
         let mut editor = Editor::new("one\ntwo three\nx");
-        assert!(editor.up());
-        assert_eq!(shown(&editor), "one\nt|wo three\nx");
-        editor.end();
-        assert!(editor.up());
-        assert_eq!(shown(&editor), "one|\ntwo three\nx");
-        assert!(!editor.up());
-        assert!(editor.down() && editor.down() && !editor.down());
+        assert!(editor.move_up());
+        assert_eq!(text_with_cursor(&editor), "one\nt|wo three\nx");
+        editor.move_to_line_end();
+        assert!(editor.move_up());
+        assert_eq!(text_with_cursor(&editor), "one|\ntwo three\nx");
+        assert!(!editor.move_up());
+        assert!(editor.move_down() && editor.move_down() && !editor.move_down());
     }
 
     #[test]
     fn a_grapheme_is_one_step() {
         let mut editor = Editor::new("e\u{301}👨\u{200d}👩");
         editor.backspace();
-        assert_eq!(shown(&editor), "e\u{301}|");
-        editor.left();
-        assert_eq!(shown(&editor), "|e\u{301}");
+        assert_eq!(text_with_cursor(&editor), "e\u{301}|");
+        editor.move_left();
+        assert_eq!(text_with_cursor(&editor), "|e\u{301}");
     }
 
     #[test]
     fn more_than_fits_is_not_taken() {
         let mut editor = Editor::new("");
-        editor.insert(&"é".repeat(MOST_BYTES));
-        assert_eq!(editor.text().len(), MOST_BYTES);
+        editor.insert(&"é".repeat(MAX_TEXT_BYTES));
+        assert_eq!(editor.text().len(), MAX_TEXT_BYTES);
     }
 
     proptest! {
@@ -241,18 +248,18 @@ mod tests {
             let mut editor = Editor::new(&text);
             for number in moves {
                 match number {
-                    0 => editor.left(),
-                    1 => editor.right(),
-                    2 => editor.word_left(),
-                    3 => editor.word_right(),
-                    4 => drop(editor.up()),
-                    5 => drop(editor.down()),
+                    0 => editor.move_left(),
+                    1 => editor.move_right(),
+                    2 => editor.move_word_left(),
+                    3 => editor.move_word_right(),
+                    4 => drop(editor.move_up()),
+                    5 => drop(editor.move_down()),
                     6 => editor.backspace(),
                     7 => editor.delete(),
-                    8 => editor.delete_word(),
-                    9 => editor.home(),
-                    10 => editor.end(),
-                    11 => editor.delete_to_start(),
+                    8 => editor.delete_word_left(),
+                    9 => editor.move_to_line_start(),
+                    10 => editor.move_to_line_end(),
+                    11 => editor.delete_to_line_start(),
                     _ => editor.insert("é\n"),
                 }
                 prop_assert!(editor.text().is_char_boundary(editor.cursor()));

@@ -11,60 +11,60 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::app::Input;
+use crate::app::AppInput;
 
 /// Texts that are kept; nobody goes back further by hand.
-const ENTRIES: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 /// Bytes that they take together; a prompt may be a pasted log.
-const BYTES: usize = 1024 * 1024;
+const MAX_HISTORY_BYTES: usize = 1024 * 1024;
 
 /// How often a lock is tried, and how long to wait between: whoever has it writes one small file,
 /// unless it was stopped just then.
-const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(20);
+const LOCK_ATTEMPTS: u32 = 100;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The newest of these, as many as are kept.
-pub(crate) fn newest(mut entries: Vec<String>) -> Vec<String> {
+pub(crate) fn keep_newest(mut entries: Vec<String>) -> Vec<String> {
     let mut bytes = 0;
-    let fit = entries.iter().rev().take(ENTRIES).take_while(|entry| {
+    let fit = entries.iter().rev().take(MAX_ENTRIES).take_while(|entry| {
         bytes += entry.len();
-        bytes <= BYTES
+        bytes <= MAX_HISTORY_BYTES
     });
     let kept = fit.count();
     entries.split_off(entries.len() - kept)
 }
 
 /// Keeps what is sent, beside the screen: a disk may be slow.
-pub(crate) struct Keeper {
-    texts: Option<Sender<String>>,
+pub(crate) struct HistoryWriter {
+    sender: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl HistoryWriter {
     /// Reads what the file has, which comes as an input, and keeps what is to be kept in it.
-    pub(crate) fn start(path: PathBuf, inputs: UnboundedSender<Input>) -> anyhow::Result<Self> {
-        let (texts, queue) = channel();
+    pub(crate) fn start(path: PathBuf, inputs: UnboundedSender<AppInput>) -> anyhow::Result<Self> {
+        let (sender, queue) = channel();
         let thread = std::thread::Builder::new().name("history".to_owned());
-        let thread = thread.spawn(move || keep(&HistoryFile { path }, &queue, &inputs));
+        let thread = thread.spawn(move || run_writer(&HistoryFile { path }, &queue, &inputs));
         Ok(Self {
-            texts: Some(texts),
+            sender: Some(sender),
             thread: Some(thread.context("starting a thread")?),
         })
     }
 
-    pub(crate) fn keep(&self, text: String) {
-        if let Some(texts) = &self.texts {
+    pub(crate) fn append(&self, text: String) {
+        if let Some(sender) = &self.sender {
             // It listens until it is told that nothing more comes.
-            let _ = texts.send(text);
+            let _ = sender.send(text);
         }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for HistoryWriter {
     /// Waits until everything is written.
     fn drop(&mut self) {
-        self.texts = None;
+        self.sender = None;
         if let Some(thread) = self.thread.take() {
             // A panic there was told where it happened.
             let _ = thread.join();
@@ -72,26 +72,26 @@ impl Drop for Keeper {
     }
 }
 
-fn keep(file: &HistoryFile, queue: &Receiver<String>, inputs: &UnboundedSender<Input>) {
-    let mut silent = false;
-    let mut tell = |done: anyhow::Result<Past>| {
-        let past = done.unwrap_or_else(|error| Past {
+fn run_writer(file: &HistoryFile, queue: &Receiver<String>, inputs: &UnboundedSender<AppInput>) {
+    let mut problem_reported = false;
+    let mut report = |done: anyhow::Result<LoadedHistory>| {
+        let loaded = done.unwrap_or_else(|error| LoadedHistory {
             entries: Vec::new(),
             problem: Some(format!("what you send is not kept: {error:#}")),
         });
-        let again = silent && past.problem.is_some();
-        if again || (past.entries.is_empty() && past.problem.is_none()) {
+        let again = problem_reported && loaded.problem.is_some();
+        if again || (loaded.entries.is_empty() && loaded.problem.is_none()) {
             return;
         }
         // A problem that stays is told about once.
-        silent |= past.problem.is_some();
+        problem_reported |= loaded.problem.is_some();
         // The screen may be closed by now.
-        let _ = inputs.send(Input::Past(past));
+        let _ = inputs.send(AppInput::HistoryLoaded(loaded));
     };
-    tell(file.read());
+    report(file.read());
     for text in queue {
         let problem = file.add(text);
-        tell(problem.map(|problem| Past {
+        report(problem.map(|problem| LoadedHistory {
             entries: Vec::new(),
             problem,
         }));
@@ -100,7 +100,7 @@ fn keep(file: &HistoryFile, queue: &Receiver<String>, inputs: &UnboundedSender<I
 
 /// What a file had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Past {
+pub(crate) struct LoadedHistory {
     /// Oldest first.
     pub(crate) entries: Vec<String>,
     /// What was wrong with it.
@@ -113,9 +113,9 @@ struct HistoryFile {
 }
 
 impl HistoryFile {
-    fn read(&self) -> anyhow::Result<Past> {
+    fn read(&self) -> anyhow::Result<LoadedHistory> {
         if !self.path.exists() {
-            return Ok(Past {
+            return Ok(LoadedHistory {
                 entries: Vec::new(),
                 problem: None,
             });
@@ -131,13 +131,13 @@ impl HistoryFile {
         let made = make.recursive(true).mode(0o700).create(directory);
         made.with_context(|| format!("making {}", directory.display()))?;
         let _lock = self.lock()?;
-        let Past {
+        let LoadedHistory {
             mut entries,
             problem,
         } = self.load()?;
         if entries.last() != Some(&text) {
             entries.push(text);
-            self.write(&newest(entries))?;
+            self.write(&keep_newest(entries))?;
         }
         Ok(problem)
     }
@@ -149,10 +149,10 @@ impl HistoryFile {
         open.write(true).create(true).truncate(false).mode(0o600);
         let file = open.open(&path);
         let file = file.with_context(|| format!("opening {}", path.display()))?;
-        for _ in 0..TRIES {
+        for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
                 Err(TryLockError::Error(error)) => {
                     return Err(error).context("locking the history");
                 }
@@ -162,8 +162,8 @@ impl HistoryFile {
     }
 
     /// What the file has. One that is damaged is put aside, and what can be read of it is kept.
-    fn load(&self) -> anyhow::Result<Past> {
-        let bytes = self.bytes()?;
+    fn load(&self) -> anyhow::Result<LoadedHistory> {
+        let bytes = self.read_bytes()?;
         let lines = bytes.split(|byte| *byte == b'\n');
         let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
         let entries: Vec<String> = lines
@@ -171,14 +171,14 @@ impl HistoryFile {
             .filter_map(|line| serde_json::from_slice(line).ok())
             .collect();
         let bad = lines.len() - entries.len();
-        let entries = newest(entries);
-        let problem = (bad > 0).then(|| self.put_aside(bad, &entries));
+        let entries = keep_newest(entries);
+        let problem = (bad > 0).then(|| self.quarantine(bad, &entries));
         let problem = problem.transpose()?;
-        Ok(Past { entries, problem })
+        Ok(LoadedHistory { entries, problem })
     }
 
     /// The file, or the end of one that somebody else made too long.
-    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+    fn read_bytes(&self) -> anyhow::Result<Vec<u8>> {
         let reading = || format!("reading {}", self.path.display());
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -186,13 +186,13 @@ impl HistoryFile {
             Err(error) => return Err(error).with_context(reading),
         };
         // A byte may be written as six.
-        let most = BYTES as u64 * 6;
+        let max_bytes = MAX_HISTORY_BYTES as u64 * 6;
         let length = file.metadata().with_context(reading)?.len();
-        let skipped = length.saturating_sub(most);
+        let skipped = length.saturating_sub(max_bytes);
         let mut bytes = Vec::new();
         let read = file
             .seek(SeekFrom::Start(skipped))
-            .and_then(|_| file.take(most).read_to_end(&mut bytes));
+            .and_then(|_| file.take(max_bytes).read_to_end(&mut bytes));
         read.with_context(reading)?;
         if skipped > 0 {
             let first = bytes.iter().position(|byte| *byte == b'\n');
@@ -201,12 +201,12 @@ impl HistoryFile {
         Ok(bytes)
     }
 
-    fn put_aside(&self, bad: usize, entries: &[String]) -> anyhow::Result<String> {
+    fn quarantine(&self, bad: usize, entries: &[String]) -> anyhow::Result<String> {
         let aside = self.path.with_extension("damaged");
         std::fs::rename(&self.path, &aside)
             .with_context(|| format!("putting {} aside", self.path.display()))?;
         self.write(entries)?;
-        let lines = crate::words::count(bad as u64, "line");
+        let lines = crate::wording::pluralize(bad as u64, "line");
         Ok(format!(
             "{lines} of your history could not be read; the file is {} now",
             aside.display()
@@ -242,61 +242,61 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    struct Desk {
-        place: tempfile::TempDir,
+    struct HistoryDir {
+        temp_dir: tempfile::TempDir,
     }
 
-    impl Desk {
+    impl HistoryDir {
         fn new() -> Self {
-            let place = tempfile::tempdir().unwrap();
-            Self { place }
+            let temp_dir = tempfile::tempdir().unwrap();
+            Self { temp_dir }
         }
 
         fn path(&self) -> PathBuf {
-            self.place.path().join("pvp/history")
+            self.temp_dir.path().join("pvp/history")
         }
 
         fn file(&self) -> HistoryFile {
             HistoryFile { path: self.path() }
         }
 
-        fn put(&self, bytes: &[u8]) {
+        fn write_bytes(&self, bytes: &[u8]) {
             std::fs::create_dir_all(self.path().parent().unwrap()).unwrap();
             std::fs::write(self.path(), bytes).unwrap();
         }
 
         fn entries(&self) -> Vec<String> {
-            let past = self.file().read().unwrap();
-            assert_eq!(past.problem, None);
-            past.entries
+            let loaded = self.file().read().unwrap();
+            assert_eq!(loaded.problem, None);
+            loaded.entries
         }
     }
 
-    fn add(desk: &Desk, text: &str) {
-        assert_eq!(desk.file().add(text.to_owned()).unwrap(), None);
+    fn add(history_dir: &HistoryDir, text: &str) {
+        assert_eq!(history_dir.file().add(text.to_owned()).unwrap(), None);
     }
 
     #[test]
     fn texts_of_any_kind_are_read_as_they_were_written() {
-        let desk = Desk::new();
-        assert_eq!(desk.entries(), [""; 0]);
+        let history_dir = HistoryDir::new();
+        assert_eq!(history_dir.entries(), [""; 0]);
         let texts = ["!ls", "two\nlines", "\u{1b}[31m \"quoted\" 世界", "!ls"];
-        texts.iter().for_each(|text| add(&desk, text));
-        add(&desk, "!ls");
-        assert_eq!(desk.entries(), texts);
+        texts.iter().for_each(|text| add(&history_dir, text));
+        add(&history_dir, "!ls");
+        assert_eq!(history_dir.entries(), texts);
     }
 
     #[test]
     fn nobody_else_may_read_it() {
-        let desk = Desk::new();
-        desk.put(b"\"old\"\n");
-        add(&desk, "secret");
+        let history_dir = HistoryDir::new();
+        history_dir.write_bytes(b"\"old\"\n");
+        add(&history_dir, "secret");
         for (name, mode) in [("history", 0o600), ("history.lock", 0o600)] {
-            let path = desk.path().with_file_name(name);
+            let path = history_dir.path().with_file_name(name);
             let found = std::fs::metadata(path).unwrap().permissions().mode();
             assert_eq!(found & 0o777, mode, "{name}");
         }
-        let fresh = Desk::new();
+        let fresh = HistoryDir::new();
         add(&fresh, "secret");
         let directory = std::fs::metadata(fresh.path().parent().unwrap()).unwrap();
         assert_eq!(directory.permissions().mode() & 0o777, 0o700);
@@ -304,16 +304,16 @@ mod tests {
 
     #[test]
     fn screens_that_write_at_the_same_time_lose_nothing_of_each_other() {
-        let desk = Desk::new();
+        let history_dir = HistoryDir::new();
         std::thread::scope(|scope| {
             for screen in 0..4 {
-                let desk = &desk;
+                let history_dir = &history_dir;
                 scope.spawn(move || {
-                    (0..20).for_each(|text| add(desk, &format!("{screen} {text}")));
+                    (0..20).for_each(|text| add(history_dir, &format!("{screen} {text}")));
                 });
             }
         });
-        let entries = desk.entries();
+        let entries = history_dir.entries();
         assert_eq!(entries.len(), 80);
         for screen in 0..4 {
             let head = format!("{screen} ");
@@ -325,65 +325,68 @@ mod tests {
 
     #[test]
     fn only_the_newest_are_kept() {
-        let desk = Desk::new();
+        let history_dir = HistoryDir::new();
         let line = |number: usize| format!("\"{number}\"\n");
-        let many: String = (0..ENTRIES + 5).map(line).collect();
-        desk.put(many.as_bytes());
-        add(&desk, "last");
-        let entries = desk.entries();
-        assert_eq!((entries.len(), entries[0].as_str()), (ENTRIES, "6"));
-        assert_eq!(entries[ENTRIES - 1], "last");
-        let large = "x".repeat(BYTES / 2);
-        add(&desk, &large);
-        add(&desk, "small");
-        add(&desk, &format!("{large}y"));
-        assert_eq!(desk.entries(), ["small".to_owned(), format!("{large}y")]);
+        let many: String = (0..MAX_ENTRIES + 5).map(line).collect();
+        history_dir.write_bytes(many.as_bytes());
+        add(&history_dir, "last");
+        let entries = history_dir.entries();
+        assert_eq!((entries.len(), entries[0].as_str()), (MAX_ENTRIES, "6"));
+        assert_eq!(entries[MAX_ENTRIES - 1], "last");
+        let large = "x".repeat(MAX_HISTORY_BYTES / 2);
+        add(&history_dir, &large);
+        add(&history_dir, "small");
+        add(&history_dir, &format!("{large}y"));
+        assert_eq!(
+            history_dir.entries(),
+            ["small".to_owned(), format!("{large}y")]
+        );
     }
 
     #[test]
     fn a_file_that_somebody_made_too_long_is_read_from_its_end() {
-        let desk = Desk::new();
+        let history_dir = HistoryDir::new();
         let line = format!("\"{}\"\n", "x".repeat(997));
-        let mut bytes = line.repeat(BYTES * 7 / 1000).into_bytes();
+        let mut bytes = line.repeat(MAX_HISTORY_BYTES * 7 / 1000).into_bytes();
         bytes.extend(b"\"end\"\n");
-        desk.put(&bytes);
-        let entries = desk.entries();
-        assert_eq!(entries.len(), ENTRIES);
-        assert_eq!(entries[ENTRIES - 1], "end");
+        history_dir.write_bytes(&bytes);
+        let entries = history_dir.entries();
+        assert_eq!(entries.len(), MAX_ENTRIES);
+        assert_eq!(entries[MAX_ENTRIES - 1], "end");
     }
 
     #[test]
-    fn a_damaged_file_is_put_aside_and_told_about_once() {
-        let desk = Desk::new();
+    fn a_damaged_file_is_quarantined_and_reported_once() {
+        let history_dir = HistoryDir::new();
         let damaged = b"\"one\"\n\xff\xfe\n{}\n\"two\"\n\"thr";
-        desk.put(damaged);
-        let past = desk.file().read().unwrap();
-        assert_eq!(past.entries, ["one", "two"]);
-        let aside = desk.path().with_extension("damaged");
-        let told = format!(
+        history_dir.write_bytes(damaged);
+        let loaded = history_dir.file().read().unwrap();
+        assert_eq!(loaded.entries, ["one", "two"]);
+        let aside = history_dir.path().with_extension("damaged");
+        let message = format!(
             "3 lines of your history could not be read; the file is {} now",
             aside.display()
         );
-        assert_eq!(past.problem, Some(told));
+        assert_eq!(loaded.problem, Some(message));
         assert_eq!(std::fs::read(aside).unwrap(), damaged);
-        add(&desk, "four");
-        assert_eq!(desk.entries(), ["one", "two", "four"]);
+        add(&history_dir, "four");
+        assert_eq!(history_dir.entries(), ["one", "two", "four"]);
     }
 
     #[test]
-    fn what_cannot_be_kept_is_told_about_once_and_nothing_else_breaks() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file/history");
-        std::fs::write(place.path().join("file"), "").unwrap();
+    fn a_write_failure_is_reported_once_and_nothing_else_breaks() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let path = temp_dir.path().join("file/history");
+        std::fs::write(temp_dir.path().join("file"), "").unwrap();
         let (inputs, mut inbox) = tokio::sync::mpsc::unbounded_channel();
-        let keeper = Keeper::start(path, inputs).unwrap();
-        keeper.keep("one".to_owned());
-        keeper.keep("two".to_owned());
-        drop(keeper);
-        let Some(Input::Past(past)) = inbox.blocking_recv() else {
+        let history_writer = HistoryWriter::start(path, inputs).unwrap();
+        history_writer.append("one".to_owned());
+        history_writer.append("two".to_owned());
+        drop(history_writer);
+        let Some(AppInput::HistoryLoaded(loaded)) = inbox.blocking_recv() else {
             panic!("nothing is told");
         };
-        let problem = past.problem.unwrap();
+        let problem = loaded.problem.unwrap();
         assert!(
             problem.starts_with("what you send is not kept: making "),
             "{problem}"
@@ -393,16 +396,19 @@ mod tests {
 
     #[test]
     fn everything_is_written_before_the_screen_is_gone() {
-        let desk = Desk::new();
+        let history_dir = HistoryDir::new();
         let (inputs, mut inbox) = tokio::sync::mpsc::unbounded_channel();
-        add(&desk, "old");
-        let keeper = Keeper::start(desk.path(), inputs).unwrap();
-        (0..20).for_each(|number| keeper.keep(number.to_string()));
-        drop(keeper);
-        let Some(Input::Past(past)) = inbox.blocking_recv() else {
+        add(&history_dir, "old");
+        let history_writer = HistoryWriter::start(history_dir.path(), inputs).unwrap();
+        (0..20).for_each(|number| history_writer.append(number.to_string()));
+        drop(history_writer);
+        let Some(AppInput::HistoryLoaded(loaded)) = inbox.blocking_recv() else {
             panic!("the past is not told");
         };
-        assert_eq!((past.entries, past.problem), (vec!["old".to_owned()], None));
-        assert_eq!(desk.entries().len(), 21);
+        assert_eq!(
+            (loaded.entries, loaded.problem),
+            (vec!["old".to_owned()], None)
+        );
+        assert_eq!(history_dir.entries().len(), 21);
     }
 }

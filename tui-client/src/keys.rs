@@ -1,14 +1,14 @@
 //! Which key does what: one table that the screen, the settings and the manual share.
 
 mod chord;
-mod table;
+mod default_bindings;
 
-pub(crate) use chord::Chord;
-pub use table::TABLE;
+pub(crate) use chord::KeyChord;
+pub use default_bindings::DEFAULT_BINDINGS;
 
 /// Where a key is pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum KeyScope {
     /// Wherever keys are for the screen, in questions too.
     Always,
     /// Wherever nothing more particular is meant, and nothing is asked.
@@ -31,27 +31,27 @@ pub enum Scope {
     Terminal,
 }
 
-impl Scope {
+impl KeyScope {
     /// As settings and the manual call it.
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Always => "always",
-            Scope::Anywhere => "anywhere",
-            Scope::Text => "text",
-            Scope::Composer => "composer",
-            Scope::Recall => "recall",
-            Scope::Card => "card",
-            Scope::Stream => "stream",
-            Scope::Dialog => "dialog",
-            Scope::Preflight => "preflight",
-            Scope::Page => "page",
-            Scope::Terminal => "terminal",
+            KeyScope::Always => "always",
+            KeyScope::Anywhere => "anywhere",
+            KeyScope::Text => "text",
+            KeyScope::Composer => "composer",
+            KeyScope::Recall => "recall",
+            KeyScope::Card => "card",
+            KeyScope::Stream => "stream",
+            KeyScope::Dialog => "dialog",
+            KeyScope::Preflight => "preflight",
+            KeyScope::Page => "page",
+            KeyScope::Terminal => "terminal",
         }
     }
 
     /// Where a key is looked up, the first that knows it.
-    fn chain(self) -> &'static [Scope] {
-        use Scope::{
+    fn lookup_order(self) -> &'static [KeyScope] {
+        use KeyScope::{
             Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal,
             Text,
         };
@@ -72,23 +72,23 @@ impl Scope {
     }
 
     /// Whether characters are typed there, so that they can mean nothing else.
-    pub(crate) fn takes_text(self) -> bool {
+    pub(crate) fn accepts_text(self) -> bool {
         match self {
-            Scope::Always
-            | Scope::Anywhere
-            | Scope::Text
-            | Scope::Composer
-            | Scope::Recall
-            | Scope::Dialog
-            | Scope::Terminal => true,
-            Scope::Card | Scope::Stream | Scope::Preflight | Scope::Page => false,
+            KeyScope::Always
+            | KeyScope::Anywhere
+            | KeyScope::Text
+            | KeyScope::Composer
+            | KeyScope::Recall
+            | KeyScope::Dialog
+            | KeyScope::Terminal => true,
+            KeyScope::Card | KeyScope::Stream | KeyScope::Preflight | KeyScope::Page => false,
         }
     }
 }
 
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Act {
+pub enum KeyAction {
     Quit,
     FocusNext,
     FocusPrevious,
@@ -151,9 +151,9 @@ pub enum Act {
 }
 
 /// One row of the table.
-pub struct Binding {
-    pub scope: Scope,
-    pub act: Act,
+pub struct KeyBinding {
+    pub scope: KeyScope,
+    pub action: KeyAction,
     /// As settings call it, after the scope.
     pub name: &'static str,
     pub keys: &'static [&'static str],
@@ -163,71 +163,74 @@ pub struct Binding {
 /// The table with one's own settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keymap {
-    acts: Vec<(Scope, Chord, Act)>,
+    bindings: Vec<(KeyScope, KeyChord, KeyAction)>,
 }
 
 impl Default for Keymap {
     fn default() -> Self {
-        let bindings = TABLE.iter().flat_map(|binding| {
-            let keys = binding.keys.iter().filter_map(|key| Chord::parse(key).ok());
-            keys.map(|chord| (binding.scope, chord, binding.act))
+        let bindings = DEFAULT_BINDINGS.iter().flat_map(|binding| {
+            let keys = binding
+                .keys
+                .iter()
+                .filter_map(|key| KeyChord::parse(key).ok());
+            keys.map(|chord| (binding.scope, chord, binding.action))
         });
-        let acts = bindings.collect();
-        Self { acts }
+        let bindings = bindings.collect();
+        Self { bindings }
     }
 }
 
 impl Keymap {
     /// What a key asks for here.
-    pub(crate) fn find(&self, scope: Scope, chord: Chord) -> Option<Act> {
-        let mut chain = scope.chain().iter();
-        chain.find_map(|&scope| self.bound(scope, chord))
+    pub(crate) fn action_for(&self, scope: KeyScope, chord: KeyChord) -> Option<KeyAction> {
+        let mut chain = scope.lookup_order().iter();
+        chain.find_map(|&scope| self.bound_action(scope, chord))
     }
 
-    fn bound(&self, scope: Scope, chord: Chord) -> Option<Act> {
-        let mut acts = self.acts.iter();
-        let found = acts.find(|(at, key, _)| (*at, *key) == (scope, chord));
-        found.map(|(_, _, act)| *act)
+    fn bound_action(&self, scope: KeyScope, chord: KeyChord) -> Option<KeyAction> {
+        let mut bindings = self.bindings.iter();
+        let found = bindings.find(|(at, key, _)| (*at, *key) == (scope, chord));
+        found.map(|(_, _, action)| *action)
     }
 
     /// Gives an act these keys and no others.
     pub(crate) fn bind(&mut self, name: &str, keys: &[String]) -> Result<(), String> {
-        let named = |binding: &&Binding| {
-            let (scope, act) = name.split_once('.').unwrap_or_default();
-            binding.scope.name() == scope && binding.name == act
+        let named = |binding: &&KeyBinding| {
+            let (scope, action) = name.split_once('.').unwrap_or_default();
+            binding.scope.name() == scope && binding.name == action
         };
-        let binding = TABLE.iter().find(named);
+        let binding = DEFAULT_BINDINGS.iter().find(named);
         let binding = binding.ok_or_else(|| {
             format!("nothing is called `{name}`; the keys page (`?`) lists the names")
         })?;
         let scope = binding.scope;
-        self.acts
-            .retain(|(at, _, act)| (*at, *act) != (scope, binding.act));
+        self.bindings
+            .retain(|(at, _, action)| (*at, *action) != (scope, binding.action));
         for key in keys {
-            let chord = Chord::parse(key)?;
-            if scope.takes_text() && chord.types() {
+            let chord = KeyChord::parse(key)?;
+            if scope.accepts_text() && chord.is_text() {
                 return Err(format!(
                     "`{key}` is typed there, so it cannot do anything else"
                 ));
             }
-            if let Some(other) = self.bound(scope, chord) {
+            if let Some(other) = self.bound_action(scope, chord) {
                 return Err(format!("`{key}` already means {other:?} there"));
             }
-            self.acts.push((scope, chord, binding.act));
+            self.bindings.push((scope, chord, binding.action));
         }
         Ok(())
     }
 
     /// The keys of an act, as they are written.
-    pub(crate) fn keys_of(&self, scope: Scope, act: Act) -> Vec<String> {
-        let bound = self.acts.iter();
-        let bound = bound.filter(|(at, _, bound)| (*at, *bound) == (scope, act));
+    pub(crate) fn keys_of(&self, scope: KeyScope, action: KeyAction) -> Vec<String> {
+        let bound = self.bindings.iter();
+        let bound = bound.filter(|(at, _, bound)| (*at, *bound) == (scope, action));
         bound.map(|(_, chord, _)| chord.to_string()).collect()
     }
 
     /// The first key of an act, for a hint.
-    pub(crate) fn hint(&self, scope: Scope, act: Act) -> String {
-        self.keys_of(scope, act)
+    pub(crate) fn first_key(&self, scope: KeyScope, action: KeyAction) -> String {
+        self.keys_of(scope, action)
             .into_iter()
             .next()
             .unwrap_or_default()
@@ -235,9 +238,9 @@ impl Keymap {
 }
 
 /// The table as the manual shows it.
-pub fn manual() -> String {
+pub fn manual_table() -> String {
     let mut page = "| where | key | does | name in the settings |\n|---|---|---|---|\n".to_owned();
-    for binding in TABLE {
+    for binding in DEFAULT_BINDINGS {
         let keys: Vec<_> = binding.keys.iter().map(|key| format!("`{key}`")).collect();
         let scope = binding.scope.name();
         page += &format!(
@@ -255,15 +258,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn chord(text: &str) -> Chord {
-        Chord::parse(text).unwrap()
+    fn chord(text: &str) -> KeyChord {
+        KeyChord::parse(text).unwrap()
     }
 
     #[test]
     fn every_row_of_the_table_is_good_and_no_key_means_two_things() {
         let mut seen = BTreeSet::new();
         let mut names = BTreeSet::new();
-        for binding in TABLE {
+        for binding in DEFAULT_BINDINGS {
             assert!(
                 names.insert((binding.scope, binding.name)),
                 "{}",
@@ -277,7 +280,7 @@ mod tests {
                     "{key} in {:?}",
                     binding.scope
                 );
-                let typed = binding.scope.takes_text() && chord.types();
+                let typed = binding.scope.accepts_text() && chord.is_text();
                 assert!(!typed, "{key} is typed in {:?}", binding.scope);
             }
         }
@@ -286,17 +289,25 @@ mod tests {
     #[test]
     fn no_gate_key_means_anything_where_text_is_typed() {
         let keymap = Keymap::default();
-        for binding in TABLE.iter().filter(|binding| binding.scope == Scope::Card) {
+        for binding in DEFAULT_BINDINGS
+            .iter()
+            .filter(|binding| binding.scope == KeyScope::Card)
+        {
             for key in binding.keys.iter().map(|key| chord(key)) {
                 for scope in [
-                    Scope::Composer,
-                    Scope::Dialog,
-                    Scope::Terminal,
-                    Scope::Stream,
+                    KeyScope::Composer,
+                    KeyScope::Dialog,
+                    KeyScope::Terminal,
+                    KeyScope::Stream,
                 ] {
                     let decides = matches!(
-                        keymap.find(scope, key),
-                        Some(Act::Approve | Act::Reject | Act::Edit | Act::ApproveAll)
+                        keymap.action_for(scope, key),
+                        Some(
+                            KeyAction::Approve
+                                | KeyAction::Reject
+                                | KeyAction::Edit
+                                | KeyAction::ApproveAll
+                        )
                     );
                     assert!(!decides, "{key} in {scope:?}");
                 }
@@ -307,13 +318,24 @@ mod tests {
     #[test]
     fn the_screen_is_left_and_drawn_again_from_everywhere_but_a_command_of_ones_own() {
         let keymap = Keymap::default();
-        let scopes: BTreeSet<_> = TABLE.iter().map(|binding| binding.scope).collect();
+        let scopes: BTreeSet<_> = DEFAULT_BINDINGS
+            .iter()
+            .map(|binding| binding.scope)
+            .collect();
         for scope in scopes {
-            let ours = scope != Scope::Terminal;
-            let suspend = ours.then_some(Act::Suspend);
-            let redraw = ours.then_some(Act::Redraw);
-            assert_eq!(keymap.find(scope, chord("ctrl+z")), suspend, "{scope:?}");
-            assert_eq!(keymap.find(scope, chord("ctrl+l")), redraw, "{scope:?}");
+            let ours = scope != KeyScope::Terminal;
+            let suspend = ours.then_some(KeyAction::Suspend);
+            let redraw = ours.then_some(KeyAction::Redraw);
+            assert_eq!(
+                keymap.action_for(scope, chord("ctrl+z")),
+                suspend,
+                "{scope:?}"
+            );
+            assert_eq!(
+                keymap.action_for(scope, chord("ctrl+l")),
+                redraw,
+                "{scope:?}"
+            );
         }
     }
 
@@ -321,13 +343,16 @@ mod tests {
     fn own_keys_take_the_place_of_the_usual_ones() {
         let mut keymap = Keymap::default();
         keymap.bind("card.approve", &["f5".to_owned()]).unwrap();
-        assert_eq!(keymap.find(Scope::Card, chord("a")), None);
-        assert_eq!(keymap.find(Scope::Card, chord("f5")), Some(Act::Approve));
-        assert_eq!(keymap.hint(Scope::Card, Act::Approve), "f5");
+        assert_eq!(keymap.action_for(KeyScope::Card, chord("a")), None);
+        assert_eq!(
+            keymap.action_for(KeyScope::Card, chord("f5")),
+            Some(KeyAction::Approve)
+        );
+        assert_eq!(keymap.first_key(KeyScope::Card, KeyAction::Approve), "f5");
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused() {
+    fn invalid_key_settings_are_refused() {
         for (name, key, reason) in [
             (
                 "card.aprove",

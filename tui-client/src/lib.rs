@@ -2,41 +2,41 @@
 
 mod ansi;
 mod app;
-mod card;
-mod clock;
-mod complete;
+mod completion;
 pub mod config;
 mod dialog;
 mod draw;
 mod editor;
-mod errands;
+mod event_loop;
+mod folded_output;
+mod gate_card;
+#[cfg(test)]
+mod harness;
 mod history;
+mod host_terminal;
 pub mod keys;
 mod markdown;
 mod notify;
 mod offscreen;
-mod page;
 mod pager;
 mod pages;
-mod pane;
 mod plain;
-mod printed;
-mod run;
-#[cfg(test)]
-mod scene;
-mod screen;
+mod pty_screen;
+mod requests;
 mod scroll;
 mod signals;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_page;
 mod theme;
-mod words;
+mod time_zone;
+mod wording;
 
 pub use app::slash_manual;
-pub use clock::Clock;
-pub use offscreen::Offscreen;
-pub use plain::plain;
-pub use run::{Start, run};
+pub use event_loop::{LaunchOptions, run};
+pub use offscreen::OffscreenApp;
+pub use plain::run_plain;
 pub use theme::Palette;
+pub use time_zone::DisplayTimeZone;

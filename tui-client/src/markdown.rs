@@ -3,28 +3,28 @@
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use crate::text::safe;
+use crate::text::sanitize;
 use crate::theme::Theme;
 
 /// The lines of a text in Markdown.
-pub(crate) fn lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
+pub(crate) fn styled_lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
     let mut fenced = false;
     let mut lines = Vec::new();
-    for line in safe(text).lines() {
+    for line in sanitize(text).lines() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
-            lines.push(Line::from(Span::styled(line.to_owned(), theme.quiet)));
+            lines.push(Line::from(Span::styled(line.to_owned(), theme.muted)));
         } else if fenced {
             lines.push(Line::from(Span::styled(line.to_owned(), theme.code)));
         } else {
-            lines.push(block(line, theme));
+            lines.push(styled_line(line, theme));
         }
     }
     lines
 }
 
 /// One line outside of code.
-fn block(line: &str, theme: &Theme) -> Line<'static> {
+fn styled_line(line: &str, theme: &Theme) -> Line<'static> {
     let body = line.trim_start();
     let (indent, _) = line.split_at(line.len() - body.len());
     let hashes = body.bytes().take_while(|&byte| byte == b'#').count();
@@ -33,24 +33,24 @@ fn block(line: &str, theme: &Theme) -> Line<'static> {
         return Line::from(Span::styled(body[hashes + 1..].to_owned(), heading));
     }
     if let Some(quoted) = body.strip_prefix("> ") {
-        let mut spans = vec![Span::styled(format!("{indent}▌ "), theme.quiet)];
-        spans.extend(inline(quoted, theme.quiet, theme));
+        let mut spans = vec![Span::styled(format!("{indent}▌ "), theme.muted)];
+        spans.extend(inline_spans(quoted, theme.muted, theme));
         return Line::from(spans);
     }
     for bullet in ["- ", "* ", "+ "] {
         if let Some(item) = body.strip_prefix(bullet) {
             let mut spans = vec![Span::raw(format!("{indent}• "))];
-            spans.extend(inline(item, theme.plain, theme));
+            spans.extend(inline_spans(item, theme.plain, theme));
             return Line::from(spans);
         }
     }
     let mut spans = vec![Span::raw(indent.to_owned())];
-    spans.extend(inline(body, theme.plain, theme));
+    spans.extend(inline_spans(body, theme.plain, theme));
     Line::from(spans)
 }
 
 /// Code and strong words within a line; a mark without its partner stays as it is.
-fn inline(text: &str, base: Style, theme: &Theme) -> Vec<Span<'static>> {
+fn inline_spans(text: &str, base: Style, theme: &Theme) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(['`', '*']) {
@@ -81,19 +81,19 @@ fn inline(text: &str, base: Style, theme: &Theme) -> Vec<Span<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::plain;
+    use crate::text::line_text;
     use crate::theme::Palette;
 
-    fn read(text: &str) -> Vec<String> {
+    fn rendered(text: &str) -> Vec<String> {
         let theme = Theme::new(Palette::Colour);
-        lines(text, &theme).iter().map(plain).collect()
+        styled_lines(text, &theme).iter().map(line_text).collect()
     }
 
     #[test]
     fn marks_become_looks_and_text_stays() {
         let text = "# Title\nsome `code` and **strong** and *leaning* words\n- item\n  * inner\n> said\n```sh\nls **x**\n```\nend";
         assert_eq!(
-            read(text),
+            rendered(text),
             [
                 "Title",
                 "some code and strong and leaning words",
@@ -119,12 +119,12 @@ mod tests {
             "####### seven",
             "x ** y",
         ] {
-            assert_eq!(read(text), [text]);
+            assert_eq!(rendered(text), [text]);
         }
     }
 
     #[test]
     fn nothing_in_it_reaches_the_terminal() {
-        assert_eq!(read("`\u{1b}[2J`\u{202e}"), [r"\u{1b}[2J\u{202e}"]);
+        assert_eq!(rendered("`\u{1b}[2J`\u{202e}"), [r"\u{1b}[2J\u{202e}"]);
     }
 }

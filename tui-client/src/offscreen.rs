@@ -7,18 +7,18 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Size;
 
-use crate::app::{App, Input};
-use crate::config::Config;
+use crate::app::{App, AppInput};
+use crate::config::TuiConfig;
 use crate::{draw, text};
 
 /// A screen that is drawn into memory. What it would send goes nowhere.
-pub struct Offscreen {
+pub struct OffscreenApp {
     app: App,
     terminal: Terminal<TestBackend>,
 }
 
-impl Offscreen {
-    pub fn new(config: Config, columns: u16, rows: u16, now: Timestamp) -> Self {
+impl OffscreenApp {
+    pub fn new(config: TuiConfig, columns: u16, rows: u16, now: Timestamp) -> Self {
         let size = Size {
             width: columns,
             height: rows,
@@ -30,12 +30,12 @@ impl Offscreen {
         }
     }
 
-    pub fn told(&mut self, now: Timestamp, envelope: Box<Envelope>) {
-        self.app.update(now, Input::Told(envelope));
+    pub fn receive(&mut self, now: Timestamp, envelope: Box<Envelope>) {
+        self.app.update(now, AppInput::Message(envelope));
     }
 
-    pub fn key(&mut self, now: Timestamp, key: KeyEvent) {
-        self.app.update(now, Input::Key(key));
+    pub fn press_key(&mut self, now: Timestamp, key: KeyEvent) {
+        self.app.update(now, AppInput::Key(key));
     }
 
     /// Draws a frame.
@@ -43,17 +43,17 @@ impl Offscreen {
         let mut drawn = Default::default();
         let app = &self.app;
         let Ok(_) = self.terminal.draw(|frame| drawn = draw::draw(app, frame));
-        self.app.drawn(drawn);
+        self.app.record_drawn(drawn);
     }
 
     /// The last frame, one line a row.
-    pub fn picture(&self) -> String {
-        picture(self.terminal.backend().buffer())
+    pub fn screen_text(&self) -> String {
+        buffer_text(self.terminal.backend().buffer())
     }
 }
 
 /// What is on a screen, one line a row.
-pub(crate) fn picture(buffer: &Buffer) -> String {
+pub(crate) fn buffer_text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content.chunks(width).map(|cells| {
         let mut row = String::new();

@@ -8,26 +8,26 @@ use ratatui::layout::Size;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::keys::Act;
-use crate::scroll::Spot;
+use crate::keys::KeyAction;
+use crate::scroll::ScrollPosition;
 use crate::text::{one_line, wrap};
 use crate::theme::{Palette, Theme};
-use crate::{ansi, printed};
+use crate::{ansi, folded_output};
 
 /// Lines that are fetched at a time.
-const PAGE: u64 = 500;
+const FETCH_LINES: u64 = 500;
 
 /// Lines that are kept; those furthest from where one reads go first.
-const KEPT: usize = 4_000;
+const MAX_KEPT_LINES: usize = 4_000;
 
 /// Columns before the text of a line.
-const HEAD: usize = 12;
+const GUTTER_COLUMNS: usize = 12;
 
 /// Matches of a search that are kept.
-const MATCHES: usize = 10_000;
+const MAX_MATCHES: usize = 10_000;
 
 /// Lines that are to be fetched.
-pub(crate) struct Wanted {
+pub(crate) struct PagerFetch {
     pub(crate) reference: MessageId,
     pub(crate) offset: u64,
     pub(crate) limit: u64,
@@ -40,19 +40,19 @@ pub(crate) struct Pager {
     reference: MessageId,
     /// The lines that are here, from `start` on.
     pub(crate) lines: VecDeque<OutputLine>,
-    start: u64,
-    pub(crate) total: Option<u64>,
+    first_kept_line: u64,
+    pub(crate) total_lines: Option<u64>,
     /// The first line on the screen.
-    pub(crate) top: u64,
+    pub(crate) top_line: u64,
     /// The first row of it that is.
-    pub(crate) row: usize,
+    pub(crate) top_row: usize,
     /// Whether the command may still print.
-    growing: bool,
+    may_grow: bool,
     /// Whether to look beyond the end that is known.
-    again: bool,
+    check_beyond_end: bool,
     /// A fetch is under way.
-    asked: bool,
-    pub(crate) problem: Option<String>,
+    fetching: bool,
+    pub(crate) error: Option<String>,
     pub(crate) needle: String,
     matches: Vec<u64>,
 }
@@ -63,30 +63,31 @@ impl Pager {
             title: one_line(command),
             reference,
             lines: VecDeque::new(),
-            start: 0,
-            total: None,
-            top: 0,
-            row: 0,
-            growing: false,
-            again: false,
-            asked: false,
-            problem: None,
+            first_kept_line: 0,
+            total_lines: None,
+            top_line: 0,
+            top_row: 0,
+            may_grow: false,
+            check_beyond_end: false,
+            fetching: false,
+            error: None,
             needle: String::new(),
             matches: Vec::new(),
         }
     }
 
-    fn end(&self) -> u64 {
-        self.start + self.lines.len() as u64
+    fn end_line(&self) -> u64 {
+        self.first_kept_line + self.lines.len() as u64
     }
 
     /// Lines on the screen, with their numbers.
-    pub(crate) fn shown(&self, rows: usize) -> impl Iterator<Item = (u64, &OutputLine)> {
-        let skip = usize::try_from(self.top.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        let here = self.top >= self.start;
+    pub(crate) fn visible_lines(&self, rows: usize) -> impl Iterator<Item = (u64, &OutputLine)> {
+        let skip = usize::try_from(self.top_line.saturating_sub(self.first_kept_line))
+            .unwrap_or(usize::MAX);
+        let here = self.top_line >= self.first_kept_line;
         let rows = if here { rows } else { 0 };
         let lines = self.lines.iter().enumerate().skip(skip).take(rows);
-        lines.map(|(index, line)| (self.start + index as u64 + 1, line))
+        lines.map(|(index, line)| (self.first_kept_line + index as u64 + 1, line))
     }
 
     pub(crate) fn text(&self) -> String {
@@ -95,166 +96,175 @@ impl Pager {
     }
 
     /// What is missing for a screen of this many rows, if anything is and nothing is under way.
-    pub(crate) fn wanted(&mut self, rows: usize) -> Option<Wanted> {
+    pub(crate) fn next_fetch(&mut self, rows: usize) -> Option<PagerFetch> {
         let rows = rows as u64;
-        let known_end = !self.again && self.total.is_some_and(|total| self.end() >= total);
-        let outside = self.top < self.start || self.top > self.end();
+        let known_end = !self.check_beyond_end
+            && self
+                .total_lines
+                .is_some_and(|total| self.end_line() >= total);
+        let outside = self.top_line < self.first_kept_line || self.top_line > self.end_line();
         let offset = if outside {
             // Somewhere else: what is here does not join.
             self.lines.clear();
-            self.start = self.top.saturating_sub(PAGE / 4);
-            self.start
-        } else if self.top + 2 * rows > self.end() && !known_end {
-            self.end()
-        } else if self.top < self.start + rows && self.start > 0 {
-            self.start.saturating_sub(PAGE)
+            self.first_kept_line = self.top_line.saturating_sub(FETCH_LINES / 4);
+            self.first_kept_line
+        } else if self.top_line + 2 * rows > self.end_line() && !known_end {
+            self.end_line()
+        } else if self.top_line < self.first_kept_line + rows && self.first_kept_line > 0 {
+            self.first_kept_line.saturating_sub(FETCH_LINES)
         } else {
             return None;
         };
-        if self.asked || self.problem.is_some() {
+        if self.fetching || self.error.is_some() {
             return None;
         }
-        self.asked = true;
-        self.again = false;
-        let limit = match offset < self.start {
-            true => self.start - offset,
-            false => PAGE,
+        self.fetching = true;
+        self.check_beyond_end = false;
+        let limit = match offset < self.first_kept_line {
+            true => self.first_kept_line - offset,
+            false => FETCH_LINES,
         };
         let reference = self.reference.clone();
-        Some(Wanted {
+        Some(PagerFetch {
             reference,
             offset,
             limit,
         })
     }
 
-    pub(crate) fn take(&mut self, page: OutputPage) {
-        self.asked = false;
+    pub(crate) fn add_page(&mut self, page: OutputPage) {
+        self.fetching = false;
         if page.reference != self.reference {
             return;
         }
-        self.total = Some(page.total_lines);
-        self.growing = !page.finished;
-        if self.top >= page.total_lines {
-            self.go_to(page.total_lines.saturating_sub(1));
+        self.total_lines = Some(page.total_lines);
+        self.may_grow = !page.finished;
+        if self.top_line >= page.total_lines {
+            self.go_to_line(page.total_lines.saturating_sub(1));
         }
         let Some(first) = page.lines.first().map(|line| line.number) else {
             // There is no more, whatever was promised.
-            self.total = Some(self.end());
+            self.total_lines = Some(self.end_line());
             return;
         };
         let count = page.lines.len() as u64;
         if self.lines.is_empty() {
-            self.start = first;
+            self.first_kept_line = first;
             self.lines = page.lines.into();
-        } else if first == self.end() {
+        } else if first == self.end_line() {
             self.lines.extend(page.lines);
-        } else if first + count == self.start {
+        } else if first + count == self.first_kept_line {
             page.lines
                 .into_iter()
                 .rev()
                 .for_each(|line| self.lines.push_front(line));
-            self.start = first;
+            self.first_kept_line = first;
         }
         self.trim();
     }
 
     /// Looks beyond the end, if the command may have printed more since.
-    pub(crate) fn look_again(&mut self) {
-        self.again = self.growing;
+    pub(crate) fn check_for_more(&mut self) {
+        self.check_beyond_end = self.may_grow;
     }
 
     fn trim(&mut self) {
-        while self.lines.len() > KEPT {
-            let above = self.top.saturating_sub(self.start);
-            let below = self.end().saturating_sub(self.top);
+        while self.lines.len() > MAX_KEPT_LINES {
+            let above = self.top_line.saturating_sub(self.first_kept_line);
+            let below = self.end_line().saturating_sub(self.top_line);
             if above > below {
                 self.lines.pop_front();
-                self.start += 1;
+                self.first_kept_line += 1;
             } else {
                 self.lines.pop_back();
             }
         }
     }
 
-    pub(crate) fn failed(&mut self, why: String) {
-        self.asked = false;
-        self.problem = Some(one_line(&why));
+    pub(crate) fn fetch_failed(&mut self, why: String) {
+        self.fetching = false;
+        self.error = Some(one_line(&why));
     }
 
     /// Moves; false if there is nothing to go to.
     #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-    pub(crate) fn act(&mut self, act: Act, window: Size) -> bool {
-        let spot = match act {
-            Act::FindNext => self.matches.iter().find(|line| **line > self.top).copied(),
-            Act::FindPrevious => {
+    pub(crate) fn on_action(&mut self, action: KeyAction, window: Size) -> bool {
+        let spot = match action {
+            KeyAction::FindNext => self
+                .matches
+                .iter()
+                .find(|line| **line > self.top_line)
+                .copied(),
+            KeyAction::FindPrevious => {
                 let mut back = self.matches.iter().rev();
-                back.find(|line| **line < self.top).copied()
+                back.find(|line| **line < self.top_line).copied()
             }
-            act => {
-                self.scroll(act, window);
+            action => {
+                self.scroll(action, window);
                 return true;
             }
         };
         if let Some(line) = spot {
-            self.go_to(line);
+            self.go_to_line(line);
         }
         spot.is_some()
     }
 
-    fn scroll(&mut self, act: Act, window: Size) {
-        let total = self.total.unwrap_or(self.end());
+    fn scroll(&mut self, action: KeyAction, window: Size) {
+        let total = self.total_lines.unwrap_or(self.end_line());
         let columns = usize::from(window.width);
-        let top = Spot {
-            line: self.top,
-            row: self.row,
+        let top = ScrollPosition {
+            line: self.top_line,
+            row: self.top_row,
         };
         let theme = Theme::new(Palette::None);
         // Of a line that is not here nobody knows how long it is.
-        let Spot { line, row } = top.moved(act, total, window, |line| {
-            let here = line.checked_sub(self.start);
+        let ScrollPosition { line, row } = top.after_action(action, total, window, |line| {
+            let here = line.checked_sub(self.first_kept_line);
             let here = here.and_then(|at| self.lines.get(usize::try_from(at).ok()?));
-            here.map_or(1, |it| wrapped(&shown(it, line + 1, &theme), columns).len())
+            here.map_or(1, |it| {
+                wrap_output_line(&numbered_line(it, line + 1, &theme), columns).len()
+            })
         });
-        (self.top, self.row) = (line, row);
+        (self.top_line, self.top_row) = (line, row);
     }
 
-    fn go_to(&mut self, line: u64) {
-        (self.top, self.row) = (line, 0);
+    fn go_to_line(&mut self, line: u64) {
+        (self.top_line, self.top_row) = (line, 0);
     }
 
     /// Begins a search; the lines that match are asked for.
-    pub(crate) fn search(&mut self, needle: &str) -> MessageId {
+    pub(crate) fn start_search(&mut self, needle: &str) -> MessageId {
         self.needle = needle.to_lowercase();
         self.matches.clear();
         self.reference.clone()
     }
 
-    pub(crate) fn take_matches(&mut self, page: &OutputPage) -> Result<(), String> {
+    pub(crate) fn set_matches(&mut self, page: &OutputPage) -> Result<(), String> {
         let numbers = page.lines.iter().map(|line| line.number);
-        self.matches = numbers.take(MATCHES).collect();
+        self.matches = numbers.take(MAX_MATCHES).collect();
         if self.matches.is_empty() {
             return Err("no line matches".to_owned());
         }
-        let ahead = self.matches.iter().find(|line| **line >= self.top);
+        let ahead = self.matches.iter().find(|line| **line >= self.top_line);
         let line = *ahead.unwrap_or(&self.matches[0]);
-        self.go_to(line);
+        self.go_to_line(line);
         Ok(())
     }
 }
 
 /// The rows of such a line.
-pub(crate) fn wrapped(line: &Line<'_>, columns: usize) -> Vec<Line<'static>> {
-    wrap(line, columns.max(1), HEAD)
+pub(crate) fn wrap_output_line(line: &Line<'_>, columns: usize) -> Vec<Line<'static>> {
+    wrap(line, columns.max(1), GUTTER_COLUMNS)
 }
 
 /// A line behind its number and where it was printed. Nothing is written over here, so that all of
 /// it can be read.
-pub(crate) fn shown(line: &OutputLine, number: u64, theme: &Theme) -> Line<'static> {
-    let head = format!("{number:>6} {}", printed::mark(line.stream));
-    let mut spans = vec![Span::styled(head, theme.stream(line.stream))];
+pub(crate) fn numbered_line(line: &OutputLine, number: u64, theme: &Theme) -> Line<'static> {
+    let head = format!("{number:>6} {}", folded_output::stream_label(line.stream));
+    let mut spans = vec![Span::styled(head, theme.output_stream(line.stream))];
     let text = line.text.replace('\r', "␍");
-    for line in ansi::lines(&text, Style::new(), theme.palette) {
+    for line in ansi::styled_lines(&text, Style::new(), theme.palette) {
         spans.extend(line.spans);
     }
     Line::from(spans)
@@ -287,19 +297,19 @@ mod tests {
     }
 
     /// Fetches until nothing is missing; gives what was asked for.
-    fn settle(pager: &mut Pager, total: u64) -> Vec<(u64, u64)> {
+    fn fetch_all_missing(pager: &mut Pager, total: u64) -> Vec<(u64, u64)> {
         let mut asked = Vec::new();
-        while let Some(wanted) = pager.wanted(10) {
+        while let Some(wanted) = pager.next_fetch(10) {
             asked.push((wanted.offset, wanted.limit));
-            pager.take(page(wanted.offset, wanted.limit, total));
+            pager.add_page(page(wanted.offset, wanted.limit, total));
             assert!(asked.len() < 10, "{asked:?}");
         }
         asked
     }
 
-    fn shown(pager: &Pager) -> Vec<u64> {
+    fn visible_line_numbers(pager: &Pager) -> Vec<u64> {
         pager
-            .shown(3)
+            .visible_lines(3)
             .map(|(number, line)| {
                 assert_eq!(line.text, format!("line {number}"));
                 number
@@ -310,105 +320,102 @@ mod tests {
     #[test]
     fn lines_are_fetched_as_one_reads_on_and_back() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
-        assert_eq!(settle(&mut pager, 100_000), [(0, 500)]);
-        assert_eq!(shown(&pager), [1, 2, 3]);
-        pager.act(Act::Bottom, WINDOW);
-        assert_eq!(settle(&mut pager, 100_000), [(99_865, 500)]);
-        assert_eq!(shown(&pager), [99_991, 99_992, 99_993]);
+        assert_eq!(fetch_all_missing(&mut pager, 100_000), [(0, 500)]);
+        assert_eq!(visible_line_numbers(&pager), [1, 2, 3]);
+        pager.on_action(KeyAction::Bottom, WINDOW);
+        assert_eq!(fetch_all_missing(&mut pager, 100_000), [(99_865, 500)]);
+        assert_eq!(visible_line_numbers(&pager), [99_991, 99_992, 99_993]);
         for _ in 0..20 {
-            pager.act(Act::PageUp, WINDOW);
-            settle(&mut pager, 100_000);
+            pager.on_action(KeyAction::PageUp, WINDOW);
+            fetch_all_missing(&mut pager, 100_000);
         }
-        assert_eq!(shown(&pager), [99_811, 99_812, 99_813]);
+        assert_eq!(visible_line_numbers(&pager), [99_811, 99_812, 99_813]);
     }
 
     #[test]
     fn every_row_of_a_line_that_is_longer_than_the_screen_can_be_read() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
-        pager.wanted(10);
+        pager.next_fetch(10);
         let mut long = page(0, 2, 2);
         long.lines[0].text = "word ".repeat(200);
-        pager.take(long);
+        pager.add_page(long);
         // 28 columns are left for the text, which are five words.
-        pager.act(Act::Bottom, WINDOW);
-        assert_eq!((pager.top, pager.row), (0, 31));
-        pager.act(Act::PageUp, WINDOW);
-        assert_eq!((pager.top, pager.row), (0, 22));
-        pager.act(Act::Top, WINDOW);
-        pager.act(Act::PageDown, WINDOW);
-        assert_eq!((pager.top, pager.row), (0, 9));
+        pager.on_action(KeyAction::Bottom, WINDOW);
+        assert_eq!((pager.top_line, pager.top_row), (0, 31));
+        pager.on_action(KeyAction::PageUp, WINDOW);
+        assert_eq!((pager.top_line, pager.top_row), (0, 22));
+        pager.on_action(KeyAction::Top, WINDOW);
+        pager.on_action(KeyAction::PageDown, WINDOW);
+        assert_eq!((pager.top_line, pager.top_row), (0, 9));
     }
 
     #[test]
     fn however_far_one_reads_little_is_kept() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
-        settle(&mut pager, 100_000);
+        fetch_all_missing(&mut pager, 100_000);
         for _ in 0..2_000 {
-            pager.act(Act::PageDown, WINDOW);
-            settle(&mut pager, 100_000);
-            assert!(pager.lines.len() <= KEPT);
+            pager.on_action(KeyAction::PageDown, WINDOW);
+            fetch_all_missing(&mut pager, 100_000);
+            assert!(pager.lines.len() <= MAX_KEPT_LINES);
         }
-        assert_eq!(pager.top, 18_000);
-        assert_eq!(shown(&pager)[0], 18_001);
+        assert_eq!(pager.top_line, 18_000);
+        assert_eq!(visible_line_numbers(&pager)[0], 18_001);
     }
 
     #[test]
     fn matches_are_gone_to_in_turn() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
-        settle(&mut pager, 5_000);
-        pager.search("7");
+        fetch_all_missing(&mut pager, 5_000);
+        pager.start_search("7");
         let mut found = page(0, 3, 5_000);
         found
             .lines
             .iter_mut()
             .zip([69, 699, 3_999])
             .for_each(|(line, number)| line.number = number);
-        pager.take_matches(&found).unwrap();
-        let mut tops = vec![pager.top];
-        for act in [
-            Act::FindNext,
-            Act::FindNext,
-            Act::FindNext,
-            Act::FindPrevious,
+        pager.set_matches(&found).unwrap();
+        let mut tops = vec![pager.top_line];
+        for action in [
+            KeyAction::FindNext,
+            KeyAction::FindNext,
+            KeyAction::FindNext,
+            KeyAction::FindPrevious,
         ] {
-            pager.act(act, WINDOW);
-            settle(&mut pager, 5_000);
-            tops.push(pager.top);
+            pager.on_action(action, WINDOW);
+            fetch_all_missing(&mut pager, 5_000);
+            tops.push(pager.top_line);
         }
         assert_eq!(tops, [69, 699, 3_999, 3_999, 699]);
-        assert_eq!(shown(&pager)[0], 700);
+        assert_eq!(visible_line_numbers(&pager)[0], 700);
         found.lines.clear();
-        assert_eq!(
-            pager.take_matches(&found),
-            Err("no line matches".to_owned())
-        );
+        assert_eq!(pager.set_matches(&found), Err("no line matches".to_owned()));
     }
 
     #[test]
     fn what_a_command_prints_while_one_reads_is_fetched() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
-        let wanted = pager.wanted(10).unwrap();
+        let wanted = pager.next_fetch(10).unwrap();
         let mut first = page(0, wanted.limit, 5);
         first.finished = false;
-        pager.take(first);
-        assert!(pager.wanted(10).is_none(), "not before it is time");
-        pager.look_again();
-        let wanted = pager.wanted(10).unwrap();
+        pager.add_page(first);
+        assert!(pager.next_fetch(10).is_none(), "not before it is time");
+        pager.check_for_more();
+        let wanted = pager.next_fetch(10).unwrap();
         assert_eq!(wanted.offset, 5);
-        pager.take(page(wanted.offset, wanted.limit, 9));
-        assert_eq!((pager.lines.len(), pager.total), (9, Some(9)));
-        pager.look_again();
-        assert!(pager.wanted(10).is_none(), "it has ended");
+        pager.add_page(page(wanted.offset, wanted.limit, 9));
+        assert_eq!((pager.lines.len(), pager.total_lines), (9, Some(9)));
+        pager.check_for_more();
+        assert!(pager.next_fetch(10).is_none(), "it has ended");
     }
 
     #[test]
-    fn a_page_of_something_else_is_not_taken() {
+    fn a_page_of_another_output_is_ignored() {
         let mut pager = Pager::new(MessageId::parse("other").unwrap(), "x");
-        pager.wanted(10);
-        pager.take(page(0, 10, 10));
+        pager.next_fetch(10);
+        pager.add_page(page(0, 10, 10));
         assert_eq!(pager.lines.len(), 0);
-        pager.failed("gone\u{1b}".to_owned());
-        assert_eq!(pager.problem.as_deref(), Some(r"gone\u{1b}"));
-        assert!(pager.wanted(10).is_none());
+        pager.fetch_failed("gone\u{1b}".to_owned());
+        assert_eq!(pager.error.as_deref(), Some(r"gone\u{1b}"));
+        assert!(pager.next_fetch(10).is_none());
     }
 }

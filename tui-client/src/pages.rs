@@ -5,23 +5,23 @@ use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::ExecutorInfo;
 use ratatui::text::{Line, Span};
 
-use crate::app::{App, COMMANDS};
-use crate::keys::{Act, Scope, TABLE};
-use crate::page::Page;
-use crate::text::{clip, one_line, safe};
+use crate::app::{App, SLASH_COMMANDS};
+use crate::keys::{DEFAULT_BINDINGS, KeyAction, KeyScope};
+use crate::text::{clip, one_line, sanitize};
+use crate::text_page::TextPage;
 use crate::theme::Theme;
-use crate::words::{self, word};
+use crate::wording::{self, enum_label};
 
 /// Columns of a command in a list.
-const LISTED: usize = 200;
+const MAX_LISTED_COLUMNS: usize = 200;
 
 /// Lines of a page.
-struct Sheet<'a> {
+struct PageBuilder<'a> {
     theme: &'a Theme,
     lines: Vec<Line<'static>>,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> PageBuilder<'a> {
     fn new(theme: &'a Theme) -> Self {
         let lines = Vec::new();
         Self { theme, lines }
@@ -46,14 +46,14 @@ impl<'a> Sheet<'a> {
             .push(Line::from(vec![label, Span::raw(one_line(text))]));
     }
 
-    fn page(self, title: &str) -> Page {
-        Page::new(title, self.lines)
+    fn build(self, title: &str) -> TextPage {
+        TextPage::new(title, self.lines)
     }
 }
 
-pub(crate) fn help(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
-    sheet.heading("What you type");
+pub(crate) fn help(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
+    builder.heading("What you type");
     for (what, does) in [
         (
             "text",
@@ -73,226 +73,244 @@ pub(crate) fn help(app: &App) -> Page {
         ),
         ("/command", "one of those below"),
     ] {
-        sheet.row(what, 10, does);
+        builder.row(what, 10, does);
     }
-    sheet.line("Reads and writes of your own run at once; a destructive one waits at a gate, a blocked one never runs.");
-    sheet.line("Everyone sees them, and the record says that you typed them.");
-    sheet.heading("Deciding");
+    builder.line("Reads and writes of your own run at once; a destructive one waits at a gate, a blocked one never runs.");
+    builder.line("Everyone sees them, and the record says that you typed them.");
+    builder.heading("Deciding");
     let keymap = &app.config.keymap;
-    let card = keymap.hint(Scope::Anywhere, Act::FocusCard);
+    let card = keymap.first_key(KeyScope::Anywhere, KeyAction::FocusCard);
     let keys = [
-        (Act::Approve, "approve"),
-        (Act::Reject, "reject"),
-        (Act::Edit, "edit"),
-        (Act::AllowPrefix, "allow a prefix"),
-        (Act::ApproveAll, "approve all after a list"),
-        (Act::Explain, "explain"),
+        (KeyAction::Approve, "approve"),
+        (KeyAction::Reject, "reject"),
+        (KeyAction::Edit, "edit"),
+        (KeyAction::AllowPrefix, "allow a prefix"),
+        (KeyAction::ApproveAll, "approve all after a list"),
+        (KeyAction::Explain, "explain"),
     ];
-    let keys = keys.map(|(act, word)| format!("{} {word}", keymap.hint(Scope::Card, act)));
-    sheet.line(&format!(
+    let keys =
+        keys.map(|(action, word)| format!("{} {word}", keymap.first_key(KeyScope::Card, action)));
+    builder.line(&format!(
         "{card} gives the card the focus; only then its keys act: {}. What you vote on is what you see.",
         keys.join(", ")
     ));
-    sheet.heading("Slash commands");
-    for command in COMMANDS {
+    builder.heading("Slash commands");
+    for command in SLASH_COMMANDS {
         let usage = format!("/{} {}", command.name, command.args);
-        sheet.row(usage.trim_end(), 36, command.help);
+        builder.row(usage.trim_end(), 36, command.help);
     }
-    sheet.heading("Keys");
-    let all = keymap.hint(Scope::Anywhere, Act::Keys);
-    sheet.line(&format!("{all} lists every key."));
-    sheet.page("Help")
+    builder.heading("Keys");
+    let all = keymap.first_key(KeyScope::Anywhere, KeyAction::Keys);
+    builder.line(&format!("{all} lists every key."));
+    builder.build("Help")
 }
 
-pub(crate) fn keys(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
+pub(crate) fn keys(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
     let mut last = None;
-    for binding in TABLE {
+    for binding in DEFAULT_BINDINGS {
         if last != Some(binding.scope) {
-            sheet.heading(&format!("In: {}", binding.scope.name()));
+            builder.heading(&format!("In: {}", binding.scope.name()));
             last = Some(binding.scope);
         }
-        let keys = app.config.keymap.keys_of(binding.scope, binding.act);
+        let keys = app.config.keymap.keys_of(binding.scope, binding.action);
         let name = format!("{}.{}", binding.scope.name(), binding.name);
         let help = format!("{}  · {name}", binding.help);
-        sheet.row(&keys.join(" "), 22, &help);
+        builder.row(&keys.join(" "), 22, &help);
     }
-    sheet.page("Keys")
+    builder.build("Keys")
 }
 
-pub(crate) fn people(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
+pub(crate) fn people(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
     for person in app.view.people.values() {
-        let kind = word(&person.kind);
+        let kind = enum_label(&person.kind);
         let presence = if person.left {
             "left".to_owned()
         } else {
-            word(&person.presence)
+            enum_label(&person.presence)
         };
         let me = if app.view.is_me(&person.id) {
             " (you)"
         } else {
             ""
         };
-        let roles = words::roles(&person.roles);
+        let roles = wording::role_list(&person.roles);
         let text = format!("{} · {kind} · {roles} · {presence}{me}", person.name);
-        sheet.row(
-            &format!("{} {}", words::presence(person), person.id),
+        builder.row(
+            &format!("{} {}", wording::presence_mark(person), person.id),
             28,
             &text,
         );
     }
-    sheet.page("People")
+    builder.build("People")
 }
 
-pub(crate) fn tools(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
+pub(crate) fn tools(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
     for agent in app.view.agents() {
-        sheet.heading(&format!("{} ({})", agent.name, agent.id));
+        builder.heading(&format!("{} ({})", agent.name, agent.id));
         match &agent.executor {
-            None => sheet.line("runs no commands"),
-            Some(ability) => ability_lines(&mut sheet, ability),
+            None => builder.line("runs no commands"),
+            Some(ability) => add_executor_rows(&mut builder, ability),
         }
     }
-    if sheet.lines.is_empty() {
-        sheet.line("no agent is here");
+    if builder.lines.is_empty() {
+        builder.line("no agent is here");
     }
-    sheet.heading("How commands are judged");
-    sheet.line("read: runs at once, held to reading; write and destructive: wait at a gate; blocked: never.");
-    sheet.page("Tools")
+    builder.heading("How commands are judged");
+    builder.line("read: runs at once, held to reading; write and destructive: wait at a gate; blocked: never.");
+    builder.build("Tools")
 }
 
-fn ability_lines(sheet: &mut Sheet<'_>, ability: &ExecutorInfo) {
-    let profiles: Vec<_> = ability.profiles.iter().map(word).collect();
-    let held = match profiles.as_slice() {
+fn add_executor_rows(builder: &mut PageBuilder<'_>, ability: &ExecutorInfo) {
+    let profiles: Vec<_> = ability.profiles.iter().map(enum_label).collect();
+    let sandbox = match profiles.as_slice() {
         [] => "no sandbox here, so reads are asked for".to_owned(),
         profiles => profiles.join(", "),
     };
-    sheet.row("sandbox", 10, &held);
-    let place = ability.working_directory.as_deref().unwrap_or("not told");
-    sheet.row("works in", 10, place);
+    builder.row("sandbox", 10, &sandbox);
+    let directory = ability.working_directory.as_deref().unwrap_or("not told");
+    builder.row("works in", 10, directory);
     if !ability.runner.is_empty() {
-        sheet.row("behind", 10, &ability.runner.join(" "));
+        builder.row("behind", 10, &ability.runner.join(" "));
     }
     let own = if ability.shell_exec {
         "yes, with !command"
     } else {
         "no"
     };
-    sheet.row("your own", 10, own);
+    builder.row("your own", 10, own);
 }
 
-pub(crate) fn rules(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
+pub(crate) fn rules(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
     for (index, rule) in app.view.active_rules(app.now).enumerate() {
-        let left = words::duration(rule.expires_at.millis_since(app.now));
+        let left = wording::duration(rule.expires_at.millis_since(app.now));
         let by = app.view.display_name(&rule.by);
         let text = format!("{} …   for another {left}, by {by}", rule.prefix.join(" "));
-        sheet.row(&(index + 1).to_string(), 3, &text);
+        builder.row(&(index + 1).to_string(), 3, &text);
     }
-    if sheet.lines.is_empty() {
-        sheet.line("nothing is allowed beforehand; P on a card, or /allow, does that");
+    if builder.lines.is_empty() {
+        builder.line("nothing is allowed beforehand; P on a card, or /allow, does that");
     }
-    sheet.page("Rules: /revoke NUMBER takes one back")
+    builder.build("Rules: /revoke NUMBER takes one back")
 }
 
-pub(crate) fn jobs(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
-    for (index, job) in app.jobs().iter().enumerate() {
-        let state = words::state(job, app.now);
-        let text = format!("{}   {state}", listed(&job.requested.shown));
-        sheet.row(&(index + 1).to_string(), 3, &text);
+pub(crate) fn jobs(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
+    for (index, job) in app.active_proposals().iter().enumerate() {
+        let state = wording::state_text(job, app.now);
+        let text = format!("{}   {state}", shorten_command(&job.requested.shown));
+        builder.row(&(index + 1).to_string(), 3, &text);
     }
-    if sheet.lines.is_empty() {
-        sheet.line("nothing runs or waits");
+    if builder.lines.is_empty() {
+        builder.line("nothing runs or waits");
     }
-    sheet.page("Jobs: /open NUMBER shows one, /cancel NUMBER stops it")
+    builder.build("Jobs: /open NUMBER shows one, /cancel NUMBER stops it")
 }
 
-pub(crate) fn context(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
+pub(crate) fn context(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
     for (key, context) in &app.view.context {
         let by = app.view.sender_name(&context.by);
-        let size = words::size(context.bytes);
-        let kind = word(&context.content_type);
-        sheet.row(key, 24, &format!("{kind}, {size}, by {by}"));
+        let size = wording::byte_size(context.bytes);
+        let kind = enum_label(&context.content_type);
+        builder.row(key, 24, &format!("{kind}, {size}, by {by}"));
     }
     for (key, secret) in &app.view.secrets {
-        let whom = words::names(&app.view, secret.scope.iter());
-        sheet.row(key, 24, &format!("a secret, shared with {whom}"));
+        let whom = wording::name_list(&app.view, secret.scope.iter());
+        builder.row(key, 24, &format!("a secret, shared with {whom}"));
     }
-    if sheet.lines.is_empty() {
-        sheet.line("nothing is shared");
+    if builder.lines.is_empty() {
+        builder.line("nothing is shared");
     }
-    sheet.page("Context")
+    builder.build("Context")
 }
 
-fn past_line(past: &CommandHistoryEntry, view: &View) -> String {
-    let how = match (past.exit_code, past.outcome) {
+fn finished_command_line(finished_command: &CommandHistoryEntry, view: &View) -> String {
+    let how = match (finished_command.exit_code, finished_command.outcome) {
         (Some(code), _) => format!("exit {code}"),
-        (None, outcome) => word(&outcome),
+        (None, outcome) => enum_label(&outcome),
     };
-    let by = match past.approvers.as_slice() {
+    let by = match finished_command.approvers.as_slice() {
         [] => String::new(),
-        approvers => format!(", approved by {}", words::names(view, approvers.iter())),
+        approvers => format!(
+            ", approved by {}",
+            wording::name_list(view, approvers.iter())
+        ),
     };
-    format!("{}   {how}{by}", listed(&past.shown))
+    format!("{}   {how}{by}", shorten_command(&finished_command.shown))
 }
 
 /// A command as one of a list: as much of it as tells it from the others.
-fn listed(command: &str) -> String {
-    clip(&one_line(command), LISTED)
+fn shorten_command(command: &str) -> String {
+    clip(&one_line(command), MAX_LISTED_COLUMNS)
 }
 
-pub(crate) fn history(app: &App, needle: &str) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
-    let fits =
-        |past: &CommandHistoryEntry| past.shown.to_lowercase().contains(&needle.to_lowercase());
-    for (index, past) in app.view.history.iter().rev().enumerate() {
-        if fits(past) {
-            let at = past
+pub(crate) fn history(app: &App, needle: &str) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
+    let fits = |finished_command: &CommandHistoryEntry| {
+        finished_command
+            .shown
+            .to_lowercase()
+            .contains(&needle.to_lowercase())
+    };
+    for (index, finished_command) in app.view.history.iter().rev().enumerate() {
+        if fits(finished_command) {
+            let at = finished_command
                 .at
-                .map(|at| app.config.clock.time(at))
+                .map(|at| app.config.time_zone.time_of_day(at))
                 .unwrap_or_default();
-            let category = past.category.map(|it| it.as_str()).unwrap_or_default();
-            let text = format!("{at} {category:<11} {}", past_line(past, &app.view));
-            sheet.row(&(index + 1).to_string(), 4, &text);
+            let category = finished_command
+                .category
+                .map(|it| it.as_str())
+                .unwrap_or_default();
+            let text = format!(
+                "{at} {category:<11} {}",
+                finished_command_line(finished_command, &app.view)
+            );
+            builder.row(&(index + 1).to_string(), 4, &text);
         }
     }
-    if sheet.lines.is_empty() && !needle.is_empty() {
-        sheet.line(&format!("no command that is over has: {needle}"));
-    } else if sheet.lines.is_empty() {
-        sheet.line("no command is over yet");
+    if builder.lines.is_empty() && !needle.is_empty() {
+        builder.line(&format!("no command that is over has: {needle}"));
+    } else if builder.lines.is_empty() {
+        builder.line("no command is over yet");
     }
-    sheet.page("History, newest first: /output NUMBER reads one")
+    builder.build("History, newest first: /output NUMBER reads one")
 }
 
-pub(crate) fn audit(app: &App) -> Page {
-    let mut sheet = Sheet::new(&app.theme);
+pub(crate) fn audit(app: &App) -> TextPage {
+    let mut builder = PageBuilder::new(&app.theme);
     let session = app.view.session.as_ref().map(ToString::to_string);
     let session = session.unwrap_or_default();
-    sheet.line(&format!(
+    builder.line(&format!(
         "{} entries are in the log of {session}, each bound to the one before.",
         app.view.head
     ));
-    sheet.line("Prove it where the server runs, with: pvp audit verify --data DIR");
-    sheet.heading("Decisions, newest first");
+    builder.line("Prove it where the server runs, with: pvp audit verify --data DIR");
+    builder.heading("Decisions, newest first");
     for resolved in app.view.resolved.iter().rev() {
-        let at = app.config.clock.time(resolved.resolution.at);
-        let how = words::resolution(&resolved.resolution, &app.view);
-        sheet.row(&at, 8, &format!("{how} — {}", listed(&resolved.shown)));
+        let at = app.config.time_zone.time_of_day(resolved.resolution.at);
+        let how = wording::resolution_text(&resolved.resolution, &app.view);
+        builder.row(
+            &at,
+            8,
+            &format!("{how} — {}", shorten_command(&resolved.shown)),
+        );
     }
     let blocked = app
         .view
         .history
         .iter()
-        .filter(|past| past.outcome == ProposalState::Blocked);
-    let blocked = words::count(blocked.count() as u64, "command");
-    sheet.line(&format!("{blocked} blocked without asking anyone"));
-    sheet.page("Audit")
+        .filter(|finished_command| finished_command.outcome == ProposalState::Blocked);
+    let blocked = wording::pluralize(blocked.count() as u64, "command");
+    builder.line(&format!("{blocked} blocked without asking anyone"));
+    builder.build("Audit")
 }
 
-pub(crate) fn invitation(invitation: &Invitation) -> Page {
+pub(crate) fn invitation(invitation: &Invitation) -> TextPage {
     let roles: Vec<_> = invitation.roles.iter().copied().collect();
     let lines = vec![
         Line::from(one_line(&invitation.link)),
@@ -300,43 +318,43 @@ pub(crate) fn invitation(invitation: &Invitation) -> Page {
         Line::from(format!(
             "for {} as {}",
             invitation.participant,
-            words::roles(&roles)
+            wording::role_list(&roles)
         )),
         Line::from("Whoever has this link is that person. It is shown once; y copies it."),
     ];
-    Page::new("An invitation", lines).about("the link", &invitation.link)
+    TextPage::new("An invitation", lines).with_copy_text("the link", &invitation.link)
 }
 
 /// Why a command was judged so, part by part.
-pub(crate) fn explain(card: &GateCard, view: &View, theme: &Theme) -> Page {
-    let mut sheet = Sheet::new(theme);
-    sheet.heading("The command");
-    for line in safe(&card.requested.shown).lines() {
-        sheet.line(line);
+pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPage {
+    let mut builder = PageBuilder::new(theme);
+    builder.heading("The command");
+    for line in sanitize(&card.requested.shown).lines() {
+        builder.line(line);
     }
     if let Some(assessment) = &card.requested.assessment {
-        sheet.heading("The verdict");
-        sheet.row("category", 9, assessment.category.as_str());
-        sheet.row("risk", 9, &word(&assessment.risk));
-        sheet.row("rule", 9, &assessment.rule);
-        sheet.row("reason", 9, &assessment.reason);
-        sheet.row("sandbox", 9, &word(&assessment.profile));
-        sheet.row("policy", 9, &assessment.policy);
+        builder.heading("The verdict");
+        builder.row("category", 9, assessment.category.as_str());
+        builder.row("risk", 9, &enum_label(&assessment.risk));
+        builder.row("rule", 9, &assessment.rule);
+        builder.row("reason", 9, &assessment.reason);
+        builder.row("sandbox", 9, &enum_label(&assessment.profile));
+        builder.row("policy", 9, &assessment.policy);
         for note in &assessment.notes {
-            sheet.row("note", 9, note);
+            builder.row("note", 9, note);
         }
         if !assessment.parts.is_empty() {
-            sheet.heading("Its parts");
+            builder.heading("Its parts");
         }
         for part in &assessment.parts {
-            sheet.row(part.category.as_str(), 11, &part.text);
-            sheet.row("", 11, &format!("{} [{}]", part.reason, part.rule));
+            builder.row(part.category.as_str(), 11, &part.text);
+            builder.row("", 11, &format!("{} [{}]", part.reason, part.rule));
         }
     }
-    sheet.heading("Who decides");
-    sheet.line(&card.quorum_words);
-    sheet.line(&words::tally(card, view));
-    sheet.line(&card.at_deadline);
-    sheet.row("digest", 9, &card.digest.to_string());
-    sheet.page("Why it was judged so")
+    builder.heading("Who decides");
+    builder.line(&card.quorum_words);
+    builder.line(&wording::vote_tally(card, view));
+    builder.line(&card.at_deadline);
+    builder.row("digest", 9, &card.digest.to_string());
+    builder.build("Why it was judged so")
 }

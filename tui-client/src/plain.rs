@@ -1,6 +1,6 @@
 //! Plain mode: every event one line, commands by word. For screen readers, pipes and logs.
 
-mod words;
+mod commands;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,46 +15,52 @@ use ratatui::style::Style;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::mpsc;
 
-use crate::app::{App, Effect, Input, Link, Main, Tone};
-use crate::errands::Errands;
-use crate::run::Start;
-use crate::text::{one_line, plain as plain_text};
+use crate::app::{App, AppEffect, AppInput, ConnectionState, MainContent, NoticeLevel};
+use crate::event_loop::LaunchOptions;
+use crate::requests::RequestDispatcher;
+use crate::text::{line_text as plain_text, one_line};
 use crate::theme::Palette;
-use crate::{ansi, notify, words as tell};
+use crate::{ansi, notify, wording};
 
 /// Characters of a line that has not ended which are kept before it is said anyway.
-const UNSAID: usize = 4096;
+const MAX_PARTIAL_LINE_BYTES: usize = 4096;
 
 /// Joins a session, prints what happens and does what is said on standard input.
-pub async fn plain(start: Start) -> anyhow::Result<()> {
-    let (connection, mut events) = Connection::open(start.link.clone(), start.options).await?;
+pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
+    let (connection, mut events) =
+        Connection::open(launch_options.link.clone(), launch_options.options).await?;
     let size = Size {
         width: 80,
         height: 24,
     };
-    let mut config = start.config;
+    let mut config = launch_options.config;
     config.palette = Palette::None;
     let (replies, mut inbox) = mpsc::unbounded_channel();
     let session = connection.session().clone();
-    let errands = Errands::new(ApiClient::new(start.link), session, connection, replies);
-    let mut reader = Reader::new(App::new(config, size, now()), errands);
+    let requests = RequestDispatcher::new(
+        ApiClient::new(launch_options.link),
+        session,
+        connection,
+        replies,
+    );
+    let mut plain_client = PlainClient::new(App::new(config, size, now()), requests);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    let mut typing = true;
-    reader.say("joined; type `help` for the words, `quit` to leave")?;
-    while !reader.over {
+    let mut stdin_open = true;
+    plain_client.print_line("joined; type `help` for the words, `quit` to leave")?;
+    while !plain_client.finished {
         tokio::select! {
             // What has happened is said before what was typed is done.
             biased;
             event = events.next() => match event {
-                Some(event) => reader.happened(event)?,
+                Some(event) => plain_client.on_connection_event(event)?,
                 None => return Ok(()),
             },
-            Some(reply) = inbox.recv() => reader.take(reply)?,
-            line = lines.next_line(), if typing => {
+            Some(reply) = inbox.recv() => plain_client.handle_input(reply)?,
+            line = lines.next_line(), if stdin_open => {
                 match line.context("reading standard input")? {
-                    Some(line) => reader.said(&line)?,
+                    Some(line) => plain_client.run_command(&line)?,
                     // Whoever pipes nothing in only listens.
-                    None => typing = false,
+                    None => stdin_open = false,
                 }
             }
         }
@@ -63,36 +69,36 @@ pub async fn plain(start: Start) -> anyhow::Result<()> {
 }
 
 /// Prints what happens.
-struct Reader {
+struct PlainClient {
     app: App,
-    errands: Errands,
+    requests: RequestDispatcher,
     /// The first item that was not looked at.
     next_item: u64,
     /// Thoughts and answers that are still going on.
-    open: Vec<u64>,
+    open_items: Vec<u64>,
     /// Gates by number, as they were last printed; a vote binds that.
-    printed: BTreeMap<usize, (MessageId, Digest)>,
-    next_number: usize,
+    printed_gates: BTreeMap<usize, (MessageId, Digest)>,
+    next_gate_number: usize,
     /// The rest of what a command printed since its last line ended.
-    unsaid: BTreeMap<(MessageId, OutputStream), String>,
-    over: bool,
+    partial_lines: BTreeMap<(MessageId, OutputStream), String>,
+    finished: bool,
 }
 
-impl Reader {
-    fn new(app: App, errands: Errands) -> Self {
+impl PlainClient {
+    fn new(app: App, requests: RequestDispatcher) -> Self {
         Self {
             app,
-            errands,
+            requests,
             next_item: 0,
-            open: Vec::new(),
-            printed: BTreeMap::new(),
-            next_number: 1,
-            unsaid: BTreeMap::new(),
-            over: false,
+            open_items: Vec::new(),
+            printed_gates: BTreeMap::new(),
+            next_gate_number: 1,
+            partial_lines: BTreeMap::new(),
+            finished: false,
         }
     }
 
-    fn say(&self, line: &str) -> anyhow::Result<()> {
+    fn print_line(&self, line: &str) -> anyhow::Result<()> {
         let mut out = std::io::stdout();
         writeln!(out, "{line}")
             .and_then(|()| out.flush())
@@ -103,7 +109,7 @@ impl Reader {
         clippy::wildcard_enum_match_arm,
         reason = "everything else is an item of the stream"
     )]
-    fn happened(&mut self, event: ConnectionEvent) -> anyhow::Result<()> {
+    fn on_connection_event(&mut self, event: ConnectionEvent) -> anyhow::Result<()> {
         match event {
             ConnectionEvent::Message {
                 envelope: Some(envelope),
@@ -111,42 +117,42 @@ impl Reader {
             } => {
                 let again = envelope.seq.is_some_and(|seq| seq <= self.app.view.head);
                 if let (ServerMessage::ToolOutput(output), false) = (&envelope.message, again) {
-                    self.printed_by(&output.tool_proposal, output.stream, &output.text)?;
+                    self.print_output(&output.tool_proposal, output.stream, &output.text)?;
                 }
                 let ended = match &envelope.message {
                     ServerMessage::ToolResult(result) => Some(result.tool_proposal.clone()),
                     _ => None,
                 };
-                self.take(Input::Told(envelope))?;
-                ended.map_or(Ok(()), |proposal| self.ended(&proposal))
+                self.handle_input(AppInput::Message(envelope))?;
+                ended.map_or(Ok(()), |proposal| self.print_result(&proposal))
             }
             ConnectionEvent::Message { envelope: None, .. } => Ok(()),
             ConnectionEvent::Connected { resumed } => {
-                let back = matches!(self.app.link, Link::Down { .. });
-                self.take(Input::Up { resumed })?;
+                let back = matches!(self.app.connection, ConnectionState::Reconnecting { .. });
+                self.handle_input(AppInput::Connected { resumed })?;
                 if !resumed {
                     self.next_item = 0;
-                    self.open.clear();
+                    self.open_items.clear();
                 }
                 if back {
-                    self.say("connected again")
+                    self.print_line("connected again")
                 } else {
                     Ok(())
                 }
             }
             ConnectionEvent::Disconnected { why } => {
-                self.say(&format!(
+                self.print_line(&format!(
                     "connection lost, trying again: {}",
                     one_line(&why)
                 ))?;
-                self.take(Input::Down { why })
+                self.handle_input(AppInput::Disconnected { reason: why })
             }
             ConnectionEvent::Ended(ending) => {
-                self.over = true;
+                self.finished = true;
                 match ending {
-                    EndReason::Closed | EndReason::Left => self.say("over"),
+                    EndReason::Closed | EndReason::Left => self.print_line("over"),
                     EndReason::Refused(report) => {
-                        self.say(&format!("over: {}", one_line(&report.message)))
+                        self.print_line(&format!("over: {}", one_line(&report.message)))
                     }
                 }
             }
@@ -154,74 +160,75 @@ impl Reader {
     }
 
     /// Takes an input, does what follows, and says what is new.
-    fn take(&mut self, input: Input) -> anyhow::Result<()> {
+    fn handle_input(&mut self, input: AppInput) -> anyhow::Result<()> {
         self.app.notice = None;
         let effects = self.app.update(now(), input);
-        self.after(effects)
+        self.perform_effects(effects)
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the server does the others")]
-    fn after(&mut self, effects: Vec<Effect>) -> anyhow::Result<()> {
+    fn perform_effects(&mut self, effects: Vec<AppEffect>) -> anyhow::Result<()> {
         for effect in effects {
             match effect {
-                Effect::Quit => self.over = true,
-                Effect::Call => {
+                AppEffect::Quit => self.finished = true,
+                AppEffect::Notify => {
                     let waiting = self.app.view.awaiting_my_vote().count();
-                    let calls = &self.app.config.notify;
-                    notify::call(&mut std::io::stderr(), calls, waiting).context("calling")?;
+                    let methods = &self.app.config.notify;
+                    notify::send_notifications(&mut std::io::stderr(), methods, waiting)
+                        .context("calling")?;
                 }
-                other => self.errands.run(other),
+                other => self.requests.run_effect(other),
             }
         }
-        self.items()?;
-        self.gates()?;
-        self.page()?;
+        self.print_new_items()?;
+        self.print_changed_gates()?;
+        self.print_page()?;
         match self.app.notice.take() {
-            Some(notice) if notice.tone == Tone::Bad => {
-                self.say(&format!("problem: {}", notice.text))
+            Some(notice) if notice.level == NoticeLevel::Error => {
+                self.print_line(&format!("problem: {}", notice.text))
             }
-            Some(notice) => self.say(&notice.text),
+            Some(notice) => self.print_line(&notice.text),
             None => Ok(()),
         }
     }
 
     /// Says what happened since.
-    fn items(&mut self) -> anyhow::Result<()> {
-        let speaks = |item: &TimelineItem| {
+    fn print_new_items(&mut self) -> anyhow::Result<()> {
+        let still_streaming = |item: &TimelineItem| {
             matches!(
                 item.event,
                 TimelineEvent::Thinking { open: true, .. }
                     | TimelineEvent::Response { open: true, .. }
             )
         };
-        for number in std::mem::take(&mut self.open) {
+        for number in std::mem::take(&mut self.open_items) {
             match self.app.item(number) {
-                Some(item) if speaks(item) => self.open.push(number),
-                Some(item) => self.say(&self.line(item))?,
+                Some(item) if still_streaming(item) => self.open_items.push(number),
+                Some(item) => self.print_line(&self.item_line(item))?,
                 None => {}
             }
         }
         self.next_item = self.next_item.max(self.app.view.stream.dropped);
         while let Some(item) = self.app.item(self.next_item) {
-            if speaks(item) {
-                self.open.push(self.next_item);
+            if still_streaming(item) {
+                self.open_items.push(self.next_item);
             } else {
-                self.say(&self.line(item))?;
+                self.print_line(&self.item_line(item))?;
             }
             self.next_item += 1;
         }
         Ok(())
     }
 
-    fn line(&self, item: &TimelineItem) -> String {
+    fn item_line(&self, item: &TimelineItem) -> String {
         let who = one_line(self.app.view.sender_name(&item.who));
-        let what = tell::what(&self.app.view, item);
-        let at = self.app.config.clock.time(item.at);
+        let what = wording::item_text(&self.app.view, item);
+        let at = self.app.config.time_zone.time_of_day(item.at);
         format!("{at} {who} {what}")
     }
 
     /// Says which gates opened or changed.
-    fn gates(&mut self) -> anyhow::Result<()> {
+    fn print_changed_gates(&mut self) -> anyhow::Result<()> {
         let fresh: Vec<_> = self
             .app
             .view
@@ -231,33 +238,33 @@ impl Reader {
             .cloned()
             .collect();
         for card in fresh {
-            let number = self.number(&card);
+            let number = self.number_gate(&card);
             let text = self.gate_line(number, &card);
-            self.say(&text)?;
+            self.print_line(&text)?;
         }
         let view = &self.app.view;
-        self.printed
+        self.printed_gates
             .retain(|_, (gate, _)| view.card(gate).is_some());
         Ok(())
     }
 
     fn is_printed(&self, card: &GateCard) -> bool {
-        self.printed
+        self.printed_gates
             .values()
             .any(|(gate, digest)| (gate, digest) == (&card.gate, &card.digest))
     }
 
     /// The number of a gate, which it keeps; what it shows is what is printed next.
-    fn number(&mut self, card: &GateCard) -> usize {
+    fn number_gate(&mut self, card: &GateCard) -> usize {
         let known = self
-            .printed
+            .printed_gates
             .iter()
             .find(|(_, (gate, _))| *gate == card.gate);
         let number = known.map(|(number, _)| *number).unwrap_or_else(|| {
-            self.next_number += 1;
-            self.next_number - 1
+            self.next_gate_number += 1;
+            self.next_gate_number - 1
         });
-        self.printed
+        self.printed_gates
             .insert(number, (card.gate.clone(), card.digest));
         number
     }
@@ -272,8 +279,8 @@ impl Reader {
         let reason = reason
             .map(|reason| format!(", {reason}"))
             .unwrap_or_default();
-        let votes = tell::tally(card, &self.app.view);
-        let left = card.remaining_ms(self.app.now).map(tell::countdown);
+        let votes = wording::vote_tally(card, &self.app.view);
+        let left = card.remaining_ms(self.app.now).map(wording::countdown);
         let left = left
             .map(|left| format!(", {left} left"))
             .unwrap_or_default();
@@ -285,52 +292,54 @@ impl Reader {
     }
 
     /// Says a page, once there is one.
-    fn page(&mut self) -> anyhow::Result<()> {
+    fn print_page(&mut self) -> anyhow::Result<()> {
         let text = match &self.app.main {
-            Main::Page(page) => format!("{}\n{}", page.title, page.text()),
-            Main::Pager(pager) => match (pager.total, &pager.problem) {
+            MainContent::Page(page) => format!("{}\n{}", page.title, page.text()),
+            MainContent::Pager(pager) => match (pager.total_lines, &pager.error) {
                 (_, Some(problem)) => problem.clone(),
                 (None, None) => return Ok(()),
                 (Some(_), None) => {
                     let lines = pager.lines.iter().map(|line| {
-                        let text = ansi_text(&line.text);
-                        format!("{} {} {text}", line.number, stream_word(line.stream))
+                        let text = strip_ansi(&line.text);
+                        format!("{} {} {text}", line.number, stream_name(line.stream))
                     });
                     lines.collect::<Vec<_>>().join("\n")
                 }
             },
-            Main::Stream | Main::Preflight(_) | Main::Terminal(_) => return Ok(()),
+            MainContent::Stream | MainContent::Preflight(_) | MainContent::Terminal(_) => {
+                return Ok(());
+            }
         };
-        self.app.main = Main::Stream;
-        self.say(&text)
+        self.app.main = MainContent::Stream;
+        self.print_line(&text)
     }
 
     /// Says the lines that a command has finished.
-    fn printed_by(
+    fn print_output(
         &mut self,
         proposal: &MessageId,
         stream: OutputStream,
         text: &str,
     ) -> anyhow::Result<()> {
         let key = (proposal.clone(), stream);
-        let mut rest = self.unsaid.remove(&key).unwrap_or_default() + text;
+        let mut rest = self.partial_lines.remove(&key).unwrap_or_default() + text;
         while let Some(end) = rest.find('\n') {
             let line: String = rest.drain(..=end).collect();
-            self.say(&format!("{}: {}", stream_word(stream), ansi_text(&line)))?;
+            self.print_line(&format!("{}: {}", stream_name(stream), strip_ansi(&line)))?;
         }
-        if rest.len() > UNSAID {
-            self.say(&format!("{}: {}", stream_word(stream), ansi_text(&rest)))?;
+        if rest.len() > MAX_PARTIAL_LINE_BYTES {
+            self.print_line(&format!("{}: {}", stream_name(stream), strip_ansi(&rest)))?;
         } else if !rest.is_empty() {
-            self.unsaid.insert(key, rest);
+            self.partial_lines.insert(key, rest);
         }
         Ok(())
     }
 
     /// Says the last of what a command printed, and how it ended.
-    fn ended(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
+    fn print_result(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
         for stream in [OutputStream::Stdout, OutputStream::Stderr] {
-            if let Some(rest) = self.unsaid.remove(&(proposal.clone(), stream)) {
-                self.say(&format!("{}: {}", stream_word(stream), ansi_text(&rest)))?;
+            if let Some(rest) = self.partial_lines.remove(&(proposal.clone(), stream)) {
+                self.print_line(&format!("{}: {}", stream_name(stream), strip_ansi(&rest)))?;
             }
         }
         let Some(proposal) = self.app.view.proposal(proposal) else {
@@ -340,12 +349,12 @@ impl Reader {
             return Ok(());
         };
         let command = one_line(&proposal.requested.shown);
-        let at = self.app.config.clock.time(finish.at);
-        self.say(&format!("{at} {command}: {}", tell::finish(finish)))
+        let at = self.app.config.time_zone.time_of_day(finish.at);
+        self.print_line(&format!("{at} {command}: {}", wording::finish_text(finish)))
     }
 }
 
-fn stream_word(stream: OutputStream) -> &'static str {
+fn stream_name(stream: OutputStream) -> &'static str {
     match stream {
         OutputStream::Stdout => "out",
         OutputStream::Stderr => "err",
@@ -353,7 +362,7 @@ fn stream_word(stream: OutputStream) -> &'static str {
 }
 
 /// What a terminal would show of a line.
-fn ansi_text(text: &str) -> String {
-    let lines = ansi::lines(text, Style::new(), Palette::None);
+fn strip_ansi(text: &str) -> String {
+    let lines = ansi::styled_lines(text, Style::new(), Palette::None);
     lines.iter().map(plain_text).collect::<Vec<_>>().join(" ")
 }

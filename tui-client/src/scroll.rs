@@ -2,27 +2,27 @@
 
 use ratatui::layout::Size;
 
-use crate::keys::Act;
+use crate::keys::KeyAction;
 
 /// A row of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct ScrollPosition {
     pub(crate) line: u64,
     pub(crate) row: usize,
 }
 
-impl Spot {
+impl ScrollPosition {
     /// The first row of a line.
-    pub(crate) fn at(line: u64) -> Self {
+    pub(crate) fn start_of_line(line: u64) -> Self {
         Self { line, row: 0 }
     }
 
     /// The first row on the screen after a key. The end is never above the bottom of the window,
     /// unless a search went there.
     #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-    pub(crate) fn moved(
+    pub(crate) fn after_action(
         self,
-        act: Act,
+        action: KeyAction,
         lines: u64,
         window: Size,
         rows_of: impl Fn(u64) -> usize,
@@ -30,21 +30,21 @@ impl Spot {
         let rows = usize::from(window.height).max(1);
         // A row of what was on the screen stays on it.
         let page = rows.saturating_sub(1).max(1);
-        let bottom = Spot::at(lines).back(rows, &rows_of);
-        let on = |by| self.on(by, lines, &rows_of).min(bottom).max(self);
-        match act {
-            Act::Up => self.back(1, &rows_of),
-            Act::Down => on(1),
-            Act::PageUp => self.back(page, &rows_of),
-            Act::PageDown => on(page),
-            Act::Top => Spot::default(),
-            Act::Bottom => bottom,
+        let bottom = ScrollPosition::start_of_line(lines).rows_up(rows, &rows_of);
+        let on = |by| self.rows_down(by, lines, &rows_of).min(bottom).max(self);
+        match action {
+            KeyAction::Up => self.rows_up(1, &rows_of),
+            KeyAction::Down => on(1),
+            KeyAction::PageUp => self.rows_up(page, &rows_of),
+            KeyAction::PageDown => on(page),
+            KeyAction::Top => ScrollPosition::default(),
+            KeyAction::Bottom => bottom,
             _ => self,
         }
     }
 
-    fn back(self, by: usize, rows_of: &impl Fn(u64) -> usize) -> Self {
-        let Spot { mut line, mut row } = self;
+    fn rows_up(self, by: usize, rows_of: &impl Fn(u64) -> usize) -> Self {
+        let ScrollPosition { mut line, mut row } = self;
         let mut by = by;
         while by > row && line > 0 {
             by -= row;
@@ -52,21 +52,21 @@ impl Spot {
             row = rows_of(line).max(1);
         }
         let row = row.saturating_sub(by);
-        Spot { line, row }
+        ScrollPosition { line, row }
     }
 
-    fn on(self, by: usize, lines: u64, rows_of: &impl Fn(u64) -> usize) -> Self {
-        let Spot { mut line, row } = self;
+    fn rows_down(self, by: usize, lines: u64, rows_of: &impl Fn(u64) -> usize) -> Self {
+        let ScrollPosition { mut line, row } = self;
         let mut row = row + by;
         while line < lines {
             let here = rows_of(line).max(1);
             if row < here {
-                return Spot { line, row };
+                return ScrollPosition { line, row };
             }
             row -= here;
             line += 1;
         }
-        Spot::at(lines)
+        ScrollPosition::start_of_line(lines)
     }
 }
 
@@ -84,39 +84,52 @@ mod tests {
         if line == 1 { 9 } else { 1 }
     }
 
-    fn go(from: Spot, acts: &[Act]) -> (u64, usize) {
-        let moved = |spot: Spot, act: &Act| spot.moved(*act, 3, WINDOW, rows);
-        let Spot { line, row } = acts.iter().fold(from, moved);
+    fn go(from: ScrollPosition, actions: &[KeyAction]) -> (u64, usize) {
+        let moved =
+            |spot: ScrollPosition, action: &KeyAction| spot.after_action(*action, 3, WINDOW, rows);
+        let ScrollPosition { line, row } = actions.iter().fold(from, moved);
         (line, row)
     }
 
     #[test]
     fn every_row_of_a_long_line_can_be_read() {
-        let top = Spot::default();
-        assert_eq!(go(top, &[Act::Down; 3]), (1, 2));
-        assert_eq!(go(top, &[Act::PageDown; 2]), (1, 5));
+        let top = ScrollPosition::default();
+        assert_eq!(go(top, &[KeyAction::Down; 3]), (1, 2));
+        assert_eq!(go(top, &[KeyAction::PageDown; 2]), (1, 5));
         assert_eq!(
-            go(top, &[Act::PageDown; 9]),
+            go(top, &[KeyAction::PageDown; 9]),
             (1, 6),
             "the end is at the bottom"
         );
-        assert_eq!(go(top, &[Act::Bottom]), (1, 6));
-        assert_eq!(go(top, &[Act::Bottom, Act::Up]), (1, 5));
-        assert_eq!(go(top, &[Act::Bottom, Act::PageUp, Act::PageUp]), (1, 0));
-        assert_eq!(go(top, &[Act::Bottom, Act::Top]), (0, 0));
+        assert_eq!(go(top, &[KeyAction::Bottom]), (1, 6));
+        assert_eq!(go(top, &[KeyAction::Bottom, KeyAction::Up]), (1, 5));
+        assert_eq!(
+            go(
+                top,
+                &[KeyAction::Bottom, KeyAction::PageUp, KeyAction::PageUp]
+            ),
+            (1, 0)
+        );
+        assert_eq!(go(top, &[KeyAction::Bottom, KeyAction::Top]), (0, 0));
     }
 
     #[test]
-    fn where_a_search_went_one_stays() {
-        assert_eq!(go(Spot::at(2), &[Act::Down]), (2, 0));
-        assert_eq!(go(Spot::at(2), &[Act::Up]), (1, 8));
+    fn the_position_a_search_found_is_kept() {
+        assert_eq!(
+            go(ScrollPosition::start_of_line(2), &[KeyAction::Down]),
+            (2, 0)
+        );
+        assert_eq!(
+            go(ScrollPosition::start_of_line(2), &[KeyAction::Up]),
+            (1, 8)
+        );
     }
 
     #[test]
     fn what_fits_does_not_move() {
-        let moved = Spot::default().moved(Act::Bottom, 3, WINDOW, |_| 1);
-        assert_eq!(moved, Spot::default());
-        let moved = Spot::default().moved(Act::PageDown, 0, WINDOW, |_| 1);
-        assert_eq!(moved, Spot::default());
+        let moved = ScrollPosition::default().after_action(KeyAction::Bottom, 3, WINDOW, |_| 1);
+        assert_eq!(moved, ScrollPosition::default());
+        let moved = ScrollPosition::default().after_action(KeyAction::PageDown, 0, WINDOW, |_| 1);
+        assert_eq!(moved, ScrollPosition::default());
     }
 }

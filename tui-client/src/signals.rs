@@ -6,49 +6,49 @@ use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Ancestors that are looked at; more are not between a shell and what it started.
-const ANCESTORS: usize = 32;
+const MAX_ANCESTORS: usize = 32;
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
-    End,
+pub(crate) enum ProcessSignal {
+    Terminate,
     Suspend,
     /// We were stopped, and run again.
     Continue,
 }
 
-pub(crate) struct Signals {
+pub(crate) struct SignalListener {
     terminate: Signal,
     hang_up: Signal,
     suspend: Signal,
-    proceed: Signal,
+    resume: Signal,
 }
 
-impl Signals {
+impl SignalListener {
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let listen = |number| signal(SignalKind::from_raw(number)).context("listening for signals");
         Ok(Self {
             terminate: listen(rustix::process::Signal::TERM.as_raw())?,
             hang_up: listen(rustix::process::Signal::HUP.as_raw())?,
             suspend: listen(rustix::process::Signal::TSTP.as_raw())?,
-            proceed: listen(rustix::process::Signal::CONT.as_raw())?,
+            resume: listen(rustix::process::Signal::CONT.as_raw())?,
         })
     }
 
     /// The next signal, an end first: a job that a shell kills is continued for it.
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.hang_up.recv() => Asked::End,
-            _ = self.suspend.recv() => Asked::Suspend,
-            _ = self.proceed.recv() => Asked::Continue,
+            _ = self.terminate.recv() => ProcessSignal::Terminate,
+            _ = self.hang_up.recv() => ProcessSignal::Terminate,
+            _ = self.suspend.recv() => ProcessSignal::Suspend,
+            _ = self.resume.recv() => ProcessSignal::Continue,
         }
     }
 }
 
 /// Stops us and whatever was started together with us, as a terminal's own ctrl+z would.
-pub(crate) fn stop() -> anyhow::Result<()> {
+pub(crate) fn stop_process_group() -> anyhow::Result<()> {
     // SIGTSTP is listened for, so that it stops nothing by itself.
     kill_current_process_group(rustix::process::Signal::STOP).context("stopping")
 }
@@ -56,30 +56,32 @@ pub(crate) fn stop() -> anyhow::Result<()> {
 /// Whether the terminal is ours, and not that of a shell that has us in the background.
 pub(crate) fn in_foreground() -> bool {
     let foreground = tcgetpgrp(std::io::stdin()).ok();
-    let ours = Kin::of("self");
+    let ours = ProcessStat::read_proc("self");
     foreground
         .zip(ours)
-        .is_none_or(|(foreground, ours)| foreground.as_raw_pid() == ours.group)
+        .is_none_or(|(foreground, ours)| foreground.as_raw_pid() == ours.process_group)
 }
 
 /// Whether a shell would notice that we stop, and could bring us back. The kernel asks the same
 /// before it lets SIGTSTP stop anything: a group without such a parent would stop for ever.
-pub(crate) fn has_shell() -> bool {
-    Kin::of("self").is_some_and(|ours| ours.has_shell(|pid| Kin::of(&pid.to_string())))
+pub(crate) fn has_job_control_shell() -> bool {
+    ProcessStat::read_proc("self").is_some_and(|ours| {
+        ours.has_job_control_shell(|pid| ProcessStat::read_proc(&pid.to_string()))
+    })
 }
 
 /// To whom a process belongs. A number is 0 where it is that of a process outside of our PID
 /// namespace: a parent, or the leader of a group or session that was entered from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kin {
-    parent: i32,
-    group: i32,
-    session: i32,
+struct ProcessStat {
+    parent_pid: i32,
+    process_group: i32,
+    session_id: i32,
 }
 
-impl Kin {
+impl ProcessStat {
     /// From `/proc`: rustix takes the number of a group or session for one that is never 0.
-    fn of(process: &str) -> Option<Self> {
+    fn read_proc(process: &str) -> Option<Self> {
         // A name in it may be anything, also no text.
         let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
@@ -91,22 +93,22 @@ impl Kin {
         let mut numbers = numbers.split_whitespace().skip(1).map(str::parse);
         let mut next = || numbers.next()?.ok();
         Some(Self {
-            parent: next()?,
-            group: next()?,
-            session: next()?,
+            parent_pid: next()?,
+            process_group: next()?,
+            session_id: next()?,
         })
     }
 
-    fn has_shell(self, kin_of: impl Fn(i32) -> Option<Self>) -> bool {
-        let mut parent = self.parent;
-        for _ in 0..ANCESTORS {
-            let Some(ancestor) = (parent != 0).then(|| kin_of(parent)).flatten() else {
+    fn has_job_control_shell(self, stat_of: impl Fn(i32) -> Option<Self>) -> bool {
+        let mut parent = self.parent_pid;
+        for _ in 0..MAX_ANCESTORS {
+            let Some(ancestor) = (parent != 0).then(|| stat_of(parent)).flatten() else {
                 return false;
             };
-            if ancestor.group != self.group {
-                return ancestor.session == self.session;
+            if ancestor.process_group != self.process_group {
+                return ancestor.session_id == self.session_id;
             }
-            parent = ancestor.parent;
+            parent = ancestor.parent_pid;
         }
         false
     }
@@ -116,51 +118,66 @@ impl Kin {
 mod tests {
     use super::*;
 
-    fn kin(parent: i32, group: i32, session: i32) -> Kin {
-        Kin {
-            parent,
-            group,
-            session,
+    fn process(parent: i32, group: i32, session: i32) -> ProcessStat {
+        ProcessStat {
+            parent_pid: parent,
+            process_group: group,
+            session_id: session,
         }
     }
 
     #[test]
-    fn who_a_process_belongs_to_is_read_whatever_its_name_is() {
+    fn process_stat_is_parsed_whatever_the_process_name() {
         assert_eq!(
-            Kin::parse("7 (a) S 1 2 (b) R 5 0 0 0 -1 4194304 102"),
-            Some(kin(5, 0, 0)),
+            ProcessStat::parse("7 (a) S 1 2 (b) R 5 0 0 0 -1 4194304 102"),
+            Some(process(5, 0, 0)),
             "outside of the namespace"
         );
-        assert_eq!(Kin::parse("7 (pvp) S 5 6"), None);
-        assert_eq!(Kin::parse(""), None);
-        let ours = Kin::of("self").expect("/proc");
+        assert_eq!(ProcessStat::parse("7 (pvp) S 5 6"), None);
+        assert_eq!(ProcessStat::parse(""), None);
+        let ours = ProcessStat::read_proc("self").expect("/proc");
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_pid());
-        assert_eq!(ours.parent, parent);
+        assert_eq!(ours.parent_pid, parent);
     }
 
     #[test]
     fn a_shell_is_an_ancestor_in_another_group_of_the_same_session() {
-        let shell = kin(1, 10, 10);
-        let wrapper = kin(10, 20, 10);
+        let shell = process(1, 10, 10);
+        let wrapper = process(10, 20, 10);
         let of = |pid| match pid {
             10 => Some(shell),
             20 => Some(wrapper),
             _ => None,
         };
-        assert!(kin(10, 21, 10).has_shell(of), "its child");
-        assert!(kin(20, 20, 10).has_shell(of), "started by a script");
-        assert!(!kin(10, 21, 21).has_shell(of), "in a session of its own");
-        assert!(!kin(99, 21, 10).has_shell(of), "left by its parent");
+        assert!(process(10, 21, 10).has_job_control_shell(of), "its child");
+        assert!(
+            process(20, 20, 10).has_job_control_shell(of),
+            "started by a script"
+        );
+        assert!(
+            !process(10, 21, 21).has_job_control_shell(of),
+            "in a session of its own"
+        );
+        assert!(
+            !process(99, 21, 10).has_job_control_shell(of),
+            "left by its parent"
+        );
     }
 
     #[test]
     fn a_process_outside_of_the_namespace_is_no_shell() {
-        let first = kin(0, 0, 0);
+        let first = process(0, 0, 0);
         let of = |pid| (pid == 1).then_some(first);
-        assert!(!first.has_shell(of));
-        assert!(!kin(1, 0, 0).has_shell(of), "in the group from outside");
-        assert!(!kin(1, 5, 5).has_shell(of), "in a session of its own");
-        let endless = |_| Some(kin(3, 0, 0));
-        assert!(!first.has_shell(endless));
+        assert!(!first.has_job_control_shell(of));
+        assert!(
+            !process(1, 0, 0).has_job_control_shell(of),
+            "in the group from outside"
+        );
+        assert!(
+            !process(1, 5, 5).has_job_control_shell(of),
+            "in a session of its own"
+        );
+        let endless = |_| Some(process(3, 0, 0));
+        assert!(!first.has_job_control_shell(endless));
     }
 }

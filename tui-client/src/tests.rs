@@ -1,11 +1,11 @@
 //! Screens as text, and what keys do on them.
 
-mod anything;
 mod composing;
 mod deciding;
-mod edges;
+mod everyday_behaviour;
 mod interactive;
+mod random_steps;
 mod reading;
-mod relied_on;
 mod screens;
-mod stories;
+mod small_screens;
+mod transcripts;

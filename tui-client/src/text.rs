@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 /// What some terminals join with the sign before it and others do not, so that nobody knows how many
 /// columns it takes: halves of flags, colours of skin, frames of keys.
-const UNSTEADY: &[(char, char)] = &[
+const UNSTABLE_WIDTH: &[(char, char)] = &[
     ('\u{20e3}', '\u{20e3}'),
     ('\u{1f1e6}', '\u{1f1ff}'),
     ('\u{1f3fb}', '\u{1f3ff}'),
@@ -17,42 +17,46 @@ const UNSTEADY: &[(char, char)] = &[
 
 /// The text with everything written out that an eye would not see, or that would be drawn somewhere
 /// else than it is meant to be.
-pub(crate) fn visible(text: &str) -> String {
-    let unsteady = |c: char| UNSTEADY.iter().any(|&(from, to)| (from..=to).contains(&c));
+pub(crate) fn escape_invisible(text: &str) -> String {
+    let unstable = |c: char| {
+        UNSTABLE_WIDTH
+            .iter()
+            .any(|&(from, to)| (from..=to).contains(&c))
+    };
     let shown = pvp_client::view::escape_invisible(text);
-    if !shown.contains(unsteady) {
+    if !shown.contains(unstable) {
         return shown;
     }
-    let mut steady = String::with_capacity(shown.len());
+    let mut escaped = String::with_capacity(shown.len());
     for c in shown.chars() {
-        match unsteady(c) {
-            true => steady.extend(c.escape_unicode()),
-            false => steady.push(c),
+        match unstable(c) {
+            true => escaped.extend(c.escape_unicode()),
+            false => escaped.push(c),
         }
     }
-    steady
+    escaped
 }
 
 /// Columns to the next stop of a tab.
-pub(crate) const TAB: usize = 8;
+pub(crate) const TAB_COLUMNS: usize = 8;
 
 /// Text that is nothing but visible characters and line feeds; a tab is as wide as it looks.
-pub(crate) fn safe(text: &str) -> String {
-    let shown = visible(text);
+pub(crate) fn sanitize(text: &str) -> String {
+    let shown = escape_invisible(text);
     if !shown.contains('\t') {
         return shown;
     }
-    let lines = shown.split('\n').map(without_tabs);
+    let lines = shown.split('\n').map(expand_tabs);
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn without_tabs(line: &str) -> String {
+fn expand_tabs(line: &str) -> String {
     let mut flat = String::with_capacity(line.len());
     for part in line.split_inclusive('\t') {
         let text = part.trim_end_matches('\t');
         flat.push_str(text);
         if text.len() < part.len() {
-            let spaces = TAB - width(&flat) % TAB;
+            let spaces = TAB_COLUMNS - width(&flat) % TAB_COLUMNS;
             flat.extend(std::iter::repeat_n(' ', spaces));
         }
     }
@@ -61,7 +65,9 @@ fn without_tabs(line: &str) -> String {
 
 /// The same on one line, whatever it was.
 pub(crate) fn one_line(text: &str) -> String {
-    visible(text).replace('\n', " ⏎ ").replace('\t', " ")
+    escape_invisible(text)
+        .replace('\n', " ⏎ ")
+        .replace('\t', " ")
 }
 
 /// Columns that a text takes.
@@ -75,13 +81,13 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
         return text.to_owned();
     }
     match columns.checked_sub(1) {
-        Some(room) => format!("{}…", beginning(text, room)),
+        Some(room) => format!("{}…", prefix_within(text, room)),
         None => String::new(),
     }
 }
 
 /// The beginning of a text that fits.
-fn beginning(text: &str, columns: usize) -> &str {
+fn prefix_within(text: &str, columns: usize) -> &str {
     let mut used = 0;
     let fits = |grapheme: &&str| {
         used += width(grapheme);
@@ -99,7 +105,7 @@ pub(crate) fn clip_line<'a>(line: &'a Line<'a>, columns: usize) -> Cow<'a, Line<
     let mut room = columns.saturating_sub(1);
     let mut spans = Vec::new();
     for span in &line.spans {
-        let kept = beginning(&span.content, room);
+        let kept = prefix_within(&span.content, room);
         room -= width(kept);
         spans.push(Span::styled(kept, span.style));
         if kept.len() < span.content.len() {
@@ -115,11 +121,11 @@ pub(crate) fn clip_line<'a>(line: &'a Line<'a>, columns: usize) -> Cow<'a, Line<
 pub(crate) fn wrap(line: &Line<'_>, columns: usize, indent: usize) -> Vec<Line<'static>> {
     let columns = columns.max(1);
     let indent = if indent * 2 > columns { 0 } else { indent };
-    let mut rows = Wrapper::new(columns, indent);
+    let mut rows = LineWrapper::new(columns, indent);
     for span in &line.spans {
         let style = line.style.patch(span.style);
         for word in span.content.split_word_bounds() {
-            rows.push(word, style);
+            rows.push_word(word, style);
         }
     }
     rows.finish()
@@ -131,51 +137,51 @@ pub(crate) fn wrap_all(lines: &[Line<'_>], columns: usize, indent: usize) -> Vec
     wrapped.collect()
 }
 
-struct Wrapper {
+struct LineWrapper {
     columns: usize,
     indent: usize,
     rows: Vec<Line<'static>>,
     row: Line<'static>,
-    used: usize,
+    used_columns: usize,
 }
 
-impl Wrapper {
+impl LineWrapper {
     fn new(columns: usize, indent: usize) -> Self {
         Self {
             columns,
             indent,
             rows: Vec::new(),
             row: Line::default(),
-            used: 0,
+            used_columns: 0,
         }
     }
 
-    fn push(&mut self, word: &str, style: Style) {
+    fn push_word(&mut self, word: &str, style: Style) {
         // A wide character may stand on a row that is too narrow for it.
-        let room = self.columns.saturating_sub(self.used);
+        let room = self.columns.saturating_sub(self.used_columns);
         let wide = width(word);
         if wide <= room {
-            return self.put(word, wide, style);
+            return self.append(word, wide, style);
         }
         if wide <= self.columns - self.indent {
             self.next_row();
             // A space at the edge is the break itself.
             if word != " " {
-                self.put(word, wide, style);
+                self.append(word, wide, style);
             }
             return;
         }
         for grapheme in word.graphemes(true) {
             let wide = width(grapheme);
-            if self.used + wide > self.columns && self.used > 0 {
+            if self.used_columns + wide > self.columns && self.used_columns > 0 {
                 self.next_row();
             }
-            self.put(grapheme, wide, style);
+            self.append(grapheme, wide, style);
         }
     }
 
-    fn put(&mut self, text: &str, wide: usize, style: Style) {
-        self.used += wide;
+    fn append(&mut self, text: &str, wide: usize, style: Style) {
+        self.used_columns += wide;
         match self.row.spans.last_mut() {
             Some(last) if last.style == style => last.content.to_mut().push_str(text),
             Some(_) | None => self.row.spans.push(Span::styled(text.to_owned(), style)),
@@ -184,7 +190,7 @@ impl Wrapper {
 
     fn next_row(&mut self) {
         self.rows.push(std::mem::take(&mut self.row));
-        self.used = self.indent;
+        self.used_columns = self.indent;
         if self.indent > 0 {
             self.row.spans.push(Span::raw(" ".repeat(self.indent)));
         }
@@ -197,7 +203,7 @@ impl Wrapper {
 }
 
 /// The text of a line.
-pub(crate) fn plain(line: &Line<'_>) -> String {
+pub(crate) fn line_text(line: &Line<'_>) -> String {
     line.spans
         .iter()
         .map(|span| span.content.as_ref())
@@ -210,7 +216,7 @@ mod tests {
 
     fn wrapped(text: &str, columns: usize, indent: usize) -> Vec<String> {
         let rows = wrap(&Line::from(text.to_owned()), columns, indent);
-        rows.iter().map(plain).collect()
+        rows.iter().map(line_text).collect()
     }
 
     #[test]
@@ -237,8 +243,8 @@ mod tests {
 
     #[test]
     fn tabs_are_as_wide_as_they_look() {
-        assert_eq!(safe("a\tb\n\tc"), "a       b\n        c");
-        assert_eq!(safe("\u{1b}]0;x\u{7}"), r"\u{1b}]0;x\u{7}");
+        assert_eq!(sanitize("a\tb\n\tc"), "a       b\n        c");
+        assert_eq!(sanitize("\u{1b}]0;x\u{7}"), r"\u{1b}]0;x\u{7}");
         assert_eq!(one_line("a\nb\tc"), "a ⏎ b c");
     }
 
@@ -250,7 +256,7 @@ mod tests {
         assert_eq!(clip("abc", 0), "");
         let line = Line::from(vec![Span::raw("ab"), Span::raw("世界"), Span::raw("c")]);
         let clipped: Vec<_> = (0..8)
-            .map(|columns| plain(&clip_line(&line, columns)))
+            .map(|columns| line_text(&clip_line(&line, columns)))
             .collect();
         assert_eq!(
             clipped,
@@ -260,9 +266,9 @@ mod tests {
 
     #[test]
     fn what_terminals_draw_in_different_widths_is_written_out() {
-        assert_eq!(visible("é 世界 👍 e\u{301}"), "é 世界 👍 e\u{301}");
-        assert_eq!(visible("🇩🇪"), r"\u{1f1e9}\u{1f1ea}");
+        assert_eq!(escape_invisible("é 世界 👍 e\u{301}"), "é 世界 👍 e\u{301}");
+        assert_eq!(escape_invisible("🇩🇪"), r"\u{1f1e9}\u{1f1ea}");
         assert_eq!(one_line("👍🏽"), r"👍\u{1f3fd}");
-        assert_eq!(safe("1\u{20e3}\u{202e}"), r"1\u{20e3}\u{202e}");
+        assert_eq!(sanitize("1\u{20e3}\u{202e}"), r"1\u{20e3}\u{202e}");
     }
 }

@@ -17,7 +17,7 @@ pub enum Palette {
 
 impl Palette {
     /// The palette of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "colour" | "color" | "default" => Some(Palette::Colour),
             "high-contrast" => Some(Palette::HighContrast),
@@ -32,13 +32,13 @@ impl Palette {
 pub(crate) struct Theme {
     pub(crate) palette: Palette,
     pub(crate) plain: Style,
-    pub(crate) quiet: Style,
+    pub(crate) muted: Style,
     pub(crate) strong: Style,
     pub(crate) title: Style,
-    pub(crate) good: Style,
+    pub(crate) success: Style,
     pub(crate) warning: Style,
-    pub(crate) bad: Style,
-    pub(crate) person: Style,
+    pub(crate) error: Style,
+    pub(crate) human: Style,
     pub(crate) agent: Style,
     pub(crate) code: Style,
     pub(crate) stdout: Style,
@@ -46,7 +46,7 @@ pub(crate) struct Theme {
     pub(crate) focused: Style,
     pub(crate) unfocused: Style,
     pub(crate) selected: Style,
-    pub(crate) found: Style,
+    pub(crate) search_match: Style,
     pub(crate) key: Style,
 }
 
@@ -59,7 +59,7 @@ impl Theme {
             Palette::HighContrast => bold.fg(bright),
             Palette::None => plain,
         };
-        let quiet = match palette {
+        let muted = match palette {
             Palette::Colour => plain.fg(Color::DarkGray),
             Palette::HighContrast => plain,
             Palette::None => plain.add_modifier(Modifier::DIM),
@@ -68,13 +68,13 @@ impl Theme {
         Self {
             palette,
             plain,
-            quiet,
+            muted,
             strong: bold,
             title: bold,
-            good: colour(Color::Green, Color::LightGreen),
+            success: colour(Color::Green, Color::LightGreen),
             warning: colour(Color::Yellow, Color::LightYellow).add_modifier(Modifier::BOLD),
-            bad: colour(Color::Red, Color::LightRed).add_modifier(Modifier::BOLD),
-            person: colour(Color::Blue, Color::LightBlue).add_modifier(Modifier::BOLD),
+            error: colour(Color::Red, Color::LightRed).add_modifier(Modifier::BOLD),
+            human: colour(Color::Blue, Color::LightBlue).add_modifier(Modifier::BOLD),
             agent: colour(Color::Magenta, Color::LightMagenta).add_modifier(Modifier::BOLD),
             code: colour(Color::Yellow, Color::LightYellow),
             stdout: colour(Color::Cyan, Color::LightCyan),
@@ -84,14 +84,14 @@ impl Theme {
                 Palette::HighContrast => bold.fg(Color::White),
                 Palette::None => bold,
             },
-            unfocused: quiet,
+            unfocused: muted,
             selected: reversed,
-            found: reversed,
+            search_match: reversed,
             key: bold,
         }
     }
 
-    pub(crate) fn stream(&self, stream: OutputStream) -> Style {
+    pub(crate) fn output_stream(&self, stream: OutputStream) -> Style {
         match stream {
             OutputStream::Stdout => self.stdout,
             OutputStream::Stderr => self.stderr,
@@ -100,9 +100,9 @@ impl Theme {
 
     pub(crate) fn category(&self, category: Category) -> Style {
         match category {
-            Category::Read => self.good,
+            Category::Read => self.success,
             Category::Write => self.warning,
-            Category::Destructive | Category::Blocked => self.bad,
+            Category::Destructive | Category::Blocked => self.error,
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     fn with_high_contrast_nothing_is_dim() {
         let theme = Theme::new(Palette::HighContrast);
         for style in [
-            theme.quiet,
+            theme.muted,
             theme.unfocused,
             theme.stdout,
             theme.stderr,

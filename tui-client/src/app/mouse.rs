@@ -3,33 +3,36 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
-use super::{App, Focus, Main};
-use crate::keys::Act;
+use super::{App, Focus, MainContent};
+use crate::keys::KeyAction;
 
 /// Rows that one notch of the wheel moves.
-const NOTCH: usize = 3;
+const WHEEL_ROWS: usize = 3;
 
 impl App {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "a mouse may learn to do more"
     )]
-    pub(super) fn mouse(&mut self, event: MouseEvent) {
+    pub(super) fn on_mouse(&mut self, event: MouseEvent) {
         let at = Position::new(event.column, event.row);
         let areas = crate::draw::areas(self);
         match event.kind {
             MouseEventKind::ScrollUp if areas.card.contains(at) => {
-                self.cards.scroll = self.cards.scroll.saturating_sub(NOTCH);
+                self.card_state.scroll_rows =
+                    self.card_state.scroll_rows.saturating_sub(WHEEL_ROWS);
             }
-            MouseEventKind::ScrollDown if areas.card.contains(at) => self.cards.scroll += NOTCH,
-            MouseEventKind::ScrollUp => self.roll(Act::Up, -(NOTCH as isize)),
-            MouseEventKind::ScrollDown => self.roll(Act::Down, NOTCH as isize),
+            MouseEventKind::ScrollDown if areas.card.contains(at) => {
+                self.card_state.scroll_rows += WHEEL_ROWS
+            }
+            MouseEventKind::ScrollUp => self.scroll_main(KeyAction::Up, -(WHEEL_ROWS as isize)),
+            MouseEventKind::ScrollDown => self.scroll_main(KeyAction::Down, WHEEL_ROWS as isize),
             MouseEventKind::Down(MouseButton::Left) if self.dialog.is_none() => {
                 if areas.card.contains(at) {
                     self.focus_card();
                 } else if areas.main.contains(at) {
                     self.focus = Focus::Main;
-                } else if areas.bottom.contains(at) {
+                } else if areas.input.contains(at) {
                     self.focus = Focus::Composer;
                 }
             }
@@ -37,12 +40,14 @@ impl App {
         }
     }
 
-    fn roll(&mut self, act: Act, rows: isize) {
+    fn scroll_main(&mut self, action: KeyAction, rows: isize) {
         match self.main {
-            Main::Stream => self.scroll_stream(rows),
-            Main::Page(_) | Main::Pager(_) => (0..NOTCH).for_each(|_| self.act_page(act)),
-            Main::Preflight(_) => self.act_preflight(act),
-            Main::Terminal(_) => {}
+            MainContent::Stream => self.scroll_stream(rows),
+            MainContent::Page(_) | MainContent::Pager(_) => {
+                (0..WHEEL_ROWS).for_each(|_| self.on_page_action(action))
+            }
+            MainContent::Preflight(_) => self.on_preflight_action(action),
+            MainContent::Terminal(_) => {}
         }
     }
 }

@@ -7,36 +7,36 @@ use pvp_protocol::api::InviteRequest;
 use pvp_protocol::payload::{InterruptUrgency, PolicyRevoke, RoleChange, ToolCancel};
 use pvp_protocol::{ExtraFields, MessageId, ParticipantId, ParticipantKind, Role};
 
-use super::answering::span;
-use super::{App, Effect, Errand, Tone};
+use super::dialogs::parse_duration_seconds;
+use super::{App, AppEffect, NoticeLevel, PendingRequest};
 use crate::pages;
 use crate::theme::{Palette, Theme};
 
 /// A slash command, as help shows it.
-pub(crate) struct Slash {
+pub(crate) struct SlashCommand {
     pub(crate) name: &'static str,
     pub(crate) args: &'static str,
     pub(crate) help: &'static str,
     /// Words that completion offers after it.
-    pub(crate) words: &'static [&'static str],
+    pub(crate) argument_candidates: &'static [&'static str],
 }
 
-const fn row(name: &'static str, args: &'static str, help: &'static str) -> Slash {
+const fn slash_command(name: &'static str, args: &'static str, help: &'static str) -> SlashCommand {
     let words = &[];
-    Slash {
+    SlashCommand {
         name,
         args,
         help,
-        words,
+        argument_candidates: words,
     }
 }
 
-const fn offering(mut slash: Slash, words: &'static [&'static str]) -> Slash {
-    slash.words = words;
+const fn with_candidates(mut slash: SlashCommand, words: &'static [&'static str]) -> SlashCommand {
+    slash.argument_candidates = words;
     slash
 }
 
-const ROLES: &[&str] = &[
+const ROLE_NAMES: &[&str] = &[
     "driver",
     "navigator",
     "adversary",
@@ -46,79 +46,79 @@ const ROLES: &[&str] = &[
 ];
 
 /// Every slash command.
-pub(crate) const COMMANDS: &[Slash] = &[
-    row("help", "", "this page"),
-    row("keys", "", "every key"),
-    row(
+pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
+    slash_command("help", "", "this page"),
+    slash_command("keys", "", "every key"),
+    slash_command(
         "tools",
         "",
         "which agents run commands, where, and how they are confined",
     ),
-    row("people", "", "who is here, in which role"),
-    offering(
-        row("role", "PERSON ROLE[,ROLE]", "give someone other roles"),
-        ROLES,
+    slash_command("people", "", "who is here, in which role"),
+    with_candidates(
+        slash_command("role", "PERSON ROLE[,ROLE]", "give someone other roles"),
+        ROLE_NAMES,
     ),
-    offering(
-        row(
+    with_candidates(
+        slash_command(
             "invite",
             "NAME ROLE [8h]",
             "make a link for someone, for this session",
         ),
-        ROLES,
+        ROLE_NAMES,
     ),
-    row(
+    slash_command(
         "allow",
         "WORDS… [for 1h]",
         "let commands that begin so run without asking",
     ),
-    row("rules", "", "what is allowed so"),
-    row("revoke", "NUMBER", "take back a rule of /rules"),
-    row("jobs", "", "what runs, and what waits"),
-    row(
+    slash_command("rules", "", "what is allowed so"),
+    slash_command("revoke", "NUMBER", "take back a rule of /rules"),
+    slash_command("jobs", "", "what runs, and what waits"),
+    slash_command(
         "open",
         "[NUMBER]",
         "the card, the screen or the output of a command of /jobs; the latest if not said",
     ),
-    row(
+    slash_command(
         "cancel",
         "[NUMBER] [why]",
         "stop a command of /jobs; the latest if not said",
     ),
-    offering(
-        row(
+    with_candidates(
+        slash_command(
             "interrupt",
             "[pause|stop|emergency] [why]",
             "interrupt the agents",
         ),
         &["pause", "stop", "emergency"],
     ),
-    row("context", "", "what is shared with the agents"),
-    row("history", "[TEXT]", "commands that are over"),
-    row(
+    slash_command("context", "", "what is shared with the agents"),
+    slash_command("history", "[TEXT]", "commands that are over"),
+    slash_command(
         "output",
         "[NUMBER]",
         "all that a command of /history printed; the latest if not said",
     ),
-    row("audit", "", "who decided what, and how to prove it"),
-    row("to", "AGENT", "whom prompts go to"),
-    row(
+    slash_command("audit", "", "who decided what, and how to prove it"),
+    slash_command("to", "AGENT", "whom prompts go to"),
+    slash_command(
         "drop",
         "",
         "forget the results that wait for the next prompt",
     ),
-    offering(
-        row("theme", "colour|high-contrast|none", "other colours"),
+    with_candidates(
+        slash_command("theme", "colour|high-contrast|none", "other colours"),
         &["colour", "high-contrast", "none"],
     ),
-    row("quit", "", "leave the screen; the session goes on"),
-    row("exit", "", "the same"),
+    slash_command("quit", "", "leave the screen; the session goes on"),
+    slash_command("exit", "", "the same"),
 ];
 
 /// The table as the manual shows it.
-pub fn manual() -> String {
+pub fn manual_table() -> String {
     let mut page = "| command | does |\n|---|---|\n".to_owned();
-    for command in COMMANDS {
+    for command in SLASH_COMMANDS {
         let usage = format!("/{} {}", command.name, command.args);
         let usage = usage.trim_end().replace('|', "\\|");
         page += &format!("| `{usage}` | {} |\n", command.help);
@@ -128,19 +128,19 @@ pub fn manual() -> String {
 
 impl App {
     /// Does a slash command; false if it was not understood, so that it can be corrected.
-    pub(super) fn slash(&mut self, line: &str) -> bool {
+    pub(super) fn run_slash_command(&mut self, line: &str) -> bool {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let done = self.slash_named(name, rest.trim());
+        let done = self.dispatch_slash_command(name, rest.trim());
         match done {
             Ok(()) => true,
             Err(problem) => {
-                self.tell(Tone::Bad, problem);
+                self.show_notice(NoticeLevel::Error, problem);
                 false
             }
         }
     }
 
-    fn slash_named(&mut self, name: &str, rest: &str) -> Result<(), String> {
+    fn dispatch_slash_command(&mut self, name: &str, rest: &str) -> Result<(), String> {
         match name {
             "help" => self.open_page(pages::help(self)),
             "keys" => self.open_page(pages::keys(self)),
@@ -151,32 +151,32 @@ impl App {
             "context" => self.open_page(pages::context(self)),
             "history" => self.open_page(pages::history(self, rest)),
             "audit" => self.open_page(pages::audit(self)),
-            "role" => return self.change_role(rest),
-            "invite" => return self.invite(rest),
-            "allow" => return self.allow(rest),
-            "revoke" => return self.revoke(rest),
-            "open" => return self.open_said(rest),
-            "cancel" => return self.cancel(rest),
-            "interrupt" => return self.interrupt_said(rest),
-            "output" => return self.output_said(rest),
+            "role" => return self.slash_role(rest),
+            "invite" => return self.slash_invite(rest),
+            "allow" => return self.send_allow_rule(rest),
+            "revoke" => return self.slash_revoke(rest),
+            "open" => return self.slash_open(rest),
+            "cancel" => return self.slash_cancel(rest),
+            "interrupt" => return self.slash_interrupt(rest),
+            "output" => return self.slash_output(rest),
             "to" => {
-                self.target = Some(self.agent_named(rest)?);
-                self.tell(Tone::Good, format!("prompts go to {rest}"));
+                self.prompt_target = Some(self.find_agent(rest)?);
+                self.show_notice(NoticeLevel::Success, format!("prompts go to {rest}"));
             }
-            "drop" => self.drop_results(),
+            "drop" => self.slash_drop(),
             "theme" => {
-                let palette = Palette::named(rest);
+                let palette = Palette::from_name(rest);
                 let palette = palette.ok_or("there are colour, high-contrast and none")?;
                 self.theme = Theme::new(palette);
             }
-            "quit" | "exit" => self.quit(),
+            "quit" | "exit" => self.request_quit(),
             _ => return Err(format!("no command is called /{name}; /help lists them")),
         }
         Ok(())
     }
 
     /// Commands that run or wait, as `/jobs` numbers them.
-    pub(crate) fn jobs(&self) -> Vec<&ProposalView> {
+    pub(crate) fn active_proposals(&self) -> Vec<&ProposalView> {
         let open = self.view.commands.iter().filter(|it| match it.state {
             ProposalState::Waiting | ProposalState::Approved | ProposalState::Running => true,
             ProposalState::Judged
@@ -190,31 +190,31 @@ impl App {
         open.collect()
     }
 
-    fn drop_results(&mut self) {
+    fn slash_drop(&mut self) {
         let ids: Vec<_> = self
-            .results
+            .shell_results
             .iter()
             .map(|result| result.id.clone())
             .collect();
-        ids.iter().for_each(|id| self.results.remove(id));
-        self.tell(Tone::Plain, "no results wait any more");
+        ids.iter().for_each(|id| self.shell_results.remove(id));
+        self.show_notice(NoticeLevel::Info, "no results wait any more");
     }
 
-    fn person_named(&self, name: &str) -> Result<ParticipantId, String> {
+    fn find_participant(&self, name: &str) -> Result<ParticipantId, String> {
         let mut people = self.view.present();
         let found = people.find(|person| {
-            person.id.as_str() == name || super::compose::squeezed(&person.name) == name
+            person.id.as_str() == name || super::composer::mention_name(&person.name) == name
         });
         let found = found.map(|person| person.id.clone());
         found.ok_or_else(|| format!("nobody called `{name}` is here; /people lists them"))
     }
 
-    fn change_role(&mut self, rest: &str) -> Result<(), String> {
+    fn slash_role(&mut self, rest: &str) -> Result<(), String> {
         let (name, roles) = rest
             .split_once(char::is_whitespace)
             .ok_or("say whom and which role")?;
-        let participant = self.person_named(name)?;
-        let new_roles: Vec<Role> = roles_said(roles)?.into_iter().collect();
+        let participant = self.find_participant(name)?;
+        let new_roles: Vec<Role> = parse_roles(roles)?.into_iter().collect();
         let person = self.view.people.get(&participant);
         let old_roles = person
             .map(|person| person.roles.clone())
@@ -229,11 +229,16 @@ impl App {
             capabilities: None,
             extra: ExtraFields::new(),
         };
-        self.send(Errand::Plain { done: "changed" }, message);
+        self.send(
+            PendingRequest::WithNotice {
+                success_notice: "changed",
+            },
+            message,
+        );
         Ok(())
     }
 
-    fn invite(&mut self, rest: &str) -> Result<(), String> {
+    fn slash_invite(&mut self, rest: &str) -> Result<(), String> {
         let words: Vec<_> = rest.split_whitespace().collect();
         let (name, roles, time) = match words.as_slice() {
             [name, roles] => (name, roles, None),
@@ -246,55 +251,68 @@ impl App {
         };
         let expires = match time {
             None => 86_400,
-            Some(time) => {
-                span(time).ok_or_else(|| format!("`{time}` is no time; write 30m, 8h or 2d"))?
-            }
+            Some(time) => parse_duration_seconds(time)
+                .ok_or_else(|| format!("`{time}` is no time; write 30m, 8h or 2d"))?,
         };
         let invite = InviteRequest {
             name: (*name).to_owned(),
-            roles: roles_said(roles)?,
+            roles: parse_roles(roles)?,
             kind: ParticipantKind::Human,
             capabilities: BTreeSet::new(),
             session: self.view.session.clone(),
             expires_seconds: Some(expires),
             participant: None,
         };
-        self.effects.push(Effect::Invite(Box::new(invite)));
+        self.effects
+            .push(AppEffect::CreateInvitation(Box::new(invite)));
         Ok(())
     }
 
-    fn revoke(&mut self, rest: &str) -> Result<(), String> {
+    fn slash_revoke(&mut self, rest: &str) -> Result<(), String> {
         let rules: Vec<_> = self
             .view
             .active_rules(self.now)
             .map(|it| it.rule.clone())
             .collect();
-        let rule = numbered(rest, &rules)?.ok_or("say the number of a rule of /rules")?;
+        let rule = pick_by_number(rest, &rules)?.ok_or("say the number of a rule of /rules")?;
         let message = PolicyRevoke {
             rule,
             reason: None,
             extra: ExtraFields::new(),
         };
-        self.send(Errand::Plain { done: "taken back" }, message);
+        self.send(
+            PendingRequest::WithNotice {
+                success_notice: "taken back",
+            },
+            message,
+        );
         Ok(())
     }
 
-    fn open_said(&mut self, rest: &str) -> Result<(), String> {
-        let jobs: Vec<_> = self.jobs().iter().map(|job| job.id.clone()).collect();
-        let chosen = numbered(rest, &jobs)?.or(jobs.last().cloned());
+    fn slash_open(&mut self, rest: &str) -> Result<(), String> {
+        let jobs: Vec<_> = self
+            .active_proposals()
+            .iter()
+            .map(|job| job.id.clone())
+            .collect();
+        let chosen = pick_by_number(rest, &jobs)?.or(jobs.last().cloned());
         let id = chosen.ok_or("nothing runs or waits")?;
         self.open_command(&id);
         Ok(())
     }
 
-    fn cancel(&mut self, rest: &str) -> Result<(), String> {
+    fn slash_cancel(&mut self, rest: &str) -> Result<(), String> {
         let (number, reason) = match rest.split_once(char::is_whitespace) {
             Some((number, reason)) if number.parse::<usize>().is_ok() => (number, reason.trim()),
             _ if rest.parse::<usize>().is_ok() => (rest, ""),
             _ => ("", rest),
         };
-        let jobs: Vec<_> = self.jobs().iter().map(|job| job.id.clone()).collect();
-        let chosen = numbered(number, &jobs)?.or(jobs.last().cloned());
+        let jobs: Vec<_> = self
+            .active_proposals()
+            .iter()
+            .map(|job| job.id.clone())
+            .collect();
+        let chosen = pick_by_number(number, &jobs)?.or(jobs.last().cloned());
         let tool_proposal = chosen.ok_or("nothing runs or waits")?;
         let reason = (!reason.is_empty()).then(|| reason.to_owned());
         let message = ToolCancel {
@@ -303,17 +321,17 @@ impl App {
             extra: ExtraFields::new(),
         };
         self.send(
-            Errand::Plain {
-                done: "asked to stop",
+            PendingRequest::WithNotice {
+                success_notice: "asked to stop",
             },
             message,
         );
         Ok(())
     }
 
-    fn interrupt_said(&mut self, rest: &str) -> Result<(), String> {
+    fn slash_interrupt(&mut self, rest: &str) -> Result<(), String> {
         if rest.is_empty() {
-            self.ask_interrupt();
+            self.open_interrupt_dialog();
             return Ok(());
         }
         let (first, message) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -323,19 +341,19 @@ impl App {
             "emergency" => (InterruptUrgency::Emergency, message),
             _ => (InterruptUrgency::Pause, rest),
         };
-        self.interrupt(None, urgency, message.trim());
+        self.send_interrupt(None, urgency, message.trim());
         Ok(())
     }
 
-    fn output_said(&mut self, rest: &str) -> Result<(), String> {
-        let past: Vec<_> = self
+    fn slash_output(&mut self, rest: &str) -> Result<(), String> {
+        let finished: Vec<_> = self
             .view
             .history
             .iter()
             .rev()
             .map(|it| it.proposal.clone())
             .collect();
-        let chosen = numbered(rest, &past)?.or(past.first().cloned());
+        let chosen = pick_by_number(rest, &finished)?.or(finished.first().cloned());
         let id = chosen.ok_or("no command is over yet")?;
         self.open_output(&id);
         Ok(())
@@ -343,7 +361,7 @@ impl App {
 }
 
 /// The one of this number, counted from one; `None` if nothing is said.
-fn numbered(text: &str, all: &[MessageId]) -> Result<Option<MessageId>, String> {
+fn pick_by_number(text: &str, all: &[MessageId]) -> Result<Option<MessageId>, String> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -355,11 +373,11 @@ fn numbered(text: &str, all: &[MessageId]) -> Result<Option<MessageId>, String> 
         .ok_or_else(|| format!("there is no number {number}"))
 }
 
-fn roles_said(text: &str) -> Result<BTreeSet<Role>, String> {
+fn parse_roles(text: &str) -> Result<BTreeSet<Role>, String> {
     let role = |word: &str| {
         let value = serde_json::Value::from(word.trim());
         let role: Result<Role, _> = serde_json::from_value(value);
-        role.map_err(|_| format!("`{word}` is no role; there are {}", ROLES.join(", ")))
+        role.map_err(|_| format!("`{word}` is no role; there are {}", ROLE_NAMES.join(", ")))
     };
     text.split([',', '+']).map(role).collect()
 }

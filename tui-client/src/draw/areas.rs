@@ -2,25 +2,25 @@
 
 use ratatui::layout::{Rect, Size};
 
-use super::{bottom, gate};
-use crate::app::{App, Focus, Main};
+use super::{gate, input_area};
+use crate::app::{App, Focus, MainContent};
 
 /// Below this many rows nothing has a frame.
-const FRAMED_ROWS: u16 = 16;
+const MIN_FRAMED_ROWS: u16 = 16;
 
 /// From this many rows on, people have a row of their own.
-const ROOMY_ROWS: u16 = 18;
+const MIN_ROWS_WITH_PEOPLE: u16 = 18;
 
 /// Rows that the stream always has.
-const MAIN_ROWS: u16 = 3;
+const MIN_MAIN_ROWS: u16 = 3;
 
 /// The parts of the screen, top to bottom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Areas {
+pub(crate) struct ScreenAreas {
     pub(crate) header: Rect,
     pub(crate) main: Rect,
     pub(crate) card: Rect,
-    pub(crate) bottom: Rect,
+    pub(crate) input: Rect,
     pub(crate) hints: Rect,
 }
 
@@ -30,42 +30,42 @@ pub(crate) fn stream_columns(size: Size) -> usize {
 }
 
 /// Whether there is room for frames.
-pub(crate) fn framed(size: Size) -> bool {
-    size.height >= FRAMED_ROWS
+pub(crate) fn has_frames(size: Size) -> bool {
+    size.height >= MIN_FRAMED_ROWS
 }
 
-pub(crate) fn areas(app: &App) -> Areas {
+pub(crate) fn areas(app: &App) -> ScreenAreas {
     let Size { width, height } = app.size;
-    let header = if height >= ROOMY_ROWS { 2 } else { 1 };
-    let hints = bottom::hint_rows(app).min(height / 4).max(1);
-    let most = height.saturating_sub(header + hints);
-    let bottom = bottom::rows(app)
-        .min(most.saturating_sub(1))
+    let header = if height >= MIN_ROWS_WITH_PEOPLE { 2 } else { 1 };
+    let hints = input_area::hint_rows(app).min(height / 4).max(1);
+    let available = height.saturating_sub(header + hints);
+    let bottom = input_area::preferred_rows(app)
+        .min(available.saturating_sub(1))
         .min((height / 3).max(1));
-    let most = most.saturating_sub(bottom);
+    let available = available.saturating_sub(bottom);
     let share = match (app.focus, &app.main) {
         (Focus::Card, _) => height * 7 / 10,
-        (Focus::Composer, Main::Stream) => height / 2,
-        (Focus::Main, Main::Stream) => height / 3,
+        (Focus::Composer, MainContent::Stream) => height / 2,
+        (Focus::Main, MainContent::Stream) => height / 3,
         // Somebody reads; the command and the verdict stay in sight.
         (Focus::Composer | Focus::Main, _) => (height / 4).max(5),
     };
-    let card = gate::rows(app)
+    let card = gate::preferred_rows(app)
         .min(share)
-        .min(most.saturating_sub(MAIN_ROWS.min(most)));
-    let main = most.saturating_sub(card);
+        .min(available.saturating_sub(MIN_MAIN_ROWS.min(available)));
+    let main = available.saturating_sub(card);
     let mut y = 0;
-    let mut part = |rows: u16| {
+    let mut next_area = |rows: u16| {
         let rows = rows.min(height.saturating_sub(y));
         let area = Rect::new(0, y, width, rows);
         y += rows;
         area
     };
-    Areas {
-        header: part(header),
-        main: part(main),
-        card: part(card),
-        bottom: part(bottom),
-        hints: part(hints),
+    ScreenAreas {
+        header: next_area(header),
+        main: next_area(main),
+        card: next_area(card),
+        input: next_area(bottom),
+        hints: next_area(hints),
     }
 }

@@ -5,27 +5,35 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::row;
-use crate::app::{App, Link};
-use crate::text::{clip, one_line, plain, width};
-use crate::words;
+use super::draw_row;
+use crate::app::{App, ConnectionState};
+use crate::text::{clip, line_text, one_line, width};
+use crate::wording;
 
 /// Columns that the name of the session always has.
-const LEAST: usize = 6;
+const MIN_NAME_COLUMNS: usize = 6;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
-    row(&first(app, usize::from(area.width)), area, 0, buffer);
-    row(&people(app, usize::from(area.width)), area, 1, buffer);
+    draw_row(&status_line(app, usize::from(area.width)), area, 0, buffer);
+    draw_row(
+        &participants_line(app, usize::from(area.width)),
+        area,
+        1,
+        buffer,
+    );
 }
 
-fn first(app: &App, columns: usize) -> Line<'static> {
+fn status_line(app: &App, columns: usize) -> Line<'static> {
     let theme = &app.theme;
     let session = app.view.session.as_ref().map(ToString::to_string);
     let session = session.unwrap_or_else(|| "…".to_owned());
     let name = app.view.name.as_deref().map(one_line);
     let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     let mut spans = vec![Span::styled(" PVP ", theme.selected), Span::raw(" ")];
-    let mut facts = vec![link(app, Words::All), pending(app)];
+    let mut facts = vec![
+        connection_status(app, HeaderVerbosity::Full),
+        pending_status(app),
+    ];
     let running = app.view.running().count();
     if running > 0 {
         facts.push(Span::styled(format!("{running} running"), theme.plain));
@@ -36,26 +44,26 @@ fn first(app: &App, columns: usize) -> Line<'static> {
     }
     if let Some(ended) = &app.view.ended {
         let ended = format!("ended: {}", one_line(&ended.reason));
-        facts.push(Span::styled(ended, theme.bad));
+        facts.push(Span::styled(ended, theme.error));
     }
-    let under_way = app.under_way();
-    if under_way > 0 && app.link != Link::Up {
+    let under_way = app.unsent_count();
+    if under_way > 0 && app.connection != ConnectionState::Connected {
         facts.push(Span::styled(format!("{under_way} to send"), theme.warning));
     }
     let taken = |facts: &[Span<'_>]| -> usize {
         let facts = facts.iter().map(|fact| width(&fact.content) + 3);
         facts.sum::<usize>() + 7
     };
-    if taken(&facts) + LEAST > columns {
-        facts[0] = link(app, Words::Few);
+    if taken(&facts) + MIN_NAME_COLUMNS > columns {
+        facts[0] = connection_status(app, HeaderVerbosity::Short);
     }
-    let room = columns.saturating_sub(taken(&facts)).max(LEAST);
+    let room = columns.saturating_sub(taken(&facts)).max(MIN_NAME_COLUMNS);
     spans.push(Span::styled(
         clip(&format!("{session}{name}"), room),
         theme.title,
     ));
     for fact in facts {
-        spans.push(Span::styled(" · ", theme.quiet));
+        spans.push(Span::styled(" · ", theme.muted));
         spans.push(fact);
     }
     Line::from(spans)
@@ -63,41 +71,45 @@ fn first(app: &App, columns: usize) -> Line<'static> {
 
 /// How much is said.
 #[derive(Clone, Copy)]
-enum Words {
-    All,
-    Few,
+enum HeaderVerbosity {
+    Full,
+    Short,
 }
 
-fn link(app: &App, words: Words) -> Span<'static> {
-    match (&app.link, words) {
-        (Link::Up, Words::All) => Span::styled("● connected", app.theme.good),
-        (Link::Up, Words::Few) => Span::styled("●", app.theme.good),
-        (Link::Down { why, since }, words) => {
-            let for_so_long = words::duration(app.now.millis_since(*since));
-            let why = match words {
-                Words::All => format!(" ({})", clip(&one_line(why), 24)),
-                Words::Few => String::new(),
-            };
-            let words = format!("○ lost for {for_so_long}, retrying{why}");
-            Span::styled(words, app.theme.bad)
+fn connection_status(app: &App, verbosity: HeaderVerbosity) -> Span<'static> {
+    match (&app.connection, verbosity) {
+        (ConnectionState::Connected, HeaderVerbosity::Full) => {
+            Span::styled("● connected", app.theme.success)
         }
-        (Link::Over { why }, _) => {
-            Span::styled(format!("✗ over: {}", one_line(why)), app.theme.bad)
+        (ConnectionState::Connected, HeaderVerbosity::Short) => {
+            Span::styled("●", app.theme.success)
+        }
+        (ConnectionState::Reconnecting { reason, since }, verbosity) => {
+            let outage = wording::duration(app.now.millis_since(*since));
+            let reason = match verbosity {
+                HeaderVerbosity::Full => format!(" ({})", clip(&one_line(reason), 24)),
+                HeaderVerbosity::Short => String::new(),
+            };
+            let words = format!("○ lost for {outage}, retrying{reason}");
+            Span::styled(words, app.theme.error)
+        }
+        (ConnectionState::Closed { reason }, _) => {
+            Span::styled(format!("✗ over: {}", one_line(reason)), app.theme.error)
         }
     }
 }
 
-fn pending(app: &App) -> Span<'static> {
+fn pending_status(app: &App) -> Span<'static> {
     let mine = app.view.awaiting_my_vote().count();
     match (app.view.open_gate_count(), mine) {
-        (0, _) => Span::styled("nothing waits", app.theme.quiet),
+        (0, _) => Span::styled("nothing waits", app.theme.muted),
         (all, 0) => Span::styled(format!("{all} waiting"), app.theme.warning),
         (all, mine) => Span::styled(format!("{all} waiting, {mine} for you"), app.theme.warning),
     }
 }
 
 /// Everyone who is here, with presence, name and roles; as many as fit.
-fn people(app: &App, columns: usize) -> Line<'static> {
+fn participants_line(app: &App, columns: usize) -> Line<'static> {
     let mut line = Line::from(" ");
     let mut left = 0;
     for person in app.view.present() {
@@ -108,16 +120,19 @@ fn people(app: &App, columns: usize) -> Line<'static> {
         };
         let (style, roles) = match person.kind {
             ParticipantKind::Agent => (app.theme.agent, "agent".to_owned()),
-            ParticipantKind::Human => (app.theme.person, words::roles(&person.roles)),
+            ParticipantKind::Human => (app.theme.human, wording::role_list(&person.roles)),
         };
         let name = format!("{}{me}", one_line(&person.name));
         let spans = [
-            Span::styled(format!("{} ", words::presence(person)), app.theme.plain),
+            Span::styled(
+                format!("{} ", wording::presence_mark(person)),
+                app.theme.plain,
+            ),
             Span::styled(clip(&name, 24), style),
-            Span::styled(format!(" {roles}  "), app.theme.quiet),
+            Span::styled(format!(" {roles}  "), app.theme.muted),
         ];
         let wide: usize = spans.iter().map(|span| width(&span.content)).sum();
-        if left == 0 && width(&plain(&line)) + wide + 8 <= columns {
+        if left == 0 && width(&line_text(&line)) + wide + 8 <= columns {
             line.spans.extend(spans);
         } else {
             left += 1;
@@ -125,7 +140,7 @@ fn people(app: &App, columns: usize) -> Line<'static> {
     }
     if left > 0 {
         line.spans
-            .push(Span::styled(format!("+{left} more"), app.theme.quiet));
+            .push(Span::styled(format!("+{left} more"), app.theme.muted));
     }
     line
 }

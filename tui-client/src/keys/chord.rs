@@ -6,12 +6,12 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// A key and what is held down with it. The case of a letter says whether shift is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chord {
+pub(crate) struct KeyChord {
     code: KeyCode,
-    held: KeyModifiers,
+    modifiers: KeyModifiers,
 }
 
-const NAMED: &[(&str, KeyCode)] = &[
+const NAMED_KEYS: &[(&str, KeyCode)] = &[
     ("enter", KeyCode::Enter),
     ("esc", KeyCode::Esc),
     ("tab", KeyCode::Tab),
@@ -29,25 +29,25 @@ const NAMED: &[(&str, KeyCode)] = &[
     ("space", KeyCode::Char(' ')),
 ];
 
-impl Chord {
+impl KeyChord {
     /// What was pressed.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "every other key is what it is"
     )]
-    pub(crate) fn of(key: &KeyEvent) -> Self {
+    pub(crate) fn from_event(key: &KeyEvent) -> Self {
         let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
-        let held = key.modifiers & known;
+        let modifiers = key.modifiers & known;
         match key.code {
             KeyCode::BackTab => Self {
                 code: KeyCode::Tab,
-                held: held | KeyModifiers::SHIFT,
+                modifiers: modifiers | KeyModifiers::SHIFT,
             },
             KeyCode::Char(_) => Self {
                 code: key.code,
-                held: held - KeyModifiers::SHIFT,
+                modifiers: modifiers - KeyModifiers::SHIFT,
             },
-            code => Self { code, held },
+            code => Self { code, modifiers },
         }
     }
 
@@ -55,7 +55,7 @@ impl Chord {
         let problem = || {
             format!("`{text}` is not a key; write such as a, A, f5, ctrl+x, alt+enter, shift+tab")
         };
-        let mut held = KeyModifiers::NONE;
+        let mut modifiers = KeyModifiers::NONE;
         let mut rest = text;
         for (prefix, modifier) in [
             ("ctrl+", KeyModifiers::CONTROL),
@@ -63,32 +63,32 @@ impl Chord {
             ("shift+", KeyModifiers::SHIFT),
         ] {
             if let Some(after) = rest.strip_prefix(prefix).filter(|after| !after.is_empty()) {
-                held |= modifier;
+                modifiers |= modifier;
                 rest = after;
             }
         }
-        let named = NAMED.iter().find(|(name, _)| *name == rest);
+        let named = NAMED_KEYS.iter().find(|(name, _)| *name == rest);
         let code = match named {
             Some((_, code)) => *code,
-            None => unnamed(rest).ok_or_else(problem)?,
+            None => parse_char_or_function_key(rest).ok_or_else(problem)?,
         };
-        let of_case = matches!(code, KeyCode::Char(_)) && held.contains(KeyModifiers::SHIFT);
+        let of_case = matches!(code, KeyCode::Char(_)) && modifiers.contains(KeyModifiers::SHIFT);
         if of_case {
             return Err(problem());
         }
-        Ok(Self { code, held })
+        Ok(Self { code, modifiers })
     }
 
     /// Whether it puts a character into a text.
-    pub(crate) fn types(self) -> bool {
-        self.typed().is_some()
+    pub(crate) fn is_text(self) -> bool {
+        self.typed_char().is_some()
     }
 
     /// The character that it puts into a text.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only characters are typed")]
-    pub(crate) fn typed(self) -> Option<char> {
+    pub(crate) fn typed_char(self) -> Option<char> {
         match self.code {
-            KeyCode::Char(c) if self.held.is_empty() => Some(c),
+            KeyCode::Char(c) if self.modifiers.is_empty() => Some(c),
             _ => None,
         }
     }
@@ -98,20 +98,20 @@ impl Chord {
     }
 
     pub(crate) fn has_ctrl(self) -> bool {
-        self.held.contains(KeyModifiers::CONTROL)
+        self.modifiers.contains(KeyModifiers::CONTROL)
     }
 
     pub(crate) fn has_alt(self) -> bool {
-        self.held.contains(KeyModifiers::ALT)
+        self.modifiers.contains(KeyModifiers::ALT)
     }
 
     pub(crate) fn has_shift(self) -> bool {
-        self.held.contains(KeyModifiers::SHIFT)
+        self.modifiers.contains(KeyModifiers::SHIFT)
     }
 }
 
 /// One character, or a function key.
-fn unnamed(text: &str) -> Option<KeyCode> {
+fn parse_char_or_function_key(text: &str) -> Option<KeyCode> {
     let mut chars = text.chars();
     if let (Some(c), None) = (chars.next(), chars.next()) {
         return (!c.is_control() && c != ' ').then_some(KeyCode::Char(c));
@@ -120,18 +120,21 @@ fn unnamed(text: &str) -> Option<KeyCode> {
     (1..=24).contains(&number).then_some(KeyCode::F(number))
 }
 
-impl fmt::Display for Chord {
+impl fmt::Display for KeyChord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (modifier, prefix) in [
             (KeyModifiers::CONTROL, "ctrl+"),
             (KeyModifiers::ALT, "alt+"),
             (KeyModifiers::SHIFT, "shift+"),
         ] {
-            if self.held.contains(modifier) {
+            if self.modifiers.contains(modifier) {
                 f.write_str(prefix)?;
             }
         }
-        match (NAMED.iter().find(|(_, code)| *code == self.code), self.code) {
+        match (
+            NAMED_KEYS.iter().find(|(_, code)| *code == self.code),
+            self.code,
+        ) {
             (Some((name, _)), _) => f.write_str(name),
             (None, KeyCode::Char(c)) => write!(f, "{c}"),
             (None, KeyCode::F(number)) => write!(f, "f{number}"),
@@ -146,8 +149,9 @@ mod tests {
 
     #[test]
     fn what_is_pressed_is_what_is_written() {
-        let pressed = |code, held| Chord::of(&KeyEvent::new(code, held)).to_string();
-        for (code, held, written) in [
+        let pressed =
+            |code, modifiers| KeyChord::from_event(&KeyEvent::new(code, modifiers)).to_string();
+        for (code, modifiers, written) in [
             // A terminal may say of a capital that shift was held, or not.
             (KeyCode::Char('A'), KeyModifiers::SHIFT, "A"),
             (KeyCode::Char('A'), KeyModifiers::NONE, "A"),
@@ -159,7 +163,7 @@ mod tests {
             // Not every keyboard has it, and no setting names it.
             (KeyCode::Enter, KeyModifiers::SUPER, "enter"),
         ] {
-            assert_eq!(pressed(code, held), written);
+            assert_eq!(pressed(code, modifiers), written);
         }
     }
 }

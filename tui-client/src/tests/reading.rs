@@ -5,32 +5,32 @@ use pvp_protocol::MessageId;
 use pvp_protocol::payload::{OutputLine, OutputPage, OutputStream};
 use serde_json::json;
 
-use crate::app::{Effect, Input};
-use crate::scene::Scene;
+use crate::app::{AppEffect, AppInput};
+use crate::harness::AppHarness;
 
-fn say(scene: &mut Scene, text: &str) {
+fn deliver_prompt(harness: &mut AppHarness, text: &str) {
     let prompt = json!({ "content": text, "target_agent": "bot", "contributors": ["bob"], "context_keys": [] });
-    scene.tell("bob", "prompt.submit", prompt);
+    harness.deliver("bob", "prompt.submit", prompt);
 }
 
-fn numbered(scene: &mut Scene, count: usize) {
+fn deliver_numbered_prompts(harness: &mut AppHarness, count: usize) {
     for number in 1..=count {
-        say(scene, &format!("message <{number}>"));
+        deliver_prompt(harness, &format!("message <{number}>"));
     }
 }
 
 #[test]
 fn the_newest_is_followed_until_one_reads_back() {
-    let mut scene = Scene::new(80, 24);
-    numbered(&mut scene, 50);
-    assert!(scene.draw().contains("<50>"));
-    scene.press(&["pageup"]);
-    let before = scene.draw();
+    let mut harness = AppHarness::new(80, 24);
+    deliver_numbered_prompts(&mut harness, 50);
+    assert!(harness.draw().contains("<50>"));
+    harness.press(&["pageup"]);
+    let before = harness.draw();
     assert!(
         !before.contains("<50>") && before.contains("more below"),
         "{before}"
     );
-    numbered(&mut scene, 5);
+    deliver_numbered_prompts(&mut harness, 5);
     let stream = |text: &str| {
         text.lines()
             .skip(2)
@@ -39,26 +39,26 @@ fn the_newest_is_followed_until_one_reads_back() {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        stream(&scene.draw()),
+        stream(&harness.draw()),
         stream(&before),
         "nothing moves while one reads"
     );
-    scene.press(&["pagedown", "pagedown", "pagedown"]);
+    harness.press(&["pagedown", "pagedown", "pagedown"]);
     assert!(
-        scene.draw().contains("<5>") && !scene.draw().contains("more below"),
+        harness.draw().contains("<5>") && !harness.draw().contains("more below"),
         "{}",
-        scene.draw()
+        harness.draw()
     );
 }
 
 #[test]
-fn what_falls_out_of_the_stream_moves_the_reader_on() {
-    let mut scene = Scene::new(80, 24);
-    numbered(&mut scene, 100);
-    scene.press(&["esc", "g"]);
-    assert!(scene.draw().contains("<1>"));
-    numbered(&mut scene, pvp_client::view::MAX_ITEMS);
-    let text = scene.draw();
+fn items_dropped_from_the_stream_move_the_reader_on() {
+    let mut harness = AppHarness::new(80, 24);
+    deliver_numbered_prompts(&mut harness, 100);
+    harness.press(&["esc", "g"]);
+    assert!(harness.draw().contains("<1>"));
+    deliver_numbered_prompts(&mut harness, pvp_client::view::MAX_ITEMS);
+    let text = harness.draw();
     assert!(
         text.contains("<1>") && text.contains("more below"),
         "{text}"
@@ -67,53 +67,53 @@ fn what_falls_out_of_the_stream_moves_the_reader_on() {
 
 #[test]
 fn a_search_finds_what_was_said_and_printed() {
-    let mut scene = Scene::new(80, 24);
-    let run = scene.propose("cat list", "read");
-    scene.execute(&run, "cat list", "read", json!({}));
-    scene.output(&run, "stdout", "the Needle is here\n");
-    numbered(&mut scene, 60);
-    scene.press(&["esc", "/"]);
-    scene.type_text("needle");
-    scene.press(&["enter"]);
-    let text = scene.draw();
+    let mut harness = AppHarness::new(80, 24);
+    let run = harness.propose("cat list", "read");
+    harness.execute(&run, "cat list", "read", json!({}));
+    harness.output(&run, "stdout", "the Needle is here\n");
+    deliver_numbered_prompts(&mut harness, 60);
+    harness.press(&["esc", "/"]);
+    harness.type_text("needle");
+    harness.press(&["enter"]);
+    let text = harness.draw();
     assert!(text.contains("the Needle is here"), "{text}");
-    scene.press(&["n"]);
+    harness.press(&["n"]);
     assert_eq!(
-        scene.app.notice.as_ref().unwrap().text,
+        harness.app.notice.as_ref().unwrap().text,
         "no more matches that way"
     );
 }
 
 #[test]
 fn commands_and_outputs_are_copied_verbatim() {
-    let mut scene = Scene::new(80, 24);
-    let run = scene.propose("echo '\u{202e}'", "read");
-    scene.execute(&run, "echo '\u{202e}'", "read", json!({}));
-    scene.output(&run, "stdout", "out\n");
-    scene.output(&run, "stderr", "err\n");
-    scene.press(&["esc", "up", "y", "Y"]);
+    let mut harness = AppHarness::new(80, 24);
+    let run = harness.propose("echo '\u{202e}'", "read");
+    harness.execute(&run, "echo '\u{202e}'", "read", json!({}));
+    harness.output(&run, "stdout", "out\n");
+    harness.output(&run, "stderr", "err\n");
+    harness.press(&["esc", "up", "y", "Y"]);
     let copied = [
-        Effect::Copy("echo '\u{202e}'".to_owned()),
-        Effect::Copy("out\nerr\n".to_owned()),
+        AppEffect::Copy("echo '\u{202e}'".to_owned()),
+        AppEffect::Copy("out\nerr\n".to_owned()),
     ];
-    assert_eq!(scene.effects, copied);
+    assert_eq!(harness.effects, copied);
 }
 
 #[test]
 fn all_output_is_read_in_the_pager_by_reference() {
-    let mut scene = Scene::new(80, 24);
-    let run = scene.propose("seq 1 1000", "read");
-    scene.execute(&run, "seq 1 1000", "read", json!({}));
-    scene.output(&run, "stdout", &"x\n".repeat(1000));
-    scene.result(&run, 0);
-    scene.press(&["esc", "up", "enter"]);
+    let mut harness = AppHarness::new(80, 24);
+    let run = harness.propose("seq 1 1000", "read");
+    harness.execute(&run, "seq 1 1000", "read", json!({}));
+    harness.output(&run, "stdout", &"x\n".repeat(1000));
+    harness.finish_run(&run, 0);
+    harness.press(&["esc", "up", "enter"]);
     let reference = MessageId::parse(&run).unwrap();
-    let fetch = Effect::Fetch {
+    let fetch = AppEffect::FetchOutput {
         reference: reference.clone(),
         offset: 0,
         limit: 500,
     };
-    assert_eq!(scene.effects, [fetch]);
+    assert_eq!(harness.effects, [fetch]);
     let line = |number: u64| OutputLine {
         number,
         stream: if (number + 1).is_multiple_of(5) {
@@ -131,29 +131,32 @@ fn all_output_is_read_in_the_pager_by_reference() {
         finished: true,
         cut: false,
     };
-    scene.input(Input::Fetched(Ok(page)));
-    scene.press(&["down"]);
-    assert_snapshot!(scene.draw());
-    scene.press(&["G"]);
-    let fetch = Effect::Fetch {
+    harness.input(AppInput::OutputFetched(Ok(page)));
+    harness.press(&["down"]);
+    assert_snapshot!(harness.draw());
+    harness.press(&["G"]);
+    let fetch = AppEffect::FetchOutput {
         reference: MessageId::parse(&run).unwrap(),
         offset: 859,
         limit: 500,
     };
-    assert_eq!(scene.effects.pop(), Some(fetch));
+    assert_eq!(harness.effects.pop(), Some(fetch));
 }
 
 #[test]
 fn a_gate_can_be_decided_while_the_pager_is_open() {
-    let mut scene = Scene::new(80, 40);
-    let run = scene.propose("ls", "read");
-    scene.execute(&run, "ls", "read", json!({}));
-    scene.result(&run, 0);
-    scene.press(&["esc", "up", "enter"]);
-    scene.gate("make", "write");
-    scene.press(&["ctrl+g", "a"]);
-    assert_eq!(scene.sent()[0]["type"], "gate.approve");
-    assert!(matches!(scene.app.main, crate::app::Main::Pager(_)));
+    let mut harness = AppHarness::new(80, 40);
+    let run = harness.propose("ls", "read");
+    harness.execute(&run, "ls", "read", json!({}));
+    harness.finish_run(&run, 0);
+    harness.press(&["esc", "up", "enter"]);
+    harness.open_gate("make", "write");
+    harness.press(&["ctrl+g", "a"]);
+    assert_eq!(harness.sent_messages()[0]["type"], "gate.approve");
+    assert!(matches!(
+        harness.app.main,
+        crate::app::MainContent::Pager(_)
+    ));
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn the_wheel_reads_and_a_click_moves_the_focus_but_nothing_is_decided() {
     use crate::app::Focus;
     use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
     let mouse = |kind, row| {
-        Input::Mouse(MouseEvent {
+        AppInput::Mouse(MouseEvent {
             kind,
             column: 10,
             row,
@@ -169,19 +172,19 @@ fn the_wheel_reads_and_a_click_moves_the_focus_but_nothing_is_decided() {
         })
     };
     let click = MouseEventKind::Down(MouseButton::Left);
-    let mut scene = Scene::new(80, 24);
-    numbered(&mut scene, 50);
-    scene.gate("make", "write");
-    scene.draw();
-    scene.input(mouse(MouseEventKind::ScrollUp, 3));
-    assert!(scene.draw().contains("more below"));
-    scene.input(mouse(MouseEventKind::ScrollDown, 3));
-    assert!(!scene.draw().contains("more below"));
+    let mut harness = AppHarness::new(80, 24);
+    deliver_numbered_prompts(&mut harness, 50);
+    harness.open_gate("make", "write");
+    harness.draw();
+    harness.input(mouse(MouseEventKind::ScrollUp, 3));
+    assert!(harness.draw().contains("more below"));
+    harness.input(mouse(MouseEventKind::ScrollDown, 3));
+    assert!(!harness.draw().contains("more below"));
     let mut focus = Vec::new();
     for row in [15, 3, 21] {
-        scene.input(mouse(click, row));
-        focus.push(scene.app.focus);
+        harness.input(mouse(click, row));
+        focus.push(harness.app.focus);
     }
     assert_eq!(focus, [Focus::Card, Focus::Main, Focus::Composer]);
-    assert_eq!(scene.effects, [Effect::Call]);
+    assert_eq!(harness.effects, [AppEffect::Notify]);
 }

@@ -17,56 +17,56 @@ use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal};
 
 /// The terminal, as it was before once this is dropped.
-pub(crate) struct Screen {
+pub(crate) struct HostTerminal {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     mouse: bool,
     /// Whether it is ours at present, and not a shell's.
-    held: bool,
+    acquired: bool,
     /// What the window is called, as far as we said.
     title: String,
 }
 
-impl Screen {
+impl HostTerminal {
     pub(crate) fn open(mouse: bool) -> anyhow::Result<Self> {
         // What a panic says is read on the usual screen.
-        let usual = std::panic::take_hook();
+        let previous_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            release();
-            usual(panic);
+            restore_terminal();
+            previous_hook(panic);
         }));
         let backend = CrosstermBackend::new(BufWriter::with_capacity(64 * 1024, stdout()));
         let terminal = Terminal::new(backend).context("preparing the terminal")?;
         let mut screen = Self {
             terminal,
             mouse,
-            held: false,
+            acquired: false,
             title: String::new(),
         };
-        screen.take()?;
+        screen.acquire()?;
         Ok(screen)
     }
 
     /// Whether it is ours at present, and not a shell's.
-    pub(crate) fn is_held(&self) -> bool {
-        self.held
+    pub(crate) fn is_acquired(&self) -> bool {
+        self.acquired
     }
 
     /// Gives the terminal back to whoever had it before.
-    pub(crate) fn give_back(&mut self) {
-        self.held = false;
-        release();
+    pub(crate) fn release(&mut self) {
+        self.acquired = false;
+        restore_terminal();
     }
 
     /// Leaves the terminal to a shell that has taken it already.
-    pub(crate) fn let_go(&mut self) {
-        self.held = false;
+    pub(crate) fn mark_released(&mut self) {
+        self.acquired = false;
     }
 
     /// Takes the terminal again, whatever was done to it meanwhile; gives its size.
-    pub(crate) fn take_again(&mut self) -> anyhow::Result<Size> {
+    pub(crate) fn reacquire(&mut self) -> anyhow::Result<Size> {
         // Raw mode is remembered, so that it is not entered twice; a shell may have left it since.
         disable_raw_mode().context("preparing the terminal")?;
-        self.take()?;
+        self.acquire()?;
         self.title.clear();
         let (width, height) = crossterm::terminal::size().context("asking for its size")?;
         let size = Size { width, height };
@@ -74,9 +74,9 @@ impl Screen {
         Ok(size)
     }
 
-    fn take(&mut self) -> anyhow::Result<()> {
+    fn acquire(&mut self) -> anyhow::Result<()> {
         // From here on there is something to give back.
-        self.held = true;
+        self.acquired = true;
         enable_raw_mode().context("preparing the terminal")?;
         let taken = execute!(
             stdout(),
@@ -103,28 +103,28 @@ impl Screen {
     pub(crate) fn draw(
         &mut self,
         title: String,
-        picture: impl FnOnce(&mut Frame<'_>),
+        render: impl FnOnce(&mut Frame<'_>),
     ) -> std::io::Result<()> {
         execute!(stdout(), BeginSynchronizedUpdate)?;
         if title != self.title {
             execute!(stdout(), SetTitle(&title))?;
             self.title = title;
         }
-        self.terminal.draw(picture)?;
+        self.terminal.draw(render)?;
         execute!(stdout(), EndSynchronizedUpdate)?;
         stdout().flush()
     }
 }
 
-impl Drop for Screen {
+impl Drop for HostTerminal {
     fn drop(&mut self) {
-        if self.held {
-            release();
+        if self.acquired {
+            restore_terminal();
         }
     }
 }
 
-fn release() {
+fn restore_terminal() {
     // A terminal that is gone needs no tidying.
     let _ = execute!(
         stdout(),

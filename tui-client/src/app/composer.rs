@@ -5,174 +5,174 @@ use pvp_protocol::payload::{
 };
 use pvp_protocol::{ExtraFields, ParticipantId};
 
-use super::recall::Recall;
-use super::{App, Errand, Focus, Tone, ticket_name};
-use crate::complete::{self, Offer};
-use crate::config::Bang;
+use super::input_history::InputHistory;
+use super::{App, Focus, NoticeLevel, PendingRequest, provisional_message_id};
+use crate::completion::{self, InputCompletion};
+use crate::config::ShellResultRouting;
 use crate::dialog::Dialog;
 use crate::editor::Editor;
-use crate::keys::Act;
+use crate::keys::KeyAction;
 
 /// What is being typed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Composer {
     pub(crate) editor: Editor,
     /// What completion offers, and which of it is in the text.
-    pub(crate) offer: Option<Offer>,
+    pub(crate) completion: Option<InputCompletion>,
     /// Names of programs.
-    pub(crate) programs: Vec<String>,
+    pub(crate) program_names: Vec<String>,
     /// What was sent before.
-    pub(crate) recall: Recall,
+    pub(crate) history: InputHistory,
 }
 
 impl Composer {
     pub(super) fn insert(&mut self, text: &str) {
-        self.offer = None;
+        self.completion = None;
         self.editor.insert(text);
     }
 
     /// Takes what is typed, or pasted: text, or what is looked for.
-    pub(super) fn type_in(&mut self, text: &str) {
-        match self.recall.search {
-            Some(_) => self.search_for(text),
+    pub(super) fn insert_typed(&mut self, text: &str) {
+        match self.history.search {
+            Some(_) => self.type_search_text(text),
             None => self.insert(text),
         }
     }
 
     /// Puts back what could not be sent, unless something else is typed by now.
-    pub(super) fn give_back(&mut self, text: &str) {
+    pub(super) fn restore_text(&mut self, text: &str) {
         if self.editor.is_empty() {
             self.editor = Editor::new(text);
         } else {
-            self.recall.remember(text.to_owned());
+            self.history.push(text.to_owned());
         }
     }
 
-    fn take(&mut self) -> String {
-        self.offer = None;
-        self.recall.forget_place();
-        self.editor.take()
+    fn take_text(&mut self) -> String {
+        self.completion = None;
+        self.history.reset_position();
+        self.editor.take_text()
     }
 }
 
 /// What the keys of every text do.
 #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-pub(super) fn edit(editor: &mut Editor, act: Act) {
-    match act {
-        Act::Left => editor.left(),
-        Act::Right => editor.right(),
-        Act::WordLeft => editor.word_left(),
-        Act::WordRight => editor.word_right(),
-        Act::LineStart => editor.home(),
-        Act::LineEnd => editor.end(),
-        Act::Backspace => editor.backspace(),
-        Act::Delete => editor.delete(),
-        Act::DeleteWord => editor.delete_word(),
-        Act::DeleteToStart => editor.delete_to_start(),
-        Act::DeleteToEnd => editor.delete_to_end(),
+pub(super) fn apply_edit(editor: &mut Editor, action: KeyAction) {
+    match action {
+        KeyAction::Left => editor.move_left(),
+        KeyAction::Right => editor.move_right(),
+        KeyAction::WordLeft => editor.move_word_left(),
+        KeyAction::WordRight => editor.move_word_right(),
+        KeyAction::LineStart => editor.move_to_line_start(),
+        KeyAction::LineEnd => editor.move_to_line_end(),
+        KeyAction::Backspace => editor.backspace(),
+        KeyAction::Delete => editor.delete(),
+        KeyAction::DeleteWord => editor.delete_word_left(),
+        KeyAction::DeleteToStart => editor.delete_to_line_start(),
+        KeyAction::DeleteToEnd => editor.delete_to_line_end(),
         _ => {}
     }
 }
 
 impl App {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-    pub(super) fn act_composer(&mut self, act: Act) {
-        if act != Act::Complete {
-            let offered = self.composer.offer.take().is_some();
-            if offered && act == Act::Leave {
+    pub(super) fn on_composer_action(&mut self, action: KeyAction) {
+        if action != KeyAction::Complete {
+            let had_completion = self.composer.completion.take().is_some();
+            if had_completion && action == KeyAction::Leave {
                 return;
             }
         }
-        match act {
-            Act::Send => self.submit(),
-            Act::NewLine => self.composer.insert("\n"),
-            Act::Complete => self.complete(),
-            Act::Earlier => self.composer.earlier(),
-            Act::Later => self.composer.later(),
-            Act::Recall => self.composer.begin_search(),
-            Act::Leave => self.focus = Focus::Main,
-            Act::Clear => self.clear(),
-            act => edit(&mut self.composer.editor, act),
+        match action {
+            KeyAction::Send => self.submit(),
+            KeyAction::NewLine => self.composer.insert("\n"),
+            KeyAction::Complete => self.complete_input(),
+            KeyAction::Earlier => self.composer.recall_previous(),
+            KeyAction::Later => self.composer.recall_next(),
+            KeyAction::Recall => self.composer.begin_search(),
+            KeyAction::Leave => self.focus = Focus::Main,
+            KeyAction::Clear => self.clear_or_quit(),
+            action => apply_edit(&mut self.composer.editor, action),
         }
     }
 
-    pub(super) fn paste(&mut self, text: &str) {
+    pub(super) fn on_paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         match &mut self.dialog {
-            Some(dialog) if dialog.takes_lines() => dialog.editor_mut().insert(&text),
+            Some(dialog) if dialog.is_multiline() => dialog.editor_mut().insert(&text),
             Some(dialog) => dialog.editor_mut().insert(&text.replace('\n', " ")),
-            None => match self.driven_pane() {
-                Some(proposal) => self.paste_into_pane(&proposal, &text),
+            None => match self.focused_driven_pty() {
+                Some(proposal) => self.paste_to_pty(&proposal, &text),
                 None => {
                     self.focus = Focus::Composer;
-                    self.composer.type_in(&text);
+                    self.composer.insert_typed(&text);
                 }
             },
         }
     }
 
     /// Begins to type, keeping what was typed.
-    pub(super) fn compose_with(&mut self, text: &str) {
+    pub(super) fn start_composing(&mut self, text: &str) {
         self.focus = Focus::Composer;
-        self.composer.recall.forget_place();
+        self.composer.history.reset_position();
         if self.composer.editor.is_empty() {
             self.composer.insert(text);
         }
     }
 
-    fn complete(&mut self) {
-        if let Some(offer) = &mut self.composer.offer {
-            let (start, text) = offer.next();
-            return self.composer.editor.replace_back_to(start, &text);
+    fn complete_input(&mut self) {
+        if let Some(completion) = &mut self.composer.completion {
+            let (start, text) = completion.next_candidate();
+            return self.composer.editor.replace_before_cursor(start, &text);
         }
-        let offer = complete::offer(self);
-        match offer {
-            Some(mut offer) => {
-                let (start, text) = offer.first();
-                self.composer.editor.replace_back_to(start, &text);
-                self.composer.offer = offer.several();
+        let completion = completion::complete_at_cursor(self);
+        match completion {
+            Some(mut completion) => {
+                let (start, text) = completion.common_prefix();
+                self.composer.editor.replace_before_cursor(start, &text);
+                self.composer.completion = completion.if_ambiguous();
             }
-            None if complete::wanted(self.composer.editor.text()) => {
-                self.tell(Tone::Plain, "nothing to complete");
+            None if completion::is_completable(self.composer.editor.text()) => {
+                self.show_notice(NoticeLevel::Info, "nothing to complete");
             }
             None => self.focus_next(),
         }
     }
 
-    fn clear(&mut self) {
+    fn clear_or_quit(&mut self) {
         if !self.composer.editor.is_empty() {
-            let text = self.composer.take();
+            let text = self.composer.take_text();
             // Brought back with one key if that was a mistake, but not for ever.
-            self.composer.recall.remember(text);
+            self.composer.history.push(text);
             return;
         }
-        if self.quitting {
-            return self.effects.push(super::Effect::Quit);
+        if self.quit_requested {
+            return self.effects.push(super::AppEffect::Quit);
         }
-        self.quitting = true;
-        self.tell(Tone::Plain, "once more to quit; the session goes on");
+        self.quit_requested = true;
+        self.show_notice(NoticeLevel::Info, "once more to quit; the session goes on");
     }
 
     fn submit(&mut self) {
         let text = self.composer.editor.text().to_owned();
         let trimmed = text.trim();
-        if trimmed.is_empty() && self.results.is_empty() {
+        if trimmed.is_empty() && self.shell_results.is_empty() {
             return;
         }
         // What was said before is not about this.
         self.notice = None;
         let done = if let Some(line) = trimmed.strip_prefix("!!") {
-            self.shell(line.trim(), true)
+            self.send_shell_command(line.trim(), true)
         } else if let Some(line) = trimmed.strip_prefix('!') {
-            self.shell(line.trim(), self.config.bang == Bang::Send)
+            self.send_shell_command(line.trim(), self.config.bang == ShellResultRouting::Send)
         } else if let Some(command) = trimmed.strip_prefix('/') {
-            self.slash(command)
+            self.run_slash_command(command)
         } else {
-            self.prompt(trimmed)
+            self.send_prompt(trimmed)
         };
         if done {
-            self.composer.take();
-            self.sent(text);
+            self.composer.take_text();
+            self.record_sent_text(text);
         }
     }
 
@@ -184,17 +184,23 @@ impl App {
     }
 
     /// Runs a command of one's own; false if it could not even be tried.
-    fn shell(&mut self, line: &str, send: bool) -> bool {
+    fn send_shell_command(&mut self, line: &str, send_result: bool) -> bool {
         if line.is_empty() {
-            self.tell(Tone::Bad, "bang command is empty");
+            self.show_notice(NoticeLevel::Error, "bang command is empty");
             return false;
         }
         let supported = self.view.extensions.as_ref();
         if supported.is_some_and(|extensions| !extensions.supports_shell_exec) {
-            self.tell(Tone::Bad, "this server does not run people's own commands");
+            self.show_notice(
+                NoticeLevel::Error,
+                "this server does not run people's own commands",
+            );
             return false;
         }
-        let target = self.target.as_ref().and_then(|id| self.view.people.get(id));
+        let target = self
+            .prompt_target
+            .as_ref()
+            .and_then(|id| self.view.people.get(id));
         let executor = target.filter(|person| person.is_executor());
         let message = ShellExec {
             command: line.to_owned(),
@@ -206,26 +212,26 @@ impl App {
             extra: ExtraFields::new(),
         };
         let line = line.to_owned();
-        self.send(Errand::Shell { line, send }, message);
+        self.send(PendingRequest::Shell { line, send_result }, message);
         true
     }
 
     /// Asks the agent, with the results that wait; false if nobody can be asked.
-    pub(crate) fn prompt(&mut self, text: &str) -> bool {
-        let (to, text) = match self.addressed(text) {
+    pub(crate) fn send_prompt(&mut self, text: &str) -> bool {
+        let (to, text) = match self.split_recipient(text) {
             Ok(addressed) => addressed,
             Err(problem) => {
-                self.tell(Tone::Bad, problem);
+                self.show_notice(NoticeLevel::Error, problem);
                 return false;
             }
         };
         let Some(me) = self.view.me.as_ref().map(|me| me.participant.clone()) else {
-            self.tell(Tone::Bad, "not in the session yet");
+            self.show_notice(NoticeLevel::Error, "not in the session yet");
             return false;
         };
         let content = self
-            .results
-            .prepend_to_prompt(&ticket_name(self.next_ticket), &text);
+            .shell_results
+            .prepend_to_prompt(&provisional_message_id(self.next_request_id), &text);
         let message = PromptSubmit {
             content,
             target_agent: to,
@@ -234,25 +240,26 @@ impl App {
             config: None,
             extra: ExtraFields::new(),
         };
-        self.send(Errand::Prompt { text }, message);
-        self.reading.follow();
+        self.send(PendingRequest::Prompt { text }, message);
+        self.stream_scroll.follow_newest();
         true
     }
 
     /// Whom a text is for: `@name` before it, the one that was chosen, or the only agent.
-    fn addressed(&self, text: &str) -> Result<(ParticipantId, String), String> {
+    fn split_recipient(&self, text: &str) -> Result<(ParticipantId, String), String> {
         if let Some(rest) = text.strip_prefix('@') {
             let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            let agent = self.agent_named(name)?;
+            let agent = self.find_agent(name)?;
             return Ok((agent, rest.trim_start().to_owned()));
         }
-        self.addressee().map(|agent| (agent, text.to_owned()))
+        self.prompt_recipient()
+            .map(|agent| (agent, text.to_owned()))
     }
 
     /// Whom the next prompt goes to.
-    pub(crate) fn addressee(&self) -> Result<ParticipantId, String> {
+    pub(crate) fn prompt_recipient(&self) -> Result<ParticipantId, String> {
         let agents: Vec<_> = self.view.agents().map(|agent| agent.id.clone()).collect();
-        if let Some(target) = &self.target
+        if let Some(target) = &self.prompt_target
             && agents.contains(target)
         {
             return Ok(target.clone());
@@ -261,38 +268,39 @@ impl App {
             [] => Err("no agent is here to be asked".to_owned()),
             [agent] => Ok(agent.clone()),
             _ => {
-                let names = self.names_after_at();
+                let names = self.agent_mentions();
                 Err(format!("say which agent before the text: {names}"))
             }
         }
     }
 
     /// The agent of this name or id.
-    pub(super) fn agent_named(&self, name: &str) -> Result<ParticipantId, String> {
+    pub(super) fn find_agent(&self, name: &str) -> Result<ParticipantId, String> {
         let mut agents = self.view.agents();
-        let found = agents.find(|agent| agent.id.as_str() == name || squeezed(&agent.name) == name);
+        let found =
+            agents.find(|agent| agent.id.as_str() == name || mention_name(&agent.name) == name);
         let found = found.map(|agent| agent.id.clone());
-        found.ok_or_else(|| match self.names_after_at().as_str() {
+        found.ok_or_else(|| match self.agent_mentions().as_str() {
             "" => "no agent is here".to_owned(),
             names => format!("no agent `{name}` is here; there is {names}"),
         })
     }
 
     /// The agents as one writes them before a text.
-    fn names_after_at(&self) -> String {
+    fn agent_mentions(&self) -> String {
         let agents = self.view.agents();
-        let names = agents.map(|agent| format!("@{}", squeezed(&agent.name)));
+        let names = agents.map(|agent| format!("@{}", mention_name(&agent.name)));
         names.collect::<Vec<_>>().join(", ")
     }
 
-    pub(super) fn ask_interrupt(&mut self) {
+    pub(super) fn open_interrupt_dialog(&mut self) {
         if !self.view.may_interrupt() {
-            return self.tell(Tone::Bad, "your roles do not interrupt");
+            return self.show_notice(NoticeLevel::Error, "your roles do not interrupt");
         }
         self.dialog = Some(Dialog::interrupt());
     }
 
-    pub(super) fn interrupt(
+    pub(super) fn send_interrupt(
         &mut self,
         target: Option<ParticipantId>,
         urgency: InterruptUrgency,
@@ -302,8 +310,8 @@ impl App {
             "" => "interrupted by a person",
             message => message,
         };
-        let errand = Errand::Plain {
-            done: "interrupted",
+        let request = PendingRequest::WithNotice {
+            success_notice: "interrupted",
         };
         let message = InterruptRaise {
             target,
@@ -313,7 +321,7 @@ impl App {
             inject_context_ref: None,
             extra: ExtraFields::new(),
         };
-        self.send(errand, message);
+        self.send(request, message);
     }
 
     /// Tells others what is being typed, if that is wanted and it is meant for an agent.
@@ -325,10 +333,10 @@ impl App {
         } else {
             text.to_owned()
         };
-        let up = self.link == super::Link::Up;
+        let connected = self.connection == super::ConnectionState::Connected;
         // What one only looks at on the way back is not what one is about to ask.
-        let looking = self.composer.recall.search.is_some();
-        if !self.config.share_drafts || !up || looking || text == self.shared_draft {
+        let searching = self.composer.history.search.is_some();
+        if !self.config.share_drafts || !connected || searching || text == self.shared_draft {
             return;
         }
         let Some(me) = self.view.me.as_ref().filter(|me| me.may_prompt) else {
@@ -336,16 +344,16 @@ impl App {
         };
         let message = PromptDraft {
             content: text.clone(),
-            target_agent: self.addressee().ok(),
+            target_agent: self.prompt_recipient().ok(),
             contributors: vec![me.participant.clone()],
             extra: ExtraFields::new(),
         };
         self.shared_draft = text;
-        self.send(Errand::Silent, message);
+        self.send(PendingRequest::Ignored, message);
     }
 }
 
 /// A name as it is typed after `@`.
-pub(crate) fn squeezed(name: &str) -> String {
+pub(crate) fn mention_name(name: &str) -> String {
     name.split_whitespace().collect::<Vec<_>>().join("-")
 }

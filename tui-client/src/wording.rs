@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::text::one_line;
 
 /// A word of the protocol, as it is written there.
-pub(crate) fn word(value: &impl Serialize) -> String {
+pub(crate) fn enum_label(value: &impl Serialize) -> String {
     let json = serde_json::to_value(value).unwrap_or_default();
     json.as_str().unwrap_or_default().replace('_', " ")
 }
@@ -35,7 +35,7 @@ pub(crate) fn countdown(ms: u64) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-pub(crate) fn size(bytes: u64) -> String {
+pub(crate) fn byte_size(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),
         10_000..=9_999_999 => format!("{} KB", bytes / 1000),
@@ -43,25 +43,25 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-pub(crate) fn count(number: u64, one: &str) -> String {
+pub(crate) fn pluralize(number: u64, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         number => format!("{number} {one}s"),
     }
 }
 
-pub(crate) fn roles(roles: &[Role]) -> String {
+pub(crate) fn role_list(roles: &[Role]) -> String {
     let words: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
     words.join("+")
 }
 
-pub(crate) fn names<'a>(view: &View, ids: impl Iterator<Item = &'a ParticipantId>) -> String {
+pub(crate) fn name_list<'a>(view: &View, ids: impl Iterator<Item = &'a ParticipantId>) -> String {
     let names: Vec<_> = ids.map(|id| one_line(view.display_name(id))).collect();
     names.join(", ")
 }
 
 /// The mark of how present someone is.
-pub(crate) fn presence(person: &ParticipantView) -> &'static str {
+pub(crate) fn presence_mark(person: &ParticipantView) -> &'static str {
     match (person.left, person.presence) {
         (true, _) => "✗",
         (false, PresenceStatus::Active) => "●",
@@ -72,17 +72,18 @@ pub(crate) fn presence(person: &ParticipantView) -> &'static str {
 }
 
 /// How the vote on a card stands.
-pub(crate) fn tally(card: &GateCard, view: &View) -> String {
+pub(crate) fn vote_tally(card: &GateCard, view: &View) -> String {
     let mut text = format!("{} of {}", card.received, card.required);
     if !card.votes.is_empty() {
-        text += &format!(" (✓ {})", names(view, card.votes.keys()));
+        text += &format!(" (✓ {})", name_list(view, card.votes.keys()));
     }
     text
 }
 
 /// Who decided, how and when.
-pub(crate) fn resolution(resolution: &ResolutionView, view: &View) -> String {
-    let approvers = |approvals: &[Approval]| names(view, approvals.iter().map(|a| &a.participant));
+pub(crate) fn resolution_text(resolution: &ResolutionView, view: &View) -> String {
+    let approvers =
+        |approvals: &[Approval]| name_list(view, approvals.iter().map(|a| &a.participant));
     let by = resolution
         .by
         .as_ref()
@@ -99,14 +100,14 @@ pub(crate) fn resolution(resolution: &ResolutionView, view: &View) -> String {
         ResolutionCause::ProposerLeft => " because the agent left",
         ResolutionCause::SessionEnded => " because the session ended",
     };
-    let outcome = outcome(resolution.outcome);
+    let outcome = outcome_text(resolution.outcome);
     let reason = resolution.reason.as_deref().map(one_line);
     let reason = reason.map(|reason| format!(": {reason}"));
     let reason = reason.unwrap_or_default();
     format!("{outcome}{by}{how}{reason}")
 }
 
-pub(crate) fn outcome(outcome: GateOutcome) -> &'static str {
+pub(crate) fn outcome_text(outcome: GateOutcome) -> &'static str {
     match outcome {
         GateOutcome::Approved => "approved",
         GateOutcome::Rejected => "rejected",
@@ -116,7 +117,7 @@ pub(crate) fn outcome(outcome: GateOutcome) -> &'static str {
 }
 
 /// How a run ended.
-pub(crate) fn finish(finish: &RunResultView) -> String {
+pub(crate) fn finish_text(finish: &RunResultView) -> String {
     let mut text = match (finish.exit_code, &finish.signal) {
         _ if finish.outcome_unknown => "ended, nobody saw how".to_owned(),
         (Some(code), _) => format!("exit {code}"),
@@ -134,9 +135,9 @@ pub(crate) fn finish(finish: &RunResultView) -> String {
 }
 
 /// How far a command has come.
-pub(crate) fn state(proposal: &ProposalView, now: Timestamp) -> String {
+pub(crate) fn state_text(proposal: &ProposalView, now: Timestamp) -> String {
     match (proposal.state, &proposal.finish) {
-        (_, Some(ended)) => finish(ended),
+        (_, Some(ended)) => finish_text(ended),
         (ProposalState::Judged, None) => "judged".to_owned(),
         (ProposalState::Waiting, None) => "waits for approval".to_owned(),
         (ProposalState::Approved, None) => "approved".to_owned(),
@@ -154,7 +155,7 @@ pub(crate) fn state(proposal: &ProposalView, now: Timestamp) -> String {
 }
 
 /// Why a run was allowed.
-pub(crate) fn cleared(proposal: &ProposalView, view: &View) -> Option<String> {
+pub(crate) fn clearance_text(proposal: &ProposalView, view: &View) -> Option<String> {
     let run = proposal.run.as_ref()?;
     let on = one_line(view.display_name(&run.executor));
     Some(match run.cleared_by? {
@@ -167,7 +168,7 @@ pub(crate) fn cleared(proposal: &ProposalView, view: &View) -> Option<String> {
 }
 
 /// A command, in one line.
-pub(crate) fn command(view: &View, id: &pvp_protocol::MessageId) -> String {
+pub(crate) fn command_text(view: &View, id: &pvp_protocol::MessageId) -> String {
     match view.proposal(id) {
         Some(proposal) => one_line(&proposal.requested.shown),
         None => format!("command {id}"),
@@ -175,7 +176,7 @@ pub(crate) fn command(view: &View, id: &pvp_protocol::MessageId) -> String {
 }
 
 /// What happened, without who and when; texts of many lines are on one.
-pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
+pub(crate) fn item_text(view: &View, item: &TimelineItem) -> String {
     let name = |id: &ParticipantId| one_line(view.display_name(id));
     let because = |reason: &Option<String>| match reason.as_deref() {
         None | Some("") => String::new(),
@@ -189,7 +190,7 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
             ..
         } => match participant_kind {
             ParticipantKind::Agent => "joined as an agent".to_owned(),
-            ParticipantKind::Human => format!("joined as {}", roles(held)),
+            ParticipantKind::Human => format!("joined as {}", role_list(held)),
         },
         TimelineEvent::Left { reason } => format!("left{}", because(reason)),
         TimelineEvent::RolesChanged {
@@ -198,14 +199,14 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
             reason,
             ..
         } => {
-            let roles = roles(new_roles);
+            let roles = role_list(new_roles);
             format!("made {} {roles}{}", name(participant), because(reason))
         }
         TimelineEvent::Attendance {
             participant,
             status,
         } => {
-            format!("{} is {}", name(participant), word(status))
+            format!("{} is {}", name(participant), enum_label(status))
         }
         TimelineEvent::Configured { changes, reason } => {
             let changes = one_line(&changes.to_string());
@@ -220,15 +221,25 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
         }
         TimelineEvent::Thinking { text, .. } => format!("thinks: {}", one_line(&text.text)),
         TimelineEvent::Response { text, .. } => format!("says: {}", one_line(&text.text)),
-        TimelineEvent::Proposed { proposal } => format!("proposes: {}", command(view, proposal)),
-        TimelineEvent::Executed { proposal } => format!("runs: {}", command(view, proposal)),
+        TimelineEvent::Proposed { proposal } => {
+            format!("proposes: {}", command_text(view, proposal))
+        }
+        TimelineEvent::Executed { proposal } => format!("runs: {}", command_text(view, proposal)),
         TimelineEvent::Approved { proposal, comment } => {
-            format!("approves {}{}", command(view, proposal), because(comment))
+            format!(
+                "approves {}{}",
+                command_text(view, proposal),
+                because(comment)
+            )
         }
         TimelineEvent::Rejected {
             proposal, reason, ..
         } => {
-            format!("rejects {}: {}", command(view, proposal), one_line(reason))
+            format!(
+                "rejects {}: {}",
+                command_text(view, proposal),
+                one_line(reason)
+            )
         }
         TimelineEvent::Edited { shown, reason, .. } => {
             format!("edits it to {}{}", one_line(shown), because(reason))
@@ -245,7 +256,7 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
             };
             format!(
                 "the deadline has passed: {} is {what}",
-                command(view, proposal)
+                command_text(view, proposal)
             )
         }
         TimelineEvent::Resolved {
@@ -257,11 +268,15 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
         } => {
             let by = by.as_ref().map(|by| format!(" by {}", name(by)));
             let by = by.unwrap_or_default();
-            let command = command(view, proposal);
-            format!("{}{by}: {command}{}", outcome(*how), because(reason))
+            let command = command_text(view, proposal);
+            format!("{}{by}: {command}{}", outcome_text(*how), because(reason))
         }
         TimelineEvent::CancelAsked { proposal, reason } => {
-            format!("cancels {}{}", command(view, proposal), because(reason))
+            format!(
+                "cancels {}{}",
+                command_text(view, proposal),
+                because(reason)
+            )
         }
         TimelineEvent::Interrupted {
             target,
@@ -271,7 +286,7 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
             let whom = target.as_ref().map_or("every agent".to_owned(), name);
             format!(
                 "interrupts {whom} ({}): {}",
-                word(urgency),
+                enum_label(urgency),
                 one_line(message)
             )
         }
@@ -282,12 +297,12 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
         } => {
             format!(
                 "answers the interrupt: {}{}",
-                word(action_taken),
+                enum_label(action_taken),
                 because(reason)
             )
         }
         TimelineEvent::ContextAdded { key, bytes } => {
-            format!("shares {} ({})", one_line(key), size(*bytes))
+            format!("shares {} ({})", one_line(key), byte_size(*bytes))
         }
         TimelineEvent::ContextUpdated { key, reason, .. } => {
             format!("updates {}: {}", one_line(key), one_line(reason))
@@ -296,7 +311,7 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
             format!("removes {}: {}", one_line(key), one_line(reason))
         }
         TimelineEvent::SecretShared { key, scope } => {
-            let with = names(view, scope.iter());
+            let with = name_list(view, scope.iter());
             format!("shares the secret {} with {with}", one_line(key))
         }
         TimelineEvent::SecretRevoked { key, reason } => {
@@ -315,7 +330,7 @@ pub(crate) fn what(view: &View, item: &TimelineItem) -> String {
             format!("takes a rule back{}", because(reason))
         }
         TimelineEvent::Error { code, message, .. } => {
-            format!("{}: {}", word(code), one_line(message))
+            format!("{}: {}", enum_label(code), one_line(message))
         }
     }
 }

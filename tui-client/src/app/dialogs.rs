@@ -3,104 +3,119 @@
 use pvp_protocol::payload::{GateAmend, GateReject, PolicyAllow};
 use pvp_protocol::{ExtraFields, MessageId};
 
-use super::{App, Errand, Tone};
-use crate::dialog::{Dialog, Matter};
-use crate::keys::Act;
+use super::{App, NoticeLevel, PendingRequest};
+use crate::dialog::{Dialog, GateVersion};
+use crate::keys::KeyAction;
 
 impl App {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
-    pub(super) fn act_dialog(&mut self, act: Act) {
+    pub(super) fn on_dialog_action(&mut self, action: KeyAction) {
         let Some(dialog) = &mut self.dialog else {
             return;
         };
-        match act {
-            Act::Cancel => self.dialog = None,
-            Act::Toggle => dialog.toggle(),
-            Act::NewLine if dialog.takes_lines() => dialog.editor_mut().insert("\n"),
-            Act::Confirm => self.confirm(),
-            act => super::compose::edit(dialog.editor_mut(), act),
+        match action {
+            KeyAction::Cancel => self.dialog = None,
+            KeyAction::Toggle => dialog.cycle_urgency(),
+            KeyAction::NewLine if dialog.is_multiline() => dialog.editor_mut().insert("\n"),
+            KeyAction::Confirm => self.confirm_dialog(),
+            action => super::composer::apply_edit(dialog.editor_mut(), action),
         }
     }
 
-    fn confirm(&mut self) {
+    fn confirm_dialog(&mut self) {
         let Some(dialog) = self.dialog.take() else {
             return;
         };
-        let kept = dialog.clone();
-        if let Err(problem) = self.answer(dialog) {
-            self.dialog = Some(kept);
-            self.tell(Tone::Bad, problem);
+        let reopened = dialog.clone();
+        if let Err(problem) = self.submit_dialog(dialog) {
+            self.dialog = Some(reopened);
+            self.show_notice(NoticeLevel::Error, problem);
         }
     }
 
     /// Does what a question was about; or says what is missing, and asks on.
-    fn answer(&mut self, dialog: Dialog) -> Result<(), String> {
+    fn submit_dialog(&mut self, dialog: Dialog) -> Result<(), String> {
         match dialog {
-            Dialog::Reject { matter, reason } => self.reject(&matter, reason.text().trim()),
-            Dialog::Edit { matter, line, .. } => self.amend(&matter, line.text()),
-            Dialog::Allow { words } => self.allow(words.text()),
+            Dialog::Reject {
+                gate_version,
+                reason,
+            } => self.send_rejection(&gate_version, reason.text().trim()),
+            Dialog::Edit {
+                gate_version,
+                command: line,
+                ..
+            } => self.send_amendment(&gate_version, line.text()),
+            Dialog::Allow { prefix: words } => self.send_allow_rule(words.text()),
             Dialog::Interrupt { urgency, message } => {
-                self.interrupt(None, urgency, message.text().trim());
+                self.send_interrupt(None, urgency, message.text().trim());
                 Ok(())
             }
             Dialog::Search { needle } => {
-                self.search(needle.text());
+                self.start_search(needle.text());
                 Ok(())
             }
         }
     }
 
     /// Whether a gate still waits.
-    fn still_open(&self, gate: &MessageId) -> Result<(), String> {
+    fn ensure_gate_open(&self, gate: &MessageId) -> Result<(), String> {
         match self.view.card(gate) {
             Some(_) => Ok(()),
             None => Err("it was decided meanwhile; esc leaves".to_owned()),
         }
     }
 
-    pub(crate) fn reject(&mut self, matter: &Matter, reason: &str) -> Result<(), String> {
+    pub(crate) fn send_rejection(
+        &mut self,
+        gate_version: &GateVersion,
+        reason: &str,
+    ) -> Result<(), String> {
         if reason.is_empty() {
             return Err("say why not; the agent reads the reason".to_owned());
         }
-        self.still_open(&matter.gate)?;
-        let Some(rejector) = self.me() else {
+        self.ensure_gate_open(&gate_version.gate)?;
+        let Some(rejector) = self.my_id() else {
             return Ok(());
         };
-        let gate = matter.gate.clone();
-        self.cards
-            .under_way
+        let gate = gate_version.gate.clone();
+        self.card_state
+            .pending_votes
             .insert(gate.clone(), "your rejection is under way");
-        let errand = Errand::Vote {
+        let request = PendingRequest::Vote {
             gate: gate.clone(),
-            done: "you rejected it",
+            success_notice: "you rejected it",
         };
         let message = GateReject {
             gate,
             rejector,
             reason: reason.to_owned(),
-            digest: Some(matter.digest),
+            digest: Some(gate_version.digest),
             extra: ExtraFields::new(),
         };
-        self.send(errand, message);
+        self.send(request, message);
         Ok(())
     }
 
-    pub(crate) fn amend(&mut self, matter: &Matter, line: &str) -> Result<(), String> {
+    pub(crate) fn send_amendment(
+        &mut self,
+        gate_version: &GateVersion,
+        line: &str,
+    ) -> Result<(), String> {
         if line.trim().is_empty() {
             return Err("a command cannot be empty; reject it if it should not run".to_owned());
         }
-        self.still_open(&matter.gate)?;
-        let card = self.view.card(&matter.gate);
+        self.ensure_gate_open(&gate_version.gate)?;
+        let card = self.view.card(&gate_version.gate);
         let Some(arguments) = card.and_then(|card| card.requested.amend_arguments(line)) else {
             return Err("this cannot be edited".to_owned());
         };
-        let errand = Errand::Plain {
-            done: "edited; everyone votes on what it says now",
+        let request = PendingRequest::WithNotice {
+            success_notice: "edited; everyone votes on what it says now",
         };
         let message = GateAmend {
-            gate: matter.gate.clone(),
+            gate: gate_version.gate.clone(),
             arguments,
-            digest: matter.digest,
+            digest: gate_version.digest,
             reason: None,
             assessment: None,
             quorum: None,
@@ -108,15 +123,15 @@ impl App {
             voters: None,
             extra: ExtraFields::new(),
         };
-        self.send(errand, message);
+        self.send(request, message);
         Ok(())
     }
 
     /// Allows a prefix; the words may end with `for 30m`.
-    pub(super) fn allow(&mut self, text: &str) -> Result<(), String> {
-        let (prefix, seconds) = allowed(text)?;
-        let errand = Errand::Plain {
-            done: "allowed for this session",
+    pub(super) fn send_allow_rule(&mut self, text: &str) -> Result<(), String> {
+        let (prefix, seconds) = parse_allow_rule(text)?;
+        let request = PendingRequest::WithNotice {
+            success_notice: "allowed for this session",
         };
         let message = PolicyAllow {
             prefix,
@@ -124,26 +139,30 @@ impl App {
             reason: None,
             extra: ExtraFields::new(),
         };
-        self.send(errand, message);
+        self.send(request, message);
         Ok(())
     }
 }
 
 /// Seconds that a prefix is allowed for if nothing is said.
-const ALLOWED_FOR: u64 = 3600;
+const DEFAULT_ALLOW_SECONDS: u64 = 3600;
 
 /// The words of a prefix, and for how many seconds.
-fn allowed(text: &str) -> Result<(Vec<String>, u64), String> {
+fn parse_allow_rule(text: &str) -> Result<(Vec<String>, u64), String> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    let mut seconds = ALLOWED_FOR;
+    let mut seconds = DEFAULT_ALLOW_SECONDS;
     if let [.., "for", time] = words.as_slice() {
-        seconds = span(time).ok_or_else(|| format!("`{time}` is no time; write 30m, 2h or 1d"))?;
+        seconds = parse_duration_seconds(time)
+            .ok_or_else(|| format!("`{time}` is no time; write 30m, 2h or 1d"))?;
         words.truncate(words.len() - 2);
     }
     if words.is_empty() {
         return Err("a rule needs the words that commands begin with".to_owned());
     }
-    if let Some(word) = words.iter().find(|word| word.contains(acts_in_a_shell)) {
+    if let Some(word) = words
+        .iter()
+        .find(|word| word.contains(is_shell_metacharacter))
+    {
         return Err(format!(
             "`{word}` would act in a shell; a prefix is plain words"
         ));
@@ -151,12 +170,12 @@ fn allowed(text: &str) -> Result<(Vec<String>, u64), String> {
     Ok((words.into_iter().map(str::to_owned).collect(), seconds))
 }
 
-fn acts_in_a_shell(c: char) -> bool {
+fn is_shell_metacharacter(c: char) -> bool {
     ";|&$`<>(){}'\"\\*?!#~".contains(c)
 }
 
 /// Seconds of a time such as `30m`.
-pub(super) fn span(text: &str) -> Option<u64> {
+pub(super) fn parse_duration_seconds(text: &str) -> Option<u64> {
     let unit = match text.chars().next_back()? {
         's' => 1,
         'm' => 60,
@@ -176,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_prefix_is_words_and_perhaps_a_time() {
-        let words = |text| allowed(text).map(|(words, seconds)| (words.join(" "), seconds));
+        let words =
+            |text| parse_allow_rule(text).map(|(words, seconds)| (words.join(" "), seconds));
         assert_eq!(
             words("npm run build"),
             Ok(("npm run build".to_owned(), 3600))

@@ -5,162 +5,170 @@ use pvp_protocol::{RunMode, Timestamp};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::text::{clip, one_line, safe, wrap, wrap_all};
+use crate::text::{clip, one_line, sanitize, wrap, wrap_all};
 use crate::theme::Theme;
-use crate::words::{self, word};
+use crate::wording::{self, enum_label};
 
 /// Columns of the word before each row.
-const LABEL: usize = 9;
+const LABEL_COLUMNS: usize = 9;
 
 /// Parts of a command that a card tells.
-const PARTS: usize = 6;
+const MAX_PARTS: usize = 6;
 
 /// Columns of a part; the command above has it whole.
-const PART_COLUMNS: usize = 200;
+const MAX_PART_COLUMNS: usize = 200;
 
 /// What stands before every row of a command.
-pub(crate) const RAIL: &str = "┃ ";
+pub(crate) const COMMAND_GUTTER: &str = "┃ ";
 
 /// A card as rows, of which the first so many are the command.
 pub(crate) struct CardRows {
     pub(crate) rows: Vec<Line<'static>>,
-    pub(crate) command: usize,
+    pub(crate) command_row_count: usize,
 }
 
 /// The rows of an open gate.
-pub(crate) fn open(
+pub(crate) fn open_gate_rows(
     card: &GateCard,
     view: &View,
     now: Timestamp,
     theme: &Theme,
     columns: usize,
 ) -> CardRows {
-    let mut rows = command(&card.requested, theme, columns);
+    let mut rows = command_rows(&card.requested, theme, columns);
     let command = rows.len();
-    let mut page = Rows {
+    let mut builder = CardRowsBuilder {
         rows: &mut rows,
         theme,
         columns,
     };
-    page.verdict(card);
-    page.surroundings(&card.requested, view);
-    page.parts(&card.requested);
-    page.votes(card, view, now);
-    CardRows { rows, command }
+    builder.add_verdict(card);
+    builder.add_execution_context(&card.requested, view);
+    builder.add_parts(&card.requested);
+    builder.add_votes(card, view, now);
+    CardRows {
+        rows,
+        command_row_count: command,
+    }
 }
 
 /// The rows of a gate that is closed: who decided and how, and that its keys are dead.
-pub(crate) fn closed(
+pub(crate) fn closed_gate_rows(
     card: &ClosedGateCard,
     at: &str,
     view: &View,
     theme: &Theme,
     columns: usize,
 ) -> CardRows {
-    let line = Line::from(Span::styled(one_line(&card.shown), theme.quiet));
+    let line = Line::from(Span::styled(one_line(&card.shown), theme.muted));
     let mut rows = wrap(&line, columns, 0);
     let command = rows.len();
-    let decided = format!("{at} {}", words::resolution(&card.resolution, view));
-    let mut page = Rows {
+    let decision = format!("{at} {}", wording::resolution_text(&card.resolution, view));
+    let mut builder = CardRowsBuilder {
         rows: &mut rows,
         theme,
         columns,
     };
-    page.row("decided", &decided, theme.strong);
-    CardRows { rows, command }
+    builder.add_row("decided", &decision, theme.strong);
+    CardRows {
+        rows,
+        command_row_count: command,
+    }
 }
 
 /// The command verbatim, whatever its length. Every row of it is behind a rail, so that no line of
 /// a command can be taken for a line of the card.
-pub(crate) fn command(
+pub(crate) fn command_rows(
     asked: &RequestedAction,
     theme: &Theme,
     columns: usize,
 ) -> Vec<Line<'static>> {
-    let shown = safe(&asked.shown);
+    let shown = sanitize(&asked.shown);
     let lines = shown.split('\n');
     let lines = lines.map(|line| Line::from(Span::styled(line.to_owned(), theme.strong)));
-    let columns = columns.saturating_sub(crate::text::width(RAIL)).max(1);
+    let columns = columns
+        .saturating_sub(crate::text::width(COMMAND_GUTTER))
+        .max(1);
     let rows = wrap_all(&lines.collect::<Vec<_>>(), columns, 0);
     let railed = rows.into_iter().map(|row| {
-        let rail = Span::styled(RAIL, theme.quiet);
+        let rail = Span::styled(COMMAND_GUTTER, theme.muted);
         Line::from([vec![rail], row.spans].concat())
     });
     railed.collect()
 }
 
-struct Rows<'a> {
+struct CardRowsBuilder<'a> {
     rows: &'a mut Vec<Line<'static>>,
     theme: &'a Theme,
     columns: usize,
 }
 
-impl Rows<'_> {
-    fn row(&mut self, label: &str, text: &str, style: Style) {
-        self.spans(label, vec![Span::styled(one_line(text), style)]);
+impl CardRowsBuilder<'_> {
+    fn add_row(&mut self, label: &str, text: &str, style: Style) {
+        self.add_spans(label, vec![Span::styled(one_line(text), style)]);
     }
 
-    fn spans(&mut self, label: &str, spans: Vec<Span<'static>>) {
-        let label = Span::styled(format!("{label:<LABEL$}"), self.theme.quiet);
+    fn add_spans(&mut self, label: &str, spans: Vec<Span<'static>>) {
+        let label = Span::styled(format!("{label:<LABEL_COLUMNS$}"), self.theme.muted);
         let line = Line::from([vec![label], spans].concat());
-        self.rows.extend(wrap(&line, self.columns, LABEL));
+        self.rows.extend(wrap(&line, self.columns, LABEL_COLUMNS));
     }
 
-    fn verdict(&mut self, card: &GateCard) {
+    fn add_verdict(&mut self, card: &GateCard) {
         let style = self.theme.category(card.category);
         let category = Span::styled(card.category.as_str().to_uppercase(), style);
         match &card.requested.assessment {
             Some(assessment) => {
-                let risk = word(&assessment.risk);
+                let risk = enum_label(&assessment.risk);
                 let reason = one_line(&assessment.reason);
                 let rule = one_line(&assessment.rule);
                 let rest = Span::raw(format!(", {risk} risk: {reason} [{rule}]"));
-                self.spans("verdict", vec![category, rest]);
+                self.add_spans("verdict", vec![category, rest]);
             }
-            None => self.spans("verdict", vec![category]),
+            None => self.add_spans("verdict", vec![category]),
         }
         if card.requested.hidden > 0 {
-            let hidden = words::count(card.requested.hidden as u64, "character");
+            let hidden = wording::pluralize(card.requested.hidden as u64, "character");
             let warning = format!("{hidden} that no eye would see are written out above");
-            self.row("careful", &warning, self.theme.bad);
+            self.add_row("careful", &warning, self.theme.error);
         }
         if card.requested.cut_bytes > 0 {
-            let cut = words::size(card.requested.cut_bytes);
-            self.row(
+            let cut = wording::byte_size(card.requested.cut_bytes);
+            self.add_row(
                 "careful",
                 &format!("{cut} of it are not shown"),
-                self.theme.bad,
+                self.theme.error,
             );
         }
         for note in card.requested.assessment.iter().flat_map(|it| &it.notes) {
-            self.row("note", note, self.theme.warning);
+            self.add_row("note", note, self.theme.warning);
         }
     }
 
-    fn surroundings(&mut self, asked: &RequestedAction, view: &View) {
+    fn add_execution_context(&mut self, asked: &RequestedAction, view: &View) {
         let proposer = asked.proposer.as_ref();
         let agent = proposer.map_or("someone", |id| view.display_name(id));
         let place = asked.cwd.as_deref().or(view.working_directory.as_deref());
         let place = place.map(|place| format!("  in {}", one_line(place)));
         let agent = format!("{}{}", one_line(agent), place.unwrap_or_default());
-        self.row("agent", &agent, self.theme.plain);
+        self.add_row("agent", &agent, self.theme.plain);
         if !asked.purpose.is_empty() {
-            self.row("purpose", &asked.purpose, self.theme.plain);
+            self.add_row("purpose", &asked.purpose, self.theme.plain);
         }
         if let Some(by) = &asked.edited_by {
-            self.row(
+            self.add_row(
                 "edited",
                 &format!("by {}", view.display_name(by)),
                 self.theme.warning,
             );
         }
-        self.row("runs", &manner(asked, view), self.theme.plain);
+        self.add_row("runs", &execution_summary(asked, view), self.theme.plain);
         for (name, value) in &asked.env {
-            self.row("env", &format!("{name}={value}"), self.theme.warning);
+            self.add_row("env", &format!("{name}={value}"), self.theme.warning);
         }
     }
 
-    fn parts(&mut self, asked: &RequestedAction) {
+    fn add_parts(&mut self, asked: &RequestedAction) {
         let parts = asked.assessment.iter().flat_map(|it| &it.parts);
         let parts: Vec<_> = parts.collect();
         if parts.len() < 2 {
@@ -169,36 +177,36 @@ impl Rows<'_> {
         // Who decides, and until when, is not pushed off the card by a long program: of very many
         // parts the worst are told, and `explain` tells all.
         let worst = parts.iter().map(|part| part.category).max();
-        let many = parts.len() > PARTS;
-        let told = parts
+        let many = parts.len() > MAX_PARTS;
+        let shown_parts = parts
             .iter()
             .filter(|part| !many || Some(part.category) == worst)
-            .take(PARTS);
-        let mut left = parts.len();
-        for part in told {
-            left -= 1;
+            .take(MAX_PARTS);
+        let mut hidden_count = parts.len();
+        for part in shown_parts {
+            hidden_count -= 1;
             let category = Span::styled(
                 format!("{:<12}", part.category.as_str()),
                 self.theme.category(part.category),
             );
-            let text = Span::raw(clip(&one_line(&part.text), PART_COLUMNS));
-            self.spans("part", vec![category, text]);
+            let text = Span::raw(clip(&one_line(&part.text), MAX_PART_COLUMNS));
+            self.add_spans("part", vec![category, text]);
         }
-        if left > 0 {
-            let parts = words::count(left as u64, "more part");
-            self.row(
+        if hidden_count > 0 {
+            let parts = wording::pluralize(hidden_count as u64, "more part");
+            self.add_row(
                 "",
                 &format!("{parts}, none of them worse"),
-                self.theme.quiet,
+                self.theme.muted,
             );
         }
     }
 
-    fn votes(&mut self, card: &GateCard, view: &View, now: Timestamp) {
-        let mut votes = words::tally(card, view);
+    fn add_votes(&mut self, card: &GateCard, view: &View, now: Timestamp) {
+        let mut votes = wording::vote_tally(card, view);
         let waits: Vec<_> = card.awaited.iter().collect();
         if !waits.is_empty() {
-            votes += &format!(", awaits {}", words::names(view, waits.into_iter()));
+            votes += &format!(", awaits {}", wording::name_list(view, waits.into_iter()));
         } else if card.received < card.required {
             let nobody = card.undecided.is_empty();
             votes += if nobody {
@@ -209,11 +217,11 @@ impl Rows<'_> {
             if !nobody {
                 votes += &format!(
                     ", from any of {}",
-                    words::names(view, card.undecided.iter())
+                    wording::name_list(view, card.undecided.iter())
                 );
             }
         }
-        self.row(
+        self.add_row(
             "votes",
             &format!("{votes} · {}", card.quorum_words),
             self.theme.plain,
@@ -221,29 +229,29 @@ impl Rows<'_> {
         for vote in card.votes.values() {
             if let Some(comment) = &vote.comment {
                 let said = format!("{}: {comment}", view.display_name(&vote.participant));
-                self.row("", &said, self.theme.quiet);
+                self.add_row("", &said, self.theme.muted);
             }
         }
-        let left = card.remaining_ms(now).map(words::countdown);
-        let left = left
+        let time_left = card.remaining_ms(now).map(wording::countdown);
+        let time_left = time_left
             .map(|left| format!("{left} left, "))
             .unwrap_or_default();
         let style = match card.remaining_ms(now) {
             Some(ms) if ms < 60_000 => self.theme.warning,
             Some(_) | None => self.theme.plain,
         };
-        self.row("until", &format!("{left}{}", card.at_deadline), style);
+        self.add_row("until", &format!("{time_left}{}", card.at_deadline), style);
         let style = if card.standing.may_vote() {
-            self.theme.good
+            self.theme.success
         } else {
             self.theme.warning
         };
-        self.row("you", card.standing.description(), style);
+        self.add_row("you", card.standing.description(), style);
     }
 }
 
 /// How it would run, where that is not the usual way.
-fn manner(asked: &RequestedAction, view: &View) -> String {
+fn execution_summary(asked: &RequestedAction, view: &View) -> String {
     let form = match asked.form {
         CommandForm::Shell => "by bash",
         CommandForm::Argv => "without a shell",

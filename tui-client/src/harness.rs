@@ -8,34 +8,34 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Size;
 use serde_json::{Value, json};
 
-use crate::app::{App, Effect, Input};
-use crate::config::Config;
-use crate::keys::Chord;
+use crate::app::{App, AppEffect, AppInput};
+use crate::config::TuiConfig;
+use crate::keys::KeyChord;
 
 /// Noon of a day.
 pub(crate) const NOON: &str = "2026-01-01T12:00:00.000Z";
 
-pub(crate) struct Scene {
+pub(crate) struct AppHarness {
     pub(crate) app: App,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Vec<AppEffect>,
     pub(crate) now: Timestamp,
     seq: u64,
 }
 
-impl Scene {
+impl AppHarness {
     /// A session in which ann drives and administers, bob approves, and bot is an agent.
     pub(crate) fn new(width: u16, height: u16) -> Self {
-        Self::with(Config::default(), width, height)
+        Self::with_config(TuiConfig::default(), width, height)
     }
 
-    pub(crate) fn with(config: Config, width: u16, height: u16) -> Self {
-        let mut scene = Self::empty(config, width, height);
-        scene.welcome(&["driver", "admin"]);
-        scene
+    pub(crate) fn with_config(config: TuiConfig, width: u16, height: u16) -> Self {
+        let mut harness = Self::before_welcome(config, width, height);
+        harness.welcome(&["driver", "admin"]);
+        harness
     }
 
     /// A screen before anything was told.
-    pub(crate) fn empty(config: Config, width: u16, height: u16) -> Self {
+    pub(crate) fn before_welcome(config: TuiConfig, width: u16, height: u16) -> Self {
         let now = Timestamp::parse(NOON).unwrap();
         let app = App::new(config, Size { width, height }, now);
         let (effects, seq) = (Vec::new(), 0);
@@ -48,15 +48,15 @@ impl Scene {
     }
 
     pub(crate) fn welcome(&mut self, roles: &[&str]) {
-        self.welcome_to(roles, &[]);
+        self.welcome_with_gates(roles, &[]);
     }
 
     /// A welcome to a session in which these commands wait.
-    pub(crate) fn welcome_to(&mut self, roles: &[&str], waiting: &[&str]) {
+    pub(crate) fn welcome_with_gates(&mut self, roles: &[&str], waiting: &[&str]) {
         let gates = waiting.iter().enumerate().map(|(number, command)| {
             json!({
                 "gate": format!("gate-{number}"),
-                "request": self.request(&format!("old-{number}"), command, "write"),
+                "request": self.gate_request_payload(&format!("old-{number}"), command, "write"),
                 "action": { "command": { "form": "shell", "line": command } },
                 "assessment": Self::assessment(command, "write"), "proposer": "bot",
                 "description": "", "approvals": [], "escalated": false,
@@ -84,10 +84,17 @@ impl Scene {
                 "supports_resume": true, "supports_output_read": true, "supports_forks": false,
             },
         });
-        self.whisper("system", "session.welcome", welcome);
+        self.deliver_ephemeral("system", "session.welcome", welcome);
     }
 
-    fn envelope(&mut self, seq: Option<u64>, id: &str, sender: &str, kind: &str, payload: Value) {
+    fn deliver_envelope(
+        &mut self,
+        seq: Option<u64>,
+        id: &str,
+        sender: &str,
+        kind: &str,
+        payload: Value,
+    ) {
         let mut envelope = json!({
             "v": 1, "id": id, "ts": self.now.to_string(), "session": "shop", "sender": sender,
             "type": kind, "payload": payload,
@@ -102,36 +109,36 @@ impl Scene {
         let envelope =
             parse_server_message(&envelope.to_string(), &limits).map_err(|it| it.refusal);
         let envelope = envelope.unwrap().expect("a known type");
-        self.input(Input::Told(Box::new(envelope)));
+        self.input(AppInput::Message(Box::new(envelope)));
     }
 
     /// Tells something that is not kept.
-    pub(crate) fn whisper(&mut self, sender: &str, kind: &str, payload: Value) {
-        self.envelope(None, "whisper", sender, kind, payload);
+    pub(crate) fn deliver_ephemeral(&mut self, sender: &str, kind: &str, payload: Value) {
+        self.deliver_envelope(None, "whisper", sender, kind, payload);
     }
 
     /// Tells something; gives its id.
-    pub(crate) fn tell(&mut self, sender: &str, kind: &str, payload: Value) -> String {
+    pub(crate) fn deliver(&mut self, sender: &str, kind: &str, payload: Value) -> String {
         self.seq += 1;
         let id = format!("m{}", self.seq);
-        self.envelope(Some(self.seq), &id, sender, kind, payload);
+        self.deliver_envelope(Some(self.seq), &id, sender, kind, payload);
         id
     }
 
     /// Tells what was told last once more, as after a connection that broke.
-    pub(crate) fn tell_again(&mut self, sender: &str, kind: &str, payload: Value) {
+    pub(crate) fn deliver_again(&mut self, sender: &str, kind: &str, payload: Value) {
         let id = format!("m{}", self.seq);
-        self.envelope(Some(self.seq), &id, sender, kind, payload);
+        self.deliver_envelope(Some(self.seq), &id, sender, kind, payload);
     }
 
-    pub(crate) fn input(&mut self, input: Input) {
+    pub(crate) fn input(&mut self, input: AppInput) {
         let effects = self.app.update(self.now, input);
         self.effects.extend(effects);
     }
 
-    pub(crate) fn wait(&mut self, ms: u64) {
+    pub(crate) fn advance_clock(&mut self, ms: u64) {
         self.now = self.now.plus_millis(ms);
-        self.input(Input::Tick);
+        self.input(AppInput::Tick);
     }
 
     pub(crate) fn digest(command: &str) -> Digest {
@@ -150,7 +157,7 @@ impl Scene {
         })
     }
 
-    fn proposal(command: &str, category: &str) -> Value {
+    fn proposal_payload(command: &str, category: &str) -> Value {
         json!({
             "tool_name": "shell", "arguments": { "full_command": command }, "agent": "bot",
             "risk_level": "safe", "description": "keep the shop tidy", "requires_approval": false,
@@ -159,11 +166,11 @@ impl Scene {
     }
 
     pub(crate) fn propose(&mut self, command: &str, category: &str) -> String {
-        let propose = Self::proposal(command, category);
-        self.tell("bot", "tool.propose", propose)
+        let propose = Self::proposal_payload(command, category);
+        self.deliver("bot", "tool.propose", propose)
     }
 
-    fn request(&self, proposal: &str, command: &str, category: &str) -> Value {
+    fn gate_request_payload(&self, proposal: &str, command: &str, category: &str) -> Value {
         json!({
             "action_type": "tool", "action_ref": proposal, "quorum": { "type": "any", "count": 1 },
             "timeout_seconds": 300, "message": "?", "category": category,
@@ -173,21 +180,21 @@ impl Scene {
     }
 
     /// A command that waits; gives the ids of proposal and gate.
-    pub(crate) fn gate(&mut self, command: &str, category: &str) -> (String, String) {
-        let propose = Self::proposal(command, category);
-        self.gate_of(propose, command, category)
+    pub(crate) fn open_gate(&mut self, command: &str, category: &str) -> (String, String) {
+        let propose = Self::proposal_payload(command, category);
+        self.open_gate_for(propose, command, category)
     }
 
     /// The gate of a proposal.
-    pub(crate) fn gate_of(
+    pub(crate) fn open_gate_for(
         &mut self,
         propose: Value,
         command: &str,
         category: &str,
     ) -> (String, String) {
-        let proposal = self.tell("bot", "tool.propose", propose);
-        let request = self.request(&proposal, command, category);
-        let gate = self.tell("system", "gate.request", request);
+        let proposal = self.deliver("bot", "tool.propose", propose);
+        let request = self.gate_request_payload(&proposal, command, category);
+        let gate = self.deliver("system", "gate.request", request);
         (proposal, gate)
     }
 
@@ -205,7 +212,7 @@ impl Scene {
         for (key, value) in who.as_object().unwrap() {
             resolve[key] = value.clone();
         }
-        self.tell("system", "gate.resolve", resolve);
+        self.deliver("system", "gate.resolve", resolve);
     }
 
     pub(crate) fn execute(&mut self, proposal: &str, command: &str, cleared_by: &str, more: Value) {
@@ -219,33 +226,33 @@ impl Scene {
             "expires_at": NOON, "cleared_by": cleared_by, "driver": more["driver"],
         });
         let execute = json!({ "tool_proposal": proposal, "approved_by": [], "grant": grant });
-        self.tell("system", "tool.execute", execute);
+        self.deliver("system", "tool.execute", execute);
     }
 
     pub(crate) fn output(&mut self, proposal: &str, stream: &str, text: &str) {
         let output =
             json!({ "tool_proposal": proposal, "stream": stream, "text": text, "complete": false });
-        self.tell("bot", "tool.output", output);
+        self.deliver("bot", "tool.output", output);
     }
 
-    pub(crate) fn result(&mut self, proposal: &str, exit_code: i64) {
+    pub(crate) fn finish_run(&mut self, proposal: &str, exit_code: i64) {
         let result = json!({
             "tool_proposal": proposal, "success": exit_code == 0, "duration_ms": 1250,
             "output_ref": proposal, "result": { "exitCode": exit_code },
         });
-        self.tell("bot", "tool.result", result);
+        self.deliver("bot", "tool.result", result);
     }
 
     /// Presses keys, each as the table writes it.
     pub(crate) fn press(&mut self, keys: &[&str]) {
         for key in keys {
             self.draw();
-            let chord = Chord::parse(key).unwrap();
-            let mut held = KeyModifiers::NONE;
-            held.set(KeyModifiers::CONTROL, chord.has_ctrl());
-            held.set(KeyModifiers::ALT, chord.has_alt());
-            held.set(KeyModifiers::SHIFT, chord.has_shift());
-            self.input(Input::Key(KeyEvent::new(chord.code(), held)));
+            let chord = KeyChord::parse(key).unwrap();
+            let mut modifiers = KeyModifiers::NONE;
+            modifiers.set(KeyModifiers::CONTROL, chord.has_ctrl());
+            modifiers.set(KeyModifiers::ALT, chord.has_alt());
+            modifiers.set(KeyModifiers::SHIFT, chord.has_shift());
+            self.input(AppInput::Key(KeyEvent::new(chord.code(), modifiers)));
         }
     }
 
@@ -261,37 +268,40 @@ impl Scene {
     }
 
     /// Answers the last message that was sent.
-    pub(crate) fn answer(&mut self, answer: Result<&str, &str>) {
+    pub(crate) fn reply_to_last(&mut self, answer: Result<&str, &str>) {
         let sent = self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Send(ticket, _) => Some(*ticket),
-            Effect::Copy(_)
-            | Effect::Fetch { .. }
-            | Effect::Find { .. }
-            | Effect::Invite(_)
-            | Effect::Keep(_)
-            | Effect::Call
-            | Effect::Redraw
-            | Effect::Suspend
-            | Effect::Quit => None,
+            AppEffect::Send(request_id, _) => Some(*request_id),
+            AppEffect::Copy(_)
+            | AppEffect::FetchOutput { .. }
+            | AppEffect::SearchOutput { .. }
+            | AppEffect::CreateInvitation(_)
+            | AppEffect::AppendHistory(_)
+            | AppEffect::Notify
+            | AppEffect::Redraw
+            | AppEffect::Suspend
+            | AppEffect::Quit => None,
         });
         let answer = answer.map(|id| pvp_protocol::MessageId::parse(id).unwrap());
         let answer = answer.map_err(str::to_owned);
-        self.input(Input::Answered(sent.expect("something was sent"), answer));
+        self.input(AppInput::RequestDone(
+            sent.expect("something was sent"),
+            answer,
+        ));
     }
 
     /// What was sent, as JSON, in order.
-    pub(crate) fn sent(&self) -> Vec<Value> {
+    pub(crate) fn sent_messages(&self) -> Vec<Value> {
         let sent = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Send(_, message) => Some((message.kind(), message)),
-            Effect::Copy(_)
-            | Effect::Fetch { .. }
-            | Effect::Find { .. }
-            | Effect::Invite(_)
-            | Effect::Keep(_)
-            | Effect::Call
-            | Effect::Redraw
-            | Effect::Suspend
-            | Effect::Quit => None,
+            AppEffect::Send(_, message) => Some((message.kind(), message)),
+            AppEffect::Copy(_)
+            | AppEffect::FetchOutput { .. }
+            | AppEffect::SearchOutput { .. }
+            | AppEffect::CreateInvitation(_)
+            | AppEffect::AppendHistory(_)
+            | AppEffect::Notify
+            | AppEffect::Redraw
+            | AppEffect::Suspend
+            | AppEffect::Quit => None,
         });
         sent.map(|(kind, payload)| json!({ "type": kind, "payload": payload }))
             .collect()
@@ -304,12 +314,12 @@ impl Scene {
         terminal
             .draw(|frame| drawn = crate::draw::draw(&self.app, frame))
             .unwrap();
-        self.app.drawn(drawn);
+        self.app.record_drawn(drawn);
         terminal.backend().buffer().clone()
     }
 
     /// The picture, one line a row.
     pub(crate) fn draw(&mut self) -> String {
-        crate::offscreen::picture(&self.buffer())
+        crate::offscreen::buffer_text(&self.buffer())
     }
 }

@@ -9,56 +9,56 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::keys::Chord;
-use crate::text::visible;
+use crate::keys::KeyChord;
+use crate::text::escape_invisible;
 use crate::theme::Palette;
 
 /// Screens that are kept, the latest; each is one screenful of cells.
-const PANES: usize = 8;
+const MAX_PTY_SCREENS: usize = 8;
 
 /// The largest screen that is kept.
-const MOST_ROWS: u16 = 300;
-const MOST_COLUMNS: u16 = 500;
+const MAX_ROWS: u16 = 300;
+const MAX_COLUMNS: u16 = 500;
 
 /// A size before anybody said one.
-const USUAL: TerminalSize = TerminalSize {
+const DEFAULT_SIZE: TerminalSize = TerminalSize {
     columns: 80,
     rows: 24,
 };
 
-struct Pane {
+struct PtyScreen {
     proposal: MessageId,
-    screen: vt100::Parser,
+    parser: vt100::Parser,
 }
 
 /// The screens of interactive commands.
 #[derive(Default)]
-pub(crate) struct Panes(Vec<Pane>);
+pub(crate) struct PtyScreens(Vec<PtyScreen>);
 
-fn sized(size: TerminalSize) -> (NonZeroU16, NonZeroU16) {
-    let rows = NonZeroU16::new(size.rows.clamp(2, MOST_ROWS));
-    let columns = NonZeroU16::new(size.columns.clamp(2, MOST_COLUMNS));
+fn clamped_size(size: TerminalSize) -> (NonZeroU16, NonZeroU16) {
+    let rows = NonZeroU16::new(size.rows.clamp(2, MAX_ROWS));
+    let columns = NonZeroU16::new(size.columns.clamp(2, MAX_COLUMNS));
     (
         rows.unwrap_or(NonZeroU16::MIN),
         columns.unwrap_or(NonZeroU16::MIN),
     )
 }
 
-impl Panes {
+impl PtyScreens {
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    fn pane(&mut self, proposal: &MessageId) -> &mut Pane {
+    fn get_or_create(&mut self, proposal: &MessageId) -> &mut PtyScreen {
         let place = self.0.iter().position(|pane| pane.proposal == *proposal);
         let place = place.unwrap_or_else(|| {
-            if self.0.len() >= PANES {
+            if self.0.len() >= MAX_PTY_SCREENS {
                 self.0.remove(0);
             }
-            let (rows, columns) = sized(USUAL);
-            self.0.push(Pane {
+            let (rows, columns) = clamped_size(DEFAULT_SIZE);
+            self.0.push(PtyScreen {
                 proposal: proposal.clone(),
-                screen: vt100::Parser::new(rows, columns, 0),
+                parser: vt100::Parser::new(rows, columns, 0),
             });
             self.0.len() - 1
         });
@@ -66,21 +66,21 @@ impl Panes {
     }
 
     pub(crate) fn feed(&mut self, proposal: &MessageId, text: &str) {
-        self.pane(proposal).screen.process(text.as_bytes());
+        self.get_or_create(proposal).parser.process(text.as_bytes());
     }
 
     pub(crate) fn resize(&mut self, proposal: &MessageId, size: TerminalSize) {
-        let (rows, columns) = sized(size);
-        self.pane(proposal).screen.set_size(rows, columns);
+        let (rows, columns) = clamped_size(size);
+        self.get_or_create(proposal).parser.set_size(rows, columns);
     }
 
     fn screen(&self, proposal: &MessageId) -> Option<&vt100::Screen> {
         let pane = self.0.iter().find(|pane| pane.proposal == *proposal);
-        pane.map(|pane| pane.screen.screen())
+        pane.map(|pane| pane.parser.screen())
     }
 
     /// Whether the command wants to know what is pasted.
-    pub(crate) fn wraps_paste(&self, proposal: &MessageId) -> bool {
+    pub(crate) fn uses_bracketed_paste(&self, proposal: &MessageId) -> bool {
         self.screen(proposal)
             .is_some_and(vt100::Screen::bracketed_paste)
     }
@@ -109,14 +109,14 @@ impl Panes {
                 let Some(cell) = screen.cell(row, column) else {
                     break;
                 };
-                let style = style(cell, palette);
+                let style = cell_style(cell, palette);
                 let (x, y) = (area.x + column, area.y + row);
                 let contents = cell.contents();
-                let seen = visible(contents);
+                let escaped = escape_invisible(contents);
                 let symbol = match contents {
                     "" => " ",
                     // What would have to be written out does not fit a cell.
-                    contents if seen != contents => "\u{fffd}",
+                    contents if escaped != contents => "\u{fffd}",
                     contents => contents,
                 };
                 let room = usize::from(area.width - column);
@@ -127,7 +127,7 @@ impl Panes {
     }
 }
 
-impl PartialEq for Panes {
+impl PartialEq for PtyScreens {
     fn eq(&self, other: &Self) -> bool {
         let ids = |panes: &Self| -> Vec<MessageId> {
             panes.0.iter().map(|pane| pane.proposal.clone()).collect()
@@ -136,7 +136,7 @@ impl PartialEq for Panes {
     }
 }
 
-fn style(cell: &vt100::Cell, palette: Palette) -> Style {
+fn cell_style(cell: &vt100::Cell, palette: Palette) -> Style {
     let mut style = Style::new();
     for (on, modifier) in [
         (cell.bold(), Modifier::BOLD),
@@ -152,16 +152,16 @@ fn style(cell: &vt100::Cell, palette: Palette) -> Style {
     if palette == Palette::None {
         return style;
     }
-    if let Some(colour) = colour(cell.fgcolor()) {
+    if let Some(colour) = ratatui_colour(cell.fgcolor()) {
         style = style.fg(colour);
     }
-    match colour(cell.bgcolor()) {
+    match ratatui_colour(cell.bgcolor()) {
         Some(colour) => style.bg(colour),
         None => style,
     }
 }
 
-fn colour(colour: vt100::Color) -> Option<Color> {
+fn ratatui_colour(colour: vt100::Color) -> Option<Color> {
     match colour {
         vt100::Color::Default => None,
         vt100::Color::Idx(index) => Some(Color::Indexed(index)),
@@ -174,7 +174,7 @@ fn colour(colour: vt100::Color) -> Option<Color> {
     clippy::wildcard_enum_match_arm,
     reason = "a terminal sends nothing for the others"
 )]
-pub(crate) fn encoded(chord: Chord) -> Option<String> {
+pub(crate) fn encode_key(chord: KeyChord) -> Option<String> {
     let alt = if chord.has_alt() { "\u{1b}" } else { "" };
     let keys = match chord.code() {
         KeyCode::Char(c) if chord.has_ctrl() => {
@@ -217,7 +217,7 @@ mod tests {
         MessageId::parse(name).unwrap()
     }
 
-    fn drawn(panes: &Panes) -> Vec<String> {
+    fn drawn_rows(panes: &PtyScreens) -> Vec<String> {
         let area = Rect::new(0, 0, 20, 3);
         let mut buffer = Buffer::empty(area);
         panes.draw(&id("p"), area, &mut buffer, Palette::Colour);
@@ -230,18 +230,18 @@ mod tests {
 
     #[test]
     fn a_screen_is_what_a_terminal_would_show() {
-        let mut panes = Panes::default();
+        let mut panes = PtyScreens::default();
         panes.feed(
             &id("p"),
             "one\r\ntwo\u{1b}[1;1Hx\u{1b}]0;title\u{7}\u{1b}[3;3H世界",
         );
-        assert_eq!(drawn(&panes), ["xne", "two", "  世 界"]);
+        assert_eq!(drawn_rows(&panes), ["xne", "two", "  世 界"]);
         assert_eq!(panes.cursor(&id("p")), Some((2, 6)));
     }
 
     #[test]
     fn few_screens_are_kept_and_none_is_too_large() {
-        let mut panes = Panes::default();
+        let mut panes = PtyScreens::default();
         for number in 0..100 {
             let size = TerminalSize {
                 columns: u16::MAX,
@@ -249,9 +249,9 @@ mod tests {
             };
             panes.resize(&id(&format!("p{number}")), size);
         }
-        assert_eq!(panes.0.len(), PANES);
-        let size = panes.0[0].screen.screen().size();
-        assert_eq!((size.0.get(), size.1.get()), (2, MOST_COLUMNS));
+        assert_eq!(panes.0.len(), MAX_PTY_SCREENS);
+        let size = panes.0[0].parser.screen().size();
+        assert_eq!((size.0.get(), size.1.get()), (2, MAX_COLUMNS));
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
             ("backspace", "\u{7f}"),
         ] {
             assert_eq!(
-                encoded(Chord::parse(key).unwrap()).as_deref(),
+                encode_key(KeyChord::parse(key).unwrap()).as_deref(),
                 Some(sent),
                 "{key}"
             );
@@ -279,12 +279,12 @@ mod tests {
             texts in proptest::collection::vec("(\\PC|[\u{0}-\u{ff}]|\u{1b}\\[[?0-9;]{0,8}[a-zA-Z@]|\u{1b}[a-zA-Z0-9()#]|世|\u{202e}){0,60}", 0..8),
             sizes in proptest::collection::vec((0..30u16, 0..30u16), 0..8),
         ) {
-            let mut panes = Panes::default();
+            let mut panes = PtyScreens::default();
             for (text, (rows, columns)) in texts.iter().zip(sizes.iter().cycle()) {
                 panes.feed(&id("p"), text);
                 panes.resize(&id("p"), TerminalSize { rows: *rows, columns: *columns });
-                for row in drawn(&panes) {
-                    prop_assert_eq!(visible(&row), row);
+                for row in drawn_rows(&panes) {
+                    prop_assert_eq!(escape_invisible(&row), row);
                 }
             }
         }

@@ -1,50 +1,50 @@
 //! Completion: slash commands and their words, programs and past commands after `!`, agents
 //! after `@`.
 
-use crate::app::{App, COMMANDS, squeezed};
+use crate::app::{App, SLASH_COMMANDS, mention_name};
 
 /// Candidates that are offered at a time.
-const OFFERED: usize = 50;
+const MAX_CANDIDATES: usize = 50;
 
 /// What could stand where one types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct InputCompletion {
     /// Where in the text the candidates stand.
     start: usize,
     pub(crate) candidates: Vec<String>,
     /// The one that is in the text.
-    pub(crate) chosen: usize,
+    pub(crate) selected: usize,
 }
 
-impl Offer {
+impl InputCompletion {
     /// What all candidates begin with, or the only one.
-    pub(crate) fn first(&mut self) -> (usize, String) {
+    pub(crate) fn common_prefix(&mut self) -> (usize, String) {
         let text = match self.candidates.as_slice() {
             [only] => format!("{only} "),
             several => {
-                self.chosen = several.len();
-                common(several)
+                self.selected = several.len();
+                longest_common_prefix(several)
             }
         };
         (self.start, text)
     }
 
     /// The next candidate, round and round.
-    pub(crate) fn next(&mut self) -> (usize, String) {
-        self.chosen = match self.chosen + 1 {
+    pub(crate) fn next_candidate(&mut self) -> (usize, String) {
+        self.selected = match self.selected + 1 {
             next if next < self.candidates.len() => next,
             _ => 0,
         };
-        (self.start, self.candidates[self.chosen].clone())
+        (self.start, self.candidates[self.selected].clone())
     }
 
     /// Itself, if there is something to choose.
-    pub(crate) fn several(self) -> Option<Self> {
+    pub(crate) fn if_ambiguous(self) -> Option<Self> {
         (self.candidates.len() > 1).then_some(self)
     }
 }
 
-fn common(candidates: &[String]) -> String {
+fn longest_common_prefix(candidates: &[String]) -> String {
     let mut shared = candidates.first().cloned().unwrap_or_default();
     for candidate in candidates {
         while !candidate.starts_with(&shared) {
@@ -55,42 +55,49 @@ fn common(candidates: &[String]) -> String {
 }
 
 /// Whether the text is of a kind that is completed.
-pub(crate) fn wanted(text: &str) -> bool {
+pub(crate) fn is_completable(text: &str) -> bool {
     text.starts_with(['!', '/', '@'])
 }
 
 /// What could stand at the cursor.
-pub(crate) fn offer(app: &App) -> Option<Offer> {
-    let before = app.composer.editor.before();
+pub(crate) fn complete_at_cursor(app: &App) -> Option<InputCompletion> {
+    let before = app.composer.editor.before_cursor();
     if let Some(typed) = before
         .strip_prefix("!!")
         .or_else(|| before.strip_prefix('!'))
     {
-        return shell(app, typed, before.len() - typed.len());
+        return complete_shell_command(app, typed, before.len() - typed.len());
     }
     let start = before.rfind(' ').map_or(0, |at| at + 1);
     let candidates: Vec<String> = if let Some(line) = before.strip_prefix('/') {
         match line.split_once(' ') {
-            None => COMMANDS.iter().map(|it| format!("/{}", it.name)).collect(),
-            Some((name, _)) => words_after(app, name),
+            None => SLASH_COMMANDS
+                .iter()
+                .map(|it| format!("/{}", it.name))
+                .collect(),
+            Some((name, _)) => argument_candidates(app, name),
         }
     } else if before.starts_with('@') && start == 0 {
         let agents = app.view.agents();
         agents
-            .map(|agent| format!("@{}", squeezed(&agent.name)))
+            .map(|agent| format!("@{}", mention_name(&agent.name)))
             .collect()
     } else {
         return None;
     };
-    matching(candidates, &before[start..], start)
+    completion_for(candidates, &before[start..], start)
 }
 
 /// Words that may follow a slash command.
-fn words_after(app: &App, name: &str) -> Vec<String> {
-    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+fn argument_candidates(app: &App, name: &str) -> Vec<String> {
+    let Some(command) = SLASH_COMMANDS.iter().find(|command| command.name == name) else {
         return Vec::new();
     };
-    let mut words: Vec<String> = command.words.iter().map(|&word| word.to_owned()).collect();
+    let mut words: Vec<String> = command
+        .argument_candidates
+        .iter()
+        .map(|&word| word.to_owned())
+        .collect();
     if command.args.contains("PERSON") {
         words.extend(app.view.present().map(|person| person.id.to_string()));
     }
@@ -101,14 +108,14 @@ fn words_after(app: &App, name: &str) -> Vec<String> {
 }
 
 /// Past commands that begin like this, and programs where a program's name stands.
-fn shell(app: &App, typed: &str, from: usize) -> Option<Offer> {
-    let past = app.composer.recall.entries().iter().rev();
+fn complete_shell_command(app: &App, typed: &str, from: usize) -> Option<InputCompletion> {
+    let past = app.composer.history.entries().iter().rev();
     let past = past.filter_map(|line| line.strip_prefix("!!").or_else(|| line.strip_prefix('!')));
     let past: Vec<_> = past.map(str::to_owned).collect();
     if !typed.is_empty()
-        && let Some(offer) = matching(past, typed, from)
+        && let Some(completion) = completion_for(past, typed, from)
     {
-        return Some(offer);
+        return Some(completion);
     }
     let start = typed
         .rfind([' ', '|', ';', '&', '('])
@@ -118,18 +125,22 @@ fn shell(app: &App, typed: &str, from: usize) -> Option<Offer> {
     if !is_command || word.is_empty() {
         return None;
     }
-    matching(app.composer.programs.clone(), word, from + start)
+    completion_for(app.composer.program_names.clone(), word, from + start)
 }
 
-fn matching(mut candidates: Vec<String>, typed: &str, start: usize) -> Option<Offer> {
+fn completion_for(
+    mut candidates: Vec<String>,
+    typed: &str,
+    start: usize,
+) -> Option<InputCompletion> {
     candidates.retain(|candidate| candidate.starts_with(typed) && candidate != typed);
     let mut seen = std::collections::BTreeSet::new();
     candidates.retain(|candidate| seen.insert(candidate.clone()));
-    candidates.truncate(OFFERED);
+    candidates.truncate(MAX_CANDIDATES);
     let chosen = candidates.len();
-    (chosen > 0).then_some(Offer {
+    (chosen > 0).then_some(InputCompletion {
         start,
         candidates,
-        chosen,
+        selected: chosen,
     })
 }

@@ -3,17 +3,17 @@
 use pvp_protocol::payload::{TerminalSize, ToolInput};
 use pvp_protocol::{ExtraFields, MessageId};
 
-use super::{App, Errand, Focus, Main};
-use crate::keys::Chord;
+use super::{App, Focus, MainContent, PendingRequest};
+use crate::keys::KeyChord;
 
 impl App {
-    pub(super) fn open_pane(&mut self, proposal: MessageId) {
-        self.show(Main::Terminal(proposal));
-        self.resize_pane();
+    pub(super) fn open_pty_screen(&mut self, proposal: MessageId) {
+        self.show_main(MainContent::Terminal(proposal));
+        self.send_pty_size();
     }
 
     /// Whether keys of mine reach this command.
-    pub(super) fn may_type_into(&self, proposal: &MessageId) -> bool {
+    pub(super) fn is_driver_of(&self, proposal: &MessageId) -> bool {
         let proposal = self.view.proposal(proposal).filter(|it| it.is_running());
         let driver = proposal.and_then(|it| {
             let granted = it.run.as_ref().and_then(|run| run.driver.as_ref());
@@ -23,9 +23,9 @@ impl App {
     }
 
     /// The interactive command that has the focus and takes my keys.
-    pub(super) fn driven_pane(&self) -> Option<MessageId> {
+    pub(super) fn focused_driven_pty(&self) -> Option<MessageId> {
         match (&self.main, self.focus) {
-            (Main::Terminal(proposal), Focus::Main) if self.may_type_into(proposal) => {
+            (MainContent::Terminal(proposal), Focus::Main) if self.is_driver_of(proposal) => {
                 Some(proposal.clone())
             }
             _ => None,
@@ -33,8 +33,8 @@ impl App {
     }
 
     /// Tells the command how large its screen is here, if that changed.
-    pub(super) fn resize_pane(&mut self) {
-        let Some(tool_proposal) = self.driven_pane() else {
+    pub(super) fn send_pty_size(&mut self) {
+        let Some(tool_proposal) = self.focused_driven_pty() else {
             return;
         };
         let area = crate::draw::areas(self).main;
@@ -42,44 +42,47 @@ impl App {
             columns: area.width.saturating_sub(2).max(2),
             rows: area.height.saturating_sub(2).max(2),
         };
-        let told = (tool_proposal.clone(), size);
-        if self.told_size.as_ref() == Some(&told) {
+        let proposal_and_size = (tool_proposal.clone(), size);
+        if self.sent_pty_size.as_ref() == Some(&proposal_and_size) {
             return;
         }
-        self.told_size = Some(told);
+        self.sent_pty_size = Some(proposal_and_size);
         let message = ToolInput {
             tool_proposal,
             data: None,
             resize: Some(size),
             extra: ExtraFields::new(),
         };
-        self.send(Errand::Silent, message);
+        self.send(PendingRequest::Ignored, message);
     }
 
-    pub(super) fn type_into_pane(&mut self, chord: Chord) {
-        if let (Some(proposal), Some(keys)) = (self.driven_pane(), crate::pane::encoded(chord)) {
-            self.type_text(proposal, keys);
+    pub(super) fn send_key_to_pty(&mut self, chord: KeyChord) {
+        if let (Some(proposal), Some(keys)) = (
+            self.focused_driven_pty(),
+            crate::pty_screen::encode_key(chord),
+        ) {
+            self.send_pty_input(proposal, keys);
         }
     }
 
-    pub(super) fn paste_into_pane(&mut self, proposal: &MessageId, text: &str) {
-        let wrapped = self.panes.wraps_paste(proposal);
-        let text = if wrapped {
+    pub(super) fn paste_to_pty(&mut self, proposal: &MessageId, text: &str) {
+        let bracketed = self.pty_screens.uses_bracketed_paste(proposal);
+        let text = if bracketed {
             // Nothing pasted can end the paste.
             format!("\u{1b}[200~{}\u{1b}[201~", text.replace('\u{1b}', ""))
         } else {
             text.replace('\n', "\r")
         };
-        self.type_text(proposal.clone(), text);
+        self.send_pty_input(proposal.clone(), text);
     }
 
-    fn type_text(&mut self, tool_proposal: MessageId, data: String) {
+    fn send_pty_input(&mut self, tool_proposal: MessageId, data: String) {
         let message = ToolInput {
             tool_proposal,
             data: Some(data),
             resize: None,
             extra: ExtraFields::new(),
         };
-        self.send(Errand::Quiet, message);
+        self.send(PendingRequest::ErrorsOnly, message);
     }
 }

@@ -5,13 +5,13 @@ use pvp_protocol::{Limits, parse_server_message};
 use serde_json::Value;
 
 use super::screens::HOSTILE;
-use crate::app::Input;
-use crate::config::Config;
-use crate::scene::Scene;
-use crate::words;
+use crate::app::AppInput;
+use crate::config::TuiConfig;
+use crate::harness::AppHarness;
+use crate::wording;
 
 /// Fields that hold what somebody wrote.
-const WRITTEN: &[&str] = &[
+const FREE_TEXT_FIELDS: &[&str] = &[
     "amendment",
     "comment",
     "content",
@@ -27,7 +27,7 @@ const WRITTEN: &[&str] = &[
     "text",
 ];
 
-fn stories() -> Vec<(String, Vec<Value>)> {
+fn load_transcripts() -> Vec<(String, Vec<Value>)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/transcripts");
     let files = std::fs::read_dir(folder)
         .unwrap()
@@ -42,11 +42,13 @@ fn stories() -> Vec<(String, Vec<Value>)> {
 }
 
 /// Puts hostile text into every field that somebody wrote.
-fn poison(value: &mut Value) {
+fn insert_hostile_text(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
-                if let (Value::String(text), true) = (&mut *field, WRITTEN.contains(&&**name)) {
+                if let (Value::String(text), true) =
+                    (&mut *field, FREE_TEXT_FIELDS.contains(&&**name))
+                {
                     // A name is short, so that all of it is on the screen.
                     let short = name == "name";
                     text.push_str(if short {
@@ -55,16 +57,16 @@ fn poison(value: &mut Value) {
                         HOSTILE
                     });
                 }
-                poison(field);
+                insert_hostile_text(field);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(poison),
+        Value::Array(items) => items.iter_mut().for_each(insert_hostile_text),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn shown(told: &[Value], name: &str) -> usize {
-    let mut scene = Scene::empty(Config::default(), 100, 40);
+fn draw_transcript(told: &[Value], name: &str) -> usize {
+    let mut harness = AppHarness::before_welcome(TuiConfig::default(), 100, 40);
     let mut items = 0;
     for message in told {
         let limits = Limits {
@@ -73,17 +75,17 @@ fn shown(told: &[Value], name: &str) -> usize {
         };
         let envelope = parse_server_message(&message.to_string(), &limits);
         let envelope = envelope.map_err(|error| error.refusal).unwrap();
-        scene.input(Input::Told(Box::new(envelope.expect("a known type"))));
-        for cell in &scene.buffer().content {
+        harness.input(AppInput::Message(Box::new(envelope.expect("a known type"))));
+        for cell in &harness.buffer().content {
             assert_eq!(escape_invisible(cell.symbol()), cell.symbol(), "{name}");
             assert_ne!(cell.symbol(), "\u{fffd}", "{name}: something was scrubbed");
         }
     }
     // What stands between these letters is written out, not left out.
-    let picture = scene.draw();
+    let picture = harness.draw();
     assert!(!picture.contains("cde"), "{name}\n{picture}");
-    for item in &scene.app.view.stream.items {
-        let words = words::what(&scene.app.view, item);
+    for item in &harness.app.view.stream.items {
+        let words = wording::item_text(&harness.app.view, item);
         assert_eq!(escape_invisible(&words), words, "{name}");
         assert!(!words.contains('\n'), "{name}: {words}");
         items += 1;
@@ -92,13 +94,13 @@ fn shown(told: &[Value], name: &str) -> usize {
 }
 
 #[test]
-fn every_story_is_shown_and_nothing_in_it_acts_on_the_terminal() {
+fn every_transcript_is_shown_and_nothing_in_it_acts_on_the_terminal() {
     let mut items = 0;
-    for (name, mut told) in stories() {
-        shown(&told, &name);
+    for (name, mut told) in load_transcripts() {
+        draw_transcript(&told, &name);
         told.iter_mut()
-            .for_each(|message| poison(&mut message["payload"]));
-        items += shown(&told, &name);
+            .for_each(|message| insert_hostile_text(&mut message["payload"]));
+        items += draw_transcript(&told, &name);
     }
     assert!(items > 100, "{items} items were looked at");
 }

@@ -1,519 +1,555 @@
 //! The keys, unless settings say otherwise.
 
-use super::{Act, Binding, Scope};
+use super::{KeyAction, KeyBinding, KeyScope};
 
-const fn row(
-    scope: Scope,
-    act: Act,
+const fn binding(
+    scope: KeyScope,
+    action: KeyAction,
     name: &'static str,
     keys: &'static [&'static str],
     help: &'static str,
-) -> Binding {
-    Binding {
+) -> KeyBinding {
+    KeyBinding {
         scope,
-        act,
+        action,
         name,
         keys,
         help,
     }
 }
 
-use Scope::{
+use KeyScope::{
     Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal, Text,
 };
 
 /// Every key, in the order in which the manual shows them.
-pub const TABLE: &[Binding] = &[
-    row(
+pub const DEFAULT_BINDINGS: &[KeyBinding] = &[
+    binding(
         Card,
-        Act::Approve,
+        KeyAction::Approve,
         "approve",
         &["a"],
         "approve this command, once",
     ),
-    row(
+    binding(
         Card,
-        Act::Reject,
+        KeyAction::Reject,
         "reject",
         &["r"],
         "reject it; asks for the reason, which the agent reads",
     ),
-    row(
+    binding(
         Card,
-        Act::Edit,
+        KeyAction::Edit,
         "edit",
         &["e"],
         "edit it; everyone then votes on the edited command",
     ),
-    row(
+    binding(
         Card,
-        Act::AllowPrefix,
+        KeyAction::AllowPrefix,
         "allow",
         &["P"],
         "allow commands that begin like this one, for a while",
     ),
-    row(
+    binding(
         Card,
-        Act::ApproveAll,
+        KeyAction::ApproveAll,
         "approve_all",
         &["A"],
         "approve everything that waits, after a list of it",
     ),
-    row(
+    binding(
         Card,
-        Act::Explain,
+        KeyAction::Explain,
         "explain",
         &["x"],
         "why it was judged so, part by part",
     ),
-    row(Card, Act::Copy, "copy", &["y"], "copy the command"),
-    row(Card, Act::Up, "previous", &["up", "k"], "the card before"),
-    row(
+    binding(Card, KeyAction::Copy, "copy", &["y"], "copy the command"),
+    binding(
         Card,
-        Act::Down,
+        KeyAction::Up,
+        "previous",
+        &["up", "k"],
+        "the card before",
+    ),
+    binding(
+        Card,
+        KeyAction::Down,
         "next",
         &["down", "j", "n"],
         "the next card",
     ),
-    row(
+    binding(
         Card,
-        Act::PageDown,
+        KeyAction::PageDown,
         "more",
         &["space", "pagedown"],
         "read on in a long card",
     ),
-    row(Card, Act::PageUp, "back", &["pageup", "b"], "read back"),
-    row(
+    binding(
         Card,
-        Act::Compose,
+        KeyAction::PageUp,
+        "back",
+        &["pageup", "b"],
+        "read back",
+    ),
+    binding(
+        Card,
+        KeyAction::Compose,
         "compose",
         &["esc", "enter", "ctrl+c"],
         "back to typing",
     ),
-    row(
+    binding(
         Card,
-        Act::Shell,
+        KeyAction::Shell,
         "shell",
         &["!"],
         "type a command of one's own",
     ),
-    row(Card, Act::Slash, "slash", &["/"], "type a slash command"),
-    row(
+    binding(
         Card,
-        Act::Interrupt,
+        KeyAction::Slash,
+        "slash",
+        &["/"],
+        "type a slash command",
+    ),
+    binding(
+        Card,
+        KeyAction::Interrupt,
         "interrupt",
         &["i"],
         "interrupt the agents",
     ),
-    row(Card, Act::Keys, "keys", &["?"], "these keys"),
-    row(Stream, Act::Up, "up", &["up", "k"], "select what is above"),
-    row(
+    binding(Card, KeyAction::Keys, "keys", &["?"], "these keys"),
+    binding(
         Stream,
-        Act::Down,
+        KeyAction::Up,
+        "up",
+        &["up", "k"],
+        "select what is above",
+    ),
+    binding(
+        Stream,
+        KeyAction::Down,
         "down",
         &["down", "j"],
         "select what is below",
     ),
-    row(
+    binding(
         Stream,
-        Act::PageUp,
+        KeyAction::PageUp,
         "page_up",
         &["pageup", "b"],
         "a screen back",
     ),
-    row(
+    binding(
         Stream,
-        Act::PageDown,
+        KeyAction::PageDown,
         "page_down",
         &["pagedown", "space"],
         "a screen on",
     ),
-    row(
+    binding(
         Stream,
-        Act::Top,
+        KeyAction::Top,
         "top",
         &["home", "g"],
         "the oldest that is kept",
     ),
-    row(
+    binding(
         Stream,
-        Act::Bottom,
+        KeyAction::Bottom,
         "follow",
         &["end", "G"],
         "the newest, and follow it",
     ),
-    row(
+    binding(
         Stream,
-        Act::Open,
+        KeyAction::Open,
         "open",
         &["enter"],
         "open the whole output, or the thought",
     ),
-    row(
+    binding(
         Stream,
-        Act::Fold,
+        KeyAction::Fold,
         "fold",
         &["t"],
         "show or hide all thinking",
     ),
-    row(Stream, Act::Search, "search", &["/"], "search"),
-    row(
+    binding(Stream, KeyAction::Search, "search", &["/"], "search"),
+    binding(
         Stream,
-        Act::FindNext,
+        KeyAction::FindNext,
         "next_match",
         &["n"],
         "the next that matches",
     ),
-    row(
+    binding(
         Stream,
-        Act::FindPrevious,
+        KeyAction::FindPrevious,
         "previous_match",
         &["N"],
         "the one before that matches",
     ),
-    row(
+    binding(
         Stream,
-        Act::Copy,
+        KeyAction::Copy,
         "copy",
         &["y"],
         "copy the command or the text",
     ),
-    row(
+    binding(
         Stream,
-        Act::CopyOutput,
+        KeyAction::CopyOutput,
         "copy_output",
         &["Y"],
         "copy what the command printed",
     ),
-    row(
+    binding(
         Stream,
-        Act::Compose,
+        KeyAction::Compose,
         "compose",
         &["esc", "ctrl+c"],
         "back to typing",
     ),
-    row(
+    binding(
         Stream,
-        Act::Shell,
+        KeyAction::Shell,
         "shell",
         &["!"],
         "type a command of one's own",
     ),
-    row(
+    binding(
         Stream,
-        Act::Interrupt,
+        KeyAction::Interrupt,
         "interrupt",
         &["i"],
         "interrupt the agents",
     ),
-    row(Stream, Act::Keys, "keys", &["?"], "these keys"),
-    row(
+    binding(Stream, KeyAction::Keys, "keys", &["?"], "these keys"),
+    binding(
         Composer,
-        Act::Send,
+        KeyAction::Send,
         "send",
         &["enter"],
         "send: a prompt, `!command` or `/command`",
     ),
-    row(
+    binding(
         Composer,
-        Act::NewLine,
+        KeyAction::NewLine,
         "new_line",
         &["alt+enter", "ctrl+j"],
         "another line",
     ),
-    row(
+    binding(
         Composer,
-        Act::Complete,
+        KeyAction::Complete,
         "complete",
         &["tab"],
         "complete `!` and `/` commands; else the next pane",
     ),
-    row(
+    binding(
         Composer,
-        Act::Earlier,
+        KeyAction::Earlier,
         "earlier",
         &["up", "ctrl+p"],
         "the line above, or what was sent before",
     ),
-    row(
+    binding(
         Composer,
-        Act::Later,
+        KeyAction::Later,
         "later",
         &["down", "ctrl+n"],
         "the line below, or what was sent after",
     ),
-    row(
+    binding(
         Composer,
-        Act::Recall,
+        KeyAction::Recall,
         "recall",
         &["ctrl+r"],
         "look for something that was sent before",
     ),
-    row(
+    binding(
         Composer,
-        Act::Leave,
+        KeyAction::Leave,
         "leave",
         &["esc"],
         "close what is offered, or go to the stream",
     ),
-    row(
+    binding(
         Composer,
-        Act::Clear,
+        KeyAction::Clear,
         "clear",
         &["ctrl+c"],
         "throw away what is typed; twice: quit",
     ),
-    row(
+    binding(
         Recall,
-        Act::Earlier,
+        KeyAction::Earlier,
         "earlier",
         &["ctrl+r", "up"],
         "the one before that has it",
     ),
-    row(
+    binding(
         Recall,
-        Act::Later,
+        KeyAction::Later,
         "later",
         &["ctrl+s", "down"],
         "the next that has it",
     ),
-    row(
+    binding(
         Recall,
-        Act::Confirm,
+        KeyAction::Confirm,
         "take",
         &["enter", "tab"],
         "take it, to change or send it",
     ),
-    row(
+    binding(
         Recall,
-        Act::Cancel,
+        KeyAction::Cancel,
         "cancel",
         &["esc", "ctrl+c", "ctrl+g"],
         "back to what was typed",
     ),
-    row(
+    binding(
         Text,
-        Act::Left,
+        KeyAction::Left,
         "left",
         &["left", "ctrl+b"],
         "a character back",
     ),
-    row(
+    binding(
         Text,
-        Act::Right,
+        KeyAction::Right,
         "right",
         &["right", "ctrl+f"],
         "a character on",
     ),
-    row(
+    binding(
         Text,
-        Act::WordLeft,
+        KeyAction::WordLeft,
         "word_left",
         &["ctrl+left", "alt+b"],
         "a word back",
     ),
-    row(
+    binding(
         Text,
-        Act::WordRight,
+        KeyAction::WordRight,
         "word_right",
         &["ctrl+right", "alt+f"],
         "a word on",
     ),
-    row(
+    binding(
         Text,
-        Act::LineStart,
+        KeyAction::LineStart,
         "line_start",
         &["home", "ctrl+a"],
         "the beginning of the line",
     ),
-    row(
+    binding(
         Text,
-        Act::LineEnd,
+        KeyAction::LineEnd,
         "line_end",
         &["end", "ctrl+e"],
         "the end of the line",
     ),
-    row(
+    binding(
         Text,
-        Act::Backspace,
+        KeyAction::Backspace,
         "backspace",
         &["backspace", "ctrl+h"],
         "delete back",
     ),
-    row(Text, Act::Delete, "delete", &["delete", "ctrl+d"], "delete"),
-    row(
+    binding(
         Text,
-        Act::DeleteWord,
+        KeyAction::Delete,
+        "delete",
+        &["delete", "ctrl+d"],
+        "delete",
+    ),
+    binding(
+        Text,
+        KeyAction::DeleteWord,
         "delete_word",
         &["ctrl+w", "alt+backspace"],
         "delete a word back",
     ),
-    row(
+    binding(
         Text,
-        Act::DeleteToStart,
+        KeyAction::DeleteToStart,
         "delete_to_start",
         &["ctrl+u"],
         "delete to the beginning of the line",
     ),
-    row(
+    binding(
         Text,
-        Act::DeleteToEnd,
+        KeyAction::DeleteToEnd,
         "delete_to_end",
         &["ctrl+k"],
         "delete to the end of the line",
     ),
-    row(Dialog, Act::Confirm, "confirm", &["enter"], "do it"),
-    row(
+    binding(Dialog, KeyAction::Confirm, "confirm", &["enter"], "do it"),
+    binding(
         Dialog,
-        Act::NewLine,
+        KeyAction::NewLine,
         "new_line",
         &["alt+enter", "ctrl+j"],
         "another line, in a command",
     ),
-    row(
+    binding(
         Dialog,
-        Act::Toggle,
+        KeyAction::Toggle,
         "toggle",
         &["tab"],
         "pause, stop or emergency, of an interrupt",
     ),
-    row(
+    binding(
         Dialog,
-        Act::Cancel,
+        KeyAction::Cancel,
         "cancel",
         &["esc", "ctrl+c"],
         "leave it be",
     ),
-    row(Preflight, Act::Up, "up", &["up", "k"], "the command above"),
-    row(
+    binding(
         Preflight,
-        Act::Down,
+        KeyAction::Up,
+        "up",
+        &["up", "k"],
+        "the command above",
+    ),
+    binding(
+        Preflight,
+        KeyAction::Down,
         "down",
         &["down", "j"],
         "the command below",
     ),
-    row(
+    binding(
         Preflight,
-        Act::Toggle,
+        KeyAction::Toggle,
         "toggle",
         &["space"],
         "leave this one out, or take it in",
     ),
-    row(
+    binding(
         Preflight,
-        Act::Confirm,
+        KeyAction::Confirm,
         "confirm",
         &["enter"],
         "approve those that are marked",
     ),
-    row(
+    binding(
         Preflight,
-        Act::Cancel,
+        KeyAction::Cancel,
         "cancel",
         &["esc", "q", "ctrl+c"],
         "approve nothing",
     ),
-    row(Page, Act::Up, "up", &["up", "k"], "a line back"),
-    row(Page, Act::Down, "down", &["down", "j"], "a line on"),
-    row(
+    binding(Page, KeyAction::Up, "up", &["up", "k"], "a line back"),
+    binding(Page, KeyAction::Down, "down", &["down", "j"], "a line on"),
+    binding(
         Page,
-        Act::PageUp,
+        KeyAction::PageUp,
         "page_up",
         &["pageup", "b"],
         "a screen back",
     ),
-    row(
+    binding(
         Page,
-        Act::PageDown,
+        KeyAction::PageDown,
         "page_down",
         &["pagedown", "space"],
         "a screen on",
     ),
-    row(Page, Act::Top, "top", &["home", "g"], "the beginning"),
-    row(Page, Act::Bottom, "bottom", &["end", "G"], "the end"),
-    row(Page, Act::Search, "search", &["/"], "search"),
-    row(
+    binding(Page, KeyAction::Top, "top", &["home", "g"], "the beginning"),
+    binding(Page, KeyAction::Bottom, "bottom", &["end", "G"], "the end"),
+    binding(Page, KeyAction::Search, "search", &["/"], "search"),
+    binding(
         Page,
-        Act::FindNext,
+        KeyAction::FindNext,
         "next_match",
         &["n"],
         "the next line that matches",
     ),
-    row(
+    binding(
         Page,
-        Act::FindPrevious,
+        KeyAction::FindPrevious,
         "previous_match",
         &["N"],
         "the line before that matches",
     ),
-    row(Page, Act::Copy, "copy", &["y"], "copy what is shown"),
-    row(
+    binding(Page, KeyAction::Copy, "copy", &["y"], "copy what is shown"),
+    binding(
         Page,
-        Act::Cancel,
+        KeyAction::Cancel,
         "close",
         &["esc", "q", "ctrl+c"],
         "close it",
     ),
-    row(
+    binding(
         Terminal,
-        Act::Cancel,
+        KeyAction::Cancel,
         "leave",
         &["ctrl+]", "ctrl+5"],
         "leave the command's screen; it goes on",
     ),
-    row(
+    binding(
         Anywhere,
-        Act::FocusNext,
+        KeyAction::FocusNext,
         "focus_next",
         &["tab"],
         "composer, card, stream, in turn",
     ),
-    row(
+    binding(
         Anywhere,
-        Act::FocusPrevious,
+        KeyAction::FocusPrevious,
         "focus_previous",
         &["shift+tab"],
         "the same, backwards",
     ),
-    row(
+    binding(
         Anywhere,
-        Act::FocusCard,
+        KeyAction::FocusCard,
         "focus_card",
         &["ctrl+g"],
         "straight to the card",
     ),
-    row(
+    binding(
         Anywhere,
-        Act::ScrollUp,
+        KeyAction::ScrollUp,
         "scroll_up",
         &["pageup"],
         "read back in the stream",
     ),
-    row(
+    binding(
         Anywhere,
-        Act::ScrollDown,
+        KeyAction::ScrollDown,
         "scroll_down",
         &["pagedown"],
         "read on in the stream",
     ),
-    row(Anywhere, Act::Keys, "keys", &["f1"], "these keys"),
-    row(
+    binding(Anywhere, KeyAction::Keys, "keys", &["f1"], "these keys"),
+    binding(
         Anywhere,
-        Act::Quit,
+        KeyAction::Quit,
         "quit",
         &["ctrl+q"],
         "quit; the session goes on",
     ),
-    row(
+    binding(
         Always,
-        Act::Suspend,
+        KeyAction::Suspend,
         "suspend",
         &["ctrl+z"],
         "back to the shell; `fg` brings the screen back",
     ),
-    row(
+    binding(
         Always,
-        Act::Redraw,
+        KeyAction::Redraw,
         "redraw",
         &["ctrl+l"],
         "draw everything again",

@@ -6,86 +6,91 @@ use pvp_client::{ApiClient, Connection, fresh_id};
 use pvp_protocol::{ClientMessage, MessageId, SessionId};
 use tokio::sync::mpsc;
 
-use crate::app::{Effect, Input, Ticket};
+use crate::app::{AppEffect, AppInput, PendingRequestId};
 
 /// Lines that a search in an output finds at most.
-const FOUND: u64 = 2_000;
+const MAX_SEARCH_LINES: u64 = 2_000;
 
 /// Programs that completion knows.
-const PROGRAMS: usize = 20_000;
+const MAX_PROGRAMS: usize = 20_000;
 
 /// Talks to the server on behalf of the screen; answers come back as inputs.
-pub(crate) struct Errands {
+pub(crate) struct RequestDispatcher {
     api: Arc<ApiClient>,
     session: SessionId,
-    outgoing: mpsc::UnboundedSender<(Ticket, Box<ClientMessage>)>,
-    replies: mpsc::UnboundedSender<Input>,
+    outgoing: mpsc::UnboundedSender<(PendingRequestId, Box<ClientMessage>)>,
+    replies: mpsc::UnboundedSender<AppInput>,
 }
 
-impl Errands {
+impl RequestDispatcher {
     pub(crate) fn new(
         api: ApiClient,
         session: SessionId,
         connection: Connection,
-        replies: mpsc::UnboundedSender<Input>,
+        replies: mpsc::UnboundedSender<AppInput>,
     ) -> Self {
         let (outgoing, queue) = mpsc::unbounded_channel();
-        tokio::spawn(speak(connection, queue, replies.clone()));
-        let errands = Self {
+        tokio::spawn(send_messages(connection, queue, replies.clone()));
+        let dispatcher = Self {
             api: Arc::new(api),
             session,
             outgoing,
             replies,
         };
-        errands.ask(|_, _| Input::Programs(programs()));
-        errands
+        dispatcher.spawn_request(|_, _| AppInput::ProgramsListed(list_programs()));
+        dispatcher
     }
 
     /// Does what takes time. What needs the terminal is done by whoever has it.
-    pub(crate) fn run(&self, effect: Effect) {
+    pub(crate) fn run_effect(&self, effect: AppEffect) {
         match effect {
             // Whoever listens is gone only when the screen is.
-            Effect::Send(ticket, message) => drop(self.outgoing.send((ticket, message))),
-            Effect::Fetch {
+            AppEffect::Send(request_id, message) => drop(self.outgoing.send((request_id, message))),
+            AppEffect::FetchOutput {
                 reference,
                 offset,
                 limit,
-            } => self.ask(move |api, session| {
+            } => self.spawn_request(move |api, session| {
                 let query = [
                     ("offset", Some(offset.to_string())),
                     ("limit", Some(limit.to_string())),
                 ];
                 let page = api.output(session, &reference, &query);
-                Input::Fetched(page.map_err(|error| error.to_string()))
+                AppInput::OutputFetched(page.map_err(|error| error.to_string()))
             }),
-            Effect::Find { reference, needle } => {
-                self.ask(move |api, session| Input::Found(find(api, session, &reference, &needle)))
+            AppEffect::SearchOutput { reference, needle } => {
+                self.spawn_request(move |api, session| {
+                    AppInput::OutputSearched(search_output(api, session, &reference, &needle))
+                })
             }
-            Effect::Invite(invite) => self.ask(move |api, _| {
+            AppEffect::CreateInvitation(invite) => self.spawn_request(move |api, _| {
                 let invitation = api.invite(&invite).map(Box::new);
-                Input::Invited(invitation.map_err(|error| error.to_string()))
+                AppInput::InvitationCreated(invitation.map_err(|error| error.to_string()))
             }),
-            Effect::Copy(_)
-            | Effect::Keep(_)
-            | Effect::Call
-            | Effect::Redraw
-            | Effect::Suspend
-            | Effect::Quit => {}
+            AppEffect::Copy(_)
+            | AppEffect::AppendHistory(_)
+            | AppEffect::Notify
+            | AppEffect::Redraw
+            | AppEffect::Suspend
+            | AppEffect::Quit => {}
         }
     }
 
     /// Asks something that blocks, beside everything else.
-    fn ask(&self, question: impl FnOnce(&ApiClient, &SessionId) -> Input + Send + 'static) {
+    fn spawn_request(
+        &self,
+        request: impl FnOnce(&ApiClient, &SessionId) -> AppInput + Send + 'static,
+    ) {
         let (api, session) = (self.api.clone(), self.session.clone());
         let replies = self.replies.clone();
         tokio::task::spawn_blocking(move || {
             // The screen may be closed by now.
-            let _ = replies.send(question(&api, &session));
+            let _ = replies.send(request(&api, &session));
         });
     }
 }
 
-fn find(
+fn search_output(
     api: &ApiClient,
     session: &SessionId,
     reference: &MessageId,
@@ -93,19 +98,19 @@ fn find(
 ) -> Result<pvp_protocol::payload::OutputPage, String> {
     let query = [
         ("grep", Some(needle.to_owned())),
-        ("limit", Some(FOUND.to_string())),
+        ("limit", Some(MAX_SEARCH_LINES.to_string())),
     ];
     let page = api.output(session, reference, &query);
     page.map_err(|error| error.to_string())
 }
 
 /// Sends one message after the other, and waits for each answer beside that.
-async fn speak(
+async fn send_messages(
     connection: Connection,
-    mut queue: mpsc::UnboundedReceiver<(Ticket, Box<ClientMessage>)>,
-    replies: mpsc::UnboundedSender<Input>,
+    mut queue: mpsc::UnboundedReceiver<(PendingRequestId, Box<ClientMessage>)>,
+    replies: mpsc::UnboundedSender<AppInput>,
 ) {
-    while let Some((ticket, message)) = queue.recv().await {
+    while let Some((request_id, message)) = queue.recv().await {
         let sent = connection.send_with_id(fresh_id(), None, *message).await;
         let replies = replies.clone();
         tokio::spawn(async move {
@@ -115,20 +120,20 @@ async fn speak(
             };
             let answer = answer.map_err(|error| error.to_string());
             // The screen may be closed by now.
-            let _ = replies.send(Input::Answered(ticket, answer));
+            let _ = replies.send(AppInput::RequestDone(request_id, answer));
         });
     }
 }
 
 /// Names of the programs on the PATH here.
-fn programs() -> Vec<String> {
+fn list_programs() -> Vec<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path);
     let entries = directories.filter_map(|directory| std::fs::read_dir(directory).ok());
     let names = entries
         .flatten()
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<_> = names.take(PROGRAMS).collect();
+    let mut names: Vec<_> = names.take(MAX_PROGRAMS).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -1,0 +1,303 @@
+//! The screen on a real terminal: keys, messages and the clock go in, frames come out.
+
+use std::io::{IsTerminal, stdin, stdout};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::event::{Event as Pressed, EventStream, KeyEventKind};
+use crossterm::execute;
+use futures_util::{FutureExt, StreamExt};
+use pvp_client::{
+    ApiClient, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason, Link, now,
+};
+use ratatui::layout::Size;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+
+use crate::app::{App, AppEffect, AppInput, NoticeLevel};
+use crate::config::TuiConfig;
+use crate::history::HistoryWriter;
+use crate::host_terminal::HostTerminal;
+use crate::requests::RequestDispatcher;
+use crate::signals::{self, ProcessSignal, SignalListener};
+use crate::{draw, notify};
+
+/// Time between two frames while things happen; a person sees no more.
+const FRAME_INTERVAL: Duration = Duration::from_millis(30);
+
+/// Time between two frames after a key.
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(8);
+
+/// How often the clock on the screen moves.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long an end may come after the signal that makes it possible: a shell sends both at once, but
+/// they may be heard one after the other.
+const TERMINATE_GRACE: Duration = Duration::from_millis(100);
+
+/// Messages that are taken at a time, before keys are looked at again.
+const MAX_EVENTS_PER_TURN: usize = 256;
+
+/// What to show, and how.
+pub struct LaunchOptions {
+    pub link: Link,
+    pub options: ConnectOptions,
+    pub config: TuiConfig,
+    /// Where what is sent is kept for the next time.
+    pub history_path: Option<PathBuf>,
+}
+
+/// Joins a session and shows it until the person leaves.
+pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
+    if !stdin().is_terminal() || !stdout().is_terminal() {
+        bail!("this needs a terminal; --plain works without one");
+    }
+    let (connection, events) =
+        Connection::open(launch_options.link.clone(), launch_options.options).await?;
+    let (width, height) = crossterm::terminal::size().context("asking for the terminal's size")?;
+    let app = App::new(launch_options.config, Size { width, height }, now());
+    let session = connection.session().clone();
+    let (replies, inbox) = mpsc::unbounded_channel();
+    let history = launch_options.history_path.filter(|_| app.config.history);
+    let keeper = history.map(|path| HistoryWriter::start(path, replies.clone()));
+    let keeper = keeper.transpose()?;
+    let requests = RequestDispatcher::new(
+        ApiClient::new(launch_options.link),
+        session,
+        connection,
+        replies,
+    );
+    let terminal = HostTerminal::open(app.config.mouse)?;
+    EventLoop {
+        app,
+        terminal,
+        requests,
+        history_writer: keeper,
+        events: Some(events),
+        in_background: false,
+        needs_redraw: true,
+        next_frame_at: Instant::now(),
+        last_frame_at: None,
+        finished: false,
+    }
+    .run_until_quit(inbox)
+    .await
+}
+
+struct EventLoop {
+    app: App,
+    terminal: HostTerminal,
+    requests: RequestDispatcher,
+    /// `None` if nothing is kept.
+    history_writer: Option<HistoryWriter>,
+    /// `None` once the connection is over.
+    events: Option<ConnectionEvents>,
+    /// Whether we were continued while a shell has the terminal.
+    in_background: bool,
+    needs_redraw: bool,
+    next_frame_at: Instant,
+    last_frame_at: Option<Instant>,
+    finished: bool,
+}
+
+impl EventLoop {
+    async fn run_until_quit(
+        mut self,
+        mut inbox: mpsc::UnboundedReceiver<AppInput>,
+    ) -> anyhow::Result<()> {
+        let mut terminal_events = EventStream::new();
+        let mut ticks = interval(TICK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut signals = SignalListener::listen()?;
+        while !self.finished {
+            if !self.terminal.is_acquired() {
+                // Until a shell gives it back there is nobody to ask or to tell.
+                tokio::select! {
+                    biased;
+                    signal = signals.next() => self.on_signal(signal)?,
+                    () = sleep(TERMINATE_GRACE), if self.in_background => self.reacquire_terminal()?,
+                }
+                continue;
+            }
+            tokio::select! {
+                biased;
+                event = terminal_events.next() => match event {
+                    Some(event) => self.on_terminal_event(event.context("reading the terminal")?)?,
+                    None => return Ok(()),
+                },
+                asked = signals.next() => self.on_signal(asked)?,
+                () = sleep_until(self.next_frame_at), if self.needs_redraw => self.draw()?,
+                Some(reply) = inbox.recv() => self.handle_input(reply, FRAME_INTERVAL)?,
+                _ = ticks.tick() => self.on_tick()?,
+                event = next_event(&mut self.events) => self.on_connection_events(event)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_signal(&mut self, asked: ProcessSignal) -> anyhow::Result<()> {
+        match asked {
+            ProcessSignal::Terminate => {
+                self.finished = true;
+                Ok(())
+            }
+            ProcessSignal::Suspend => self.suspend(),
+            ProcessSignal::Continue => self.on_continue(),
+        }
+    }
+
+    /// Takes the terminal again. A shell that has it itself continues us either to end us, which is
+    /// waited for, or in the background, where the kernel stops whoever takes the terminal.
+    fn on_continue(&mut self) -> anyhow::Result<()> {
+        self.in_background = !signals::in_foreground();
+        if self.in_background {
+            self.terminal.mark_released();
+            return Ok(());
+        }
+        self.reacquire_terminal()
+    }
+
+    fn reacquire_terminal(&mut self) -> anyhow::Result<()> {
+        self.in_background = false;
+        let size = self.terminal.reacquire()?;
+        self.handle_input(AppInput::Resize(size), KEY_FRAME_INTERVAL)
+    }
+
+    /// Gives the terminal back to the shell and stops; [`Asked::Continue`] says that we go on.
+    fn suspend(&mut self) -> anyhow::Result<()> {
+        if !signals::has_job_control_shell() {
+            self.needs_redraw = true;
+            self.app.show_notice(
+                NoticeLevel::Error,
+                "no shell is here that could bring the screen back",
+            );
+            return Ok(());
+        }
+        self.in_background = false;
+        self.terminal.release();
+        signals::stop_process_group()
+    }
+
+    fn on_terminal_event(&mut self, event: Pressed) -> anyhow::Result<()> {
+        let input = match event {
+            Pressed::Key(key) if key.kind == KeyEventKind::Release => return Ok(()),
+            Pressed::Key(key) => AppInput::Key(key),
+            Pressed::Paste(text) => AppInput::Paste(text),
+            Pressed::Mouse(event) => AppInput::Mouse(event),
+            Pressed::FocusGained => AppInput::FocusChanged(true),
+            Pressed::FocusLost => AppInput::FocusChanged(false),
+            Pressed::Resize(width, height) => AppInput::Resize(Size { width, height }),
+        };
+        self.handle_input(input, KEY_FRAME_INTERVAL)
+    }
+
+    /// Takes what happened on the connection, and what else already has.
+    fn on_connection_events(&mut self, event: Option<ConnectionEvent>) -> anyhow::Result<()> {
+        self.on_connection_event(event)?;
+        for _ in 0..MAX_EVENTS_PER_TURN {
+            match next_event(&mut self.events).now_or_never() {
+                Some(event) => self.on_connection_event(event)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_connection_event(&mut self, event: Option<ConnectionEvent>) -> anyhow::Result<()> {
+        let input = match event {
+            Some(ConnectionEvent::Message {
+                envelope: Some(envelope),
+                ..
+            }) => AppInput::Message(envelope),
+            Some(ConnectionEvent::Message { envelope: None, .. }) => return Ok(()),
+            Some(ConnectionEvent::Connected { resumed }) => AppInput::Connected { resumed },
+            Some(ConnectionEvent::Disconnected { why }) => AppInput::Disconnected { reason: why },
+            Some(ConnectionEvent::Ended(ending)) => {
+                let why = match ending {
+                    EndReason::Closed => "the connection is closed".to_owned(),
+                    EndReason::Left => "you left".to_owned(),
+                    EndReason::Refused(report) => report.message,
+                };
+                AppInput::Closed { reason: why }
+            }
+            None => {
+                self.events = None;
+                return Ok(());
+            }
+        };
+        self.handle_input(input, FRAME_INTERVAL)
+    }
+
+    fn on_tick(&mut self) -> anyhow::Result<()> {
+        let changes_with_time = self.app.changes_with_time();
+        let dirty = self.needs_redraw;
+        self.handle_input(AppInput::Tick, FRAME_INTERVAL)?;
+        self.needs_redraw = dirty || changes_with_time;
+        Ok(())
+    }
+
+    /// Takes an input; a frame follows soon, after a key at once.
+    fn handle_input(&mut self, input: AppInput, min_interval: Duration) -> anyhow::Result<()> {
+        let effects = self.app.update(now(), input);
+        let soonest = self
+            .last_frame_at
+            .map_or(Instant::now(), |last| last + min_interval);
+        self.next_frame_at = if self.needs_redraw {
+            self.next_frame_at.min(soonest)
+        } else {
+            soonest
+        };
+        self.needs_redraw = true;
+        effects
+            .into_iter()
+            .try_for_each(|effect| self.perform(effect))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the server does the others")]
+    fn perform(&mut self, effect: AppEffect) -> anyhow::Result<()> {
+        match effect {
+            AppEffect::Copy(text) => {
+                execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
+                    .context("writing to the terminal")?;
+            }
+            AppEffect::Notify => {
+                let waiting = self.app.view.awaiting_my_vote().count();
+                notify::send_notifications(&mut stdout(), &self.app.config.notify, waiting)
+                    .context("writing to the terminal")?;
+            }
+            AppEffect::Redraw => self.terminal.clear(self.app.size)?,
+            AppEffect::Suspend => self.suspend()?,
+            AppEffect::AppendHistory(text) => {
+                if let Some(keeper) = &self.history_writer {
+                    keeper.append(text);
+                }
+            }
+            AppEffect::Quit => self.finished = true,
+            other => self.requests.run_effect(other),
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let title = draw::window_title(&self.app);
+        let mut drawn = Default::default();
+        let app = &self.app;
+        self.terminal
+            .draw(title, |frame| drawn = draw::draw(app, frame))
+            .context("drawing")?;
+        self.app.record_drawn(drawn);
+        self.needs_redraw = false;
+        self.last_frame_at = Some(Instant::now());
+        Ok(())
+    }
+}
+
+/// The next event; never, once there are none.
+async fn next_event(events: &mut Option<ConnectionEvents>) -> Option<ConnectionEvent> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}

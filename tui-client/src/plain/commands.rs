@@ -1,0 +1,161 @@
+//! The words of plain mode.
+
+use pvp_client::view::GateCard;
+
+use super::PlainClient;
+use crate::app::{AppInput, CurrentCard, Focus};
+use crate::dialog::GateVersion;
+
+/// The words, and what each does.
+const PLAIN_COMMANDS: &[(&str, &str)] = &[
+    ("say TEXT", "asks the agent"),
+    (
+        "!COMMAND",
+        "runs a command of your own; its result goes with what you say next",
+    ),
+    ("gates", "what waits for a decision"),
+    ("show N", "everything about gate N"),
+    ("approve N", "approves gate N as it was last printed"),
+    ("reject N WHY", "rejects it; the agent reads why"),
+    (
+        "edit N COMMAND",
+        "puts another command in its place; everyone votes again",
+    ),
+    (
+        "help",
+        "these words; slash commands work without their slash too",
+    ),
+];
+
+impl PlainClient {
+    /// Does what was typed.
+    pub(super) fn run_command(&mut self, line: &str) -> anyhow::Result<()> {
+        let line = line.trim();
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        match word {
+            "" => Ok(()),
+            "help" | "/help" => self.print_help(),
+            "gates" => self.list_gates(),
+            "show" => self.show_gate(rest),
+            "approve" => self.decide_gate(rest, |reader, gate_version, _| {
+                let standing = reader
+                    .app
+                    .view
+                    .card(&gate_version.gate)
+                    .map(|card| card.standing);
+                match standing.filter(|standing| !standing.may_vote()) {
+                    Some(standing) => return Err(standing.description().to_owned()),
+                    None => reader
+                        .app
+                        .send_approval(&gate_version.gate, gate_version.digest),
+                }
+                Ok(())
+            }),
+            "reject" => self.decide_gate(rest, |reader, gate_version, why| {
+                reader.app.send_rejection(gate_version, why)
+            }),
+            "edit" => self.decide_gate(rest, |reader, gate_version, line| {
+                reader.app.send_amendment(gate_version, line)
+            }),
+            "say" => {
+                self.app.notice = None;
+                self.app.send_prompt(rest);
+                self.perform_pending_effects()
+            }
+            _ if word.starts_with(['!', '/']) => self.submit_line(line),
+            _ => self.submit_line(&format!("/{line}")),
+        }
+    }
+
+    fn print_help(&self) -> anyhow::Result<()> {
+        for (word, does) in PLAIN_COMMANDS {
+            self.print_line(&format!("{word}: {does}"))?;
+        }
+        for command in crate::app::SLASH_COMMANDS {
+            let usage = format!("{} {}", command.name, command.args);
+            self.print_line(&format!("{}: {}", usage.trim_end(), command.help))?;
+        }
+        Ok(())
+    }
+
+    fn list_gates(&mut self) -> anyhow::Result<()> {
+        let cards = self.app.view.gates.clone();
+        if cards.is_empty() {
+            return self.print_line("nothing waits");
+        }
+        for card in cards {
+            let number = self.number_gate(&card);
+            let text = self.gate_line(number, &card);
+            self.print_line(&text)?;
+        }
+        Ok(())
+    }
+
+    fn show_gate(&mut self, rest: &str) -> anyhow::Result<()> {
+        let gate = rest
+            .parse()
+            .ok()
+            .and_then(|number: usize| self.printed_gates.get(&number));
+        let card = gate.and_then(|(gate, _)| self.app.view.card(gate)).cloned();
+        let Some(card) = card else {
+            return self.print_line("problem: say the number of a gate; `gates` lists them");
+        };
+        self.print_gate(&card)
+    }
+
+    /// Says everything about a gate, which a vote then binds.
+    fn print_gate(&mut self, card: &GateCard) -> anyhow::Result<()> {
+        self.number_gate(card);
+        let theme = self.app.theme;
+        let rows =
+            crate::gate_card::open_gate_rows(card, &self.app.view, self.app.now, &theme, 10_000);
+        for row in &rows.rows {
+            self.print_line(crate::text::line_text(row).trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Decides a gate by its number, as it was last printed.
+    fn decide_gate(
+        &mut self,
+        rest: &str,
+        action: impl FnOnce(&mut Self, &GateVersion, &str) -> Result<(), String>,
+    ) -> anyhow::Result<()> {
+        let (number, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let known = number
+            .parse()
+            .ok()
+            .and_then(|number: usize| self.printed_gates.get(&number));
+        let Some((gate, digest)) = known.cloned() else {
+            return self.print_line("problem: say the number of a gate; `gates` lists them");
+        };
+        let gate_version = GateVersion { gate, digest };
+        self.app.notice = None;
+        if let Err(problem) = action(self, &gate_version, rest.trim()) {
+            return self.print_line(&format!("problem: {problem}"));
+        }
+        self.perform_pending_effects()
+    }
+
+    /// Sends a text as the composer would.
+    fn submit_line(&mut self, text: &str) -> anyhow::Result<()> {
+        self.app.notice = None;
+        self.app.submit_text(text);
+        self.perform_pending_effects()?;
+        // What opens a card on the screen says all of it here.
+        match (self.app.focus, self.app.current_card()) {
+            (Focus::Card, Some(CurrentCard::Open(card))) => {
+                let card = card.clone();
+                self.app.focus = Focus::Composer;
+                self.print_gate(&card)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn perform_pending_effects(&mut self) -> anyhow::Result<()> {
+        let effects = self.app.update(pvp_client::now(), AppInput::Tick);
+        self.perform_effects(effects)
+    }
+}
