@@ -9,31 +9,31 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kit::{Kind, Latencies, Peer, Subject, met, setting};
 use pvp_protocol::SessionId;
 use pvp_server::clock;
 use pvp_server::store::{
     AppendCallback, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex, Store,
 };
 use serde_json::json;
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 use tokio::sync::{Semaphore, mpsc};
 
 /// About what a 200-byte output is as an entry.
-const BODY: usize = 450;
+const BODY_BYTES: usize = 450;
 
 /// Messages that an agent has under way; the server reads no more than that unanswered.
-const WINDOW: usize = 64;
+const IN_FLIGHT: usize = 64;
 
 fn main() {
-    let seconds = Duration::from_secs(setting("APPEND_SECONDS", 3) as u64);
-    let sessions = setting("APPEND_SESSIONS", 64);
+    let seconds = Duration::from_secs(env_number("APPEND_SECONDS", 3) as u64);
+    let sessions = env_number("APPEND_SESSIONS", 64);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     println!("durable entries, {sessions} sessions                 entries/s   p50 ms   p99 ms");
     runtime.block_on(store_alone(
@@ -61,7 +61,13 @@ async fn store_alone(name: &str, sessions: usize, size: usize, under_way: usize,
     let tasks: Vec<_> = (0..sessions)
         .map(|number| {
             let session = SessionId::parse(&format!("s{number}")).unwrap();
-            tokio::spawn(write(store.clone(), session, size, under_way, begun + time))
+            tokio::spawn(append_until(
+                store.clone(),
+                session,
+                size,
+                under_way,
+                begun + time,
+            ))
         })
         .collect();
     let mut latencies = Latencies::default();
@@ -72,14 +78,14 @@ async fn store_alone(name: &str, sessions: usize, size: usize, under_way: usize,
     report(name, rate, latencies);
 }
 
-async fn write(
+async fn append_until(
     store: Store,
     session: SessionId,
     size: usize,
     under_way: usize,
     until: Instant,
 ) -> Latencies {
-    let body = Bytes::from(vec![b'x'; BODY]);
+    let body = Bytes::from(vec![b'x'; BODY_BYTES]);
     let meta = Bytes::from_static(br#"{"origin":"0123456789abcdef0123456789abcdef"}"#);
     let mut head = LogHead::empty(&session);
     let (report, mut reports) = mpsc::unbounded_channel();
@@ -122,21 +128,22 @@ async fn write(
 /// Agents that stream 200-byte outputs, each into a session of its own, as fast as they are answered.
 async fn end_to_end(sessions: usize, time: Duration) {
     let data = tempfile::tempdir().unwrap();
-    let (server, _) = Subject::server(data.path());
+    let (server, _) = MeasuredProcess::server(data.path());
     let mut agents = Vec::new();
     for number in 0..sessions {
         let session = format!("s{number}");
-        Peer::create(&server.address, &session, 10).await;
+        BenchClient::create(&server.address, &session, 10).await;
         let more = json!({ "history": 0 });
-        let mut agent = Peer::join(&server.address, &session, "bot", Kind::Agent, more).await;
-        agent.start_run("run").await;
+        let mut agent =
+            BenchClient::join(&server.address, &session, "bot", BenchRole::Agent, more).await;
+        agent.start_read_run("run").await;
         agents.push(agent);
     }
     let answered = Arc::new(AtomicU64::new(0));
     let (cpu, begun) = (server.cpu_seconds(), Instant::now());
     let tasks: Vec<_> = agents
         .into_iter()
-        .map(|agent| tokio::spawn(stream(agent, answered.clone(), begun + time)))
+        .map(|agent| tokio::spawn(stream_outputs(agent, answered.clone(), begun + time)))
         .collect();
     let mut latencies = Latencies::default();
     for task in tasks {
@@ -150,19 +157,23 @@ async fn end_to_end(sessions: usize, time: Duration) {
     report("socket to socket, pipelined", entries / took, latencies);
     println!(
         "bar ≥ 50,000/s: {}; server CPU {:.1} µs an entry, {:.2} of its {took:.1} s",
-        met(entries / took >= 50_000.0),
+        bar_result(entries / took >= 50_000.0),
         cpu / entries * 1e6,
         cpu / took
     );
 }
 
-async fn stream(mut agent: Peer, answered: Arc<AtomicU64>, until: Instant) -> Latencies {
+async fn stream_outputs(
+    mut agent: BenchClient,
+    answered: Arc<AtomicU64>,
+    until: Instant,
+) -> Latencies {
     let text = agent.output("run", "ID", &"x".repeat(200));
     let (before, after) = text.split_once("ID").unwrap();
     let mut latencies = Latencies::default();
     let mut number = 0_u64;
     while Instant::now() < until {
-        for _ in 0..WINDOW {
+        for _ in 0..IN_FLIGHT {
             number += 1;
             agent.queue(&format!("{before}o{number}{after}"));
         }
@@ -170,11 +181,11 @@ async fn stream(mut agent: Peer, answered: Arc<AtomicU64>, until: Instant) -> La
         agent.flush().await.unwrap();
         // An ack begins with an id that the server made, an output with that of the agent.
         let mut acks = 0;
-        while acks < WINDOW {
+        while acks < IN_FLIGHT {
             let told = agent.next().await.unwrap();
             acks += usize::from(!told.starts_with(br#"{"v":1,"id":"o"#));
         }
-        answered.fetch_add(WINDOW as u64, Ordering::Relaxed);
+        answered.fetch_add(IN_FLIGHT as u64, Ordering::Relaxed);
         latencies.add(begun.elapsed());
     }
     latencies

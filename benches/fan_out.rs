@@ -14,7 +14,7 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::cell::RefCell;
 use std::io::IoSlice;
@@ -23,23 +23,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use kit::{Kind, Peer, Subject, frame_at, setting};
 use serde_json::json;
+use support::{BenchClient, BenchRole, MeasuredProcess, env_number, frame_at};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
-const TEXT: usize = 200;
+const TEXT_BYTES: usize = 200;
 
 /// How often the two programs take turns.
 const TURNS: usize = 20;
 
 /// How the ids of outputs begin, and so each told frame.
-const OUTPUT: &[u8] = br#"{"v":1,"id":"out-"#;
+const OUTPUT_PREFIX: &[u8] = br#"{"v":1,"id":"out-"#;
 
 fn main() {
     if std::env::var("BENCH_PART").is_ok_and(|part| part == "floor") {
-        return floor();
+        return run_bare_broadcaster();
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -50,14 +50,14 @@ fn main() {
 
 /// CPU seconds that a program took for what it delivered.
 #[derive(Clone, Copy)]
-struct Run {
+struct DeliveryCost {
     messages: usize,
     viewers: usize,
     cpu: f64,
     wall: Duration,
 }
 
-impl Run {
+impl DeliveryCost {
     fn per_million(&self) -> f64 {
         self.cpu / (self.messages * self.viewers) as f64 * 1e6
     }
@@ -67,7 +67,7 @@ impl Run {
     }
 
     /// CPU seconds per million deliveries without what the messages cost before anyone is told.
-    fn telling(&self, ingest: &Run) -> f64 {
+    fn without_ingest(&self, ingest: &DeliveryCost) -> f64 {
         (self.per_message() - ingest.per_message()) / self.viewers as f64 * 1e6
     }
 }
@@ -75,14 +75,14 @@ impl Run {
 async fn measure() {
     let viewers = std::env::var("FAN_OUT_VIEWERS").unwrap_or_else(|_| "100,1000".to_owned());
     let viewers: Vec<usize> = viewers.split(',').map(|n| n.parse().unwrap()).collect();
-    let burst = setting("FAN_OUT_BURST", 64);
-    let deliveries = setting("FAN_OUT_DELIVERIES", 4_000_000);
-    println!("fan-out: {TEXT}-byte outputs in bursts of {burst}");
+    let burst = env_number("FAN_OUT_BURST", 64);
+    let deliveries = env_number("FAN_OUT_DELIVERIES", 4_000_000);
+    println!("fan-out: {TEXT_BYTES}-byte outputs in bursts of {burst}");
     let ingest = {
-        let mut program = Server::start(0).await;
+        let mut program = ServerUnderTest::start(0).await;
         program.warm_up(burst).await;
         program.run(deliveries / 100, burst).await;
-        program.done
+        program.cost
     };
     println!(
         "ingest alone, no viewer: {:.1} µs CPU a message (parse, decide, durable append, answer)",
@@ -93,7 +93,7 @@ async fn measure() {
     let mut runs = Vec::new();
     for viewers in viewers {
         let (ours, bare) = side_by_side(viewers, deliveries / viewers, burst).await;
-        let line = |name: &str, run: &Run, telling: f64, ratios: String| {
+        let line = |name: &str, run: &DeliveryCost, telling: f64, ratios: String| {
             println!(
                 "{viewers:>7}  {name:<10}  {:>6.3}  {telling:>7.3}  {:>6.2}  {ratios}",
                 run.per_million(),
@@ -101,7 +101,7 @@ async fn measure() {
             );
         };
         line("bare loop", &bare, bare.per_million(), String::new());
-        let telling = ours.telling(&ingest);
+        let telling = ours.without_ingest(&ingest);
         let ratios = format!(
             "{:>11.2}  {:>15.2}",
             ours.per_million() / bare.per_million(),
@@ -111,7 +111,7 @@ async fn measure() {
         runs.push((ours, bare));
     }
     if let [first, .., last] = runs[..] {
-        let slope = |of: fn(&(Run, Run)) -> &Run| {
+        let slope = |of: fn(&(DeliveryCost, DeliveryCost)) -> &DeliveryCost| {
             let (few, many) = (of(&first), of(&last));
             (many.per_message() - few.per_message()) / (many.viewers - few.viewers) as f64 * 1e6
         };
@@ -119,28 +119,32 @@ async fn measure() {
         println!(
             "one more viewer: pvp server {ours:.3}, bare loop {bare:.3}, ratio {:.2}  (bar: at most 1.25: {})",
             ours / bare,
-            kit::met(ours <= 1.25 * bare)
+            support::bar_result(ours <= 1.25 * bare)
         );
     }
 }
 
 /// Both programs with as many viewers each, in turns, so that whatever else the machine does
 /// hits both alike.
-async fn side_by_side(viewers: usize, messages: usize, burst: usize) -> (Run, Run) {
-    let mut ours = Server::start(viewers).await;
+async fn side_by_side(
+    viewers: usize,
+    messages: usize,
+    burst: usize,
+) -> (DeliveryCost, DeliveryCost) {
+    let mut ours = ServerUnderTest::start(viewers).await;
     ours.warm_up(burst).await;
-    let mut bare = Bare::start(viewers, &ours.told).await;
+    let mut bare = BareBroadcaster::start(viewers, &ours.sample_frame).await;
     bare.warm_up(burst).await;
     let turn = (messages / TURNS).max(burst);
     for _ in 0..TURNS {
         ours.run(turn, burst).await;
         bare.run(turn, burst).await;
     }
-    (ours.done, bare.done)
+    (ours.cost, bare.cost)
 }
 
-impl Run {
-    fn none(viewers: usize) -> Self {
+impl DeliveryCost {
+    fn zero(viewers: usize) -> Self {
         Self {
             messages: 0,
             viewers,
@@ -157,41 +161,43 @@ impl Run {
 }
 
 /// The real server, an agent that streams into it, and those who watch.
-struct Server {
-    subject: Subject,
+struct ServerUnderTest {
+    subject: MeasuredProcess,
     _data: tempfile::TempDir,
-    agent: Peer,
-    audience: Audience,
+    agent: BenchClient,
+    viewer_pool: ViewerPool,
     sent: usize,
     /// One output as it is told.
-    told: Vec<u8>,
-    done: Run,
+    sample_frame: Vec<u8>,
+    cost: DeliveryCost,
 }
 
-impl Server {
+impl ServerUnderTest {
     async fn start(viewers: usize) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let (subject, _) = Subject::server(data.path());
+        let (subject, _) = MeasuredProcess::server(data.path());
         let address = &subject.address;
-        Peer::create(address, "wide", viewers + 2).await;
+        BenchClient::create(address, "wide", viewers + 2).await;
         let more = json!({ "history": 0 });
-        let mut agent = Peer::join(address, "wide", "bot", Kind::Agent, more.clone()).await;
-        agent.start_run("run").await;
-        let audience = Audience::default();
+        let mut agent =
+            BenchClient::join(address, "wide", "bot", BenchRole::Agent, more.clone()).await;
+        agent.start_read_run("run").await;
+        let viewer_pool = ViewerPool::default();
         for number in 0..viewers {
             let name = format!("v{number}");
-            let peer = Peer::join(address, "wide", &name, Kind::Observer, more.clone()).await;
-            let (stream, rest) = peer.into_stream();
-            audience.watch(stream, rest);
+            let client =
+                BenchClient::join(address, "wide", &name, BenchRole::Observer, more.clone()).await;
+            let (stream, rest) = client.into_stream();
+            viewer_pool.add(stream, rest);
         }
         Self {
             subject,
             _data: data,
             agent,
-            audience,
+            viewer_pool,
             sent: 0,
-            told: Vec::new(),
-            done: Run::none(viewers),
+            sample_frame: Vec::new(),
+            cost: DeliveryCost::zero(viewers),
         }
     }
 
@@ -206,12 +212,12 @@ impl Server {
             self.burst(burst).await;
         }
         let cpu = self.subject.cpu_seconds() - cpu;
-        self.done.add(self.sent - before, cpu, begun.elapsed());
+        self.cost.add(self.sent - before, cpu, begun.elapsed());
     }
 
     /// Sends some outputs without waiting between them, and waits until all have them.
     async fn burst(&mut self, many: usize) {
-        let text = "x".repeat(TEXT);
+        let text = "x".repeat(TEXT_BYTES);
         for _ in 0..many {
             self.sent += 1;
             let id = format!("out-{}", self.sent);
@@ -222,44 +228,44 @@ impl Server {
         // The agent is a participant too: it is told its own outputs, among the answers.
         let mut own = 0;
         while own < many {
-            let told = self.agent.next().await.unwrap();
-            if told.starts_with(OUTPUT) {
+            let frame_bytes = self.agent.next().await.unwrap();
+            if frame_bytes.starts_with(OUTPUT_PREFIX) {
                 own += 1;
-                self.told.clear();
-                self.told.extend_from_slice(told);
+                self.sample_frame.clear();
+                self.sample_frame.extend_from_slice(frame_bytes);
             }
         }
-        self.audience.all_have(self.sent).await;
+        self.viewer_pool.wait_until_all_received(self.sent).await;
     }
 }
 
 /// The bare loop with its viewers; its frames are copies of one that the server told.
-struct Bare {
-    subject: Subject,
+struct BareBroadcaster {
+    subject: MeasuredProcess,
     control: TcpStream,
-    audience: Audience,
+    viewer_pool: ViewerPool,
     sent: usize,
-    done: Run,
+    cost: DeliveryCost,
 }
 
-impl Bare {
-    async fn start(viewers: usize, told: &[u8]) -> Self {
-        let subject = Subject::myself("floor", &[]);
+impl BareBroadcaster {
+    async fn start(viewers: usize, frame_bytes: &[u8]) -> Self {
+        let subject = MeasuredProcess::respawn_self("floor", &[]);
         let mut control = TcpStream::connect(&subject.address).await.unwrap();
         control.set_nodelay(true).unwrap();
-        control.write_u32(told.len() as u32).await.unwrap();
-        control.write_all(told).await.unwrap();
-        let audience = Audience::default();
+        control.write_u32(frame_bytes.len() as u32).await.unwrap();
+        control.write_all(frame_bytes).await.unwrap();
+        let viewer_pool = ViewerPool::default();
         for _ in 0..viewers {
             let stream = TcpStream::connect(&subject.address).await.unwrap();
-            audience.watch(stream, Vec::new());
+            viewer_pool.add(stream, Vec::new());
         }
         Self {
             subject,
             control,
-            audience,
+            viewer_pool,
             sent: 0,
-            done: Run::none(viewers),
+            cost: DeliveryCost::zero(viewers),
         }
     }
 
@@ -274,39 +280,39 @@ impl Bare {
             self.burst(burst).await;
         }
         let cpu = self.subject.cpu_seconds() - cpu;
-        self.done.add(self.sent - before, cpu, begun.elapsed());
+        self.cost.add(self.sent - before, cpu, begun.elapsed());
     }
 
     async fn burst(&mut self, many: usize) {
         self.sent += many;
         self.control.write_u32(many as u32).await.unwrap();
-        self.audience.all_have(self.sent).await;
+        self.viewer_pool.wait_until_all_received(self.sent).await;
     }
 }
 
 /// Everyone who watches, and how much the slowest has.
 #[derive(Default)]
-struct Audience {
-    counts: Rc<RefCell<Counts>>,
+struct ViewerPool {
+    counts: Rc<RefCell<ViewerCounts>>,
     progress: Rc<Notify>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct ViewerCounts {
     outputs: Vec<usize>,
     /// What is waited for, and how many still lack it.
     goal: usize,
-    lacking: usize,
+    missing: usize,
 }
 
-impl Audience {
-    fn watch(&self, stream: TcpStream, rest: Vec<u8>) {
+impl ViewerPool {
+    fn add(&self, stream: TcpStream, rest: Vec<u8>) {
         let place = {
             let mut counts = self.counts.borrow_mut();
             counts.outputs.push(0);
             counts.outputs.len() - 1
         };
-        tokio::task::spawn_local(watch_outputs(
+        tokio::task::spawn_local(count_outputs(
             stream,
             rest,
             place,
@@ -315,12 +321,12 @@ impl Audience {
         ));
     }
 
-    async fn all_have(&self, goal: usize) {
+    async fn wait_until_all_received(&self, goal: usize) {
         {
             let mut counts = self.counts.borrow_mut();
             counts.goal = goal;
-            counts.lacking = counts.outputs.iter().filter(|count| **count < goal).count();
-            if counts.lacking == 0 {
+            counts.missing = counts.outputs.iter().filter(|count| **count < goal).count();
+            if counts.missing == 0 {
                 return;
             }
         }
@@ -329,11 +335,11 @@ impl Audience {
 }
 
 /// Counts the outputs that one viewer is told, without reading more of them than where they end.
-async fn watch_outputs(
+async fn count_outputs(
     stream: TcpStream,
     mut rest: Vec<u8>,
     place: usize,
-    counts: Rc<RefCell<Counts>>,
+    counts: Rc<RefCell<ViewerCounts>>,
     progress: Rc<Notify>,
 ) {
     thread_local! {
@@ -354,7 +360,7 @@ async fn watch_outputs(
             let mut bytes = &scratch[..rest.len() + read];
             let mut found = 0;
             while let Some(frame) = frame_at(bytes) {
-                found += usize::from(bytes[frame.header..].starts_with(OUTPUT));
+                found += usize::from(bytes[frame.header..].starts_with(OUTPUT_PREFIX));
                 bytes = &bytes[frame.header + frame.payload..];
             }
             rest.clear();
@@ -366,8 +372,8 @@ async fn watch_outputs(
         let before = counts.outputs[place];
         counts.outputs[place] += found;
         if before < counts.goal && before + found >= counts.goal {
-            counts.lacking -= 1;
-            if counts.lacking == 0 {
+            counts.missing -= 1;
+            if counts.missing == 0 {
                 progress.notify_one();
             }
         }
@@ -375,7 +381,7 @@ async fn watch_outputs(
 }
 
 /// The bare loop: one task a connection, encoded frames, up to 64 of them in a vectored write.
-fn floor() {
+fn run_bare_broadcaster() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

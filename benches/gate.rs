@@ -13,36 +13,36 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::time::{Duration, Instant};
 
-use kit::{Kind, Latencies, Peer, Subject, met, setting};
 use serde_json::json;
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 
 /// Outputs that follow each grant, so that the busy sessions do what sessions do.
-const OUTPUTS: usize = 10;
+const OUTPUTS_PER_ROUND: usize = 10;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let rounds = setting("GATE_ROUNDS", 1000);
-    let sessions = setting("GATE_SESSIONS", 500);
-    let every = Duration::from_millis(setting("GATE_EVERY_MS", 1000) as u64);
-    let seconds = Duration::from_secs(setting("GATE_SECONDS", 8) as u64);
+    let rounds = env_number("GATE_ROUNDS", 1000);
+    let sessions = env_number("GATE_SESSIONS", 500);
+    let every = Duration::from_millis(env_number("GATE_EVERY_MS", 1000) as u64);
+    let seconds = Duration::from_secs(env_number("GATE_SECONDS", 8) as u64);
     println!(
         "gate round trip, durable      rounds/s   p50 ms   p99 ms   max ms   server CPU µs/round"
     );
 
     let data = tempfile::tempdir().unwrap();
-    let (server, _) = Subject::server(data.path());
-    let mut pair = Pair::new(&server.address, 0).await;
+    let (server, _) = MeasuredProcess::server(data.path());
+    let mut pair = AgentAndApprover::new(&server.address, 0).await;
     for _ in 0..rounds / 10 {
-        pair.round().await;
+        pair.round_trip().await;
     }
     let mut latencies = Latencies::default();
     let (cpu, begun) = (server.cpu_seconds(), Instant::now());
     for _ in 0..rounds {
-        latencies.add(pair.round().await);
+        latencies.add(pair.round_trip().await);
     }
     report(
         "1 session",
@@ -54,7 +54,7 @@ async fn main() {
 
     let mut pairs = Vec::new();
     for number in 1..=sessions {
-        pairs.push(Pair::new(&server.address, number).await);
+        pairs.push(AgentAndApprover::new(&server.address, number).await);
     }
     let (cpu, begun) = (server.cpu_seconds(), Instant::now());
     let mut busy = Vec::new();
@@ -66,7 +66,7 @@ async fn main() {
             let mut next = first;
             while next < begun + seconds {
                 tokio::time::sleep_until(next.into()).await;
-                latencies.add(pair.round().await);
+                latencies.add(pair.round_trip().await);
                 next += every;
             }
             latencies
@@ -79,7 +79,7 @@ async fn main() {
     let name = format!("{sessions} sessions busy");
     report(&name, latencies, begun, server.cpu_seconds() - cpu, 50.0);
     println!(
-        "busy: each session a round every {} ms and {OUTPUTS} outputs and a result after each",
+        "busy: each session a round every {} ms and {OUTPUTS_PER_ROUND} outputs and a result after each",
         every.as_millis()
     );
 }
@@ -93,24 +93,25 @@ fn report(name: &str, mut latencies: Latencies, begun: Instant, cpu: f64, bar: f
         latencies.percentile(50.0),
         latencies.percentile(100.0),
         cpu / rounds * 1e6,
-        met(p99 <= bar)
+        bar_result(p99 <= bar)
     );
 }
 
 /// An agent and the person who approves.
-struct Pair {
-    agent: Peer,
-    approver: Peer,
+struct AgentAndApprover {
+    agent: BenchClient,
+    approver: BenchClient,
     rounds: usize,
 }
 
-impl Pair {
+impl AgentAndApprover {
     async fn new(address: &str, number: usize) -> Self {
         let session = format!("gate-{number}");
-        Peer::create(address, &session, 10).await;
+        BenchClient::create(address, &session, 10).await;
         let more = json!({ "history": 0 });
-        let agent = Peer::join(address, &session, "bot", Kind::Agent, more.clone()).await;
-        let approver = Peer::join(address, &session, "ann", Kind::Approver, more).await;
+        let agent =
+            BenchClient::join(address, &session, "bot", BenchRole::Agent, more.clone()).await;
+        let approver = BenchClient::join(address, &session, "ann", BenchRole::Approver, more).await;
         Self {
             agent,
             approver,
@@ -119,26 +120,26 @@ impl Pair {
     }
 
     /// One proposal from sending it to the grant; then the run is accounted for.
-    async fn round(&mut self) -> Duration {
+    async fn round_trip(&mut self) -> Duration {
         self.rounds += 1;
         let number = self.rounds;
         let proposal = format!("p-{number}");
-        let command = self.agent.proposal("touch build/stamp");
+        let command = self.agent.shell_proposal("touch build/stamp");
         let begun = Instant::now();
-        self.agent.say("tool.propose", &proposal, &command).await;
-        let request = self.approver.wait("gate.request").await;
+        self.agent.send("tool.propose", &proposal, &command).await;
+        let request = self.approver.wait_for_type("gate.request").await;
         let vote = json!({ "gate": request["id"], "approver": "ann" });
         let vote_id = format!("v-{number}");
-        self.approver.say("gate.approve", &vote_id, &vote).await;
-        let execute = self.agent.wait("tool.execute").await;
+        self.approver.send("gate.approve", &vote_id, &vote).await;
+        let execute = self.agent.wait_for_type("tool.execute").await;
         let took = begun.elapsed();
         assert!(execute["payload"]["grant"]["nonce"].is_string());
-        self.finish(&proposal, number).await;
+        self.finish_run(&proposal, number).await;
         took
     }
 
-    async fn finish(&mut self, proposal: &str, number: usize) {
-        for output in 0..OUTPUTS {
+    async fn finish_run(&mut self, proposal: &str, number: usize) {
+        for output in 0..OUTPUTS_PER_ROUND {
             let id = format!("o-{number}-{output}");
             let text = self.agent.output(proposal, &id, &"x".repeat(200));
             self.agent.queue(&text);
@@ -148,9 +149,9 @@ impl Pair {
             "result": { "exitCode": 0, "stdout": "", "stderr": "" },
         });
         self.agent
-            .say("tool.result", &format!("r-{number}"), &result)
+            .send("tool.result", &format!("r-{number}"), &result)
             .await;
-        self.agent.wait("tool.result").await;
-        self.approver.wait("tool.result").await;
+        self.agent.wait_for_type("tool.result").await;
+        self.approver.wait_for_type("tool.result").await;
     }
 }

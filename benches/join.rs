@@ -9,27 +9,27 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kit::{Kind, Latencies, Peer, Subject, met, setting};
 use serde_json::json;
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let entries = setting("JOIN_ENTRIES", 10_000);
-    let times = setting("JOIN_TIMES", 20);
+    let entries = env_number("JOIN_ENTRIES", 10_000);
+    let times = env_number("JOIN_TIMES", 20);
     let data = tempfile::tempdir().unwrap();
-    let (server, _) = Subject::server(data.path());
-    fill(&server.address, entries).await;
+    let (server, _) = MeasuredProcess::server(data.path());
+    fill_session(&server.address, entries).await;
 
     println!("late join of {entries} entries             p50 ms   max ms   server CPU ms");
     let mut latencies = Latencies::default();
     let cpu = server.cpu_seconds();
     for number in 0..times {
-        latencies.add(join(&server.address, number, entries).await);
+        latencies.add(measure_join(&server.address, number, entries).await);
     }
     let cpu = (server.cpu_seconds() - cpu) / times as f64;
     report("session in memory", latencies, cpu);
@@ -39,14 +39,14 @@ async fn main() {
     let mut cpu = 0.0;
     let cold = (times / 4).max(1);
     for number in 0..cold {
-        let (server, _) = Subject::server(data.path());
+        let (server, _) = MeasuredProcess::server(data.path());
         let before = server.cpu_seconds();
-        latencies.add(join(&server.address, times + number, entries).await);
+        latencies.add(measure_join(&server.address, times + number, entries).await);
         cpu += server.cpu_seconds() - before;
         server.stop();
     }
     report("first join after a restart", latencies, cpu / cold as f64);
-    start_with_sessions(setting("JOIN_SESSIONS", 1000)).await;
+    measure_start(env_number("JOIN_SESSIONS", 1000)).await;
 }
 
 fn report(name: &str, mut latencies: Latencies, cpu: f64) {
@@ -55,16 +55,16 @@ fn report(name: &str, mut latencies: Latencies, cpu: f64) {
         "{name:<34} {:>8.1} {worst:>8.1} {:>15.1}   bar ≤ 100 ms: {}",
         latencies.percentile(50.0),
         cpu * 1000.0,
-        met(latencies.percentile(50.0) <= 100.0)
+        bar_result(latencies.percentile(50.0) <= 100.0)
     );
 }
 
 /// A session with this many 200-byte outputs.
-async fn fill(address: &str, entries: usize) {
-    Peer::create(address, "long", 10_000).await;
+async fn fill_session(address: &str, entries: usize) {
+    BenchClient::create(address, "long", 10_000).await;
     let more = json!({ "history": 0 });
-    let mut agent = Peer::join(address, "long", "bot", Kind::Agent, more).await;
-    agent.start_run("run").await;
+    let mut agent = BenchClient::join(address, "long", "bot", BenchRole::Agent, more).await;
+    agent.start_read_run("run").await;
     let text = "x".repeat(200);
     for first in (0..entries).step_by(64) {
         let many = 64.min(entries - first);
@@ -74,22 +74,23 @@ async fn fill(address: &str, entries: usize) {
         }
         agent.flush().await.unwrap();
         for _ in 0..many {
-            agent.wait("tool.output").await;
+            agent.wait_for_type("tool.output").await;
         }
     }
 }
 
 /// From the join to the last of the history, the connection being there already.
-async fn join(address: &str, number: usize, entries: usize) -> Duration {
-    let mut peer = Peer::connect(address).await.unwrap();
+async fn measure_join(address: &str, number: usize, entries: usize) -> Duration {
+    let mut client = BenchClient::connect(address).await.unwrap();
     let begun = Instant::now();
     let more = json!({ "history": entries + 1000 });
-    peer.enter("long", &format!("v{number}"), Kind::Observer, more)
+    client
+        .join_session("long", &format!("v{number}"), BenchRole::Observer, more)
         .await;
     let last = format!(r#"{{"v":1,"id":"out-{}""#, entries - 1);
     let mut outputs = 0;
     loop {
-        let told = peer.next().await.unwrap();
+        let told = client.next().await.unwrap();
         outputs += usize::from(told.starts_with(br#"{"v":1,"id":"out-"#));
         if told.starts_with(last.as_bytes()) {
             break;
@@ -99,12 +100,12 @@ async fn join(address: &str, number: usize, entries: usize) -> Duration {
     begun.elapsed()
 }
 
-async fn start_with_sessions(sessions: usize) {
+async fn measure_start(sessions: usize) {
     let data = tempfile::tempdir().unwrap();
     store_sessions(data.path(), sessions).await;
     let mut latencies = Latencies::default();
     for _ in 0..5 {
-        let (server, took) = Subject::server(data.path());
+        let (server, took) = MeasuredProcess::server(data.path());
         latencies.add(took);
         server.stop();
     }
@@ -112,20 +113,26 @@ async fn start_with_sessions(sessions: usize) {
     println!(
         "start to listening, {sessions} sessions: p50 {:.1} ms, max {worst:.1} ms   bar ≤ 1000 ms: {}",
         latencies.percentile(50.0),
-        met(worst <= 1000.0)
+        bar_result(worst <= 1000.0)
     );
 }
 
 /// Sessions with an agent, someone else, and a command that was run.
 async fn store_sessions(data: &Path, sessions: usize) {
-    let (server, _) = Subject::server(data);
+    let (server, _) = MeasuredProcess::server(data);
     for number in 0..sessions {
         let session = format!("s{number}");
         let more = json!({});
-        let mut agent =
-            Peer::join(&server.address, &session, "bot", Kind::Agent, more.clone()).await;
-        Peer::join(&server.address, &session, "ann", Kind::Approver, more).await;
-        agent.start_run("run").await;
+        let mut agent = BenchClient::join(
+            &server.address,
+            &session,
+            "bot",
+            BenchRole::Agent,
+            more.clone(),
+        )
+        .await;
+        BenchClient::join(&server.address, &session, "ann", BenchRole::Approver, more).await;
+        agent.start_read_run("run").await;
     }
     server.stop();
 }

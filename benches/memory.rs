@@ -11,31 +11,31 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::time::{Duration, Instant};
 
-use kit::{Kind, Latencies, Peer, Subject, met, setting};
 use serde_json::json;
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 
 /// Bytes of one output: what an executor sends at most in one.
-const OUTPUT: usize = 32 * 1024;
+const OUTPUT_BYTES: usize = 32 * 1024;
 
 /// People who read while one does not.
 const READERS: usize = 10;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let connections = setting("MEMORY_CONNECTIONS", 10_000).min(open_files() - 200);
+    let connections = env_number("MEMORY_CONNECTIONS", 10_000).min(open_files() - 200);
     idle_unjoined(connections).await;
-    idle_joined(connections, setting("MEMORY_SESSION", 100)).await;
-    let bytes = setting("MEMORY_BROADCAST_MIB", 200) * 1024 * 1024;
+    idle_joined(connections, env_number("MEMORY_SESSION", 100)).await;
+    let bytes = env_number("MEMORY_BROADCAST_MIB", 200) * 1024 * 1024;
     let (_, without) = broadcast(bytes, false).await;
     let (growth, with) = broadcast(bytes, true).await;
     println!(
         "a reader that stalls: {:.1} MiB more than before   bar ≤ 16 MiB: {}; p99 of the others {with:.2} ms, {without:.2} ms without it",
         growth / 1024.0,
-        met(growth <= 16.0 * 1024.0)
+        bar_result(growth <= 16.0 * 1024.0)
     );
 }
 
@@ -51,13 +51,13 @@ fn open_files() -> usize {
 
 async fn idle_unjoined(connections: usize) {
     let data = tempfile::tempdir().unwrap();
-    let (server, _) = Subject::server(data.path());
+    let (server, _) = MeasuredProcess::server(data.path());
     let before = server.memory_kib("VmRSS");
-    let mut peers = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..connections {
-        peers.push(Peer::connect(&server.address).await.unwrap());
+        clients.push(BenchClient::connect(&server.address).await.unwrap());
     }
-    settle().await;
+    wait_until_idle().await;
     report(
         "idle, not joined",
         connections,
@@ -67,28 +67,35 @@ async fn idle_unjoined(connections: usize) {
 
 async fn idle_joined(connections: usize, session: usize) {
     let data = tempfile::tempdir().unwrap();
-    let (server, _) = Subject::server(data.path());
+    let (server, _) = MeasuredProcess::server(data.path());
     let before = server.memory_kib("VmRSS");
-    let mut peers: Vec<Peer> = Vec::new();
+    let mut clients: Vec<BenchClient> = Vec::new();
     let begun = Instant::now();
     for number in 0..connections {
         let name = format!("s{}", number / session);
         if number % session == 0 {
-            Peer::create(&server.address, &name, session).await;
+            BenchClient::create(&server.address, &name, session).await;
         }
         let more = json!({ "history": 0 });
         let participant = format!("p{number}");
-        let mut peer = Peer::join(&server.address, &name, &participant, Kind::Observer, more).await;
-        peer.shrink();
-        peers.push(peer);
+        let mut client = BenchClient::join(
+            &server.address,
+            &name,
+            &participant,
+            BenchRole::Observer,
+            more,
+        )
+        .await;
+        client.release_buffers();
+        clients.push(client);
         // Everyone is told of everyone; a peer that never read would be one that stalls.
         if number % session == session - 1 {
-            let first = peers.len() - session;
-            drain(&mut peers[first..]).await;
+            let first = clients.len() - session;
+            drain_pending(&mut clients[first..]).await;
         }
     }
     let took = begun.elapsed();
-    settle().await;
+    wait_until_idle().await;
     let name = format!("idle, joined, {session} a session");
     report(&name, connections, server.memory_kib("VmRSS") - before);
     println!(
@@ -99,11 +106,11 @@ async fn idle_joined(connections: usize, session: usize) {
 }
 
 /// Reads what is there.
-async fn drain(peers: &mut [Peer]) {
+async fn drain_pending(clients: &mut [BenchClient]) {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let mut scratch = vec![0; 256 * 1024];
-    for peer in peers {
-        while peer
+    for client in clients {
+        while client
             .stream
             .try_read(&mut scratch)
             .is_ok_and(|read| read > 0)
@@ -112,7 +119,7 @@ async fn drain(peers: &mut [Peer]) {
 }
 
 /// Waits until the server has nothing left to do.
-async fn settle() {
+async fn wait_until_idle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
@@ -120,49 +127,49 @@ fn report(name: &str, connections: usize, kib: u64) {
     let each = kib as f64 / connections as f64;
     println!(
         "{connections} connections {name}: {kib} KiB more, {each:.2} KiB each   bar ≤ 4 KiB: {}",
-        met(each <= 4.0)
+        bar_result(each <= 4.0)
     );
 }
 
 /// Growth of the server's memory in KiB at the most, and the readers' p99 in milliseconds.
 async fn broadcast(bytes: usize, stall: bool) -> (f64, f64) {
     let data = tempfile::tempdir().unwrap();
-    let (server, _) = Subject::server(data.path());
-    Peer::create(&server.address, "wide", READERS + 2).await;
+    let (server, _) = MeasuredProcess::server(data.path());
+    BenchClient::create(&server.address, "wide", READERS + 2).await;
     let more = json!({ "history": 0 });
     let join = async |name: &str, kind| {
-        Peer::join(&server.address, "wide", name, kind, more.clone()).await
+        BenchClient::join(&server.address, "wide", name, kind, more.clone()).await
     };
-    let mut agent = join("bot", Kind::Agent).await;
-    agent.start_run("run").await;
+    let mut agent = join("bot", BenchRole::Agent).await;
+    agent.start_read_run("run").await;
     let mut readers = Vec::new();
     for number in 0..READERS {
-        readers.push(join(&format!("v{number}"), Kind::Observer).await);
+        readers.push(join(&format!("v{number}"), BenchRole::Observer).await);
     }
-    let stalled = join("stalled", Kind::Observer).await;
+    let stalled = join("stalled", BenchRole::Observer).await;
     if !stall {
         drop(stalled);
-        settle().await;
-        return spread(&server, agent, readers, bytes).await;
+        wait_until_idle().await;
+        return broadcast_and_measure(&server, agent, readers, bytes).await;
     }
-    settle().await;
-    let figures = spread(&server, agent, readers, bytes).await;
+    wait_until_idle().await;
+    let figures = broadcast_and_measure(&server, agent, readers, bytes).await;
     drop(stalled);
     figures
 }
 
-async fn spread(
-    server: &Subject,
-    mut agent: Peer,
-    mut readers: Vec<Peer>,
+async fn broadcast_and_measure(
+    server: &MeasuredProcess,
+    mut agent: BenchClient,
+    mut readers: Vec<BenchClient>,
     bytes: usize,
 ) -> (f64, f64) {
-    let text = "x".repeat(OUTPUT);
+    let text = "x".repeat(OUTPUT_BYTES);
     let mut latencies = Latencies::default();
     // What any broadcast takes, such as buffers and the store's cache, is there before.
-    let warm = 4 * 1024 * 1024 / OUTPUT;
+    let warm = 4 * 1024 * 1024 / OUTPUT_BYTES;
     let mut before = 0;
-    for number in 0..warm + bytes / OUTPUT {
+    for number in 0..warm + bytes / OUTPUT_BYTES {
         if number == warm {
             before = server.memory_kib("VmHWM");
         }

@@ -11,33 +11,33 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kit::{Kind, Peer, Subject, met, setting};
 use pvp_agent::agent::{Agent, AgentInput, ProposalEvent};
 use pvp_agent::executor::ExecutorSettings;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ParticipantKind, Role, SessionId};
 use serde_json::json;
+use support::{BenchClient, BenchRole, MeasuredProcess, bar_result, env_number};
 
 /// Bytes of a piece of output, as an executor tells it.
-const PIECE: usize = 32 * 1024;
+const PIECE_BYTES: usize = 32 * 1024;
 
 /// Pieces that an executor has under way; the bare loop makes as many durable at a time.
-const UNDER_WAY: i64 = 48;
+const IN_FLIGHT: i64 = 48;
 
 /// How much more memory each process may use while any amount of output goes through it.
 const GROWTH_KIB: u64 = 16 * 1024;
 
 /// What is printed: enough to be measured, and little to get everything going.
-const LONG: &str = "long.log";
-const SHORT: &str = "short.log";
+const LONG_LOG: &str = "long.log";
+const SHORT_LOG: &str = "short.log";
 
 fn main() {
     if std::env::var("BENCH_PART").is_ok_and(|part| part == "executor") {
@@ -51,37 +51,42 @@ fn main() {
 }
 
 async fn measure() {
-    let (size, rounds) = (setting("OUTPUT_MIB", 128), setting("OUTPUT_ROUNDS", 3));
-    let place = tempfile::tempdir().unwrap();
-    write_log(&place.path().join(LONG), size * 1024 * 1024);
-    write_log(&place.path().join(SHORT), 8 * 1024 * 1024);
-    let mut room = Room::open(place.path()).await;
-    let memory = |room: &Room, line| [&room.server, &room.executor].map(|it| it.memory_kib(line));
+    let (size, rounds) = (
+        env_number("OUTPUT_MIB", 128),
+        env_number("OUTPUT_ROUNDS", 3),
+    );
+    let workspace = tempfile::tempdir().unwrap();
+    write_log(&workspace.path().join(LONG_LOG), size * 1024 * 1024);
+    write_log(&workspace.path().join(SHORT_LOG), 8 * 1024 * 1024);
+    let mut fixture = OutputFixture::open(workspace.path()).await;
+    let memory = |fixture: &OutputFixture, line| {
+        [&fixture.server, &fixture.executor].map(|it| it.memory_kib(line))
+    };
 
-    bare(place.path(), SHORT);
-    room.show(SHORT).await;
-    let before = memory(&room, "VmRSS");
+    run_bare_loop(workspace.path(), SHORT_LOG);
+    fixture.stream_log(SHORT_LOG).await;
+    let before = memory(&fixture, "VmRSS");
     println!("`cat` of {size} MiB                      MiB/s, {rounds} rounds");
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     // In turns, so that a busy machine is busy for both.
     for _ in 0..rounds {
-        floor.push(size as f64 / bare(place.path(), LONG).as_secs_f64());
-        ours.push(size as f64 / room.show(LONG).await.as_secs_f64());
+        floor.push(size as f64 / run_bare_loop(workspace.path(), LONG_LOG).as_secs_f64());
+        ours.push(size as f64 / fixture.stream_log(LONG_LOG).await.as_secs_f64());
     }
-    let after = memory(&room, "VmHWM");
+    let after = memory(&fixture, "VmHWM");
     let ratio = median(&mut ours) / median(&mut floor);
     report("bare: pipe → JSON → SQLite", &mut floor);
     report("pipe → log → viewer", &mut ours);
     println!(
         "bar: at least 0.5 of the bare loop: {ratio:.2} {}",
-        met(ratio >= 0.5)
+        bar_result(ratio >= 0.5)
     );
     for (name, at) in [("server", 0), ("executor", 1)] {
         let grown = after[at].saturating_sub(before[at]);
         println!(
             "bar: memory of the {name} flat: +{:.1} MiB at most {}",
             grown as f64 / 1024.0,
-            met(grown <= GROWTH_KIB)
+            bar_result(grown <= GROWTH_KIB)
         );
     }
 }
@@ -113,7 +118,7 @@ fn write_log(path: &Path, size: usize) {
 }
 
 /// The least that can be done: the same pieces, as JSON, in as durable a file.
-fn bare(place: &Path, log: &str) -> Duration {
+fn run_bare_loop(workspace: &Path, log: &str) -> Duration {
     let data = tempfile::tempdir().unwrap();
     let store = rusqlite::Connection::open(data.path().join("bare.db")).unwrap();
     store.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -131,16 +136,16 @@ fn bare(place: &Path, log: &str) -> Duration {
     let mut command = Command::new("cat");
     let mut command = command
         .arg(log)
-        .current_dir(place)
+        .current_dir(workspace)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut pipe = command.stdout.take().unwrap();
-    let (mut piece, mut seq) = (Vec::with_capacity(PIECE), 0);
+    let (mut piece, mut seq) = (Vec::with_capacity(PIECE_BYTES), 0);
     store.execute_batch("BEGIN").unwrap();
     while pipe
         .by_ref()
-        .take(PIECE as u64)
+        .take(PIECE_BYTES as u64)
         .read_to_end(&mut piece)
         .unwrap()
         > 0
@@ -151,7 +156,7 @@ fn bare(place: &Path, log: &str) -> Duration {
         insert
             .execute((seq, serde_json::to_vec(&body).unwrap()))
             .unwrap();
-        if seq % UNDER_WAY == 0 {
+        if seq % IN_FLIGHT == 0 {
             store.execute_batch("COMMIT; BEGIN").unwrap();
         }
         piece.clear();
@@ -162,19 +167,19 @@ fn bare(place: &Path, log: &str) -> Duration {
 }
 
 /// A server, an executor in a session of it, and a person who watches.
-struct Room {
-    server: Subject,
-    executor: Subject,
-    viewer: Peer,
+struct OutputFixture {
+    server: MeasuredProcess,
+    executor: MeasuredProcess,
+    viewer: BenchClient,
     bot: String,
     prompts: usize,
     _data: tempfile::TempDir,
 }
 
-impl Room {
+impl OutputFixture {
     async fn open(workspace: &Path) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let server = Subject::server_with_login(&data.path().join("server"));
+        let server = MeasuredProcess::start_server_with_login(&data.path().join("server"));
         let admin = Link::parse(server.admin_link.as_ref().unwrap()).unwrap();
         let made = tokio::task::spawn_blocking(move || {
             let api = ApiClient::new(admin);
@@ -188,7 +193,7 @@ impl Room {
         });
         let (session, bot, person) = made.await.unwrap();
         let state = data.path().join("executor");
-        let executor = Subject::myself(
+        let executor = MeasuredProcess::respawn_self(
             "executor",
             &[
                 ("BENCH_LINK", &bot.link),
@@ -197,10 +202,12 @@ impl Room {
             ],
         );
         let token = format!("Authorization: Bearer {}\r\n", person.token);
-        let mut viewer = Peer::connect_with(&server.address, &token).await.unwrap();
+        let mut viewer = BenchClient::connect_with(&server.address, &token)
+            .await
+            .unwrap();
         let (name, more) = (person.participant.to_string(), json!({ "history": 0 }));
         viewer
-            .enter(session.as_str(), &name, Kind::Driver, more)
+            .join_session(session.as_str(), &name, BenchRole::Driver, more)
             .await;
         Self {
             server,
@@ -213,7 +220,7 @@ impl Room {
     }
 
     /// Asks for a file, and waits until all of it and its result were shown.
-    async fn show(&mut self, log: &str) -> Duration {
+    async fn stream_log(&mut self, log: &str) -> Duration {
         let begun = Instant::now();
         self.prompts += 1;
         let prompt = json!({
@@ -221,8 +228,8 @@ impl Room {
             "contributors": [self.viewer.name], "context_keys": [],
         });
         let id = format!("prompt-{}", self.prompts);
-        self.viewer.say("prompt.submit", &id, &prompt).await;
-        let result = self.viewer.wait("tool.result").await;
+        self.viewer.send("prompt.submit", &id, &prompt).await;
+        let result = self.viewer.wait_for_type("tool.result").await;
         let took = begun.elapsed();
         let shown = result["payload"]["streams"]["stdout"]["bytes"].as_u64();
         assert_eq!(result["payload"]["success"], true, "{result}");
@@ -254,8 +261,8 @@ async fn executor() {
     settings.program = PathBuf::from(env!("CARGO_BIN_EXE_pvp"));
     let mut agent = Agent::connect(link, settings).await.unwrap();
     println!("ready");
-    while let Some(wish) = agent.next_input().await {
-        let AgentInput::Prompt { prompt, .. } = wish else {
+    while let Some(request) = agent.next_input().await {
+        let AgentInput::Prompt { prompt, .. } = request else {
             continue;
         };
         let proposal = agent.propose_shell(&prompt.content).await.unwrap();

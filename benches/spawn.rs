@@ -9,30 +9,30 @@
     reason = "a bench that cannot go on ends"
 )]
 
-mod kit;
+mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kit::{Latencies, met, setting};
 use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::{self, OverflowAction, ReaperPool, RunLimits, SupervisedProcess};
 use pvp_agent::sandbox::{ResourceLimits, Sandbox};
 use pvp_protocol::SandboxProfile;
+use support::{Latencies, bar_result, env_number};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
 const SHELL: &str = "/bin/bash";
-const WORDS: [&str; 4] = ["--noprofile", "--norc", "-c", "true"];
+const SHELL_ARGUMENTS: [&str; 4] = ["--noprofile", "--norc", "-c", "true"];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let times = setting("SPAWN_TIMES", 200);
+    let times = env_number("SPAWN_TIMES", 200);
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path();
+    let workspace = directory.path();
     let pvp = Path::new(env!("CARGO_BIN_EXE_pvp"));
-    let alone = ReaperPool::on_demand(&alone_reaper(place, pvp));
+    let alone = ReaperPool::on_demand(&standalone_reaper(workspace, pvp));
     let (ahead, pvp) = (ReaperPool::with_spare(pvp), ReaperPool::on_demand(pvp));
     let [
         mut plain,
@@ -44,17 +44,17 @@ async fn main() {
         mut none,
         mut held,
     ] = [(); 8].map(|()| Latencies::default());
-    let a_read = errand(place, SandboxProfile::Read, true);
+    let a_read = spawn_spec(workspace, SandboxProfile::Read, true);
     // In turns, so that a busy machine is busy for all of them.
     for _ in 0..times {
-        plain.add(plainly().await);
-        read.add(reaped(&ahead, &a_read).await);
-        next.add(reaped(&ahead, &a_read).await);
-        cold.add(reaped(&pvp, &a_read).await);
-        cgroup.add(reaped(&pvp, &errand(place, SandboxProfile::None, true)).await);
-        keeper.add(reaped(&pvp, &errand(place, SandboxProfile::None, false)).await);
-        none.add(reaped(&alone, &errand(place, SandboxProfile::None, false)).await);
-        held.add(reaped(&alone, &errand(place, SandboxProfile::Read, false)).await);
+        plain.add(spawn_plain().await);
+        read.add(spawn_reaped(&ahead, &a_read).await);
+        next.add(spawn_reaped(&ahead, &a_read).await);
+        cold.add(spawn_reaped(&pvp, &a_read).await);
+        cgroup.add(spawn_reaped(&pvp, &spawn_spec(workspace, SandboxProfile::None, true)).await);
+        keeper.add(spawn_reaped(&pvp, &spawn_spec(workspace, SandboxProfile::None, false)).await);
+        none.add(spawn_reaped(&alone, &spawn_spec(workspace, SandboxProfile::None, false)).await);
+        held.add(spawn_reaped(&alone, &spawn_spec(workspace, SandboxProfile::Read, false)).await);
     }
     println!("`bash -c true`, {times} times             p50 ms   p95 ms   over plain");
     let bare = median(&mut plain);
@@ -67,18 +67,18 @@ async fn main() {
     let over = median(&mut read) - bare;
     println!(
         "bar: reaper and sandbox ≤ 6 ms over plain: {over:.2} {}",
-        met(over <= 6.0)
+        bar_result(over <= 6.0)
     );
     let sandbox = median(&mut held) - median(&mut none);
     println!(
         "bar: sandbox alone ≤ 1 ms: {sandbox:.2} {}",
-        met(sandbox <= 1.0)
+        bar_result(sandbox <= 1.0)
     );
 }
 
 /// A program that makes every reaper stand alone, so that only the sandbox makes a difference.
-fn alone_reaper(place: &Path, pvp: &Path) -> PathBuf {
-    let program = place.join("alone");
+fn standalone_reaper(workspace: &Path, pvp: &Path) -> PathBuf {
+    let program = workspace.join("alone");
     let lines = format!("#!/bin/sh\nexec {} \"$1\" alone\n", pvp.display());
     std::fs::write(&program, lines).unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
@@ -94,23 +94,27 @@ fn report(name: &str, latencies: &mut Latencies, bare: f64) {
     println!("{name:<34} {p50:>8.2} {p95:>8.2} {:>12.2}", p50 - bare);
 }
 
-async fn plainly() -> Duration {
+async fn spawn_plain() -> Duration {
     let begun = Instant::now();
-    let output = Command::new(SHELL).args(WORDS).output().await.unwrap();
+    let output = Command::new(SHELL)
+        .args(SHELL_ARGUMENTS)
+        .output()
+        .await
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     begun.elapsed()
 }
 
-fn errand(place: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnSpec {
+fn spawn_spec(workspace: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnSpec {
     SpawnSpec {
         program: SHELL.to_owned(),
-        arguments: WORDS.map(str::to_owned).into(),
-        directory: place.to_owned(),
+        arguments: SHELL_ARGUMENTS.map(str::to_owned).into(),
+        directory: workspace.to_owned(),
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         confinement: Sandbox {
             profile,
-            workspace: place.to_owned(),
-            temporary: place.to_owned(),
+            workspace: workspace.to_owned(),
+            temporary: workspace.to_owned(),
             share: ResourceLimits::default(),
         },
         grace_ms: 100,
@@ -119,7 +123,7 @@ fn errand(place: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnSpec {
     }
 }
 
-async fn reaped(reapers: &ReaperPool, errand: &SpawnSpec) -> Duration {
+async fn spawn_reaped(reapers: &ReaperPool, spawn_spec: &SpawnSpec) -> Duration {
     let bounds = RunLimits {
         timeout: None,
         output_bytes: 1024,
@@ -127,7 +131,7 @@ async fn reaped(reapers: &ReaperPool, errand: &SpawnSpec) -> Duration {
     };
     let begun = Instant::now();
     let (_stopper, asked) = run::stop_channel();
-    let run = SupervisedProcess::start(reapers, errand, asked)
+    let run = SupervisedProcess::start(reapers, spawn_spec, asked)
         .await
         .unwrap();
     let (sender, _pieces) = mpsc::channel(16);

@@ -6,32 +6,32 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
 use std::path::Path;
 
-use kit::Server;
 use serde_json::Value;
+use support::TestServer;
 
 /// One block of the page: its commands, and lines that must be in what they print, in order.
-struct Block {
+struct DocBlock {
     commands: String,
     expected: Vec<String>,
 }
 
-fn page() -> String {
+fn api_page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md");
     std::fs::read_to_string(path).unwrap()
 }
 
-fn blocks(page: &str) -> Vec<Block> {
+fn doc_blocks(page: &str) -> Vec<DocBlock> {
     page.split("```sh\n")
         .skip(1)
         .map(|rest| rest.split("```").next().unwrap())
         .map(|block| {
             let (expected, commands): (Vec<_>, Vec<_>) =
                 block.lines().partition(|line| line.starts_with("# "));
-            Block {
+            DocBlock {
                 commands: commands.join("\n"),
                 expected: expected.iter().map(|line| line[2..].to_owned()).collect(),
             }
@@ -41,8 +41,8 @@ fn blocks(page: &str) -> Vec<Block> {
 
 #[tokio::test]
 async fn every_command_of_the_page_does_what_it_says() {
-    let server = Server::start(&[]).await;
-    let blocks = blocks(&page());
+    let server = TestServer::start(&[]).await;
+    let blocks = doc_blocks(&api_page());
     assert!(blocks.len() >= 9, "the page was read");
     // One shell runs them all, as a reader would; a line of its own ends each block's output.
     let mark = "=== end of block ===";
@@ -66,7 +66,7 @@ async fn every_command_of_the_page_does_what_it_says() {
         .env("TOKEN", server.admin().token)
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(kit::PATIENCE, run)
+    let output = tokio::time::timeout(support::TEST_TIMEOUT, run)
         .await
         .unwrap()
         .unwrap();
@@ -87,8 +87,8 @@ async fn every_command_of_the_page_does_what_it_says() {
 
 #[tokio::test]
 async fn the_page_names_every_route_and_no_other() {
-    let server = Server::start(&[]).await;
-    let (_, document) = kit::get(&server.address, "/openapi.json", &[]).await;
+    let server = TestServer::start(&[]).await;
+    let (_, document) = support::http_get(&server.address, "/openapi.json", &[]).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let mut served: Vec<_> = paths
@@ -99,7 +99,7 @@ async fn the_page_names_every_route_and_no_other() {
         })
         .collect();
     served.sort();
-    let page = page();
+    let page = api_page();
     let table = page.split("## Routes").nth(1).unwrap();
     let mut named: Vec<_> = table
         .lines()

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The crates that only think, and everything they may use.
-const THINKING: &[(&str, &[&str])] = &[
+const PURE_CRATES: &[(&str, &[&str])] = &[
     (
         "protocol",
         &[
@@ -50,7 +50,7 @@ const THINKING: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that do, and which of ours they may use.
-const DOING: &[(&str, &[&str])] = &[
+const IO_CRATES: &[(&str, &[&str])] = &[
     ("server", &["pvp-policy", "pvp-protocol", "pvp-session"]),
     ("client", &["pvp-protocol"]),
     ("agent", &["pvp-client", "pvp-policy", "pvp-protocol"]),
@@ -90,8 +90,8 @@ fn dependencies(directory: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn thinking_crates_depend_on_nothing_that_does() {
-    for (directory, allowed) in THINKING {
+fn pure_crates_depend_on_no_io_crate() {
+    for (directory, allowed) in PURE_CRATES {
         for dependency in dependencies(directory) {
             assert!(
                 allowed.contains(&dependency.as_str()),
@@ -103,7 +103,7 @@ fn thinking_crates_depend_on_nothing_that_does() {
 
 #[test]
 fn our_crates_depend_on_each_other_in_one_direction() {
-    for (directory, allowed) in DOING {
+    for (directory, allowed) in IO_CRATES {
         for dependency in dependencies(directory) {
             let ours = dependency.starts_with("pvp-");
             let permitted = allowed.contains(&dependency.as_str());
@@ -116,9 +116,9 @@ fn our_crates_depend_on_each_other_in_one_direction() {
 fn every_crate_is_in_one_of_the_lists_and_keeps_the_lints() {
     let workspace = manifest(".");
     let members = workspace["workspace"]["members"].as_array().unwrap();
-    let listed: Vec<_> = THINKING
+    let listed: Vec<_> = PURE_CRATES
         .iter()
-        .chain(DOING)
+        .chain(IO_CRATES)
         .map(|(directory, _)| *directory)
         .collect();
     for member in members {
@@ -133,8 +133,8 @@ fn every_crate_is_in_one_of_the_lists_and_keeps_the_lints() {
 }
 
 #[test]
-fn thinking_crates_are_fenced_off_from_clocks_files_and_chance() {
-    for (directory, _) in THINKING {
+fn pure_crates_forbid_clocks_files_and_randomness() {
+    for (directory, _) in PURE_CRATES {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(directory)
             .join("clippy.toml");

@@ -5,15 +5,15 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use kit::{Server, pvp};
 use serde_json::{Value, json};
+use support::{TestServer, run_pvp};
 
-fn check(arguments: &[&str]) -> (Option<i32>, String, String) {
+fn run_check(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_pvp"))
         .arg("check")
         .args(arguments)
@@ -35,7 +35,7 @@ fn the_exit_code_says_the_category() {
         ("rm -rf build", 20, "destructive"),
         ("rm -rf /", 30, "blocked"),
     ] {
-        let (exit, said, _) = check(&[command]);
+        let (exit, said, _) = run_check(&[command]);
         assert_eq!(exit, Some(code), "{command}");
         assert!(said.starts_with(category), "{said}");
         assert!(said.contains("rule ") && said.contains("reason "), "{said}");
@@ -44,7 +44,7 @@ fn the_exit_code_says_the_category() {
 
 #[test]
 fn a_verdict_is_json_for_programs_and_names_its_parts() {
-    let (_, said, _) = check(&["--json", "ls && rm -rf x"]);
+    let (_, said, _) = run_check(&["--json", "ls && rm -rf x"]);
     let verdict: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(verdict["category"], "destructive");
     let parts: Vec<_> = verdict["parts"]
@@ -58,8 +58,8 @@ fn a_verdict_is_json_for_programs_and_names_its_parts() {
 
 #[test]
 fn words_without_a_shell_are_sorted_as_they_are() {
-    assert_eq!(check(&["--argv", "ls", "a b; rm -rf /"]).0, Some(0));
-    assert_eq!(check(&["--argv", "rm", "-rf", "x"]).0, Some(20));
+    assert_eq!(run_check(&["--argv", "ls", "a b; rm -rf /"]).0, Some(0));
+    assert_eq!(run_check(&["--argv", "rm", "-rf", "x"]).0, Some(20));
 }
 
 #[test]
@@ -97,23 +97,23 @@ fn lines_are_sorted_one_by_one_and_a_bad_one_is_named() {
 
 #[test]
 fn rules_are_shown_tested_and_explained() {
-    let (good, said, _) = pvp(&["policy", "show"]);
+    let (good, said, _) = run_pvp(&["policy", "show"]);
     assert!(
         good && said.lines().count() > 300,
         "{}",
         said.lines().count()
     );
-    let (good, said, _) = pvp(&["policy", "test"]);
+    let (good, said, _) = run_pvp(&["policy", "test"]);
     assert!(good && said.contains(" 0 examples"), "{said}");
-    let (good, said, _) = pvp(&["policy", "explain", "sudo rm -rf build"]);
+    let (good, said, _) = run_pvp(&["policy", "explain", "sudo rm -rf build"]);
     assert!(good && said.contains("matched "), "{said}");
     let id = said
         .lines()
         .find_map(|line| line.strip_prefix("matched "))
         .unwrap();
     let id = id.split(' ').next().unwrap();
-    assert!(pvp(&["policy", "show", id]).1.starts_with(id));
-    let (good, _, problem) = pvp(&["policy", "show", "no.such.rule"]);
+    assert!(run_pvp(&["policy", "show", id]).1.starts_with(id));
+    let (good, _, problem) = run_pvp(&["policy", "show", "no.such.rule"]);
     assert!(
         !good && problem.contains("there is no rule `no.such.rule`"),
         "{problem}"
@@ -142,14 +142,14 @@ fn a_bad_rule_file_is_refused_with_file_line_and_reason() {
     )
     .unwrap();
     let path = file.to_str().unwrap();
-    let (code, _, problem) = check(&["--policy", path, "ls"]);
+    let (code, _, problem) = run_check(&["--policy", path, "ls"]);
     assert_eq!(code, Some(1));
     assert!(
         problem.contains("rules.toml:") && problem.contains("frobnicate x"),
         "{problem}"
     );
     std::fs::write(&file, "[[rule]]\nid = 7\n").unwrap();
-    let (code, _, problem) = check(&["--policy", path, "ls"]);
+    let (code, _, problem) = run_check(&["--policy", path, "ls"]);
     assert_eq!(code, Some(1));
     assert!(problem.contains("rules.toml:2"), "{problem}");
     let listen = [
@@ -161,7 +161,7 @@ fn a_bad_rule_file_is_refused_with_file_line_and_reason() {
         "--data",
     ];
     let data = dir.path().join("data");
-    let (good, _, problem) = pvp(&[&listen[..], &[data.to_str().unwrap()]].concat());
+    let (good, _, problem) = run_pvp(&[&listen[..], &[data.to_str().unwrap()]].concat());
     assert!(!good && problem.contains("rules.toml:2"), "{problem}");
 }
 
@@ -175,17 +175,17 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
     ];
-    let server = Server::start_env(&["--policy", file.to_str().unwrap()], &fast).await;
-    server.create("rules", json!({})).await;
+    let server = TestServer::start_with_env(&["--policy", file.to_str().unwrap()], &fast).await;
+    server.create_session("rules", json!({})).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("rules", &bot).await;
-    let asked = async |agent: &mut kit::Client| {
+    let asked = async |agent: &mut support::TestClient| {
         let id = agent.propose("frobnicate now").await;
         let gate = agent
             .wait(|message| message["payload"]["action_ref"] == id.as_str())
             .await;
         agent
-            .say("tool.cancel", json!({ "tool_proposal": id }))
+            .send_and_ack("tool.cancel", json!({ "tool_proposal": id }))
             .await;
         (
             gate["payload"]["category"].clone(),

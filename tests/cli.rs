@@ -6,16 +6,16 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
 use std::path::Path;
 use std::process::Command;
 
-use kit::Server;
 use serde_json::Value;
+use support::TestServer;
 
 /// Runs `pvp` with nothing but these variables of ours; it must end by itself and badly.
-fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+fn run_refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_pvp"))
         .args(arguments)
         .env_remove("PVP_LOG")
@@ -27,7 +27,7 @@ fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn server<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+fn server_args<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let data = data.to_str().unwrap();
     [&["server", "--listen", "127.0.0.1:0", "--data", data], more].concat()
 }
@@ -56,7 +56,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         ("PVP_SESSIONS", "99999999999999999999", "1 to 10000000"),
         ("PVP_DATA", "", "a directory"),
     ] {
-        let said = refused(&server(data.path(), &[]), &[(variable, value)]);
+        let said = run_refused(&server_args(data.path(), &[]), &[(variable, value)]);
         let key = variable.trim_start_matches("PVP_").to_lowercase();
         assert_eq!(
             said,
@@ -76,7 +76,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
             "an address that begins with http:// or https://",
         ),
     ] {
-        let said = refused(&["server", "--data", path, flag, "x"], &[]);
+        let said = run_refused(&["server", "--data", path, flag, "x"], &[]);
         assert_eq!(
             said,
             format!("pvp: {flag}: `{key}` is \"x\"; use {allowed}\n")
@@ -103,16 +103,16 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         ("open_gates = \n", "pvp.toml:1: "),
     ] {
         std::fs::write(&file, text).unwrap();
-        let complaint = refused(
-            &server(data.path(), &["--config", file.to_str().unwrap()]),
+        let complaint = run_refused(
+            &server_args(data.path(), &["--config", file.to_str().unwrap()]),
             &[],
         );
         let expected = format!("pvp: {}/{said}", data.path().display());
         assert!(complaint.starts_with(&expected), "{complaint}");
     }
     let missing = data.path().join("missing.toml");
-    let said = refused(
-        &server(data.path(), &["--config", missing.to_str().unwrap()]),
+    let said = run_refused(
+        &server_args(data.path(), &["--config", missing.to_str().unwrap()]),
         &[],
     );
     assert!(
@@ -203,7 +203,7 @@ fn flags_and_words_that_do_not_exist_are_named() {
             &["/nonexistent"],
         ),
     ] {
-        let said = refused(arguments, &[]);
+        let said = run_refused(arguments, &[]);
         for part in parts {
             assert!(said.contains(part), "{arguments:?}: {said}");
         }
@@ -216,7 +216,7 @@ fn open_to_the_world_must_be_meant() {
     let data = data.path().join("never-made");
     let path = data.to_str().unwrap();
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:3000"] {
-        let said = refused(
+        let said = run_refused(
             &["server", "--open", "--listen", listen, "--data", path],
             &[],
         );
@@ -227,7 +227,7 @@ fn open_to_the_world_must_be_meant() {
             )
         );
         // However it was opened.
-        let said = refused(
+        let said = run_refused(
             &["server", "--listen", listen, "--data", path],
             &[("PVP_OPEN", "1")],
         );
@@ -243,10 +243,10 @@ async fn open_on_every_address_runs_when_it_is_meant() {
     let file = std::fs::File::create(&log).unwrap();
     let flags = ["--open", "--i-know-this-is-open"];
     let store = data.path().join("store");
-    let server = Server::start_with(&store, "0.0.0.0:0", &flags, &[], Some(file)).await;
+    let server = TestServer::start_with(&store, "0.0.0.0:0", &flags, &[], Some(file)).await;
     let port = server.address.rsplit(':').next().unwrap();
     assert_eq!(
-        kit::get(&format!("127.0.0.1:{port}"), "/health", &[])
+        support::http_get(&format!("127.0.0.1:{port}"), "/health", &[])
             .await
             .0,
         200
@@ -259,37 +259,40 @@ async fn open_on_every_address_runs_when_it_is_meant() {
 #[tokio::test]
 async fn the_admin_link_is_made_once() {
     let data = tempfile::tempdir().unwrap();
-    let first = Server::start_in(data.path(), &[]).await;
+    let first = TestServer::start_in(data.path(), &[]).await;
     assert!(first.admin_token.is_some());
     assert!(first.stop().await.success());
-    let second = Server::start_in(data.path(), &[]).await;
+    let second = TestServer::start_in(data.path(), &[]).await;
     assert_eq!(second.admin_token, None);
     assert!(second.stop().await.success());
     // An open server makes one too: its tokens are for the day when it is not open.
     let data = tempfile::tempdir().unwrap();
-    let open = Server::start_in(data.path(), &["--open"]).await;
+    let open = TestServer::start_in(data.path(), &["--open"]).await;
     assert!(open.admin_token.is_some());
 }
 
 #[tokio::test]
 async fn two_servers_do_not_share_a_data_directory_or_an_address() {
     let data = tempfile::tempdir().unwrap();
-    let first = Server::start_in(data.path(), &[]).await;
-    let said = refused(&server(data.path(), &[]), &[]);
+    let first = TestServer::start_in(data.path(), &[]).await;
+    let said = run_refused(&server_args(data.path(), &[]), &[]);
     assert!(said.contains(data.path().to_str().unwrap()), "{said}");
     assert!(said.contains("is in use by another pvp server"), "{said}");
     let other = tempfile::tempdir().unwrap();
     let path = other.path().to_str().unwrap();
-    let said = refused(&["server", "--listen", &first.address, "--data", path], &[]);
+    let said = run_refused(&["server", "--listen", &first.address, "--data", path], &[]);
     assert!(
         said.starts_with(&format!("pvp: cannot listen on {}", first.address)),
         "{said}"
     );
-    assert_eq!(kit::get(&first.address, "/health", &[]).await.0, 200);
+    assert_eq!(
+        support::http_get(&first.address, "/health", &[]).await.0,
+        200
+    );
     // When it has gone, the directory is free.
     assert!(first.stop().await.success());
     assert!(
-        Server::start_in(data.path(), &[])
+        TestServer::start_in(data.path(), &[])
             .await
             .stop()
             .await
@@ -301,7 +304,7 @@ async fn two_servers_do_not_share_a_data_directory_or_an_address() {
 async fn the_first_line_says_where_it_listens_as_json() {
     let data = tempfile::tempdir().unwrap();
     let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_pvp"))
-        .args(server(
+        .args(server_args(
             data.path(),
             &["--json", "--public-url", "https://pvp.example.org/"],
         ))
@@ -311,7 +314,7 @@ async fn the_first_line_says_where_it_listens_as_json() {
         .unwrap();
     use tokio::io::{AsyncBufReadExt, BufReader};
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = tokio::time::timeout(kit::PATIENCE, lines.next_line())
+    let line = tokio::time::timeout(support::TEST_TIMEOUT, lines.next_line())
         .await
         .unwrap()
         .unwrap()

@@ -6,10 +6,10 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
-use kit::{Client, Invited, Server, Witness};
 use serde_json::{Value, json};
+use support::{RefusalObserver, TestClient, TestServer, TestUser};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 const MIB: usize = 1024 * 1024;
 
 /// Texts that are no messages, and a part of what is said about each.
-fn no_messages() -> Vec<(String, &'static str)> {
+fn invalid_messages() -> Vec<(String, &'static str)> {
     let deep = |open: &str, close: &str| open.repeat(10_000) + &close.repeat(10_000);
     let inside = |payload: &str| {
         format!(
@@ -102,16 +102,16 @@ fn no_messages() -> Vec<(String, &'static str)> {
 
 #[tokio::test]
 async fn what_is_no_message_is_answered_with_a_sentence_and_nothing_else() {
-    let server = Server::start(&[]).await;
-    server.create("texts", json!({})).await;
-    let mut witness = Witness::of(&server, "texts").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("texts", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "texts").await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut joined = server.join("texts", &ann).await;
     let mut stranger = server.connect(&ann).await;
-    joined.settle().await;
-    witness.client().settle().await;
+    joined.sync().await;
+    observer.client().sync().await;
     let before = server.log("texts").len();
-    for (number, (text, part)) in no_messages().into_iter().enumerate() {
+    for (number, (text, part)) in invalid_messages().into_iter().enumerate() {
         // Before joining a connection has few messages to spare.
         if number % 30 == 0 {
             stranger = server.connect(&ann).await;
@@ -135,14 +135,14 @@ async fn what_is_no_message_is_answered_with_a_sentence_and_nothing_else() {
         "m7"
     );
     assert_eq!(server.log("texts").len(), before);
-    witness.heard_nothing(&server).await;
-    joined.settle().await;
+    observer.expect_no_trace(&server).await;
+    joined.sync().await;
 }
 
 #[tokio::test]
 async fn binary_frames_are_refused_and_the_connection_stays() {
-    let server = Server::start(&[]).await;
-    server.create("binary", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("binary", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut joined = server.join("binary", &ann).await;
     let mut stranger = server.connect(&ann).await;
@@ -165,14 +165,14 @@ async fn binary_frames_are_refused_and_the_connection_stays() {
         client.send_frame(Message::Pong(vec![].into())).await;
     }
     stranger.join("binary", &ann, json!({})).await;
-    joined.settle().await;
+    joined.sync().await;
 }
 
 #[tokio::test]
 async fn text_that_is_not_utf_8_closes_with_1007() {
-    let server = Server::start(&[]).await;
-    server.create("utf8", json!({})).await;
-    let mut witness = Witness::of(&server, "utf8").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("utf8", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "utf8").await;
     let ann = server.invite("ann", &["approver"], &[]);
     let invalid: [&[u8]; 5] = [
         b"\xff\xfe",
@@ -185,17 +185,17 @@ async fn text_that_is_not_utf_8_closes_with_1007() {
         for mut client in [server.join("utf8", &ann).await, server.connect(&ann).await] {
             let frame = Frame::message(bytes.to_vec(), OpCode::Data(Data::Text), true);
             client.send_frame(Message::Frame(frame)).await;
-            assert_eq!(client.closed().await, Some(1007), "{bytes:?}");
+            assert_eq!(client.wait_closed().await, Some(1007), "{bytes:?}");
         }
     }
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 #[tokio::test]
 async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
-    let server = Server::start(&[]).await;
-    server.create("big", json!({})).await;
-    let mut witness = Witness::of(&server, "big").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("big", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "big").await;
     let ann = server.invite("ann", &["driver"], &[]);
     let mut client = server.join("big", &ann).await;
     // The limit itself is fine.
@@ -205,11 +205,11 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
     envelope["payload"]["content"] = json!("x".repeat(room));
     assert_eq!(envelope.to_string().len(), MIB);
     client.send_raw(&envelope.to_string()).await;
-    client.acked(envelope["id"].as_str().unwrap()).await;
-    let before = server.most_memory();
+    client.expect_ack(envelope["id"].as_str().unwrap()).await;
+    let before = server.peak_memory();
     envelope["payload"]["content"] = json!("x".repeat(room + 1));
     client.send_raw(&envelope.to_string()).await;
-    assert_eq!(client.closed().await, Some(1009));
+    assert_eq!(client.wait_closed().await, Some(1009));
     for joined in [true, false] {
         let mut client = if joined {
             server.join("big", &ann).await
@@ -219,7 +219,7 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
         client
             .try_send_frame(Message::text("x".repeat(64 * MIB)))
             .await;
-        assert_eq!(client.closed().await, Some(1009));
+        assert_eq!(client.wait_closed().await, Some(1009));
         // The same in pieces, none of which is too big.
         let mut client = if joined {
             server.join("big", &ann).await
@@ -234,18 +234,18 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
                 break;
             }
         }
-        assert_eq!(client.closed().await, Some(1009));
+        assert_eq!(client.wait_closed().await, Some(1009));
     }
-    let grown = server.most_memory() - before;
+    let grown = server.peak_memory() - before;
     assert!(grown < 24 * MIB as u64, "{grown} bytes more");
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 /// Small and predictable, so that a failure can be repeated.
-struct Dice(u64);
+struct XorShift(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl XorShift {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -259,8 +259,8 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
     ];
-    let server = Server::start_env(&[], &fast).await;
-    server.create("garbage", json!({})).await;
+    let server = TestServer::start_with_env(&[], &fast).await;
+    server.create_session("garbage", json!({})).await;
     let ann = server.invite("ann", &["approver", "driver", "admin"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let watcher = server.invite("eve", &["observer"], &[]);
@@ -284,27 +284,27 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
     .into_iter()
     .map(|(kind, payload)| client.envelope(kind, payload).to_string().into_bytes())
     .collect();
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut rng = XorShift(0x9e37_79b9_7f4a_7c15);
     for round in 0..10_000 {
         let mut bytes: Vec<u8> = if round % 4 == 0 {
-            (0..dice.roll(200))
-                .map(|_| u8::try_from(dice.roll(256)).unwrap())
+            (0..rng.below(200))
+                .map(|_| u8::try_from(rng.below(256)).unwrap())
                 .collect()
         } else {
-            models[dice.roll(models.len())].clone()
+            models[rng.below(models.len())].clone()
         };
-        for _ in 0..dice.roll(4) {
+        for _ in 0..rng.below(4) {
             if bytes.is_empty() {
                 break;
             }
-            let at = dice.roll(bytes.len());
-            match dice.roll(5) {
-                0 => bytes[at] = u8::try_from(dice.roll(128)).unwrap(),
+            let at = rng.below(bytes.len());
+            match rng.below(5) {
+                0 => bytes[at] = u8::try_from(rng.below(128)).unwrap(),
                 1 => drop(bytes.remove(at)),
-                2 => bytes.insert(at, b"{}[]\",:\\0-e"[dice.roll(11)]),
+                2 => bytes.insert(at, b"{}[]\",:\\0-e"[rng.below(11)]),
                 3 => bytes.truncate(at),
                 _ => {
-                    let to = (at + dice.roll(20)).min(bytes.len());
+                    let to = (at + rng.below(20)).min(bytes.len());
                     let part = bytes[at..to].to_vec();
                     bytes.splice(at..at, part);
                 }
@@ -333,11 +333,14 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
     client
         .wait(|message| message["type"] == "heartbeat.pong" && message["ref"] == ping.as_str())
         .await;
-    agent.settle().await;
-    watcher.settle().await;
-    assert_eq!(kit::get(&server.address, "/health", &[]).await.0, 200);
+    agent.sync().await;
+    watcher.sync().await;
+    assert_eq!(
+        support::http_get(&server.address, "/health", &[]).await.0,
+        200
+    );
     let data = server.data.to_str().unwrap().to_owned();
-    assert!(kit::pvp(&["audit", "verify", "--data", &data]).0);
+    assert!(support::run_pvp(&["audit", "verify", "--data", &data]).0);
     let status = server.stop().await;
     assert!(status.success(), "no panic on the way: {status}");
 }
@@ -345,11 +348,11 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
 #[tokio::test]
 async fn who_does_not_join_in_time_is_closed() {
     // Long enough for a busy machine to connect.
-    let server = Server::start_env(&[], &[("PVP_JOIN_SECONDS", "5")]).await;
+    let server = TestServer::start_with_env(&[], &[("PVP_JOIN_SECONDS", "5")]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut silent = server.connect(&ann).await;
     let mut talking = server.connect(&ann).await;
-    let mut nobody = Client::connect(&server.address, None, "nobody").await;
+    let mut nobody = TestClient::connect(&server.address, None, "nobody").await;
     // Bytes that are no request, half a request, and nothing at all.
     let mut raw = Vec::new();
     for text in ["", "GET / HTTP/1.1\r\nHost: x", "\x16\x03\x01"] {
@@ -363,31 +366,32 @@ async fn who_does_not_join_in_time_is_closed() {
     talking.send("heartbeat.ping", json!({})).await;
     talking.wait_for("heartbeat.pong").await;
     for client in [&mut silent, &mut talking, &mut nobody] {
-        assert_eq!(client.closed().await, Some(1008));
+        assert_eq!(client.wait_closed().await, Some(1008));
     }
     for mut stream in raw {
         let mut rest = Vec::new();
-        let ended = tokio::time::timeout(kit::PATIENCE, stream.read_to_end(&mut rest)).await;
+        let ended =
+            tokio::time::timeout(support::TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
         // Ended either way: with a last word or by a reset.
         drop(ended.expect("it is closed"));
     }
     // And who has joined may be silent for longer.
-    server.create("s", json!({})).await;
+    server.create_session("s", json!({})).await;
     let mut joined = server.join("s", &ann).await;
     let mut stranger = server.connect(&ann).await;
-    assert_eq!(stranger.closed().await, Some(1008));
-    joined.settle().await;
+    assert_eq!(stranger.wait_closed().await, Some(1008));
+    joined.sync().await;
 }
 
 #[tokio::test]
 async fn a_stranger_has_few_messages() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut client = server.connect(&ann).await;
     for _ in 0..40 {
         client.try_send_frame(Message::text("[]")).await;
     }
-    assert_eq!(client.closed().await, Some(1008));
+    assert_eq!(client.wait_closed().await, Some(1008));
     let errors = client
         .received
         .iter()
@@ -397,19 +401,19 @@ async fn a_stranger_has_few_messages() {
 
 #[tokio::test]
 async fn a_full_session_takes_nobody_until_someone_leaves() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     server
-        .create("full", json!({ "max_participants": 2 }))
+        .create_session("full", json!({ "max_participants": 2 }))
         .await;
-    let mut witness = Witness::of(&server, "full").await;
+    let mut observer = RefusalObserver::join(&server, "full").await;
     let [ann, bob] = ["ann", "bob"].map(|name| server.invite(name, &["approver"], &[]));
     let mut inside = server.join("full", &ann).await;
     let join = json!({ "participant": bob.announce(), "supported_versions": [1] });
     let mut outside = server.connect(&bob).await;
     outside.session = "full".to_owned();
     let full = "session `full` is full (2 participants)";
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut outside,
             "session.join",
             join.clone(),
@@ -417,25 +421,25 @@ async fn a_full_session_takes_nobody_until_someone_leaves() {
             full,
         )
         .await;
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
     // Another device of someone who is there is not another person.
-    server.join("full", &ann).await.settle().await;
-    inside.say("session.leave", json!({})).await;
+    server.join("full", &ann).await.sync().await;
+    inside.send_and_ack("session.leave", json!({})).await;
     outside.join("full", &bob, json!({})).await;
     let mut late = server.connect(&ann).await;
     late.session = "full".to_owned();
     let join = json!({ "participant": ann.announce(), "supported_versions": [1] });
-    witness
-        .sees_refused(&mut late, "session.join", join, "INVALID_STATE", full)
+    observer
+        .expect_refused(&mut late, "session.join", join, "INVALID_STATE", full)
         .await;
 }
 
 #[tokio::test]
-async fn a_token_has_so_many_connections_and_a_server_so_many_sessions() {
+async fn connections_per_token_and_sessions_per_server_are_limited() {
     let few = [("PVP_CONNECTIONS_PER_TOKEN", "2"), ("PVP_SESSIONS", "1")];
-    let server = Server::start_env(&[], &few).await;
-    server.create("few", json!({})).await;
-    let mut witness = Witness::of(&server, "few").await;
+    let server = TestServer::start_with_env(&[], &few).await;
+    server.create_session("few", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "few").await;
     let ann = server.invite("ann", &["approver"], &[]);
     let other = server.invite("bob", &["approver"], &[]);
     let first = server.join("few", &ann).await;
@@ -445,8 +449,8 @@ async fn a_token_has_so_many_connections_and_a_server_so_many_sessions() {
     let join = json!({ "participant": ann.announce(), "supported_versions": [1] });
     let sentence = "too many connections with one token: at most 2";
     for _ in 0..3 {
-        witness
-            .sees_refused(
+        observer
+            .expect_refused(
                 &mut third,
                 "session.join",
                 join.clone(),
@@ -455,8 +459,8 @@ async fn a_token_has_so_many_connections_and_a_server_so_many_sessions() {
             )
             .await;
     }
-    witness.heard_nothing(&server).await;
-    server.join("few", &other).await.settle().await;
+    observer.expect_no_trace(&server).await;
+    server.join("few", &other).await.sync().await;
     // A place that is given up is free again; a refused attempt took none.
     drop(first);
     loop {
@@ -479,7 +483,7 @@ async fn a_token_has_so_many_connections_and_a_server_so_many_sessions() {
         let id = admin
             .send("session.create", json!({ "config": config }))
             .await;
-        let error = admin.refused(&id).await;
+        let error = admin.expect_refusal(&id).await;
         assert_eq!(
             (&error["code"], &error["message"]),
             (&json!("RATE_LIMITED"), &json!(sentence))
@@ -494,10 +498,10 @@ async fn a_flood_is_refused_then_closed_and_nobody_else_is_slowed() {
         ("PVP_MESSAGES_PER_SECOND", "5"),
         ("PVP_MESSAGE_BURST", "10"),
     ];
-    let server = Server::start_env(&[], &slow).await;
-    server.create("flood", json!({})).await;
+    let server = TestServer::start_with_env(&[], &slow).await;
+    server.create_session("flood", json!({})).await;
     let ann = server.invite("ann", &["driver"], &[]);
-    let mut witness = Witness::of(&server, "flood").await;
+    let mut observer = RefusalObserver::join(&server, "flood").await;
     for kind in ["context.add", "heartbeat.ping", "nonsense"] {
         let mut flooder = server.join("flood", &ann).await;
         let mut refused = Vec::new();
@@ -508,7 +512,7 @@ async fn a_flood_is_refused_then_closed_and_nobody_else_is_slowed() {
             };
             refused.push(id);
         }
-        assert_eq!(flooder.closed().await, Some(1008));
+        assert_eq!(flooder.wait_closed().await, Some(1008));
         let limited: Vec<_> = flooder
             .received
             .iter()
@@ -531,7 +535,7 @@ async fn a_flood_is_refused_then_closed_and_nobody_else_is_slowed() {
         .filter(|line| line["entry"]["sender"] == ann.participant.as_str())
         .count();
     assert!((10..200).contains(&added), "{added} of 400");
-    witness.client().settle().await;
+    observer.client().sync().await;
 }
 
 #[tokio::test]
@@ -540,8 +544,8 @@ async fn output_of_a_granted_command_is_not_rate_limited_but_false_output_is() {
         ("PVP_MESSAGES_PER_SECOND", "5"),
         ("PVP_MESSAGE_BURST", "10"),
     ];
-    let server = Server::start_env(&[], &slow).await;
-    server.create("output", json!({})).await;
+    let server = TestServer::start_with_env(&[], &slow).await;
+    server.create_session("output", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut ann = server.join("output", &ann).await;
@@ -554,7 +558,7 @@ async fn output_of_a_granted_command_is_not_rate_limited_but_false_output_is() {
         sent.push(agent.send("tool.output", output(&proposal)).await);
     }
     for id in &sent {
-        agent.acked(id).await;
+        agent.expect_ack(id).await;
     }
     let mut told = 0;
     while told < 300 {
@@ -575,9 +579,9 @@ async fn output_of_a_granted_command_is_not_rate_limited_but_false_output_is() {
                 break;
             }
         }
-        assert_eq!(liar.closed().await, Some(1008));
+        assert_eq!(liar.wait_closed().await, Some(1008));
     }
-    ann.settle().await;
+    ann.sync().await;
 }
 
 #[tokio::test]
@@ -588,8 +592,8 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
     ];
     // However long others take meanwhile.
     let patient = [&fast[..], &[("PVP_STALL_SECONDS", "3600")]].concat();
-    let server = Server::start_env(&[], &patient).await;
-    server.create("unread", json!({})).await;
+    let server = TestServer::start_with_env(&[], &patient).await;
+    server.create_session("unread", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut ann = server.join("unread", &ann).await;
@@ -600,12 +604,12 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
     let line = "y".repeat(64 * 1024 - 1) + "\n";
     for _ in 0..2 {
         let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": line.repeat(2), "complete": false });
-        agent.say("tool.output", output).await;
+        agent.send_and_ack("tool.output", output).await;
     }
     let read = json!({ "ref": proposal, "limit": 10_000 });
     let watcher = server.invite("eve", &["observer"], &[]);
     let mut watcher = server.join("unread", &watcher).await;
-    let ask_and_read = async |watcher: &mut Client| {
+    let ask_and_read = async |watcher: &mut TestClient| {
         for _ in 0..50 {
             let id = watcher.send("output.read", read.clone()).await;
             watcher
@@ -615,14 +619,14 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
         }
     };
     ask_and_read(&mut watcher).await;
-    let before = server.most_memory();
+    let before = server.peak_memory();
     let mut asked = Vec::new();
     for _ in 0..100 {
         asked.push(ann.send("output.read", read.clone()).await);
     }
     // Meanwhile the other one is still served.
     ask_and_read(&mut watcher).await;
-    let grown = server.most_memory() - before;
+    let grown = server.peak_memory() - before;
     assert!(grown < 8 * MIB as u64, "{grown} bytes more");
     for id in asked {
         ann.wait(|message| message["type"] == "output.page" && message["ref"] == id.as_str())
@@ -631,21 +635,24 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
     }
 }
 
-async fn limited(environment: &[(&str, &str)], session: &str) -> (Server, Witness, Client, Client) {
-    let server = Server::start_env(&[], environment).await;
-    server.create(session, json!({})).await;
-    let witness = Witness::of(&server, session).await;
+async fn limited_session(
+    environment: &[(&str, &str)],
+    session: &str,
+) -> (TestServer, RefusalObserver, TestClient, TestClient) {
+    let server = TestServer::start_with_env(&[], environment).await;
+    server.create_session(session, json!({})).await;
+    let observer = RefusalObserver::join(&server, session).await;
     let ann = server.invite("ann", &["driver", "approver"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let ann = server.join(session, &ann).await;
     let bot = server.join(session, &bot).await;
-    (server, witness, ann, bot)
+    (server, observer, ann, bot)
 }
 
 #[tokio::test]
 async fn context_has_a_size() {
-    let (server, mut witness, mut ann, _bot) =
-        limited(&[("PVP_CONTEXT_BYTES", "4096")], "context").await;
+    let (server, mut observer, mut ann, _bot) =
+        limited_session(&[("PVP_CONTEXT_BYTES", "4096")], "context").await;
     let working_directory = {
         let log = server.log("context");
         let add = log
@@ -662,8 +669,8 @@ async fn context_has_a_size() {
             working_directory + bytes
         )
     };
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut ann,
             "context.add",
             add("k", 5000),
@@ -671,9 +678,9 @@ async fn context_has_a_size() {
             &sentence(5001),
         )
         .await;
-    ann.say("context.add", add("a", 2000)).await;
-    witness
-        .sees_refused(
+    ann.send_and_ack("context.add", add("a", 2000)).await;
+    observer
+        .expect_refused(
             &mut ann,
             "context.add",
             add("b", 3000),
@@ -682,8 +689,8 @@ async fn context_has_a_size() {
         )
         .await;
     let grow = json!({ "key": "a", "new_content": "c".repeat(4500), "reason": "r" });
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut ann,
             "context.update",
             grow,
@@ -692,8 +699,8 @@ async fn context_has_a_size() {
         )
         .await;
     let diff = json!({ "key": "a", "diff": "d".repeat(3000), "reason": "r" });
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut ann,
             "context.update",
             diff,
@@ -701,40 +708,40 @@ async fn context_has_a_size() {
             &sentence(5001),
         )
         .await;
-    ann.say("context.remove", json!({ "key": "a", "reason": "r" }))
+    ann.send_and_ack("context.remove", json!({ "key": "a", "reason": "r" }))
         .await;
-    ann.say("context.add", add("b", 3000)).await;
+    ann.send_and_ack("context.add", add("b", 3000)).await;
     let key = json!({ "key": "k".repeat(257), "content_type": "text", "content": "c" });
     let problem = "a context key has 1 to 256 bytes and no control characters";
-    witness
-        .sees_refused(&mut ann, "context.add", key, "INVALID_MESSAGE", problem)
+    observer
+        .expect_refused(&mut ann, "context.add", key, "INVALID_MESSAGE", problem)
         .await;
     let own = json!({ "key": "session:working_directory", "content_type": "text", "content": "/" });
     let problem = "keys that begin `session:` are the server's";
-    witness
-        .sees_refused(&mut ann, "context.add", own, "UNAUTHORIZED", problem)
+    observer
+        .expect_refused(&mut ann, "context.add", own, "UNAUTHORIZED", problem)
         .await;
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 #[tokio::test]
 async fn open_proposals_and_gates_are_counted() {
     let few = [("PVP_OPEN_PROPOSALS", "2"), ("PVP_OPEN_GATES", "3")];
-    let (server, mut witness, mut ann, mut bot) = limited(&few, "gates").await;
+    let (server, mut observer, mut ann, mut bot) = limited_session(&few, "gates").await;
     let other = server.invite("other", &["driver"], &["--kind", "agent"]);
     let mut other = server.join("gates", &other).await;
     let first = bot.propose("touch a").await;
     bot.propose("touch b").await;
     let sentence = "too many open proposals; wait for some to be decided: at most 2";
     let proposal = bot.proposal("touch c");
-    witness
-        .sees_refused(&mut bot, "tool.propose", proposal, "RATE_LIMITED", sentence)
+    observer
+        .expect_refused(&mut bot, "tool.propose", proposal, "RATE_LIMITED", sentence)
         .await;
     other.propose("touch d").await;
     let sentence = "too many open gates; wait for some to be decided: at most 3";
     let proposal = other.proposal("touch e");
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut other,
             "tool.propose",
             proposal,
@@ -743,22 +750,22 @@ async fn open_proposals_and_gates_are_counted() {
         )
         .await;
     let reject = json!({ "tool_proposal": first, "rejector": ann.participant, "reason": "r" });
-    ann.say("tool.reject", reject).await;
+    ann.send_and_ack("tool.reject", reject).await;
     bot.propose("touch c").await;
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 #[tokio::test]
 async fn resuming_beyond_the_log_is_refused() {
-    let server = Server::start(&[]).await;
-    server.create("beyond", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("beyond", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
-    server.join("beyond", &ann).await.settle().await;
+    server.join("beyond", &ann).await.sync().await;
     let mut client = server.connect(&ann).await;
     client.session = "beyond".to_owned();
     let join = json!({ "participant": ann.announce(), "supported_versions": [1], "after": 1000 });
     let id = client.send("session.join", join).await;
-    let error = client.refused(&id).await;
+    let error = client.expect_refusal(&id).await;
     assert_eq!(error["code"], "INVALID_STATE");
     assert!(
         error["message"]
@@ -766,22 +773,22 @@ async fn resuming_beyond_the_log_is_refused() {
             .unwrap()
             .starts_with("`after` is beyond the log")
     );
-    assert_eq!(client.closed().await, Some(1008));
+    assert_eq!(client.wait_closed().await, Some(1008));
     let mut client = server.connect(&ann).await;
     client.session = "beyond".to_owned();
     let old: Value = json!({ "participant": ann.announce(), "supported_versions": [2] });
     let id = client.send("session.join", old).await;
     assert_eq!(
-        client.refused(&id).await["message"],
+        client.expect_refusal(&id).await["message"],
         "`supported_versions` must include 1"
     );
 }
 
 #[tokio::test]
 async fn foreign_pages_and_hosts_get_nothing() {
-    let server = Server::start(&["--public-url", "https://pvp.example.org"]).await;
-    server.create("names", json!({})).await;
-    let ann: Invited = server.invite("ann", &["approver"], &[]);
+    let server = TestServer::start(&["--public-url", "https://pvp.example.org"]).await;
+    server.create_session("names", json!({})).await;
+    let ann: TestUser = server.invite("ann", &["approver"], &[]);
     let bearer = format!("Bearer {}", ann.token);
     let port = server.address.rsplit(':').next().unwrap();
     let (home, named) = (
@@ -790,9 +797,10 @@ async fn foreign_pages_and_hosts_get_nothing() {
     );
     for origin in [home.as_str(), named.as_str(), "https://pvp.example.org"] {
         let headers = [("Authorization", bearer.as_str()), ("Origin", origin)];
-        let mut client = Client::try_connect(&server.address, "/ws", &headers, &ann.participant)
-            .await
-            .unwrap();
+        let mut client =
+            TestClient::try_connect(&server.address, "/ws", &headers, &ann.participant)
+                .await
+                .unwrap();
         client.join("names", &ann, json!({})).await;
     }
     let rebound = format!("evil.example:{port}");
@@ -812,7 +820,7 @@ async fn foreign_pages_and_hosts_get_nothing() {
         for path in ["/", "/ws"] {
             let headers = [("Authorization", bearer.as_str()), (header, value)];
             let refused =
-                Client::try_connect(&server.address, path, &headers, &ann.participant).await;
+                TestClient::try_connect(&server.address, path, &headers, &ann.participant).await;
             let Err(tokio_tungstenite::tungstenite::Error::Http(answer)) = refused else {
                 panic!("{header}: {value} was let in");
             };
@@ -820,20 +828,20 @@ async fn foreign_pages_and_hosts_get_nothing() {
         }
         for path in [path, "/health", "/readyz", "/nothing"] {
             let headers = [("Authorization", bearer.as_str()), (header, value)];
-            let (status, body) = kit::get(&server.address, path, &headers).await;
+            let (status, body) = support::http_get(&server.address, path, &headers).await;
             assert_eq!(status, 403, "{header}: {value}");
             assert!(body.contains("set --public-url"), "{body}");
         }
         let headers = [("Authorization", bearer.as_str()), (header, value)];
         let invite = r#"{"name":"x","roles":["admin"]}"#;
         assert_eq!(
-            kit::request(&server.address, "POST", "/api/invites", &headers, invite)
+            support::http_request(&server.address, "POST", "/api/invites", &headers, invite)
                 .await
                 .0,
             403
         );
     }
-    let (status, body) = kit::get(
+    let (status, body) = support::http_get(
         &server.address,
         path,
         &[("Authorization", &bearer), ("Host", "PVP.example.org")],
@@ -844,8 +852,8 @@ async fn foreign_pages_and_hosts_get_nothing() {
 
 #[tokio::test]
 async fn no_url_becomes_a_path() {
-    let server = Server::start(&[]).await;
-    server.create("paths", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("paths", json!({})).await;
     let bearer = format!("Bearer {}", server.admin().token);
     let headers = [("Authorization", bearer.as_str())];
     for (path, expected) in [
@@ -865,11 +873,11 @@ async fn no_url_becomes_a_path() {
         ("/sessions/paths/transcript?after=18446744073709551615", 200),
         ("/sessions/paths/transcript?messages=../../etc/passwd", 200),
     ] {
-        let (status, body) = kit::get(&server.address, path, &headers).await;
+        let (status, body) = support::http_get(&server.address, path, &headers).await;
         assert_eq!(status, expected, "{path}: {body}");
         assert!(!body.contains("root:"), "{path}");
     }
-    let status = kit::request(
+    let status = support::http_request(
         &server.address,
         "DELETE",
         "/api/tokens/..%2f..%2fpvp.sqlite3",
@@ -891,5 +899,5 @@ async fn no_url_becomes_a_path() {
         "{names:?}"
     );
     let mut admin = server.join("paths", &server.admin()).await;
-    admin.settle().await;
+    admin.sync().await;
 }

@@ -6,26 +6,26 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
-use kit::{Client, Invited, Server, Witness};
 use serde_json::{Value, json};
+use support::{RefusalObserver, TestClient, TestServer, TestUser};
 use tokio_tungstenite::tungstenite::Error;
 
 const UNAUTHORIZED: &str = "UNAUTHORIZED";
 
-fn joining(who: &Invited) -> Value {
-    json!({ "participant": who.announce(), "supported_versions": [1] })
+fn join_payload(user: &TestUser) -> Value {
+    json!({ "participant": user.announce(), "supported_versions": [1] })
 }
 
 /// What the server says to a token that it does not take, at the door and in a message.
-async fn turned_away(server: &Server, who: &Invited) -> [String; 3] {
-    let bearer = format!("Bearer {}", who.token);
-    let query = format!("/?token={}", who.token);
+async fn rejections(server: &TestServer, user: &TestUser) -> [String; 3] {
+    let bearer = format!("Bearer {}", user.token);
+    let query = format!("/?token={}", user.token);
     let headers = [("Authorization", bearer.as_str())];
-    let by_header = Client::try_connect(&server.address, "/ws", &headers, "x").await;
-    let by_query = Client::try_connect(&server.address, &query, &[], "x").await;
-    let sentence = |refused: Result<Client, Error>| {
+    let by_header = TestClient::try_connect(&server.address, "/ws", &headers, "x").await;
+    let by_query = TestClient::try_connect(&server.address, &query, &[], "x").await;
+    let sentence = |refused: Result<TestClient, Error>| {
         let Err(Error::Http(answer)) = refused else {
             panic!("it was let in");
         };
@@ -34,12 +34,12 @@ async fn turned_away(server: &Server, who: &Invited) -> [String; 3] {
         assert_eq!(body["code"], UNAUTHORIZED);
         body["message"].as_str().unwrap().to_owned()
     };
-    let mut client = Client::connect(&server.address, None, &who.participant).await;
+    let mut client = TestClient::connect(&server.address, None, &user.participant).await;
     client.session = "login".to_owned();
-    let mut join = joining(who);
-    join["token"] = json!(who.token);
+    let mut join = join_payload(user);
+    join["token"] = json!(user.token);
     let id = client.send("session.join", join).await;
-    let error = client.refused(&id).await;
+    let error = client.expect_refusal(&id).await;
     assert_eq!(error["code"], UNAUTHORIZED);
     let in_message = error["message"].as_str().unwrap().to_owned();
     [sentence(by_header), sentence(by_query), in_message]
@@ -47,19 +47,20 @@ async fn turned_away(server: &Server, who: &Invited) -> [String; 3] {
 
 #[tokio::test]
 async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
-    let server = Server::start(&[]).await;
-    server.create("login", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("login", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let me = &ann.participant;
     let bearer = format!("Bearer {}", ann.token);
-    let mut header = Client::try_connect(&server.address, "/", &[("Authorization", &bearer)], me)
-        .await
-        .unwrap();
+    let mut header =
+        TestClient::try_connect(&server.address, "/", &[("Authorization", &bearer)], me)
+            .await
+            .unwrap();
     let path = format!("/ws?x=1&token={}", ann.token);
-    let mut query = Client::try_connect(&server.address, &path, &[], me)
+    let mut query = TestClient::try_connect(&server.address, &path, &[], me)
         .await
         .unwrap();
-    let mut message = Client::connect(&server.address, None, me).await;
+    let mut message = TestClient::connect(&server.address, None, me).await;
     for (client, more) in [
         (&mut header, json!({})),
         (&mut query, json!({})),
@@ -68,7 +69,7 @@ async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
         let welcome = client.join("login", &ann, more).await;
         assert_eq!(welcome["payload"]["participant"], me.as_str());
         assert_eq!(welcome["payload"]["roles"], json!(["approver"]));
-        client.settle().await;
+        client.sync().await;
     }
     let secret = ann.token.rsplit('_').next().unwrap();
     for client in [&header, &query, &message] {
@@ -88,37 +89,37 @@ async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
     // The same three say who reads over HTTP, but for the message.
     let path = "/sessions/login/transcript";
     assert_eq!(
-        kit::get(&server.address, path, &[("Authorization", &bearer)])
+        support::http_get(&server.address, path, &[("Authorization", &bearer)])
             .await
             .0,
         200
     );
     let query = format!("{path}?token={}", ann.token);
-    assert_eq!(kit::get(&server.address, &query, &[]).await.0, 200);
-    assert_eq!(kit::get(&server.address, path, &[]).await.0, 401);
+    assert_eq!(support::http_get(&server.address, &query, &[]).await.0, 200);
+    assert_eq!(support::http_get(&server.address, path, &[]).await.0, 401);
 }
 
 #[tokio::test]
 async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
-    let server = Server::start(&[]).await;
-    server.create("login", json!({})).await;
-    let mut witness = Witness::of(&server, "login").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("login", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "login").await;
     let ann = server.invite("ann", &["approver", "driver"], &[]);
-    let mut stranger = Client::connect(&server.address, None, &ann.participant).await;
+    let mut stranger = TestClient::connect(&server.address, None, &ann.participant).await;
     stranger.session = "login".to_owned();
     let log_in = "log in: bring a token as `Authorization: Bearer`, `?token=` or in `session.join`";
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut stranger,
             "session.join",
-            joining(&ann),
+            join_payload(&ann),
             UNAUTHORIZED,
             log_in,
         )
         .await;
     stranger.session = "new".to_owned();
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut stranger,
             "session.create",
             json!({ "config": {} }),
@@ -136,32 +137,32 @@ async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
         "admin".to_owned(),
         "pvp__".to_owned(),
     ] {
-        let wrong = Invited {
+        let wrong = TestUser {
             token,
             ..ann.clone()
         };
         let expected = "this is not a PVP token; ask for an invitation";
-        assert_eq!(turned_away(&server, &wrong).await, [expected; 3]);
+        assert_eq!(rejections(&server, &wrong).await, [expected; 3]);
     }
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 #[tokio::test]
 async fn a_token_for_one_session_opens_no_other_and_makes_none() {
-    let server = Server::start(&[]).await;
-    server.create("mine", json!({})).await;
-    server.create("other", json!({})).await;
-    let mut witness = Witness::of(&server, "other").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("mine", json!({})).await;
+    server.create_session("other", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "other").await;
     let bound = server.invite("ann", &["driver", "admin"], &["--session", "mine"]);
-    server.join("mine", &bound).await.settle().await;
+    server.join("mine", &bound).await.sync().await;
     let mut client = server.connect(&bound).await;
     client.session = "other".to_owned();
     let elsewhere = "this token is for another session";
-    witness
-        .sees_refused(
+    observer
+        .expect_refused(
             &mut client,
             "session.join",
-            joining(&bound),
+            join_payload(&bound),
             UNAUTHORIZED,
             elsewhere,
         )
@@ -169,13 +170,13 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
     let bearer = format!("Bearer {}", bound.token);
     let headers = [("Authorization", bearer.as_str())];
     assert_eq!(
-        kit::get(&server.address, "/sessions/other/transcript", &headers)
+        support::http_get(&server.address, "/sessions/other/transcript", &headers)
             .await
             .0,
         403
     );
     assert_eq!(
-        kit::get(&server.address, "/sessions/mine/transcript", &headers)
+        support::http_get(&server.address, "/sessions/mine/transcript", &headers)
             .await
             .0,
         200
@@ -185,11 +186,11 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
     let may_not = "creating a session takes a token with driver or admin that is not bound to one";
     let others = ["navigator", "adversary", "observer", "approver"]
         .map(|role| server.invite(role, &[role], &[]));
-    for who in others.iter().chain([&bound]) {
-        let mut client = server.connect(who).await;
+    for user in others.iter().chain([&bound]) {
+        let mut client = server.connect(user).await;
         client.session = "made".to_owned();
-        witness
-            .sees_refused(
+        observer
+            .expect_refused(
                 &mut client,
                 "session.create",
                 json!({ "config": {} }),
@@ -199,13 +200,13 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
             .await;
     }
     for (role, session) in [("driver", "made-by-driver"), ("admin", "made-by-admin")] {
-        let who = server.invite(role, &[role], &[]);
-        let mut client = server.connect(&who).await;
+        let user = server.invite(role, &[role], &[]);
+        let mut client = server.connect(&user).await;
         client.session = session.to_owned();
         let id = client.send("session.create", json!({ "config": {} })).await;
-        client.acked(&id).await;
+        client.expect_ack(&id).await;
     }
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
     // An admin of one session invites to that session alone, and revokes nobody.
     for (body, expected) in [
         (json!({ "name": "x", "roles": ["observer"] }), 403),
@@ -218,7 +219,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
             201,
         ),
     ] {
-        let (status, answer) = kit::request(
+        let (status, answer) = support::http_request(
             &server.address,
             "POST",
             "/api/invites",
@@ -229,7 +230,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
         assert_eq!(status, expected, "{answer}");
     }
     assert_eq!(
-        kit::request(&server.address, "DELETE", "/api/tokens/x", &headers, "")
+        support::http_request(&server.address, "DELETE", "/api/tokens/x", &headers, "")
             .await
             .0,
         403
@@ -237,30 +238,30 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
 }
 
 /// The id of someone's token, as listed.
-fn token_id(server: &Server, who: &Invited) -> String {
+fn token_id(server: &TestServer, user: &TestUser) -> String {
     let (good, list, problem) =
-        kit::pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
+        support::run_pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
     assert!(good, "{problem}");
     let mut rows = list
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let row = rows
-        .find(|row| row["participant"] == who.participant.as_str())
+        .find(|row| row["participant"] == user.participant.as_str())
         .unwrap();
     row["id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
-    let server = Server::start(&[]).await;
-    server.create("login", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("login", json!({})).await;
     let short = server.invite("ann", &["approver"], &["--expires", "1s"]);
     let revoked = server.invite("bob", &["approver"], &[]);
     let by_http = server.invite("cid", &["approver"], &[]);
     let stays = server.invite("dan", &["approver"], &["--expires", "1h"]);
     // The invitation may have run out before it was used, on a busy machine.
     let bearer = format!("Bearer {}", short.token);
-    let live = Client::try_connect(
+    let live = TestClient::try_connect(
         &server.address,
         "/ws",
         &[("Authorization", &bearer)],
@@ -274,13 +275,13 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
 
     let data = server.data.to_str().unwrap();
     let id = token_id(&server, &revoked);
-    let (good, said, _) = kit::pvp(&["tokens", "revoke", "--data", data, &id]);
+    let (good, said, _) = support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
     assert!(good && said.contains(&id));
     let admin = format!("Bearer {}", server.admin().token);
     let path = format!("/api/tokens/{}", token_id(&server, &by_http));
     let own = format!("Bearer {}", stays.token);
     assert_eq!(
-        kit::request(
+        support::http_request(
             &server.address,
             "DELETE",
             &path,
@@ -292,7 +293,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         403
     );
     assert_eq!(
-        kit::request(
+        support::http_request(
             &server.address,
             "DELETE",
             &path,
@@ -304,7 +305,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         204
     );
     assert_eq!(
-        kit::request(
+        support::http_request(
             &server.address,
             "DELETE",
             &path,
@@ -315,24 +316,24 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         .0,
         404
     );
-    let (good, _, problem) = kit::pvp(&["tokens", "revoke", "--data", data, &id]);
+    let (good, _, problem) = support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
     assert!(
         !good && problem.contains(&format!("there is no token `{id}`")),
         "{problem}"
     );
-    for who in [&revoked, &by_http] {
+    for user in [&revoked, &by_http] {
         assert_eq!(
-            turned_away(&server, who).await,
+            rejections(&server, user).await,
             ["the token was revoked; ask for a new invitation"; 3]
         );
     }
     // Live connections end by themselves, at the next look at the clock.
-    assert_eq!(bob.closed().await, Some(1008));
-    assert_eq!(cid.closed().await, Some(1008));
+    assert_eq!(bob.wait_closed().await, Some(1008));
+    assert_eq!(cid.wait_closed().await, Some(1008));
     drop(live);
     loop {
         let headers = [("Authorization", bearer.as_str())];
-        if Client::try_connect(&server.address, "/ws", &headers, "x")
+        if TestClient::try_connect(&server.address, "/ws", &headers, "x")
             .await
             .is_err()
         {
@@ -340,25 +341,25 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         }
     }
     assert_eq!(
-        turned_away(&server, &short).await,
+        rejections(&server, &short).await,
         ["the token has expired; ask for a new invitation"; 3]
     );
-    dan.settle().await;
+    dan.sync().await;
 }
 
 #[tokio::test]
 async fn a_live_connection_ends_when_its_token_expires() {
-    let server = Server::start(&[]).await;
-    server.create("login", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("login", json!({})).await;
     // Long enough to join with on a busy machine; the server closes at its next look.
     let short = server.invite("ann", &["approver"], &["--expires", "10s"]);
     let mut ann = server.join("login", &short).await;
-    assert_eq!(ann.closed().await, Some(1008));
+    assert_eq!(ann.wait_closed().await, Some(1008));
 }
 
 #[tokio::test]
 async fn invitations_come_from_the_data_directory_or_from_an_admin() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let data = server.data.to_str().unwrap();
     let url = format!("http://{}", server.address);
     let link = format!("{url}/?token={}", server.admin().token);
@@ -369,8 +370,8 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         assert_eq!(names, ["expires", "link", "participant", "roles", "token"]);
         said
     };
-    let who = ["--name", "Ann B.", "--role", "driver", "--role", "approver"];
-    let (good, out, problem) = kit::pvp(
+    let user = ["--name", "Ann B.", "--role", "driver", "--role", "approver"];
+    let (good, out, problem) = support::run_pvp(
         &[
             &[
                 "invite",
@@ -384,7 +385,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
                 "--session",
                 "s1",
             ],
-            &who[..],
+            &user[..],
         ]
         .concat(),
     );
@@ -403,7 +404,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
 
     // With the admin's link.
     let (good, out, problem) =
-        kit::pvp(&[&["invite", "--json", "--link", &link], &who[..]].concat());
+        support::run_pvp(&[&["invite", "--json", "--link", &link], &user[..]].concat());
     assert!(good, "{problem}");
     let by_link = fields(&out);
     assert_eq!(by_link["expires"], Value::Null);
@@ -413,14 +414,14 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     );
 
     // What was made works, and only for what it says.
-    server.create("s2", json!({})).await;
-    let invited = Invited {
+    server.create_session("s2", json!({})).await;
+    let invited = TestUser {
         token: by_link["token"].as_str().unwrap().to_owned(),
         participant: by_link["participant"].as_str().unwrap().to_owned(),
         roles: vec!["driver".to_owned()],
         agent: false,
     };
-    server.join("s2", &invited).await.settle().await;
+    server.join("s2", &invited).await.sync().await;
 
     // Nobody else invites: no token, a wrong one, one without the admin role.
     let plain = server.invite("bob", &["driver", "approver"], &[]);
@@ -438,7 +439,8 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
             "bring a token as `Authorization: Bearer` or `?token=`",
         ),
     ] {
-        let (good, out, problem) = kit::pvp(&[&["invite", "--link", &link], &who[..]].concat());
+        let (good, out, problem) =
+            support::run_pvp(&[&["invite", "--link", &link], &user[..]].concat());
         assert!(!good && out.is_empty());
         assert_eq!(problem, format!("pvp: {part}\n"));
     }
@@ -463,7 +465,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         ("[", 400),
     ] {
         let admin = format!("Bearer {}", server.admin().token);
-        let (status, answer) = kit::request(
+        let (status, answer) = support::http_request(
             &server.address,
             "POST",
             "/api/invites",

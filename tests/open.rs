@@ -6,16 +6,16 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
-use kit::{Client, Invited, Server};
 use serde_json::{Value, json};
+use support::{TestClient, TestServer, TestUser};
 
 const MIB: usize = 1024 * 1024;
 
 /// Someone as a published client announces itself: no executor, no token.
-fn published(id: &str, kind: &str, roles: &[&str]) -> Invited {
-    Invited {
+fn published_user(id: &str, kind: &str, roles: &[&str]) -> TestUser {
+    TestUser {
         token: String::new(),
         participant: id.to_owned(),
         roles: roles.iter().map(|&role| role.to_owned()).collect(),
@@ -23,28 +23,29 @@ fn published(id: &str, kind: &str, roles: &[&str]) -> Invited {
     }
 }
 
-fn announce(who: &Invited) -> Value {
-    let mut announce = who.announce();
+fn announce_without_executor(user: &TestUser) -> Value {
+    let mut announce = user.announce();
     announce.as_object_mut().unwrap().remove("executor");
     announce
 }
 
-async fn connect(server: &Server, who: &Invited) -> Client {
-    Client::try_connect(&server.address, "/", &[], &who.participant)
+async fn connect(server: &TestServer, user: &TestUser) -> TestClient {
+    TestClient::try_connect(&server.address, "/", &[], &user.participant)
         .await
         .unwrap()
 }
 
 /// Joins as a published client does, and returns what was told up to one's own announcement.
-async fn join(client: &mut Client, session: &str, who: &Invited) -> Vec<Value> {
+async fn join(client: &mut TestClient, session: &str, user: &TestUser) -> Vec<Value> {
     client.session = session.to_owned();
-    let payload = json!({ "participant": announce(who), "supported_versions": [1] });
+    let payload =
+        json!({ "participant": announce_without_executor(user), "supported_versions": [1] });
     let id = client.send("session.join", payload).await;
     let mut told = Vec::new();
     loop {
         let message = client.next().await.expect("the connection stays");
         let own = message["type"] == "participant.announce"
-            && message["sender"] == who.participant.as_str();
+            && message["sender"] == user.participant.as_str();
         assert_ne!(message["type"], "error", "{message}");
         let done = own && message["seq"].is_u64() && message["id"] == id.as_str();
         told.push(message);
@@ -54,7 +55,7 @@ async fn join(client: &mut Client, session: &str, who: &Invited) -> Vec<Value> {
     }
 }
 
-fn kinds(messages: &[Value]) -> Vec<&str> {
+fn message_types(messages: &[Value]) -> Vec<&str> {
     let kinds = messages
         .iter()
         .map(|message| message["type"].as_str().unwrap());
@@ -75,19 +76,19 @@ fn published_config() -> Value {
 
 #[tokio::test]
 async fn create_and_join_on_one_connection_tells_things_in_the_published_order() {
-    let server = Server::start(&["--open"]).await;
+    let server = TestServer::start(&["--open"]).await;
     let (ann, bob) = (
-        published("01ANN", "human", &["driver"]),
-        published("01BOB", "human", &["navigator"]),
+        published_user("01ANN", "human", &["driver"]),
+        published_user("01BOB", "human", &["navigator"]),
     );
     let mut first = connect(&server, &ann).await;
     first.session = "01SESSION".to_owned();
     let create = json!({ "name": "A session", "config": published_config() });
     let id = first.send("session.create", create).await;
-    first.acked(&id).await;
+    first.expect_ack(&id).await;
     let told = join(&mut first, "01SESSION", &ann).await;
     assert_eq!(
-        kinds(&told),
+        message_types(&told),
         [
             "session.create",
             "context.add",
@@ -96,14 +97,14 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
         ]
     );
     let context = json!({ "key": "note", "content_type": "text", "content": "remember" });
-    first.say("context.add", context).await;
+    first.send_and_ack("context.add", context).await;
 
     // People who are there, then the history, then the working directory, then oneself.
     let mut second = connect(&server, &bob).await;
     let told = join(&mut second, "01SESSION", &bob).await;
     let shown: Vec<_> = told
         .iter()
-        .filter(|message| kinds(std::slice::from_ref(message)).len() == 1)
+        .filter(|message| message_types(std::slice::from_ref(message)).len() == 1)
         .map(|message| {
             (
                 message["type"].as_str().unwrap(),
@@ -135,14 +136,14 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
     let news = first
         .wait(|message| message["type"] == "participant.announce" && message["sender"] == "01BOB")
         .await;
-    assert_eq!(news["payload"], announce(&bob));
+    assert_eq!(news["payload"], announce_without_executor(&bob));
     assert_eq!(news["seq"], 5);
 }
 
 #[tokio::test]
 async fn a_session_that_does_not_exist_is_made_by_joining_it() {
-    let server = Server::start(&["--open"]).await;
-    let ann = published("ann", "human", &["admin"]);
+    let server = TestServer::start(&["--open"]).await;
+    let ann = published_user("ann", "human", &["admin"]);
     let mut client = connect(&server, &ann).await;
     let told = join(&mut client, "fresh", &ann).await;
     let create = told
@@ -161,10 +162,10 @@ async fn a_session_that_does_not_exist_is_made_by_joining_it() {
 
 #[tokio::test]
 async fn pings_go_both_ways() {
-    let server = Server::start(&["--open"]).await;
+    let server = TestServer::start(&["--open"]).await;
     let (ann, bob) = (
-        published("ann", "human", &["driver"]),
-        published("bob", "human", &["driver"]),
+        published_user("ann", "human", &["driver"]),
+        published_user("bob", "human", &["driver"]),
     );
     let mut first = connect(&server, &ann).await;
     first.session = "beat".to_owned();
@@ -173,7 +174,7 @@ async fn pings_go_both_ways() {
     let id = first
         .send("session.create", json!({ "config": config }))
         .await;
-    first.acked(&id).await;
+    first.expect_ack(&id).await;
     join(&mut first, "beat", &ann).await;
     let mut second = connect(&server, &bob).await;
     join(&mut second, "beat", &bob).await;
@@ -210,9 +211,9 @@ async fn pings_go_both_ways() {
 }
 
 /// A person, an agent, both published, in one session.
-async fn pair(server: &Server, session: &str) -> (Client, Client) {
-    let person = published("person", "human", &["driver", "approver"]);
-    let agent = published("agent", "agent", &["driver"]);
+async fn join_pair(server: &TestServer, session: &str) -> (TestClient, TestClient) {
+    let person = published_user("person", "human", &["driver", "approver"]);
+    let agent = published_user("agent", "agent", &["driver"]);
     let mut ann = connect(server, &person).await;
     join(&mut ann, session, &person).await;
     let mut bot = connect(server, &agent).await;
@@ -220,7 +221,7 @@ async fn pair(server: &Server, session: &str) -> (Client, Client) {
     (ann, bot)
 }
 
-fn shell(command: &str, risk: &str) -> Value {
+fn shell_payload(command: &str, risk: &str) -> Value {
     json!({
         "tool_name": "shell", "arguments": { "command": command, "args": [], "full_command": command },
         "agent": "agent", "risk_level": risk, "description": "d", "requires_approval": false,
@@ -230,14 +231,16 @@ fn shell(command: &str, risk: &str) -> Value {
 
 #[tokio::test]
 async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a_vote() {
-    let server = Server::start(&["--open"]).await;
-    let (mut ann, mut bot) = pair(&server, "runs").await;
-    let read = bot.send("tool.propose", shell("ls -la", "safe")).await;
+    let server = TestServer::start(&["--open"]).await;
+    let (mut ann, mut bot) = join_pair(&server, "runs").await;
+    let read = bot
+        .send("tool.propose", shell_payload("ls -la", "safe"))
+        .await;
     bot.wait(|message| {
         message["type"] == "tool.execute" && message["payload"]["tool_proposal"] == read.as_str()
     })
     .await;
-    bot.say("tool.result", json!({ "tool_proposal": read, "success": true, "result": { "exitCode": 0, "stdout": "a\n", "stderr": "" }, "duration_ms": 1 })).await;
+    bot.send_and_ack("tool.result", json!({ "tool_proposal": read, "success": true, "result": { "exitCode": 0, "stdout": "a\n", "stderr": "" }, "duration_ms": 1 })).await;
 
     // A gate is named by its own id or by its proposal's; either spelling of the vote will do.
     let mut told = Vec::new();
@@ -246,7 +249,9 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         ("gate.approve", false),
         ("tool.approve", false),
     ] {
-        let proposal = bot.send("tool.propose", shell("touch a", "low")).await;
+        let proposal = bot
+            .send("tool.propose", shell_payload("touch a", "low"))
+            .await;
         let about = |message: &Value| {
             message["type"] == "gate.request"
                 && message["payload"]["action_ref"] == proposal.as_str()
@@ -262,7 +267,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         } else {
             "gate"
         };
-        ann.say(kind, json!({ field: gate, "approver": "person" }))
+        ann.send_and_ack(kind, json!({ field: gate, "approver": "person" }))
             .await;
         let execute = bot
             .wait(|message| {
@@ -271,7 +276,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
             })
             .await;
         assert_eq!(execute["payload"]["approved_by"], json!(["person"]));
-        bot.say(
+        bot.send_and_ack(
             "tool.result",
             json!({ "tool_proposal": proposal, "success": true, "duration_ms": 1 }),
         )
@@ -279,7 +284,9 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         told.push(proposal);
     }
     for kind in ["gate.reject", "tool.reject"] {
-        let proposal = bot.send("tool.propose", shell("touch b", "low")).await;
+        let proposal = bot
+            .send("tool.propose", shell_payload("touch b", "low"))
+            .await;
         ann.wait(|message| {
             message["type"] == "gate.request"
                 && message["payload"]["action_ref"] == proposal.as_str()
@@ -290,7 +297,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         } else {
             "gate"
         };
-        ann.say(
+        ann.send_and_ack(
             kind,
             json!({ field: proposal, "rejector": "person", "reason": "not now" }),
         )
@@ -304,7 +311,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         assert_eq!(heard["payload"]["reason"], "not now");
         told.push(proposal);
     }
-    ann.settle_as(announce(&published(
+    ann.sync_as(announce_without_executor(&published_user(
         "person",
         "human",
         &["driver", "approver"],
@@ -334,9 +341,11 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
 
 #[tokio::test]
 async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference() {
-    let server = Server::start(&["--open"]).await;
-    let (mut ann, mut bot) = pair(&server, "large").await;
-    let proposal = bot.send("tool.propose", shell("ls -la", "safe")).await;
+    let server = TestServer::start(&["--open"]).await;
+    let (mut ann, mut bot) = join_pair(&server, "large").await;
+    let proposal = bot
+        .send("tool.propose", shell_payload("ls -la", "safe"))
+        .await;
     bot.wait_for("tool.execute").await;
     let lines = 500_000;
     let stdout: String = (0..lines)
@@ -345,7 +354,7 @@ async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference()
     assert!(stdout.len() == 10_000_000);
     let result = json!({ "tool_proposal": proposal, "success": true, "duration_ms": 1,
         "result": { "exitCode": 0, "stdout": stdout, "stderr": "one\ntwo\n" } });
-    bot.say("tool.result", result).await;
+    bot.send_and_ack("tool.result", result).await;
     let told = ann.wait_for("tool.result").await;
     let body = &told["payload"]["result"];
     let excerpt = body["stdout"].as_str().unwrap();
@@ -405,21 +414,21 @@ async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference()
         )
         .await;
     assert_eq!(
-        ann.refused(&id).await["message"],
+        ann.expect_refusal(&id).await["message"],
         "ask for `head` or for `tail`, not for both"
     );
     let id = ann.send("output.read", json!({ "ref": "nothing" })).await;
     assert_eq!(
-        ann.refused(&id).await["message"],
+        ann.expect_refusal(&id).await["message"],
         "there is no proposal `nothing`"
     );
 }
 
 #[tokio::test]
 async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
-    let server = Server::start(&["--open"]).await;
-    let agent = published("agent", "agent", &["driver"]);
-    let (mut ann, mut bot) = pair(&server, "sizes").await;
+    let server = TestServer::start(&["--open"]).await;
+    let agent = published_user("agent", "agent", &["driver"]);
+    let (mut ann, mut bot) = join_pair(&server, "sizes").await;
     let big = "x".repeat(MIB);
     // An agent's other messages keep to the limit of everybody.
     bot.send(
@@ -427,13 +436,13 @@ async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
         json!({ "code": "AGENT_ERROR", "message": big, "recoverable": true }),
     )
     .await;
-    assert_eq!(bot.closed().await, Some(1009));
+    assert_eq!(bot.wait_closed().await, Some(1009));
     // So do all of a person's, even if they say that they are results.
-    let mut person = connect(&server, &published("eve", "human", &["driver"])).await;
+    let mut person = connect(&server, &published_user("eve", "human", &["driver"])).await;
     join(
         &mut person,
         "sizes",
-        &published("eve", "human", &["driver"]),
+        &published_user("eve", "human", &["driver"]),
     )
     .await;
     person
@@ -442,17 +451,18 @@ async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
             json!({ "tool_proposal": "p", "success": true, "duration_ms": 1, "error": big }),
         )
         .await;
-    assert_eq!(person.closed().await, Some(1009));
+    assert_eq!(person.wait_closed().await, Some(1009));
     // And a result has an end.
     let mut bot = connect(&server, &agent).await;
     bot.session = "sizes".to_owned();
-    let join = json!({ "participant": announce(&agent), "supported_versions": [1] });
+    let join =
+        json!({ "participant": announce_without_executor(&agent), "supported_versions": [1] });
     bot.send("session.join", join).await;
     bot.wait_for("session.welcome").await;
     let result = json!({ "tool_proposal": "p", "success": true, "duration_ms": 1, "error": "x".repeat(24 * MIB) });
     bot.try_send("tool.result", result).await;
-    assert_eq!(bot.closed().await, Some(1009));
-    ann.settle_as(announce(&published(
+    assert_eq!(bot.wait_closed().await, Some(1009));
+    ann.sync_as(announce_without_executor(&published_user(
         "person",
         "human",
         &["driver", "approver"],
@@ -467,15 +477,16 @@ async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
 
 #[tokio::test]
 async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
-    let server = Server::start(&["--open"]).await;
-    let (mut ann, _bot) = pair(&server, "ids").await;
+    let server = TestServer::start(&["--open"]).await;
+    let (mut ann, _bot) = join_pair(&server, "ids").await;
     let before = server.log("ids").len();
-    let mut other_kind = announce(&published("person", "agent", &["driver"]));
-    let mut other_name = announce(&published("person", "human", &["driver", "approver"]));
+    let mut other_kind = announce_without_executor(&published_user("person", "agent", &["driver"]));
+    let mut other_name =
+        announce_without_executor(&published_user("person", "human", &["driver", "approver"]));
     other_kind["name"] = json!("person");
     other_name["name"] = json!("Mallory");
     for claim in [other_kind, other_name] {
-        let mut thief = connect(&server, &published("person", "human", &[])).await;
+        let mut thief = connect(&server, &published_user("person", "human", &[])).await;
         thief.session = "ids".to_owned();
         let id = thief
             .send(
@@ -483,7 +494,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
                 json!({ "participant": claim, "supported_versions": [1] }),
             )
             .await;
-        let error = thief.refused(&id).await;
+        let error = thief.expect_refusal(&id).await;
         assert_eq!(
             (&error["code"], &error["message"]),
             (
@@ -493,36 +504,36 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
         );
     }
     // A connection stays who its first message said.
-    let mut fickle = connect(&server, &published("x", "human", &[])).await;
+    let mut fickle = connect(&server, &published_user("x", "human", &[])).await;
     fickle.session = "ids-2".to_owned();
     let id = fickle
         .send("session.create", json!({ "config": published_config() }))
         .await;
-    fickle.acked(&id).await;
+    fickle.expect_ack(&id).await;
     fickle.participant = "y".to_owned();
-    let payload = json!({ "participant": announce(&published("y", "human", &["driver"])), "supported_versions": [1] });
+    let payload = json!({ "participant": announce_without_executor(&published_user("y", "human", &["driver"])), "supported_versions": [1] });
     let id = fickle.send("session.join", payload).await;
     assert_eq!(
-        fickle.refused(&id).await["message"],
+        fickle.expect_refusal(&id).await["message"],
         "you are `x` here; `sender` may not say `y`"
     );
-    let mut fickle = connect(&server, &published("x", "human", &[])).await;
+    let mut fickle = connect(&server, &published_user("x", "human", &[])).await;
     fickle.session = "ids".to_owned();
     fickle.send("heartbeat.ping", json!({})).await;
     fickle.wait_for("heartbeat.pong").await;
     fickle.participant = "y".to_owned();
-    let payload = json!({ "participant": announce(&published("y", "human", &["driver"])), "supported_versions": [1] });
+    let payload = json!({ "participant": announce_without_executor(&published_user("y", "human", &["driver"])), "supported_versions": [1] });
     let id = fickle.send("session.join", payload).await;
     assert_eq!(
-        fickle.refused(&id).await["message"],
+        fickle.expect_refusal(&id).await["message"],
         "you are `x` here; `sender` may not say `y`"
     );
     // Nobody is the server, not even here.
-    let mut system = connect(&server, &published("system", "human", &[])).await;
+    let mut system = connect(&server, &published_user("system", "human", &[])).await;
     system.session = "ids".to_owned();
-    let payload = json!({ "participant": announce(&published("system", "human", &["admin"])), "supported_versions": [1] });
+    let payload = json!({ "participant": announce_without_executor(&published_user("system", "human", &["admin"])), "supported_versions": [1] });
     let id = system.send("session.join", payload).await;
-    let error = system.refused(&id).await;
+    let error = system.expect_refusal(&id).await;
     assert_eq!(
         (&error["code"], &error["message"]),
         (
@@ -533,18 +544,18 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
     // And inviting takes an admin's token all the same.
     let invite = r#"{"name":"x","roles":["admin"]}"#;
     assert_eq!(
-        kit::request(&server.address, "POST", "/api/invites", &[], invite)
+        support::http_request(&server.address, "POST", "/api/invites", &[], invite)
             .await
             .0,
         401
     );
     assert_eq!(server.log("ids").len(), before);
     // The same person on another device is welcome, and adds nothing to the log.
-    let mut phone = connect(&server, &published("person", "human", &[])).await;
+    let mut phone = connect(&server, &published_user("person", "human", &[])).await;
     phone
         .join(
             "ids",
-            &Invited {
+            &TestUser {
                 token: String::new(),
                 participant: "person".to_owned(),
                 roles: vec!["driver".to_owned(), "approver".to_owned()],
@@ -554,7 +565,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
         )
         .await;
     assert_eq!(server.log("ids").len(), before);
-    ann.settle_as(announce(&published(
+    ann.sync_as(announce_without_executor(&published_user(
         "person",
         "human",
         &["driver", "approver"],
@@ -564,29 +575,29 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
 
 #[tokio::test]
 async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
-    let server = Server::start(&["--open"]).await;
-    let (status, body) = kit::get(&server.address, "/health", &[]).await;
+    let server = TestServer::start(&["--open"]).await;
+    let (status, body) = support::http_get(&server.address, "/health", &[]).await;
     assert_eq!((status, body.as_str()), (200, r#"{"status":"ok"}"#));
-    let (mut ann, mut bot) = pair(&server, "told").await;
-    ann.say(
+    let (mut ann, mut bot) = join_pair(&server, "told").await;
+    ann.send_and_ack(
         "context.add",
         json!({ "key": "seen", "content_type": "text", "content": "for-all" }),
     )
     .await;
-    ann.say("context.add", json!({ "key": "unseen", "content_type": "text", "content": "for-one", "visible_to": ["agent"] })).await;
-    ann.say(
+    ann.send_and_ack("context.add", json!({ "key": "unseen", "content_type": "text", "content": "for-one", "visible_to": ["agent"] })).await;
+    ann.send_and_ack(
         "secret.share",
         json!({ "key": "HIDDEN", "scope": ["agent"], "value_ref": "r", "value": "for-nobody" }),
     )
     .await;
-    bot.say(
+    bot.send_and_ack(
         "thinking.start",
         json!({ "agent": "agent", "prompt_ref": "p", "visible_to": "approvers_only" }),
     )
     .await;
-    bot.say("thinking.chunk", json!({ "text": "for-approvers" }))
+    bot.send_and_ack("thinking.chunk", json!({ "text": "for-approvers" }))
         .await;
-    let (status, body) = kit::get(&server.address, "/sessions/told/transcript", &[]).await;
+    let (status, body) = support::http_get(&server.address, "/sessions/told/transcript", &[]).await;
     assert_eq!(status, 200);
     let transcript: Value = serde_json::from_str(&body).unwrap();
     let mut names: Vec<_> = transcript.as_object().unwrap().keys().collect();
@@ -602,7 +613,7 @@ async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
         assert!(!body.contains(hidden), "{hidden}");
     }
     let path = "/sessions/told/transcript?messages=session.create,context.add";
-    let (_, body) = kit::get(&server.address, path, &[]).await;
+    let (_, body) = support::http_get(&server.address, path, &[]).await;
     let some: Value = serde_json::from_str(&body).unwrap();
     let kinds: Vec<_> = some["messages"]
         .as_array()
@@ -612,13 +623,13 @@ async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
         .collect();
     assert_eq!(kinds, ["session.create", "context.add", "context.add"]);
     assert_eq!(
-        kit::get(&server.address, "/sessions/unknown/transcript", &[])
+        support::http_get(&server.address, "/sessions/unknown/transcript", &[])
             .await
             .0,
         404
     );
     assert_eq!(
-        kit::get(
+        support::http_get(
             &server.address,
             "/sessions/told/transcript?token=wrong",
             &[]

@@ -7,26 +7,26 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use kit::crowd::{Dice, HOLD, Member, Part, STAY, Until};
-use kit::proof::{kind, log, logs, sealed, verified};
-use kit::{Client, Invited, PATIENCE, Server};
 use serde_json::{Value, json};
+use support::audit::{assert_intact, assert_sealed, export_log, export_logs, message_type};
+use support::load::{HELD_PROPOSAL, LONG_RUNNING_PROPOSAL, LoadClient, LoadRole, Rng, StopWhen};
+use support::{TEST_TIMEOUT, TestClient, TestServer, TestUser};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Rounds on one data directory; more begin again with an empty one.
-const CAMPAIGN: u64 = 20;
+const ROUNDS_PER_DATA_DIR: u64 = 20;
 
 const SESSIONS: [&str; 3] = ["red", "green", "blue"];
 
 /// Nobody here is slow on purpose.
-const FAST: [(&str, &str); 2] = [
+const NO_RATE_LIMIT: [(&str, &str); 2] = [
     ("PVP_MESSAGES_PER_SECOND", "1000000"),
     ("PVP_MESSAGE_BURST", "1000000"),
 ];
@@ -36,12 +36,12 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let seed = number("PVP_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let rounds: u64 = number("PVP_ROUNDS").unwrap_or(20);
-    say(&format!("PVP_SEED={seed} PVP_ROUNDS={rounds}"));
-    let mut dice = Dice(seed);
+    report(&format!("PVP_SEED={seed} PVP_ROUNDS={rounds}"));
+    let mut rng = Rng(seed);
     let mut left = rounds;
     while left > 0 {
-        let now = left.min(CAMPAIGN);
-        campaign(now, &mut dice).await;
+        let now = left.min(ROUNDS_PER_DATA_DIR);
+        run_rounds(now, &mut rng).await;
         left -= now;
     }
 }
@@ -50,75 +50,80 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     clippy::print_stderr,
     reason = "the seed of a failing run is needed to repeat it"
 )]
-fn say(text: &str) {
+fn report(text: &str) {
     eprintln!("{text}");
 }
 
 /// Rounds of load and kill on one data directory, and a last one in which all is answered.
-async fn campaign(rounds: u64, dice: &mut Dice) {
+async fn run_rounds(rounds: u64, rng: &mut Rng) {
     let data = tempfile::tempdir().unwrap();
     let mut server = start(data.path()).await;
     let eye = server.invite("eye", &["observer"], &[]);
-    let mut crowd = Vec::new();
+    let mut clients = Vec::new();
     for session in SESSIONS {
-        gather(&server, session, dice, &mut crowd).await;
-        server.join(session, &eye).await.settle().await;
+        create_load_clients(&server, session, rng, &mut clients).await;
+        server.join(session, &eye).await.sync().await;
     }
     let mut before = BTreeMap::new();
     for round in 0..rounds {
-        let enough = match dice.roll(4) {
+        let enough = match rng.below(4) {
             0 => 0,
-            _ => 1 + dice.roll(250),
+            _ => 1 + rng.below(250),
         };
-        crowd = load(
+        clients = load_then_kill(
             &mut server,
-            crowd,
+            clients,
             enough,
-            Duration::from_millis(dice.roll(12)),
+            Duration::from_millis(rng.below(12)),
         )
         .await;
-        verified(data.path());
-        before = check(data.path(), &mut crowd, before);
+        assert_intact(data.path());
+        before = check_against_log(data.path(), &mut clients, before);
         server = start(data.path()).await;
-        inspect(&server, &eye, &before).await;
-        let said: usize = crowd.iter().map(|member| member.acked.len()).sum();
-        say(&format!("round {round}: {said} acknowledged so far"));
+        check_after_restart(&server, &eye, &before).await;
+        let said: usize = clients.iter().map(|member| member.acked.len()).sum();
+        report(&format!("round {round}: {said} acknowledged so far"));
     }
-    crowd = calm(&server, crowd).await;
+    clients = drain_replies(&server, clients).await;
     assert!(server.stop().await.success());
-    let last = check(data.path(), &mut crowd, before);
-    sealed(data.path());
-    if rounds == CAMPAIGN {
-        check_that_it_was_worth_it(&crowd, &last);
+    let last = check_against_log(data.path(), &mut clients, before);
+    assert_sealed(data.path());
+    if rounds == ROUNDS_PER_DATA_DIR {
+        check_coverage(&clients, &last);
     }
 }
 
-async fn start(data: &Path) -> Server {
-    Server::start_with(data, "127.0.0.1:0", &[], &FAST, None).await
+async fn start(data: &Path) -> TestServer {
+    TestServer::start_with(data, "127.0.0.1:0", &[], &NO_RATE_LIMIT, None).await
 }
 
-async fn gather(server: &Server, session: &str, dice: &mut Dice, crowd: &mut Vec<Member>) {
+async fn create_load_clients(
+    server: &TestServer,
+    session: &str,
+    rng: &mut Rng,
+    clients: &mut Vec<LoadClient>,
+) {
     let config = json!({
         "default_gate_quorum": { "type": "any", "count": 2 },
         "gate_timeout_seconds": 3600, "away_timeout_seconds": 3600,
     });
-    server.create(session, config).await;
+    server.create_session(session, config).await;
     let name = |name: &str| format!("{name}-{session}");
-    let voter = |holds| Part::Voter {
-        holds,
-        special: BTreeMap::new(),
+    let voter = |skips_held| LoadRole::Voter {
+        skips_held,
+        special_proposals: BTreeMap::new(),
     };
-    let agent = Part::Agent {
+    let agent = LoadRole::Agent {
         proposed: 0,
         open: BTreeSet::new(),
         granted: BTreeSet::new(),
-        stays: None,
+        long_running: None,
         printed: 0,
     };
     let people = [
         (
             server.invite(&name("dee"), &["driver"], &[]),
-            Part::Writer { written: 0 },
+            LoadRole::Writer { written: 0 },
         ),
         (
             server.invite(&name("ann"), &["approver"], &[]),
@@ -130,24 +135,29 @@ async fn gather(server: &Server, session: &str, dice: &mut Dice, crowd: &mut Vec
             agent,
         ),
     ];
-    for (who, part) in people {
-        let seed = dice.roll(u64::MAX);
-        crowd.push(Member::new(session, who, part, seed));
+    for (user, part) in people {
+        let seed = rng.below(u64::MAX);
+        clients.push(LoadClient::new(session, user, part, seed));
     }
 }
 
 /// Everyone speaks until `enough` messages are acknowledged and `more` has passed; then the
 /// server dies.
-async fn load(server: &mut Server, crowd: Vec<Member>, enough: u64, more: Duration) -> Vec<Member> {
+async fn load_then_kill(
+    server: &mut TestServer,
+    clients: Vec<LoadClient>,
+    enough: u64,
+    more: Duration,
+) -> Vec<LoadClient> {
     let (acks, mut acknowledged) = watch::channel(0);
-    let mut living = live(server, crowd, Until::Killed, &acks);
+    let mut living = spawn_clients(server, clients, StopWhen::Killed, &acks);
     tokio::select! {
-        reached = tokio::time::timeout(PATIENCE, acknowledged.wait_for(|count| *count >= enough)) => {
+        reached = tokio::time::timeout(TEST_TIMEOUT, acknowledged.wait_for(|count| *count >= enough)) => {
             reached.expect("the server answers").unwrap();
         }
         Some(ended) = living.join_next() => {
             let member = ended.unwrap();
-            panic!("{} went home early", member.who.participant);
+            panic!("{} went home early", member.user.participant);
         }
     }
     // Not a condition: any moment will do, and this makes it any moment of a batch.
@@ -157,44 +167,46 @@ async fn load(server: &mut Server, crowd: Vec<Member>, enough: u64, more: Durati
 }
 
 /// Nothing new is said; everything that was said gets its answer.
-async fn calm(server: &Server, crowd: Vec<Member>) -> Vec<Member> {
+async fn drain_replies(server: &TestServer, clients: Vec<LoadClient>) -> Vec<LoadClient> {
     let (acks, _) = watch::channel(0);
-    let crowd = live(server, crowd, Until::Answered, &acks).join_all().await;
-    for member in &crowd {
+    let clients = spawn_clients(server, clients, StopWhen::Answered, &acks)
+        .join_all()
+        .await;
+    for member in &clients {
         assert!(member.unanswered.is_empty(), "{:?}", member.unanswered);
     }
-    crowd
+    clients
 }
 
-fn live(
-    server: &Server,
-    crowd: Vec<Member>,
-    until: Until,
+fn spawn_clients(
+    server: &TestServer,
+    clients: Vec<LoadClient>,
+    until: StopWhen,
     acks: &watch::Sender<u64>,
-) -> JoinSet<Member> {
+) -> JoinSet<LoadClient> {
     let mut living = JoinSet::new();
-    for mut member in crowd {
+    for mut member in clients {
         let (address, acks) = (server.address.clone(), acks.clone());
         living.spawn(async move {
-            member.live(&address, until, &acks).await;
+            member.run_until(&address, until, &acks).await;
             member
         });
     }
     living
 }
 
-type Logs = BTreeMap<String, Vec<Value>>;
+type SessionLogs = BTreeMap<String, Vec<Value>>;
 
 /// Holds what everyone was answered and told against what is written.
-fn check(data: &Path, crowd: &mut [Member], before: Logs) -> Logs {
-    let now = logs(data);
+fn check_against_log(data: &Path, clients: &mut [LoadClient], before: SessionLogs) -> SessionLogs {
+    let now = export_logs(data);
     for (session, log) in &now {
         if let Some(before) = before.get(session) {
             assert!(log.starts_with(before), "what was written has changed");
         }
         check_log(log);
     }
-    for member in crowd {
+    for member in clients {
         let log = &now[&member.session];
         let places: BTreeMap<&str, u64> = log
             .iter()
@@ -232,7 +244,7 @@ fn check_log(log: &[Value]) {
         let text = |field: &str| entry["payload"][field].as_str().unwrap();
         let id = entry["id"].as_str().unwrap();
         assert!(ids.insert(id), "applied twice: {entry}");
-        match kind(entry) {
+        match message_type(entry) {
             "gate.request" => drop(proposal_of.insert(id, text("action_ref"))),
             "gate.approve" => {
                 let proposal = proposal_of[text("gate")];
@@ -258,22 +270,22 @@ fn check_log(log: &[Value]) {
 }
 
 /// After a restart, and before anybody speaks: gates, votes, deadlines and runs are as written.
-async fn inspect(server: &Server, eye: &Invited, logs: &Logs) {
+async fn check_after_restart(server: &TestServer, eye: &TestUser, logs: &SessionLogs) {
     for (session, log) in logs {
         let head = log.len() as u64;
         let mut client = server.connect(eye).await;
         let welcome = client.join(session, eye, json!({ "after": head })).await;
         let welcome = &welcome["payload"];
         assert_eq!(welcome["head"], head);
-        assert_eq!(gates(welcome), open_gates(log));
-        assert_eq!(runs(welcome), running(log));
+        assert_eq!(gates_in_welcome(welcome), gates_in_log(log));
+        assert_eq!(runs_in_welcome(welcome), runs_in_log(log));
     }
 }
 
 /// Gate → its proposal, its deadline and who approved.
-type Gates = BTreeMap<String, (Value, Value, BTreeSet<String>)>;
+type OpenGates = BTreeMap<String, (Value, Value, BTreeSet<String>)>;
 
-fn gates(welcome: &Value) -> Gates {
+fn gates_in_welcome(welcome: &Value) -> OpenGates {
     let gates = welcome["gates"].as_array().unwrap().iter();
     let votes = |gate: &Value| {
         let votes = gate["approvals"].as_array().unwrap().iter();
@@ -294,11 +306,11 @@ fn gates(welcome: &Value) -> Gates {
         .collect()
 }
 
-fn open_gates(log: &[Value]) -> Gates {
-    let mut gates = Gates::new();
+fn gates_in_log(log: &[Value]) -> OpenGates {
+    let mut gates = OpenGates::new();
     for entry in log {
         let payload = &entry["payload"];
-        match kind(entry) {
+        match message_type(entry) {
             "gate.request" => {
                 assert!(payload["deadline"].is_string(), "{entry}");
                 let what = (
@@ -326,9 +338,9 @@ fn open_gates(log: &[Value]) -> Gates {
 }
 
 /// Proposal → since when it runs.
-type Runs = BTreeMap<String, Value>;
+type RunStartTimes = BTreeMap<String, Value>;
 
-fn runs(welcome: &Value) -> Runs {
+fn runs_in_welcome(welcome: &Value) -> RunStartTimes {
     let running = welcome["running"].as_array().unwrap().iter();
     running
         .map(|run| {
@@ -340,8 +352,8 @@ fn runs(welcome: &Value) -> Runs {
         .collect()
 }
 
-fn running(log: &[Value]) -> Runs {
-    let mut runs = Runs::new();
+fn runs_in_log(log: &[Value]) -> RunStartTimes {
+    let mut runs = RunStartTimes::new();
     for entry in log {
         let proposal = || {
             entry["payload"]["tool_proposal"]
@@ -349,7 +361,7 @@ fn running(log: &[Value]) -> Runs {
                 .unwrap()
                 .to_owned()
         };
-        match kind(entry) {
+        match message_type(entry) {
             "tool.execute" => drop(runs.insert(proposal(), entry["ts"].clone())),
             "tool.result" => drop(runs.remove(&proposal())),
             _ => {}
@@ -359,80 +371,84 @@ fn running(log: &[Value]) -> Runs {
 }
 
 /// A crowd that said nothing proves nothing.
-fn check_that_it_was_worth_it(crowd: &[Member], logs: &Logs) {
-    for member in crowd {
-        let who = &member.who.participant;
-        assert!(member.acked.len() > 10, "{who}: {}", member.acked.len());
+fn check_coverage(clients: &[LoadClient], logs: &SessionLogs) {
+    for member in clients {
+        let user = &member.user.participant;
+        assert!(member.acked.len() > 10, "{user}: {}", member.acked.len());
     }
     for log in logs.values() {
         let described = |description: &str| {
-            let mut proposals = log.iter().filter(|entry| kind(entry) == "tool.propose");
+            let mut proposals = log
+                .iter()
+                .filter(|entry| message_type(entry) == "tool.propose");
             let found = proposals.find(|entry| entry["payload"]["description"] == description);
             found.unwrap()["id"].clone()
         };
-        let hold = described(HOLD);
-        let held = open_gates(log).into_values().find(|gate| gate.0 == hold);
+        let hold = described(HELD_PROPOSAL);
+        let held = gates_in_log(log).into_values().find(|gate| gate.0 == hold);
         assert_eq!(held.expect("it waits for one more vote").2.len(), 1);
-        let stay = described(STAY);
-        assert!(running(log).contains_key(stay.as_str().unwrap()));
+        let stay = described(LONG_RUNNING_PROPOSAL);
+        assert!(runs_in_log(log).contains_key(stay.as_str().unwrap()));
     }
 }
 
 #[tokio::test]
 async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start_in(data.path(), &[]).await;
+    let mut server = TestServer::start_in(data.path(), &[]).await;
     // Long enough for a busy machine to kill the server before.
     let config = json!({ "gate_timeout_seconds": 10 });
-    let (_, mut agent) = ann_and_bot(&server, "alone", config).await;
+    let (_, mut agent) = approver_and_agent(&server, "alone", config).await;
     agent.propose("touch a").await;
     server.kill_9().await;
-    let before = log(data.path(), "alone");
-    let request = before.iter().find(|entry| kind(entry) == "gate.request");
+    let before = export_log(data.path(), "alone");
+    let request = before
+        .iter()
+        .find(|entry| message_type(entry) == "gate.request");
     let deadline = request.unwrap()["payload"]["deadline"].as_str().unwrap();
-    let last = kind(before.last().unwrap());
+    let last = message_type(before.last().unwrap());
     assert_eq!(last, "gate.request", "killed before the deadline");
 
-    let server = Server::start_in(data.path(), &[]).await;
-    let after = until(data.path(), "alone", |log| log.len() > before.len()).await;
+    let server = TestServer::start_in(data.path(), &[]).await;
+    let after = wait_for_log(data.path(), "alone", |log| log.len() > before.len()).await;
     assert!(after.starts_with(&before));
     let [timeout, resolve] = &after[before.len()..] else {
         panic!("{after:#?}");
     };
-    assert_eq!(kind(timeout), "gate.timeout");
+    assert_eq!(message_type(timeout), "gate.timeout");
     assert_eq!(timeout["payload"]["resolution"], "rejected");
     let told_at = timeout["ts"].as_str().unwrap();
     assert!(told_at >= deadline, "{told_at} is before {deadline}");
-    assert_eq!(kind(resolve), "gate.resolve");
+    assert_eq!(message_type(resolve), "gate.resolve");
     assert_eq!(resolve["payload"]["outcome"], "timed_out");
     assert!(server.stop().await.success());
-    sealed(data.path());
+    assert_sealed(data.path());
 }
 
 #[tokio::test]
 async fn a_countdown_goes_on_over_a_restart() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start_in(data.path(), &[]).await;
+    let mut server = TestServer::start_in(data.path(), &[]).await;
     // Long enough for a busy machine to start the server again before.
     let config =
         json!({ "gate_timeout_seconds": 15, "default_gate_quorum": { "type": "any", "count": 2 } });
-    let (mut ann, mut agent) = ann_and_bot(&server, "count", config).await;
-    let who = ann.who.clone();
+    let (mut ann, mut agent) = approver_and_agent(&server, "count", config).await;
+    let user = ann.user.clone();
     let proposal = agent.propose("touch a").await;
     let request = ann.client.wait_for("gate.request").await;
     let deadline = request["payload"]["deadline"].clone();
     assert_eq!(ann.client.approve(&proposal).await["type"], "session.ack");
-    let seen = *ann.client.seqs().last().unwrap();
+    let seen = *ann.client.received_seqs().last().unwrap();
     server.kill_9().await;
 
-    let server = Server::start_in(data.path(), &[]).await;
-    let mut client = server.connect(&who).await;
-    let welcome = client.join("count", &who, json!({ "after": seen })).await;
+    let server = TestServer::start_in(data.path(), &[]).await;
+    let mut client = server.connect(&user).await;
+    let welcome = client.join("count", &user, json!({ "after": seen })).await;
     let gate = &welcome["payload"]["gates"][0];
     assert_eq!(gate["request"]["deadline"], deadline);
     assert_eq!(
         gate["approvals"][0]["participant"],
-        who.participant.as_str()
+        user.participant.as_str()
     );
     let timeout = client.wait_for("gate.timeout").await;
     assert_eq!(timeout["payload"]["approvals_received"], 1);
@@ -443,10 +459,10 @@ async fn a_countdown_goes_on_over_a_restart() {
 
 #[tokio::test]
 async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     // Long enough for a busy machine to decide before the second time.
     let config = json!({ "gate_timeout_seconds": 10, "on_gate_timeout": "escalate" });
-    let (mut ann, mut agent) = ann_and_bot(&server, "up", config).await;
+    let (mut ann, mut agent) = approver_and_agent(&server, "up", config).await;
     let mut admin = server.join("up", &server.admin()).await;
 
     let proposal = agent.propose("touch a").await;
@@ -461,7 +477,7 @@ async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
     assert_eq!(execute["payload"]["approved_by"], json!(["admin"]));
 
     let soon = json!({ "changes": { "gate_timeout_seconds": 1 }, "reason": "nobody decides" });
-    admin.say("session.config_update", soon).await;
+    admin.send_and_ack("session.config_update", soon).await;
     let proposal = agent.propose("touch b").await;
     let outcome = agent
         .wait(|message| {
@@ -482,9 +498,9 @@ async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
 
 #[tokio::test]
 async fn the_clock_approves_writes_only_and_the_record_says_so() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let config = json!({ "gate_timeout_seconds": 1, "on_gate_timeout": "auto_approve" });
-    let (mut ann, mut agent) = ann_and_bot(&server, "clock", config).await;
+    let (mut ann, mut agent) = approver_and_agent(&server, "clock", config).await;
     let write = agent.propose("touch a").await;
     let destructive = agent.propose("rm -rf a").await;
     let execute = agent.wait_for("tool.execute").await;
@@ -501,7 +517,7 @@ async fn the_clock_approves_writes_only_and_the_record_says_so() {
     assert_eq!(resolve["payload"]["how"], "clock");
     let resolve = ann.client.wait(outcome(destructive)).await;
     assert_eq!(resolve["payload"]["outcome"], "timed_out");
-    let executes = agent.settle().await;
+    let executes = agent.sync().await;
     assert!(
         !executes
             .iter()
@@ -510,33 +526,37 @@ async fn the_clock_approves_writes_only_and_the_record_says_so() {
 }
 
 /// A client and who it is.
-struct Seated {
-    who: Invited,
-    client: Client,
+struct JoinedUser {
+    user: TestUser,
+    client: TestClient,
 }
 
 /// A session with an approver and an agent in it.
-async fn ann_and_bot(server: &Server, session: &str, config: Value) -> (Seated, Client) {
-    server.create(session, config).await;
-    let who = server.invite("ann", &["approver"], &[]);
-    let client = server.join(session, &who).await;
+async fn approver_and_agent(
+    server: &TestServer,
+    session: &str,
+    config: Value,
+) -> (JoinedUser, TestClient) {
+    server.create_session(session, config).await;
+    let user = server.invite("ann", &["approver"], &[]);
+    let client = server.join(session, &user).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let agent = server.join(session, &bot).await;
-    (Seated { who, client }, agent)
+    (JoinedUser { user, client }, agent)
 }
 
 /// The stored log, as soon as it is as wanted.
-async fn until(data: &Path, session: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+async fn wait_for_log(data: &Path, session: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let asking = async {
         loop {
-            let log = log(data, session);
+            let log = export_log(data, session);
             if wanted(&log) {
                 return log;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking)
+    tokio::time::timeout(TEST_TIMEOUT, asking)
         .await
         .expect("it is written in time")
 }

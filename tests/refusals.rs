@@ -7,32 +7,32 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
-use kit::{Client, Invited, Server, Witness};
 use serde_json::{Value, json};
+use support::{RefusalObserver, TestClient, TestServer, TestUser};
 
 const UNAUTHORIZED: &str = "UNAUTHORIZED";
 const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
 const INVALID_STATE: &str = "INVALID_STATE";
 
 /// A session with two people who approve, an agent that has proposed something, and a witness.
-struct Stage {
-    server: Server,
-    witness: Witness,
-    people: [Invited; 2],
-    ann: Client,
-    bob: Client,
-    bot: Client,
+struct RefusalFixture {
+    server: TestServer,
+    observer: RefusalObserver,
+    people: [TestUser; 2],
+    ann: TestClient,
+    bob: TestClient,
+    bot: TestClient,
     proposal: String,
     gate: String,
 }
 
-impl Stage {
-    async fn set(session: &str, config: Value) -> Self {
-        let server = Server::start(&[]).await;
-        server.create(session, config).await;
-        let mut witness = Witness::of(&server, session).await;
+impl RefusalFixture {
+    async fn new(session: &str, config: Value) -> Self {
+        let server = TestServer::start(&[]).await;
+        server.create_session(session, config).await;
+        let mut observer = RefusalObserver::join(&server, session).await;
         let people = [
             server.invite("ann", &["approver", "admin"], &[]),
             server.invite("bob", &["approver"], &[]),
@@ -42,10 +42,10 @@ impl Stage {
         let bob = server.join(session, &people[1]).await;
         let mut bot = server.join(session, &agent).await;
         let proposal = bot.propose("touch a").await;
-        let gate = gate_of(witness.client(), &proposal).await;
+        let gate = gate_of(observer.client(), &proposal).await;
         Self {
             server,
-            witness,
+            observer,
             people,
             ann,
             bob,
@@ -65,7 +65,7 @@ impl Stage {
     }
 
     /// The kinds of the log's entries that mention an id, in order.
-    fn logged(&self, id: &str) -> Vec<String> {
+    fn logged_types(&self, id: &str) -> Vec<String> {
         let quoted = format!("{id:?}");
         let log = self.server.log(&self.ann.session);
         let about = log
@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-async fn gate_of(client: &mut Client, proposal: &str) -> String {
+async fn gate_of(client: &mut TestClient, proposal: &str) -> String {
     let fits = |message: &Value| {
         message["type"] == "gate.request" && message["payload"]["action_ref"] == proposal
     };
@@ -85,19 +85,22 @@ async fn gate_of(client: &mut Client, proposal: &str) -> String {
     request["id"].as_str().unwrap().to_owned()
 }
 
-fn not_you(actual: &str, field: &str, claimed: &str) -> String {
+fn wrong_sender_message(actual: &str, field: &str, claimed: &str) -> String {
     format!("you are `{actual}` here; `{field}` may not say `{claimed}`")
 }
 
 #[tokio::test]
 async fn nobody_writes_another_sender() {
-    let mut stage = Stage::set("forged", json!({})).await;
-    let (ann, bob) = (stage.ann.participant.clone(), stage.bob.participant.clone());
+    let mut fixture = RefusalFixture::new("forged", json!({})).await;
+    let (ann, bob) = (
+        fixture.ann.participant.clone(),
+        fixture.bob.participant.clone(),
+    );
     for claimed in [bob.as_str(), "system", "nobody-at-all"] {
         for (kind, payload) in [
             (
                 "gate.approve",
-                json!({ "gate": stage.gate, "approver": claimed }),
+                json!({ "gate": fixture.gate, "approver": claimed }),
             ),
             (
                 "context.add",
@@ -106,31 +109,31 @@ async fn nobody_writes_another_sender() {
             ("heartbeat.ping", json!({})),
             ("session.leave", json!({})),
         ] {
-            let mut envelope = stage.ann.envelope(kind, payload);
+            let mut envelope = fixture.ann.envelope(kind, payload);
             envelope["sender"] = json!(claimed);
-            let sentence = not_you(&ann, "sender", claimed);
-            stage
-                .witness
-                .sees_refused_whole(&mut stage.ann, envelope, UNAUTHORIZED, &sentence)
+            let sentence = wrong_sender_message(&ann, "sender", claimed);
+            fixture
+                .observer
+                .expect_envelope_refused(&mut fixture.ann, envelope, UNAUTHORIZED, &sentence)
                 .await;
         }
     }
-    stage.witness.heard_nothing(&stage.server).await;
-    assert_eq!(stage.open_gates().await[0]["approvals"], json!([]));
+    fixture.observer.expect_no_trace(&fixture.server).await;
+    assert_eq!(fixture.open_gates().await[0]["approvals"], json!([]));
     // Bob, whose name was taken in vain, is still there.
-    stage.bob.settle().await;
+    fixture.bob.sync().await;
 }
 
 #[tokio::test]
 async fn nobody_acts_in_the_name_of_another() {
-    let mut stage = Stage::set("names", json!({})).await;
+    let mut fixture = RefusalFixture::new("names", json!({})).await;
     let (ann, bob, bot) = (
-        stage.ann.participant.clone(),
-        stage.bob.participant.clone(),
-        stage.bot.participant.clone(),
+        fixture.ann.participant.clone(),
+        fixture.bob.participant.clone(),
+        fixture.bot.participant.clone(),
     );
-    let (gate, proposal) = (stage.gate.clone(), stage.proposal.clone());
-    let witness = &mut stage.witness;
+    let (gate, proposal) = (fixture.gate.clone(), fixture.proposal.clone());
+    let observer = &mut fixture.observer;
     for (kind, field, payload) in [
         (
             "gate.approve",
@@ -173,20 +176,20 @@ async fn nobody_acts_in_the_name_of_another() {
             json!({ "participant": bob, "status": "away", "last_active": "2026-01-01T00:00:00.000Z" }),
         ),
     ] {
-        let sentence = not_you(&ann, field, &bob);
-        witness
-            .sees_refused(&mut stage.ann, kind, payload, UNAUTHORIZED, &sentence)
+        let sentence = wrong_sender_message(&ann, field, &bob);
+        observer
+            .expect_refused(&mut fixture.ann, kind, payload, UNAUTHORIZED, &sentence)
             .await;
     }
-    let interrupt = stage
+    let interrupt = fixture
         .ann
         .send(
             "interrupt.raise",
             json!({ "urgency": "pause", "message": "wait" }),
         )
         .await;
-    stage.ann.acked(&interrupt).await;
-    let mut propose = stage.bot.proposal("touch b");
+    fixture.ann.expect_ack(&interrupt).await;
+    let mut propose = fixture.bot.proposal("touch b");
     propose["agent"] = json!("other-bot");
     for (kind, field, payload) in [
         ("tool.propose", "agent", propose),
@@ -206,25 +209,25 @@ async fn nobody_acts_in_the_name_of_another() {
             json!({ "interrupt": interrupt, "by": "other-bot", "action_taken": "paused" }),
         ),
     ] {
-        let sentence = not_you(&bot, field, "other-bot");
-        witness
-            .sees_refused(&mut stage.bot, kind, payload, UNAUTHORIZED, &sentence)
+        let sentence = wrong_sender_message(&bot, field, "other-bot");
+        observer
+            .expect_refused(&mut fixture.bot, kind, payload, UNAUTHORIZED, &sentence)
             .await;
     }
-    witness.heard_nothing(&stage.server).await;
-    assert_eq!(stage.open_gates().await[0]["approvals"], json!([]));
-    assert_eq!(stage.logged(&stage.gate), ["gate.request"]);
+    observer.expect_no_trace(&fixture.server).await;
+    assert_eq!(fixture.open_gates().await[0]["approvals"], json!([]));
+    assert_eq!(fixture.logged_types(&fixture.gate), ["gate.request"]);
 }
 
 #[tokio::test]
 async fn a_client_has_no_word_for_what_the_server_says() {
-    let mut stage = Stage::set("words", json!({})).await;
-    let (gate, proposal) = (stage.gate.clone(), stage.proposal.clone());
+    let mut fixture = RefusalFixture::new("words", json!({})).await;
+    let (gate, proposal) = (fixture.gate.clone(), fixture.proposal.clone());
     let at = "2026-01-01T00:00:00.000Z";
     for (kind, payload) in [
         (
             "tool.execute",
-            json!({ "tool_proposal": proposal, "approved_by": [stage.ann.participant] }),
+            json!({ "tool_proposal": proposal, "approved_by": [fixture.ann.participant] }),
         ),
         (
             "gate.request",
@@ -244,33 +247,33 @@ async fn a_client_has_no_word_for_what_the_server_says() {
         ("tool.executed", json!({})),
     ] {
         let sentence = format!("`{kind}` is not something a client may say");
-        for who in [&mut stage.ann, &mut stage.bot] {
-            stage
-                .witness
-                .sees_refused(who, kind, payload.clone(), INVALID_MESSAGE, &sentence)
+        for user in [&mut fixture.ann, &mut fixture.bot] {
+            fixture
+                .observer
+                .expect_refused(user, kind, payload.clone(), INVALID_MESSAGE, &sentence)
                 .await;
         }
         // As `system` it is no better: the type is looked at first.
-        let mut envelope = stage.ann.envelope(kind, payload);
+        let mut envelope = fixture.ann.envelope(kind, payload);
         envelope["sender"] = json!("system");
-        stage
-            .witness
-            .sees_refused_whole(&mut stage.ann, envelope, INVALID_MESSAGE, &sentence)
+        fixture
+            .observer
+            .expect_envelope_refused(&mut fixture.ann, envelope, INVALID_MESSAGE, &sentence)
             .await;
     }
-    stage.witness.heard_nothing(&stage.server).await;
-    assert_eq!(stage.logged(&stage.gate), ["gate.request"]);
+    fixture.observer.expect_no_trace(&fixture.server).await;
+    assert_eq!(fixture.logged_types(&fixture.gate), ["gate.request"]);
     assert_eq!(
-        stage.logged(&stage.proposal),
+        fixture.logged_types(&fixture.proposal),
         ["tool.propose", "gate.request"]
     );
 }
 
 #[tokio::test]
 async fn roles_are_never_more_than_the_token_allows() {
-    let server = Server::start(&[]).await;
-    server.create("roles", json!({})).await;
-    let mut witness = Witness::of(&server, "roles").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("roles", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "roles").await;
     let bob = server.invite("bob", &["approver"], &[]);
     let mut client = server.connect(&bob).await;
     client.session = "roles".to_owned();
@@ -300,12 +303,12 @@ async fn roles_are_never_more_than_the_token_allows() {
         ),
         (
             json!({ "id": "ann" }),
-            not_you(&bob.participant, "participant.id", "ann"),
+            wrong_sender_message(&bob.participant, "participant.id", "ann"),
         ),
     ] {
         let payload = claim(changes);
-        witness
-            .sees_refused(
+        observer
+            .expect_refused(
                 &mut client,
                 "session.join",
                 payload,
@@ -316,13 +319,13 @@ async fn roles_are_never_more_than_the_token_allows() {
     }
     let payload = claim(json!({ "roles": ["system"] }));
     let id = client.send("session.join", payload).await;
-    assert_eq!(client.refused(&id).await["code"], INVALID_MESSAGE);
+    assert_eq!(client.expect_refusal(&id).await["code"], INVALID_MESSAGE);
 
     // Narrower is fine, and then that is what holds: also after announcing oneself again.
     let payload = claim(json!({ "roles": ["observer"] }));
     let id = client.send("session.join", payload).await;
     assert_eq!(
-        client.refused(&id).await["code"],
+        client.expect_refusal(&id).await["code"],
         UNAUTHORIZED,
         "observer is not in the token"
     );
@@ -341,8 +344,8 @@ async fn roles_are_never_more_than_the_token_allows() {
     again["roles"] = json!(["admin"]);
     again["capabilities"] = json!(["approve", "exec"]);
     let id = client.send("participant.announce", again).await;
-    client.acked(&id).await;
-    let told = witness
+    client.expect_ack(&id).await;
+    let told = observer
         .client()
         .wait(|message| message["id"] == id.as_str())
         .await;
@@ -351,17 +354,17 @@ async fn roles_are_never_more_than_the_token_allows() {
     assert_eq!(told["payload"]["name"], "bob", "the token says the name");
     let lacks = "you need the capability `end_session`; ask an admin for a role that has it";
     let end = json!({ "reason": "r", "final_state": "completed" });
-    witness
-        .sees_refused(&mut client, "session.end", end, UNAUTHORIZED, lacks)
+    observer
+        .expect_refused(&mut client, "session.end", end, UNAUTHORIZED, lacks)
         .await;
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 #[tokio::test]
 async fn a_role_does_only_what_its_row_says() {
-    let server = Server::start(&[]).await;
-    server.create("rows", json!({})).await;
-    let mut witness = Witness::of(&server, "rows").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("rows", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "rows").await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("rows", &bot).await;
     let gate = agent.propose("touch a").await;
@@ -369,8 +372,8 @@ async fn a_role_does_only_what_its_row_says() {
         format!("you need the capability `{capability}`; ask an admin for a role that has it")
     };
     for role in ["observer", "approver", "driver", "navigator"] {
-        let who = server.invite(role, &[role], &[]);
-        let mut client = server.join("rows", &who).await;
+        let user = server.invite(role, &[role], &[]);
+        let mut client = server.join("rows", &user).await;
         let me = client.participant.clone();
         let all = [
             (
@@ -437,8 +440,8 @@ async fn a_role_does_only_what_its_row_says() {
             .into_iter()
             .filter(|(_, capability, _)| !may.contains(capability))
         {
-            witness
-                .sees_refused(&mut client, kind, payload, UNAUTHORIZED, &lacks(capability))
+            observer
+                .expect_refused(&mut client, kind, payload, UNAUTHORIZED, &lacks(capability))
                 .await;
         }
         for kind in ["tool.propose", "response.start", "thinking.start"] {
@@ -446,8 +449,8 @@ async fn a_role_does_only_what_its_row_says() {
                 "tool.propose" => client.proposal("ls"),
                 _ => json!({ "agent": me, "prompt_ref": "p", "visible_to": "all" }),
             };
-            witness
-                .sees_refused(
+            observer
+                .expect_refused(
                     &mut client,
                     kind,
                     payload,
@@ -457,14 +460,16 @@ async fn a_role_does_only_what_its_row_says() {
                 .await;
         }
     }
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }
 
 #[tokio::test]
 async fn a_proposer_does_not_approve_its_own_command() {
-    let server = Server::start(&[]).await;
-    server.create("own", json!({ "shell_exec": "gated" })).await;
-    let mut witness = Witness::of(&server, "own").await;
+    let server = TestServer::start(&[]).await;
+    server
+        .create_session("own", json!({ "shell_exec": "gated" }))
+        .await;
+    let mut observer = RefusalObserver::join(&server, "own").await;
     let both = server.invite("ann", &["driver", "approver", "admin"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("own", &bot).await;
@@ -473,7 +478,7 @@ async fn a_proposer_does_not_approve_its_own_command() {
     let own = ann
         .send("shell.exec", json!({ "command": "touch a" }))
         .await;
-    ann.acked(&own).await;
+    ann.expect_ack(&own).await;
     let gate = gate_of(&mut ann, &own).await;
     let sentence = "a proposer does not vote on its own proposal";
     for device in [&mut ann, &mut phone] {
@@ -490,19 +495,19 @@ async fn a_proposer_does_not_approve_its_own_command() {
                 json!({ "tool_proposal": own, "rejector": me, "reason": "r" }),
             ),
         ] {
-            witness
-                .sees_refused(device, kind, payload, UNAUTHORIZED, sentence)
+            observer
+                .expect_refused(device, kind, payload, UNAUTHORIZED, sentence)
                 .await;
         }
     }
     // The agent that would run it has no vote either.
     let approve = json!({ "gate": gate, "approver": agent.participant });
     let sentence = "agents do not vote; a person has to decide";
-    witness
-        .sees_refused(&mut agent, "gate.approve", approve, UNAUTHORIZED, sentence)
+    observer
+        .expect_refused(&mut agent, "gate.approve", approve, UNAUTHORIZED, sentence)
         .await;
-    witness.heard_nothing(&server).await;
-    let told = witness.client().settle().await;
+    observer.expect_no_trace(&server).await;
+    let told = observer.client().sync().await;
     assert!(
         !told
             .iter()
@@ -512,17 +517,17 @@ async fn a_proposer_does_not_approve_its_own_command() {
 
 #[tokio::test]
 async fn agents_never_vote_whatever_they_hold() {
-    let mut stage = Stage::set("agents", json!({})).await;
-    let judge = stage.server.invite(
+    let mut fixture = RefusalFixture::new("agents", json!({})).await;
+    let judge = fixture.server.invite(
         "judge",
         &["approver", "admin", "navigator"],
         &["--kind", "agent"],
     );
-    let mut judge = stage.server.join("agents", &judge).await;
+    let mut judge = fixture.server.join("agents", &judge).await;
     let (me, gate, proposal) = (
         judge.participant.clone(),
-        stage.gate.clone(),
-        stage.proposal.clone(),
+        fixture.gate.clone(),
+        fixture.proposal.clone(),
     );
     let digest = "0".repeat(64);
     for (kind, payload) in [
@@ -549,15 +554,15 @@ async fn agents_never_vote_whatever_they_hold() {
         ),
     ] {
         let sentence = "agents do not vote; a person has to decide";
-        stage
-            .witness
-            .sees_refused(&mut judge, kind, payload, UNAUTHORIZED, sentence)
+        fixture
+            .observer
+            .expect_refused(&mut judge, kind, payload, UNAUTHORIZED, sentence)
             .await;
     }
     let exec = json!({ "command": "ls" });
-    stage
-        .witness
-        .sees_refused(
+    fixture
+        .observer
+        .expect_refused(
             &mut judge,
             "shell.exec",
             exec,
@@ -565,8 +570,8 @@ async fn agents_never_vote_whatever_they_hold() {
             "only a person may say this",
         )
         .await;
-    stage.witness.heard_nothing(&stage.server).await;
-    let gates = stage.open_gates().await;
+    fixture.observer.expect_no_trace(&fixture.server).await;
+    let gates = fixture.open_gates().await;
     assert_eq!(gates[0]["approvals"], json!([]));
     let voters = gates[0]["request"]["voters"].as_array().unwrap();
     assert!(!voters.contains(&json!(me)), "{voters:?}");
@@ -575,20 +580,29 @@ async fn agents_never_vote_whatever_they_hold() {
 #[tokio::test]
 async fn one_person_on_two_devices_has_one_vote() {
     let quorum = json!({ "default_gate_quorum": { "type": "any", "count": 2 } });
-    let mut stage = Stage::set("devices", quorum).await;
-    let mut phone = stage.server.join("devices", &stage.people[0]).await;
-    assert_eq!(stage.ann.approve(&stage.gate).await["type"], "session.ack");
-    assert_eq!(phone.approve(&stage.proposal).await["type"], "session.ack");
+    let mut fixture = RefusalFixture::new("devices", quorum).await;
+    let mut phone = fixture.server.join("devices", &fixture.people[0]).await;
     assert_eq!(
-        stage.ann.approve(&stage.proposal).await["type"],
+        fixture.ann.approve(&fixture.gate).await["type"],
         "session.ack"
     );
-    let gates = stage.open_gates().await;
+    assert_eq!(
+        phone.approve(&fixture.proposal).await["type"],
+        "session.ack"
+    );
+    assert_eq!(
+        fixture.ann.approve(&fixture.proposal).await["type"],
+        "session.ack"
+    );
+    let gates = fixture.open_gates().await;
     assert_eq!(gates.len(), 1, "three messages of one person are one vote");
     assert_eq!(gates[0]["approvals"].as_array().unwrap().len(), 1);
 
-    assert_eq!(stage.bob.approve(&stage.gate).await["type"], "session.ack");
-    let resolve = stage.witness.client().wait_for("gate.resolve").await;
+    assert_eq!(
+        fixture.bob.approve(&fixture.gate).await["type"],
+        "session.ack"
+    );
+    let resolve = fixture.observer.client().wait_for("gate.resolve").await;
     let voters = resolve["payload"]["approvals"].as_array().unwrap();
     let mut voters: Vec<_> = voters
         .iter()
@@ -598,13 +612,13 @@ async fn one_person_on_two_devices_has_one_vote() {
     assert_eq!(
         voters,
         [
-            stage.people[0].participant.as_str(),
-            stage.people[1].participant.as_str()
+            fixture.people[0].participant.as_str(),
+            fixture.people[1].participant.as_str()
         ]
     );
     assert_eq!(
-        stage
-            .logged(&stage.proposal)
+        fixture
+            .logged_types(&fixture.proposal)
             .iter()
             .filter(|kind| *kind == "tool.execute")
             .count(),
@@ -615,14 +629,14 @@ async fn one_person_on_two_devices_has_one_vote() {
 #[tokio::test]
 async fn a_replayed_vote_is_not_counted_again() {
     let quorum = json!({ "default_gate_quorum": { "type": "any", "count": 2 } });
-    let mut stage = Stage::set("replays", quorum).await;
-    let mut phone = stage.server.join("replays", &stage.people[0]).await;
-    let payload = json!({ "gate": stage.gate, "approver": stage.ann.participant });
-    let vote = stage.ann.envelope("gate.approve", payload);
+    let mut fixture = RefusalFixture::new("replays", quorum).await;
+    let mut phone = fixture.server.join("replays", &fixture.people[0]).await;
+    let payload = json!({ "gate": fixture.gate, "approver": fixture.ann.participant });
+    let vote = fixture.ann.envelope("gate.approve", payload);
     let id = vote["id"].as_str().unwrap();
-    stage.ann.send_raw(&vote.to_string()).await;
-    let seq = stage.ann.acked(id).await;
-    for device in [&mut stage.ann, &mut phone] {
+    fixture.ann.send_raw(&vote.to_string()).await;
+    let seq = fixture.ann.expect_ack(id).await;
+    for device in [&mut fixture.ann, &mut phone] {
         // The time a client writes is not content.
         let mut again = vote.clone();
         again["ts"] = json!("2027-01-01T00:00:00.000Z");
@@ -637,29 +651,29 @@ async fn a_replayed_vote_is_not_counted_again() {
     let reused =
         format!("the id `{id}` was used for another message; give every message its own id");
     let mut stolen = vote.clone();
-    stolen["sender"] = json!(stage.bob.participant);
-    stolen["payload"]["approver"] = json!(stage.bob.participant);
+    stolen["sender"] = json!(fixture.bob.participant);
+    stolen["payload"]["approver"] = json!(fixture.bob.participant);
     let mut reworded = vote.clone();
     reworded["payload"]["comment"] = json!("second thoughts");
     let mut reject = vote.clone();
     reject["type"] = json!("gate.reject");
     reject["payload"] =
-        json!({ "gate": stage.gate, "rejector": stage.ann.participant, "reason": "r" });
-    for (who, message) in [
-        (&mut stage.bob, stolen),
-        (&mut stage.ann, reworded),
+        json!({ "gate": fixture.gate, "rejector": fixture.ann.participant, "reason": "r" });
+    for (user, message) in [
+        (&mut fixture.bob, stolen),
+        (&mut fixture.ann, reworded),
         (&mut phone, reject),
     ] {
-        who.send_raw(&message.to_string()).await;
-        let error = who.refused(id).await;
+        user.send_raw(&message.to_string()).await;
+        let error = user.expect_refusal(id).await;
         assert_eq!(
             (&error["code"], &error["message"]),
             (&json!(INVALID_MESSAGE), &json!(reused))
         );
     }
-    assert_eq!(stage.logged(id), ["gate.approve"]);
+    assert_eq!(fixture.logged_types(id), ["gate.approve"]);
     assert_eq!(
-        stage.open_gates().await[0]["approvals"]
+        fixture.open_gates().await[0]["approvals"]
             .as_array()
             .unwrap()
             .len(),
@@ -667,91 +681,91 @@ async fn a_replayed_vote_is_not_counted_again() {
     );
 
     // Closed by Bob: the old vote is still only acknowledged, a new one is too late.
-    stage.bob.approve(&stage.gate).await;
-    stage.ann.send_raw(&vote.to_string()).await;
-    assert_eq!(stage.ann.answer(id).await["payload"]["duplicate"], true);
-    let me = stage.ann.participant.clone();
+    fixture.bob.approve(&fixture.gate).await;
+    fixture.ann.send_raw(&vote.to_string()).await;
+    assert_eq!(fixture.ann.answer(id).await["payload"]["duplicate"], true);
+    let me = fixture.ann.participant.clone();
     let late = [
         (
             "gate.approve",
-            json!({ "gate": stage.gate, "approver": me }),
+            json!({ "gate": fixture.gate, "approver": me }),
         ),
         (
             "tool.approve",
-            json!({ "tool_proposal": stage.proposal, "approver": me }),
+            json!({ "tool_proposal": fixture.proposal, "approver": me }),
         ),
         (
             "tool.reject",
-            json!({ "tool_proposal": stage.proposal, "rejector": me, "reason": "r" }),
+            json!({ "tool_proposal": fixture.proposal, "rejector": me, "reason": "r" }),
         ),
     ];
     for (kind, payload) in late.clone() {
         let sentence = "the gate is closed: the command was granted";
-        stage
-            .witness
-            .sees_refused(&mut stage.ann, kind, payload, INVALID_STATE, sentence)
+        fixture
+            .observer
+            .expect_refused(&mut fixture.ann, kind, payload, INVALID_STATE, sentence)
             .await;
     }
-    let result = json!({ "tool_proposal": stage.proposal, "success": true, "duration_ms": 1 });
-    stage.bot.say("tool.result", result).await;
+    let result = json!({ "tool_proposal": fixture.proposal, "success": true, "duration_ms": 1 });
+    fixture.bot.send_and_ack("tool.result", result).await;
     for (kind, payload) in late {
         let sentence = "the gate is closed: the proposal is finished";
-        stage
-            .witness
-            .sees_refused(&mut stage.ann, kind, payload, INVALID_STATE, sentence)
+        fixture
+            .observer
+            .expect_refused(&mut fixture.ann, kind, payload, INVALID_STATE, sentence)
             .await;
     }
     let payload = json!({ "gate": "no-such-gate", "approver": me });
     let sentence = "there is no gate and no proposal `no-such-gate`";
-    stage
-        .witness
-        .sees_refused(
-            &mut stage.ann,
+    fixture
+        .observer
+        .expect_refused(
+            &mut fixture.ann,
             "gate.approve",
             payload,
             INVALID_STATE,
             sentence,
         )
         .await;
-    stage.witness.heard_nothing(&stage.server).await;
+    fixture.observer.expect_no_trace(&fixture.server).await;
 }
 
 #[tokio::test]
 async fn a_rejected_proposal_does_not_come_back_under_its_id() {
-    let mut stage = Stage::set("rejected", json!({})).await;
-    let first = stage
+    let mut fixture = RefusalFixture::new("rejected", json!({})).await;
+    let first = fixture
         .bot
-        .envelope("tool.propose", stage.bot.proposal("touch b"));
+        .envelope("tool.propose", fixture.bot.proposal("touch b"));
     let id = first["id"].as_str().unwrap();
-    stage.bot.send_raw(&first.to_string()).await;
-    let seq = stage.bot.acked(id).await;
+    fixture.bot.send_raw(&first.to_string()).await;
+    let seq = fixture.bot.expect_ack(id).await;
     let reject =
-        json!({ "tool_proposal": id, "rejector": stage.ann.participant, "reason": "not today" });
-    stage.ann.say("tool.reject", reject).await;
-    let before = stage.logged(id);
+        json!({ "tool_proposal": id, "rejector": fixture.ann.participant, "reason": "not today" });
+    fixture.ann.send_and_ack("tool.reject", reject).await;
+    let before = fixture.logged_types(id);
 
-    stage.bot.send_raw(&first.to_string()).await;
+    fixture.bot.send_raw(&first.to_string()).await;
     assert_eq!(
-        stage.bot.answer(id).await["payload"],
+        fixture.bot.answer(id).await["payload"],
         json!({ "id": id, "seq": seq, "duplicate": true })
     );
     let mut other = first.clone();
     other["payload"]["arguments"]["full_command"] = json!("rm -rf .");
     let mut person = first.clone();
     person["type"] = json!("context.add");
-    person["sender"] = json!(stage.ann.participant);
+    person["sender"] = json!(fixture.ann.participant);
     person["payload"] = json!({ "key": "k", "content_type": "text", "content": "c" });
     let reused =
         format!("the id `{id}` was used for another message; give every message its own id");
-    for (who, message) in [(&mut stage.bot, other), (&mut stage.ann, person)] {
-        who.send_raw(&message.to_string()).await;
-        let error = who.refused(id).await;
+    for (user, message) in [(&mut fixture.bot, other), (&mut fixture.ann, person)] {
+        user.send_raw(&message.to_string()).await;
+        let error = user.expect_refusal(id).await;
         assert_eq!(
             (&error["code"], &error["message"]),
             (&json!(INVALID_MESSAGE), &json!(reused))
         );
     }
-    assert_eq!(stage.logged(id), before);
+    assert_eq!(fixture.logged_types(id), before);
     assert_eq!(
         before,
         [
@@ -762,37 +776,37 @@ async fn a_rejected_proposal_does_not_come_back_under_its_id() {
         ]
     );
     assert_eq!(
-        stage.open_gates().await.len(),
+        fixture.open_gates().await.len(),
         1,
         "only the one that was open before"
     );
 
     // What was blocked stays blocked, and its id with it.
-    let blocked = stage
+    let blocked = fixture
         .bot
-        .envelope("tool.propose", stage.bot.proposal("rm -rf /"));
+        .envelope("tool.propose", fixture.bot.proposal("rm -rf /"));
     let id = blocked["id"].as_str().unwrap();
-    stage.bot.send_raw(&blocked.to_string()).await;
-    assert_eq!(stage.bot.refused(id).await["code"], "GATE_FAILED");
-    stage.bot.send_raw(&blocked.to_string()).await;
-    let error = stage.bot.refused(id).await;
+    fixture.bot.send_raw(&blocked.to_string()).await;
+    assert_eq!(fixture.bot.expect_refusal(id).await["code"], "GATE_FAILED");
+    fixture.bot.send_raw(&blocked.to_string()).await;
+    let error = fixture.bot.expect_refusal(id).await;
     let sentence =
         format!("proposal `{id}` was made before and is blocked; propose again with a fresh id");
     assert_eq!(
         (&error["code"], &error["message"]),
         (&json!(INVALID_STATE), &json!(sentence))
     );
-    assert_eq!(stage.logged(id), ["tool.propose"]);
+    assert_eq!(fixture.logged_types(id), ["tool.propose"]);
 }
 
 #[tokio::test]
 async fn only_the_executor_speaks_of_a_run_and_only_while_it_runs() {
-    let mut stage = Stage::set("runs", json!({})).await;
-    let other = stage
+    let mut fixture = RefusalFixture::new("runs", json!({})).await;
+    let other = fixture
         .server
         .invite("other", &["driver"], &["--kind", "agent"]);
-    let mut other = stage.server.join("runs", &other).await;
-    let id = stage.proposal.clone();
+    let mut other = fixture.server.join("runs", &other).await;
+    let id = fixture.proposal.clone();
     let output = json!({ "tool_proposal": id, "stream": "stdout", "text": "x", "complete": false });
     let result = json!({ "tool_proposal": id, "success": true, "duration_ms": 1 });
     let both = [
@@ -800,42 +814,51 @@ async fn only_the_executor_speaks_of_a_run_and_only_while_it_runs() {
         ("tool.result", result.clone()),
     ];
     let not_running = format!("`{id}` is not running");
-    let witness = &mut stage.witness;
+    let observer = &mut fixture.observer;
     for (kind, payload) in both.clone() {
-        witness
-            .sees_refused(&mut stage.bot, kind, payload, INVALID_STATE, &not_running)
+        observer
+            .expect_refused(&mut fixture.bot, kind, payload, INVALID_STATE, &not_running)
             .await;
     }
-    stage.ann.approve(&stage.gate).await;
+    fixture.ann.approve(&fixture.gate).await;
     let not_yours = format!(
         "only `{}` runs this command and may speak of it",
-        stage.bot.participant
+        fixture.bot.participant
     );
     for (kind, payload) in both.clone() {
-        for who in [&mut other, &mut stage.ann] {
-            witness
-                .sees_refused(who, kind, payload.clone(), UNAUTHORIZED, &not_yours)
+        for user in [&mut other, &mut fixture.ann] {
+            observer
+                .expect_refused(user, kind, payload.clone(), UNAUTHORIZED, &not_yours)
                 .await;
         }
     }
     for (kind, _) in &both {
         let payload = json!({ "tool_proposal": "nothing", "stream": "stdout", "text": "x", "complete": false, "success": true, "duration_ms": 1 });
         let sentence = "there is no proposal `nothing`";
-        witness
-            .sees_refused(&mut stage.bot, kind, payload, INVALID_STATE, sentence)
+        observer
+            .expect_refused(&mut fixture.bot, kind, payload, INVALID_STATE, sentence)
             .await;
     }
-    stage.bot.say("tool.output", output.clone()).await;
+    fixture
+        .bot
+        .send_and_ack("tool.output", output.clone())
+        .await;
     let gap = json!({ "tool_proposal": id, "stream": "stdout", "text": "x", "complete": true, "offset": 7 });
     let sentence = "output goes on at byte 1, not at 7";
-    witness
-        .sees_refused(&mut stage.bot, "tool.output", gap, INVALID_STATE, sentence)
+    observer
+        .expect_refused(
+            &mut fixture.bot,
+            "tool.output",
+            gap,
+            INVALID_STATE,
+            sentence,
+        )
         .await;
     let end = json!({ "tool_proposal": id, "stream": "stdout", "text": "", "complete": true });
-    stage.bot.say("tool.output", end).await;
-    witness
-        .sees_refused(
-            &mut stage.bot,
+    fixture.bot.send_and_ack("tool.output", end).await;
+    observer
+        .expect_refused(
+            &mut fixture.bot,
             "tool.output",
             output.clone(),
             INVALID_STATE,
@@ -843,44 +866,50 @@ async fn only_the_executor_speaks_of_a_run_and_only_while_it_runs() {
         )
         .await;
     let keys = json!({ "tool_proposal": id, "data": "x" });
-    witness
-        .sees_refused(
-            &mut stage.ann,
+    observer
+        .expect_refused(
+            &mut fixture.ann,
             "tool.input",
             keys,
             INVALID_STATE,
             "this command takes no input",
         )
         .await;
-    stage.bot.say("tool.result", result).await;
+    fixture.bot.send_and_ack("tool.result", result).await;
     let finished = format!("`{id}` is finished; its record is closed");
     for (kind, payload) in both {
-        for who in [&mut stage.bot, &mut other] {
-            witness
-                .sees_refused(who, kind, payload.clone(), INVALID_STATE, &finished)
+        for user in [&mut fixture.bot, &mut other] {
+            observer
+                .expect_refused(user, kind, payload.clone(), INVALID_STATE, &finished)
                 .await;
         }
     }
-    witness.heard_nothing(&stage.server).await;
-    let log = stage.logged(&id);
+    observer.expect_no_trace(&fixture.server).await;
+    let log = fixture.logged_types(&id);
     assert_eq!(log.iter().filter(|kind| *kind == "tool.output").count(), 2);
     assert_eq!(log.iter().filter(|kind| *kind == "tool.result").count(), 1);
 }
 
 #[tokio::test]
 async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
-    let mut stage = Stage::set("here", json!({})).await;
-    stage.server.create("there", json!({})).await;
-    let mut there = Witness::of(&stage.server, "there").await;
+    let mut fixture = RefusalFixture::new("here", json!({})).await;
+    fixture.server.create_session("there", json!({})).await;
+    let mut there = RefusalObserver::join(&fixture.server, "there").await;
     let exists = "session `here` exists already; join it, or create one with another id";
-    let admin = stage.server.admin();
-    let mut stranger = stage.server.connect(&admin).await;
+    let admin = fixture.server.admin();
+    let mut stranger = fixture.server.connect(&admin).await;
     stranger.session = "here".to_owned();
     let create = json!({ "config": { "max_participants": 1 } });
-    for who in [&mut stranger, &mut stage.ann] {
-        stage
-            .witness
-            .sees_refused(who, "session.create", create.clone(), INVALID_STATE, exists)
+    for user in [&mut stranger, &mut fixture.ann] {
+        fixture
+            .observer
+            .expect_refused(
+                user,
+                "session.create",
+                create.clone(),
+                INVALID_STATE,
+                exists,
+            )
             .await;
     }
     let first = "join the session first: send `session.join`";
@@ -888,26 +917,26 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
     for (kind, payload) in [
         (
             "gate.approve",
-            json!({ "gate": stage.gate, "approver": me }),
+            json!({ "gate": fixture.gate, "approver": me }),
         ),
         (
             "session.end",
             json!({ "reason": "r", "final_state": "aborted" }),
         ),
-        ("output.read", json!({ "ref": stage.proposal })),
+        ("output.read", json!({ "ref": fixture.proposal })),
         ("participant.announce", admin.announce()),
         ("session.leave", json!({})),
     ] {
-        stage
-            .witness
-            .sees_refused(&mut stranger, kind, payload, UNAUTHORIZED, first)
+        fixture
+            .observer
+            .expect_refused(&mut stranger, kind, payload, UNAUTHORIZED, first)
             .await;
     }
     let sentence = "this connection has joined `here`, not `there`; open another for that";
     for (kind, payload) in [
         (
             "gate.approve",
-            json!({ "gate": stage.gate, "approver": stage.ann.participant }),
+            json!({ "gate": fixture.gate, "approver": fixture.ann.participant }),
         ),
         ("session.leave", json!({})),
         (
@@ -915,18 +944,18 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
             json!({ "reason": "r", "final_state": "aborted" }),
         ),
     ] {
-        let mut envelope = stage.ann.envelope(kind, payload);
+        let mut envelope = fixture.ann.envelope(kind, payload);
         envelope["session"] = json!("there");
         there
-            .sees_refused_whole(&mut stage.ann, envelope, UNAUTHORIZED, sentence)
+            .expect_envelope_refused(&mut fixture.ann, envelope, UNAUTHORIZED, sentence)
             .await;
     }
-    let again = json!({ "participant": stage.people[0].announce(), "supported_versions": [1] });
+    let again = json!({ "participant": fixture.people[0].announce(), "supported_versions": [1] });
     let sentence = "you have joined this session already";
-    stage
-        .witness
-        .sees_refused(
-            &mut stage.ann,
+    fixture
+        .observer
+        .expect_refused(
+            &mut fixture.ann,
             "session.join",
             again,
             INVALID_STATE,
@@ -937,9 +966,9 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
     // Joining what is not there makes nothing.
     stranger.session = "nowhere".to_owned();
     let join = json!({ "participant": admin.announce(), "supported_versions": [1] });
-    stage
-        .witness
-        .sees_refused(
+    fixture
+        .observer
+        .expect_refused(
             &mut stranger,
             "session.join",
             join,
@@ -947,14 +976,14 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
             "there is no session `nowhere`",
         )
         .await;
-    stage.witness.heard_nothing(&stage.server).await;
-    there.heard_nothing(&stage.server).await;
-    let (_, sessions, _) = kit::pvp(&[
+    fixture.observer.expect_no_trace(&fixture.server).await;
+    there.expect_no_trace(&fixture.server).await;
+    let (_, sessions, _) = support::run_pvp(&[
         "audit",
         "verify",
         "--json",
         "--data",
-        stage.server.data.to_str().unwrap(),
+        fixture.server.data.to_str().unwrap(),
     ]);
     let sessions: Value = serde_json::from_str(&sessions).unwrap();
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 2);
@@ -962,7 +991,7 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
 
 #[tokio::test]
 async fn a_repeated_create_is_acknowledged_and_changes_nothing() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let mut admin = server.connect(&server.admin()).await;
     admin.session = "once".to_owned();
     let create = admin.envelope(
@@ -971,7 +1000,7 @@ async fn a_repeated_create_is_acknowledged_and_changes_nothing() {
     );
     let id = create["id"].as_str().unwrap();
     admin.send_raw(&create.to_string()).await;
-    let seq = admin.acked(id).await;
+    let seq = admin.expect_ack(id).await;
     admin.send_raw(&create.to_string()).await;
     let ack = admin.answer(id).await;
     assert_eq!(
@@ -981,7 +1010,7 @@ async fn a_repeated_create_is_acknowledged_and_changes_nothing() {
     let mut other = create.clone();
     other["payload"]["config"]["max_participants"] = json!(4);
     admin.send_raw(&other.to_string()).await;
-    assert_eq!(admin.refused(id).await["code"], INVALID_STATE);
+    assert_eq!(admin.expect_refusal(id).await["code"], INVALID_STATE);
     let made = server.log("once");
     let made = made
         .iter()
@@ -990,13 +1019,14 @@ async fn a_repeated_create_is_acknowledged_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn nobody_takes_a_seat_that_is_someone_elses() {
-    let mut stage = Stage::set("seats", json!({})).await;
-    let (ann, bob) = (stage.people[0].clone(), stage.people[1].clone());
-    let mut thief = stage.server.connect(&bob).await;
+async fn nobody_joins_with_someone_elses_identity() {
+    let mut fixture = RefusalFixture::new("seats", json!({})).await;
+    let (ann, bob) = (fixture.people[0].clone(), fixture.people[1].clone());
+    let mut thief = fixture.server.connect(&bob).await;
     thief.session = "seats".to_owned();
     // Bob's token with Ann's id in the announcement, in the sender, and in both.
-    let join = |who: &Invited| json!({ "participant": who.announce(), "supported_versions": [1] });
+    let join =
+        |user: &TestUser| json!({ "participant": user.announce(), "supported_versions": [1] });
     let mut announce_only = thief.envelope("session.join", join(&ann));
     announce_only["payload"]["participant"]["roles"] = json!(["approver"]);
     let mut sender_only = thief.envelope("session.join", join(&bob));
@@ -1008,24 +1038,24 @@ async fn nobody_takes_a_seat_that_is_someone_elses() {
         (sender_only, "sender"),
         (both, "sender"),
     ] {
-        let sentence = not_you(&bob.participant, field, &ann.participant);
-        stage
-            .witness
-            .sees_refused_whole(&mut thief, envelope, UNAUTHORIZED, &sentence)
+        let sentence = wrong_sender_message(&bob.participant, field, &ann.participant);
+        fixture
+            .observer
+            .expect_envelope_refused(&mut thief, envelope, UNAUTHORIZED, &sentence)
             .await;
     }
-    stage.witness.heard_nothing(&stage.server).await;
-    stage.ann.settle().await;
+    fixture.observer.expect_no_trace(&fixture.server).await;
+    fixture.ann.sync().await;
 }
 
 #[tokio::test]
 async fn forks_and_merges_are_not_available() {
-    let mut stage = Stage::set("forks", json!({})).await;
+    let mut fixture = RefusalFixture::new("forks", json!({})).await;
     let sentence = "forks and merges are not available on this server";
     for (kind, payload) in [
         (
             "fork.create",
-            json!({ "name": "f", "from_point": stage.proposal, "reason": "r", "participants": [], "copy_context": true }),
+            json!({ "name": "f", "from_point": fixture.proposal, "reason": "r", "participants": [], "copy_context": true }),
         ),
         ("fork.switch", json!({ "target_fork": "f" })),
         (
@@ -1034,28 +1064,28 @@ async fn forks_and_merges_are_not_available() {
         ),
         ("merge.execute", json!({ "merge_proposal": "m" })),
     ] {
-        stage
-            .witness
-            .sees_refused(&mut stage.ann, kind, payload, INVALID_STATE, sentence)
+        fixture
+            .observer
+            .expect_refused(&mut fixture.ann, kind, payload, INVALID_STATE, sentence)
             .await;
     }
-    let mut envelope = stage.ann.envelope(
+    let mut envelope = fixture.ann.envelope(
         "context.add",
         json!({ "key": "k", "content_type": "text", "content": "c" }),
     );
     envelope["fork"] = json!("f");
-    stage
-        .witness
-        .sees_refused_whole(&mut stage.ann, envelope, INVALID_STATE, sentence)
+    fixture
+        .observer
+        .expect_envelope_refused(&mut fixture.ann, envelope, INVALID_STATE, sentence)
         .await;
-    stage.witness.heard_nothing(&stage.server).await;
+    fixture.observer.expect_no_trace(&fixture.server).await;
 }
 
 #[tokio::test]
 async fn configurations_that_make_no_sense_are_named() {
-    let server = Server::start(&[]).await;
-    server.create("config", json!({})).await;
-    let mut witness = Witness::of(&server, "config").await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("config", json!({})).await;
+    let mut observer = RefusalObserver::join(&server, "config").await;
     let admin = server.admin();
     let mut inside = server.join("config", &admin).await;
     let mut outside = server.connect(&admin).await;
@@ -1091,8 +1121,8 @@ async fn configurations_that_make_no_sense_are_named() {
         ),
     ] {
         let create = json!({ "config": config });
-        witness
-            .sees_refused(
+        observer
+            .expect_refused(
                 &mut outside,
                 "session.create",
                 create,
@@ -1101,8 +1131,8 @@ async fn configurations_that_make_no_sense_are_named() {
             )
             .await;
         let update = json!({ "changes": config, "reason": "r" });
-        witness
-            .sees_refused(
+        observer
+            .expect_refused(
                 &mut inside,
                 "session.config_update",
                 update,
@@ -1136,12 +1166,12 @@ async fn configurations_that_make_no_sense_are_named() {
         let id = outside
             .send("session.create", json!({ "config": config }))
             .await;
-        let error = outside.refused(&id).await;
+        let error = outside.expect_refusal(&id).await;
         assert_eq!(error["code"], INVALID_MESSAGE);
         assert!(
             error["message"].as_str().unwrap().contains(part),
             "{config}: {error}"
         );
     }
-    witness.heard_nothing(&server).await;
+    observer.expect_no_trace(&server).await;
 }

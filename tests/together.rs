@@ -5,16 +5,16 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
-use kit::{Server, get};
 use serde_json::{Value, json};
+use support::{TestServer, http_get};
 
 #[tokio::test]
 async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     server
-        .create(
+        .create_session(
             "blue-owl",
             json!({ "default_gate_quorum": { "type": "any", "count": 2 } }),
         )
@@ -34,9 +34,9 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
     ann.approve(gate).await;
 
     // One leaves, one reconnects where they were: the gate goes on.
-    cid.say("session.leave", json!({})).await;
-    bob.settle().await;
-    let seen = *bob.seqs().last().unwrap();
+    cid.send_and_ack("session.leave", json!({})).await;
+    bob.sync().await;
+    let seen = *bob.received_seqs().last().unwrap();
     drop(bob);
     let mut bob = server.connect(&people[1]).await;
     let welcome = bob
@@ -65,8 +65,8 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
     expected.sort_by_key(Value::to_string);
     assert_eq!(approved_by, expected);
 
-    agent.say("tool.output", json!({ "tool_proposal": proposal, "stream": "stdout", "text": "done\n", "complete": true })).await;
-    agent.say("tool.result", json!({ "tool_proposal": proposal, "success": true, "result": { "exitCode": 0, "stdout": "done\n", "stderr": "" }, "duration_ms": 3 })).await;
+    agent.send_and_ack("tool.output", json!({ "tool_proposal": proposal, "stream": "stdout", "text": "done\n", "complete": true })).await;
+    agent.send_and_ack("tool.result", json!({ "tool_proposal": proposal, "success": true, "result": { "exitCode": 0, "stdout": "done\n", "stderr": "" }, "duration_ms": 3 })).await;
     for client in [&mut ann, &mut bob] {
         let output = client.wait_for("tool.output").await;
         assert_eq!(output["payload"]["text"], "done\n");
@@ -75,7 +75,7 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
     }
 
     // Everyone was told the same things in the same order, without gap or repeat.
-    let whole = |client: &kit::Client| -> Vec<(u64, String)> {
+    let whole = |client: &support::TestClient| -> Vec<(u64, String)> {
         let kept = client
             .received
             .iter()
@@ -83,9 +83,9 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
         kept.map(|m| (m["seq"].as_u64().unwrap(), m["id"].to_string()))
             .collect()
     };
-    agent.settle().await;
-    ann.settle().await;
-    bob.settle().await;
+    agent.sync().await;
+    ann.sync().await;
+    bob.sync().await;
     let log = whole(&bob);
     let last = log.last().unwrap().0;
     assert_eq!(
@@ -103,8 +103,8 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
 
 #[tokio::test]
 async fn a_read_runs_at_once_and_everybody_watches() {
-    let server = Server::start(&[]).await;
-    server.create("reads", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("reads", json!({})).await;
     let ann = server.invite("ann", &["observer"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut ann = server.join("reads", &ann).await;
@@ -126,17 +126,17 @@ async fn a_read_runs_at_once_and_everybody_watches() {
 
 #[tokio::test]
 async fn health_and_the_published_transcript_answer() {
-    let server = Server::start(&[]).await;
-    server.create("told", json!({})).await;
-    let (status, body) = get(&server.address, "/health", &[]).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session("told", json!({})).await;
+    let (status, body) = http_get(&server.address, "/health", &[]).await;
     assert_eq!((status, body.as_str()), (200, r#"{"status":"ok"}"#));
     let bearer = format!("Bearer {}", server.admin().token);
     let path = "/sessions/told/transcript?messages=session.create";
-    let (status, body) = get(&server.address, path, &[("Authorization", &bearer)]).await;
+    let (status, body) = http_get(&server.address, path, &[("Authorization", &bearer)]).await;
     assert_eq!(status, 200);
     let transcript: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(transcript["sessionId"], "told");
     assert_eq!(transcript["count"], 1);
     assert_eq!(transcript["messages"][0]["type"], "session.create");
-    assert_eq!(get(&server.address, path, &[]).await.0, 401);
+    assert_eq!(http_get(&server.address, path, &[]).await.0, 401);
 }

@@ -7,15 +7,15 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod kit;
+mod support;
 
 use std::path::Path;
 
-use kit::{Client, Invited, Server};
 use serde_json::{Value, json};
+use support::{TestClient, TestServer, TestUser};
 
 /// Whether something that was told has this word in it.
-fn heard(client: &Client, word: &str) -> bool {
+fn has_received(client: &TestClient, word: &str) -> bool {
     client
         .received
         .iter()
@@ -23,18 +23,23 @@ fn heard(client: &Client, word: &str) -> bool {
 }
 
 /// Whether someone finds a word by joining with history, by resuming, and in the transcript.
-async fn finds(server: &Server, session: &str, who: &Invited, word: &str) -> [bool; 3] {
+async fn finds_by_each_route(
+    server: &TestServer,
+    session: &str,
+    user: &TestUser,
+    word: &str,
+) -> [bool; 3] {
     let mut found = [false; 3];
     for (way, join) in [json!({ "history": 1000 }), json!({ "after": 1 })]
         .into_iter()
         .enumerate()
     {
-        let mut client = server.connect(who).await;
-        client.join(session, who, join).await;
-        client.settle().await;
-        found[way] = heard(&client, word);
+        let mut client = server.connect(user).await;
+        client.join(session, user, join).await;
+        client.sync().await;
+        found[way] = has_received(&client, word);
     }
-    let transcript = server.transcript(session, who).await;
+    let transcript = server.transcript(session, user).await;
     found[2] = transcript
         .iter()
         .any(|message| message.to_string().contains(word));
@@ -44,18 +49,18 @@ async fn finds(server: &Server, session: &str, who: &Invited, word: &str) -> [bo
 const EVERYWHERE: [bool; 3] = [true; 3];
 const NOWHERE: [bool; 3] = [false; 3];
 
-struct People {
-    server: Server,
-    ann: Invited,
-    bob: Invited,
-    eve: Invited,
-    bot: Invited,
+struct VisibilityFixture {
+    server: TestServer,
+    ann: TestUser,
+    bob: TestUser,
+    eve: TestUser,
+    bot: TestUser,
 }
 
-impl People {
-    async fn meet(session: &str) -> Self {
-        let server = Server::start(&[]).await;
-        server.create(session, json!({})).await;
+impl VisibilityFixture {
+    async fn new(session: &str) -> Self {
+        let server = TestServer::start(&[]).await;
+        server.create_session(session, json!({})).await;
         Self {
             ann: server.invite("ann", &["driver", "approver", "admin"], &[]),
             bob: server.invite("bob", &["navigator"], &[]),
@@ -68,15 +73,15 @@ impl People {
 
 #[tokio::test]
 async fn context_is_for_those_it_names() {
-    let people = People::meet("context").await;
-    let server = &people.server;
-    let mut ann = server.join("context", &people.ann).await;
-    let mut bob = server.join("context", &people.bob).await;
-    let mut eve = server.join("context", &people.eve).await;
-    let add = json!({ "key": "plum-key", "content_type": "text", "content": "plum-one", "visible_to": [people.bob.participant] });
-    ann.say("context.add", add).await;
+    let fixture = VisibilityFixture::new("context").await;
+    let server = &fixture.server;
+    let mut ann = server.join("context", &fixture.ann).await;
+    let mut bob = server.join("context", &fixture.bob).await;
+    let mut eve = server.join("context", &fixture.eve).await;
+    let add = json!({ "key": "plum-key", "content_type": "text", "content": "plum-one", "visible_to": [fixture.bob.participant] });
+    ann.send_and_ack("context.add", add).await;
     let update = json!({ "key": "plum-key", "new_content": "plum-two", "reason": "r" });
-    bob.say("context.update", update).await;
+    bob.send_and_ack("context.update", update).await;
     // For Eve it is not there: she can neither change it nor find out that it exists.
     for (kind, payload) in [
         (
@@ -89,147 +94,160 @@ async fn context_is_for_those_it_names() {
         ),
     ] {
         let id = eve.send(kind, payload).await;
-        let error = eve.refused(&id).await;
+        let error = eve.expect_refusal(&id).await;
         assert_eq!(error["code"], "INVALID_STATE");
         assert_eq!(error["message"], "there is no context `plum-key`");
     }
     eve.received.clear();
-    eve.settle().await;
-    assert!(!heard(&eve, "plum"));
-    bob.settle().await;
-    assert!(heard(&bob, "plum-one") && heard(&bob, "plum-two"));
+    eve.sync().await;
+    assert!(!has_received(&eve, "plum"));
+    bob.sync().await;
+    assert!(has_received(&bob, "plum-one") && has_received(&bob, "plum-two"));
     for word in ["plum-one", "plum-two"] {
         assert_eq!(
-            finds(server, "context", &people.ann, word).await,
+            finds_by_each_route(server, "context", &fixture.ann, word).await,
             EVERYWHERE
         );
         assert_eq!(
-            finds(server, "context", &people.bob, word).await,
+            finds_by_each_route(server, "context", &fixture.bob, word).await,
             EVERYWHERE
         );
-        assert_eq!(finds(server, "context", &people.eve, word).await, NOWHERE);
+        assert_eq!(
+            finds_by_each_route(server, "context", &fixture.eve, word).await,
+            NOWHERE
+        );
     }
 
     // A higher role opens nothing that was addressed to others.
-    let me = &people.ann.participant;
-    let promote = json!({ "participant": people.eve.participant, "old_roles": ["driver"], "new_roles": ["admin"], "changed_by": me });
-    ann.say("participant.role_change", promote).await;
+    let me = &fixture.ann.participant;
+    let promote = json!({ "participant": fixture.eve.participant, "old_roles": ["driver"], "new_roles": ["admin"], "changed_by": me });
+    ann.send_and_ack("participant.role_change", promote).await;
     let add =
         json!({ "key": "plum-three", "content_type": "text", "content": "c", "visible_to": [] });
-    ann.say("context.add", add).await;
-    eve.settle().await;
-    assert!(!heard(&eve, "plum"));
-    assert_eq!(finds(server, "context", &people.eve, "plum").await, NOWHERE);
-    bob.settle().await;
+    ann.send_and_ack("context.add", add).await;
+    eve.sync().await;
+    assert!(!has_received(&eve, "plum"));
+    assert_eq!(
+        finds_by_each_route(server, "context", &fixture.eve, "plum").await,
+        NOWHERE
+    );
+    bob.sync().await;
     assert!(
-        !heard(&bob, "plum-three"),
+        !has_received(&bob, "plum-three"),
         "an empty list is nobody but the sender"
     );
     assert_eq!(
-        finds(server, "context", &people.ann, "plum-three").await,
+        finds_by_each_route(server, "context", &fixture.ann, "plum-three").await,
         EVERYWHERE
     );
-    ann.say(
+    ann.send_and_ack(
         "context.remove",
         json!({ "key": "plum-key", "reason": "plum-gone" }),
     )
     .await;
-    eve.settle().await;
-    assert!(!heard(&eve, "plum"));
+    eve.sync().await;
+    assert!(!has_received(&eve, "plum"));
 }
 
 #[tokio::test]
 async fn thinking_is_for_those_its_start_names() {
-    let people = People::meet("thinking").await;
-    let server = &people.server;
-    let mut ann = server.join("thinking", &people.ann).await;
-    let mut bob = server.join("thinking", &people.bob).await;
-    let mut eve = server.join("thinking", &people.eve).await;
-    let mut bot = server.join("thinking", &people.bot).await;
+    let fixture = VisibilityFixture::new("thinking").await;
+    let server = &fixture.server;
+    let mut ann = server.join("thinking", &fixture.ann).await;
+    let mut bob = server.join("thinking", &fixture.bob).await;
+    let mut eve = server.join("thinking", &fixture.eve).await;
+    let mut bot = server.join("thinking", &fixture.bot).await;
     for (visible_to, word) in [
         (json!("approvers_only"), "fig"),
-        (json!([people.ann.participant]), "kiwi"),
+        (json!([fixture.ann.participant]), "kiwi"),
         (json!("all"), "lime"),
     ] {
         let me = bot.participant.clone();
-        bot.say(
+        bot.send_and_ack(
             "thinking.start",
             json!({ "agent": me, "prompt_ref": format!("{word}-start"), "visible_to": visible_to }),
         )
         .await;
-        bot.say("thinking.chunk", json!({ "text": format!("{word}-chunk") }))
+        bot.send_and_ack("thinking.chunk", json!({ "text": format!("{word}-chunk") }))
             .await;
-        bot.say("thinking.end", json!({ "summary": format!("{word}-end") }))
+        bot.send_and_ack("thinking.end", json!({ "summary": format!("{word}-end") }))
             .await;
     }
     for client in [&mut ann, &mut bob, &mut eve] {
-        client.settle().await;
+        client.sync().await;
     }
     for part in ["start", "chunk", "end"] {
         let word = |fruit: &str| format!("{fruit}-{part}");
-        let hears =
-            |client: &Client| ["fig", "kiwi", "lime"].map(|fruit| heard(client, &word(fruit)));
+        let hears = |client: &TestClient| {
+            ["fig", "kiwi", "lime"].map(|fruit| has_received(client, &word(fruit)))
+        };
         assert_eq!(hears(&ann), [true, true, true]);
         assert_eq!(hears(&bob), [true, false, true]);
         assert_eq!(hears(&eve), [false, false, true]);
     }
     assert_eq!(
-        finds(server, "thinking", &people.bob, "fig-").await,
+        finds_by_each_route(server, "thinking", &fixture.bob, "fig-").await,
         EVERYWHERE
     );
     assert_eq!(
-        finds(server, "thinking", &people.bob, "kiwi-").await,
+        finds_by_each_route(server, "thinking", &fixture.bob, "kiwi-").await,
         NOWHERE
     );
     assert_eq!(
-        finds(server, "thinking", &people.eve, "fig-").await,
+        finds_by_each_route(server, "thinking", &fixture.eve, "fig-").await,
         NOWHERE
     );
     assert_eq!(
-        finds(server, "thinking", &people.eve, "kiwi-").await,
+        finds_by_each_route(server, "thinking", &fixture.eve, "kiwi-").await,
         NOWHERE
     );
     assert_eq!(
-        finds(server, "thinking", &people.eve, "lime-").await,
+        finds_by_each_route(server, "thinking", &fixture.eve, "lime-").await,
         EVERYWHERE
     );
     assert_eq!(
-        finds(server, "thinking", &people.bot, "kiwi-").await,
+        finds_by_each_route(server, "thinking", &fixture.bot, "kiwi-").await,
         EVERYWHERE
     );
 
     // Who loses the right to approve loses the sight of it, at once and everywhere.
     let me = ann.participant.clone();
-    let demote = json!({ "participant": people.bob.participant, "old_roles": ["navigator"], "new_roles": ["observer"], "changed_by": me });
-    ann.say("participant.role_change", demote).await;
+    let demote = json!({ "participant": fixture.bob.participant, "old_roles": ["navigator"], "new_roles": ["observer"], "changed_by": me });
+    ann.send_and_ack("participant.role_change", demote).await;
     let me = bot.participant.clone();
-    bot.say(
+    bot.send_and_ack(
         "thinking.start",
         json!({ "agent": me, "prompt_ref": "pear-start", "visible_to": "approvers_only" }),
     )
     .await;
-    bot.say("thinking.chunk", json!({ "text": "pear-chunk" }))
+    bot.send_and_ack("thinking.chunk", json!({ "text": "pear-chunk" }))
         .await;
-    bob.settle().await;
-    ann.settle().await;
-    assert!(heard(&ann, "pear-chunk"));
-    assert!(!heard(&bob, "pear"));
+    bob.sync().await;
+    ann.sync().await;
+    assert!(has_received(&ann, "pear-chunk"));
+    assert!(!has_received(&bob, "pear"));
     for word in ["fig-", "pear-"] {
-        assert_eq!(finds(server, "thinking", &people.bob, word).await, NOWHERE);
+        assert_eq!(
+            finds_by_each_route(server, "thinking", &fixture.bob, word).await,
+            NOWHERE
+        );
     }
     // An agent that holds an approving role is no approver.
     let spy = server.invite("spy", &["approver"], &["--kind", "agent"]);
-    assert_eq!(finds(server, "thinking", &spy, "pear-").await, NOWHERE);
+    assert_eq!(
+        finds_by_each_route(server, "thinking", &spy, "pear-").await,
+        NOWHERE
+    );
 }
 
 /// The files of a data directory that have these bytes in them.
-fn files_with(directory: &Path, word: &str) -> Vec<String> {
+fn files_containing(directory: &Path, word: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut files = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files_with(&path, word));
+            found.extend(files_containing(&path, word));
             continue;
         }
         files += 1;
@@ -254,8 +272,8 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     let store = data.path().join("store");
     let environment = [("PVP_LOG", "trace")];
     let file = std::fs::File::create(&log).unwrap();
-    let server = Server::start_with(&store, "127.0.0.1:0", &[], &environment, Some(file)).await;
-    server.create("secrets", json!({})).await;
+    let server = TestServer::start_with(&store, "127.0.0.1:0", &[], &environment, Some(file)).await;
+    server.create_session("secrets", json!({})).await;
     let owner = server.invite("ann", &["driver", "approver"], &[]);
     let scoped = server.invite("bob", &["observer"], &[]);
     let other = server.invite("eve", &["admin"], &[]);
@@ -268,7 +286,7 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     let scope = json!([executor.participant, scoped.participant]);
     let share =
         json!({ "key": "API_KEY", "scope": scope, "value_ref": "env:API_KEY", "value": VALUE });
-    ann.say("secret.share", share.clone()).await;
+    ann.send_and_ack("secret.share", share.clone()).await;
     // Refused, misplaced and misspelt values are not kept or logged either.
     let mut bad = share.clone();
     bad["key"] = json!("not a name");
@@ -278,15 +296,15 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     number["value"] = json!(918_273_645);
     for payload in [bad, misplaced, number] {
         let id = ann.send("secret.share", payload).await;
-        assert_eq!(ann.refused(&id).await["code"], "INVALID_MESSAGE");
+        assert_eq!(ann.expect_refusal(&id).await["code"], "INVALID_MESSAGE");
     }
     let id = eve.send("secret.share", share.clone()).await;
     assert_eq!(
-        eve.refused(&id).await["message"],
+        eve.expect_refusal(&id).await["message"],
         "the key `API_KEY` is taken"
     );
 
-    let run = async |ann: &mut Client, bot: &mut Client| {
+    let run = async |ann: &mut TestClient, bot: &mut TestClient| {
         let proposal = bot.propose("touch a").await;
         ann.approve(&proposal).await;
         let fits = |message: &Value| {
@@ -300,12 +318,12 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     assert_eq!(env, json!({ "API_KEY": VALUE }));
     let stars = "*".repeat(VALUE.len());
     let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": format!("a {VALUE} b {VALUE}\n"), "complete": true });
-    bot.say("tool.output", output).await;
+    bot.send_and_ack("tool.output", output).await;
     let told = eve.wait_for("tool.output").await;
     assert_eq!(told["payload"]["text"], format!("a {stars} b {stars}\n"));
     let result = json!({ "tool_proposal": proposal, "success": false, "error": format!("no {VALUE}"), "duration_ms": 1,
         "result": { "exitCode": 1, "stdout": format!("<{VALUE}>"), "stderr": format!("{VALUE}{VALUE}") } });
-    bot.say("tool.result", result).await;
+    bot.send_and_ack("tool.result", result).await;
     let told = eve.wait_for("tool.result").await;
     assert_eq!(told["payload"]["error"], format!("no {stars}"));
     assert_eq!(told["payload"]["result"]["stdout"], format!("<{stars}>"));
@@ -317,37 +335,46 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     // Shared again without the executor: the value that is held follows the scope.
     let narrower =
         json!({ "key": "API_KEY", "scope": [scoped.participant], "value_ref": "env:API_KEY" });
-    ann.say("secret.share", narrower).await;
+    ann.send_and_ack("secret.share", narrower).await;
     let (_, env) = run(&mut ann, &mut bot).await;
     assert_eq!(env, Value::Null);
     let mut again = share.clone();
     again["scope"] = json!([executor.participant]);
-    ann.say("secret.share", again).await;
+    ann.send_and_ack("secret.share", again).await;
     let (proposal, env) = run(&mut ann, &mut bot).await;
     assert_eq!(env, json!({ "API_KEY": VALUE }));
     // Revoked while a command that knows it runs: the value stays masked.
-    ann.say("secret.revoke", json!({ "key": "API_KEY", "reason": "r" }))
+    ann.send_and_ack("secret.revoke", json!({ "key": "API_KEY", "reason": "r" }))
         .await;
     let output =
         json!({ "tool_proposal": proposal, "stream": "stderr", "text": VALUE, "complete": true });
-    bot.say("tool.output", output).await;
+    bot.send_and_ack("tool.output", output).await;
     let (_, env) = run(&mut ann, &mut bot).await;
     assert_eq!(env, Value::Null);
 
     for client in [&mut ann, &mut bob, &mut eve, &mut bot] {
-        client.settle().await;
+        client.sync().await;
     }
     assert!(
-        heard(&ann, "API_KEY") && heard(&bob, "API_KEY"),
+        has_received(&ann, "API_KEY") && has_received(&bob, "API_KEY"),
         "the name is for the scope"
     );
     let name = "\"key\":\"API_KEY\"";
-    assert!(!heard(&eve, name), "and for nobody else, admin or not");
-    assert_eq!(finds(&server, "secrets", &other, name).await, NOWHERE);
-    assert_eq!(finds(&server, "secrets", &scoped, name).await, EVERYWHERE);
+    assert!(
+        !has_received(&eve, name),
+        "and for nobody else, admin or not"
+    );
+    assert_eq!(
+        finds_by_each_route(&server, "secrets", &other, name).await,
+        NOWHERE
+    );
+    assert_eq!(
+        finds_by_each_route(&server, "secrets", &scoped, name).await,
+        EVERYWHERE
+    );
     for client in [&ann, &bob, &eve] {
         // What Ann was told of her own bad messages quotes nothing either, but for the number.
-        assert!(!heard(client, VALUE) || client.participant == ann.participant);
+        assert!(!has_received(client, VALUE) || client.participant == ann.participant);
     }
     let told_to_ann = ann
         .received
@@ -363,19 +390,22 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
             message["payload"]["grant"]["secret_env"] = Value::Null;
         }
     }
-    assert!(!heard(&bot, VALUE), "only in the private copy");
-    for who in [&owner, &scoped, &other] {
-        assert_eq!(finds(&server, "secrets", who, VALUE).await, NOWHERE);
+    assert!(!has_received(&bot, VALUE), "only in the private copy");
+    for user in [&owner, &scoped, &other] {
+        assert_eq!(
+            finds_by_each_route(&server, "secrets", user, VALUE).await,
+            NOWHERE
+        );
     }
-    let [.., over_http] = finds(&server, "secrets", &executor, VALUE).await;
+    let [.., over_http] = finds_by_each_route(&server, "secrets", &executor, VALUE).await;
     assert!(!over_http);
     let data_flag = store.to_str().unwrap();
     for word in [VALUE, "918273645"] {
-        assert_eq!(files_with(&store, word), Vec::<String>::new());
-        let (_, export, _) = kit::pvp(&["audit", "export", "--data", data_flag]);
+        assert_eq!(files_containing(&store, word), Vec::<String>::new());
+        let (_, export, _) = support::run_pvp(&["audit", "export", "--data", data_flag]);
         assert!(export.contains("API_KEY") && !export.contains(word));
         let (_, account, _) =
-            kit::pvp(&["audit", "show", "--data", data_flag, "--session", "secrets"]);
+            support::run_pvp(&["audit", "show", "--data", data_flag, "--session", "secrets"]);
         assert!(account.contains("bot") && !account.contains(word));
         let logged = std::fs::read_to_string(&log).unwrap();
         assert!(logged.contains("refused") && !logged.contains(word));
@@ -389,8 +419,8 @@ async fn tokens_are_in_no_file_and_in_no_log_line() {
     let store = data.path().join("store");
     let environment = [("PVP_LOG", "trace")];
     let file = std::fs::File::create(&log).unwrap();
-    let server = Server::start_with(&store, "127.0.0.1:0", &[], &environment, Some(file)).await;
-    server.create("tokens", json!({})).await;
+    let server = TestServer::start_with(&store, "127.0.0.1:0", &[], &environment, Some(file)).await;
+    server.create_session("tokens", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let wrong = format!("{}0", &ann.token[..ann.token.len() - 1]);
     let wrong = if wrong == ann.token {
@@ -403,15 +433,15 @@ async fn tokens_are_in_no_file_and_in_no_log_line() {
     for token in [&ann.token, &wrong] {
         let path = format!("/ws?token={token}");
         if let Ok(mut client) =
-            Client::try_connect(&server.address, &path, &[], &ann.participant).await
+            TestClient::try_connect(&server.address, &path, &[], &ann.participant).await
         {
             client.join("tokens", &ann, json!({})).await;
-            client.settle().await;
+            client.sync().await;
         }
         let path = format!("/sessions/tokens/transcript?token={token}");
-        kit::get(&server.address, &path, &[]).await;
-        kit::get(&server.address, &path, &[("Origin", "http://evil.example")]).await;
-        let mut client = Client::connect(&server.address, None, &ann.participant).await;
+        support::http_get(&server.address, &path, &[]).await;
+        support::http_get(&server.address, &path, &[("Origin", "http://evil.example")]).await;
+        let mut client = TestClient::connect(&server.address, None, &ann.participant).await;
         client.session = "tokens".to_owned();
         let join =
             json!({ "participant": ann.announce(), "supported_versions": [1], "token": token });
@@ -430,13 +460,13 @@ async fn tokens_are_in_no_file_and_in_no_log_line() {
             json!({ "participant": ann.participant, "status": ann.token, "last_active": 7 }),
         )
         .await;
-    client.refused(&id).await;
-    client.settle().await;
+    client.expect_refusal(&id).await;
+    client.sync().await;
     let logged = std::fs::read_to_string(&log).unwrap();
     assert!(logged.contains("refused"), "the log was looked at");
     for token in [&ann.token, &server.admin().token, &wrong] {
         let secret = token.rsplit('_').next().unwrap();
-        assert_eq!(files_with(&store, secret), Vec::<String>::new());
+        assert_eq!(files_containing(&store, secret), Vec::<String>::new());
         let line = logged.lines().find(|line| line.contains(secret));
         assert_eq!(line, None);
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::kit::desk::Desk;
-use crate::kit::room::{approve_next, gate, proposal_of, result_of, room};
-use crate::kit::worker::{Worker, script_at};
-use crate::kit::{Client, Server};
+use crate::support::agent_process::{AgentProcess, write_script};
+use crate::support::cli::CliEnv;
+use crate::support::session::{approve_next, next_gate, proposal_of, result_of, start_session};
+use crate::support::{TestClient, TestServer};
 
 /// What git prints in a repository.
 fn git(repository: &Path, words: &[&str]) -> String {
@@ -31,18 +31,22 @@ fn git(repository: &Path, words: &[&str]) -> String {
 }
 
 /// An agent whose workspace is a repository with one commit and something staged.
-async fn in_a_repository(server: &Server, script: &str, flags: &[&str]) -> Worker {
-    let desk = Desk::new();
-    let here = desk.here();
+async fn start_agent_in_repository(
+    server: &TestServer,
+    script: &str,
+    flags: &[&str],
+) -> AgentProcess {
+    let cli = CliEnv::new();
+    let here = cli.workdir();
     git(&here, &["init", "-q", "-b", "main"]);
     git(&here, &["config", "user.name", "Dee"]);
     git(&here, &["config", "user.email", "dee@example.org"]);
     git(&here, &["commit", "-q", "--allow-empty", "-m", "first"]);
     std::fs::write(here.join("made"), "by the agent\n").unwrap();
     git(&here, &["add", "made"]);
-    let script = script_at(&desk, script);
+    let script = write_script(&cli, script);
     let flags: Vec<_> = ["--script", &script].iter().chain(flags).copied().collect();
-    Worker::start_at(desk, server, "owl", &flags).await
+    AgentProcess::start_at(cli, server, "owl", &flags).await
 }
 
 const COMMIT: &str = r#"
@@ -54,7 +58,7 @@ const COMMIT: &str = r#"
 "#;
 
 /// Approves the commit, and waits until it is made and the result is told.
-async fn committed(ann: &mut Client) -> (String, Value) {
+async fn approve_commit(ann: &mut TestClient) -> (String, Value) {
     let proposal = approve_next(ann).await;
     let result = result_of(ann, &proposal).await;
     assert_eq!(result["success"], true, "{result}");
@@ -63,10 +67,10 @@ async fn committed(ann: &mut Client) -> (String, Value) {
 
 #[tokio::test]
 async fn a_co_author_is_in_what_is_shown_and_in_the_commit() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let flags = ["--co-author", "Owl <owl@example.org>"];
-    let worker = in_a_repository(&server, COMMIT, &flags).await;
-    let (open, line) = gate(&mut ann).await;
+    let agent_process = start_agent_in_repository(&server, COMMIT, &flags).await;
+    let (open, line) = next_gate(&mut ann).await;
     assert_eq!(
         line,
         "git commit --trailer 'Co-authored-by: Owl <owl@example.org>' -q -m 'second one'"
@@ -75,14 +79,14 @@ async fn a_co_author_is_in_what_is_shown_and_in_the_commit() {
     let proposal = proposal_of(&ann, &open);
     assert_eq!(result_of(&mut ann, &proposal).await["success"], true);
     assert_eq!(
-        git(&worker.workspace(), &["log", "-1", "--format=%B"]).trim(),
+        git(&agent_process.workspace(), &["log", "-1", "--format=%B"]).trim(),
         "second one\n\nCo-authored-by: Owl <owl@example.org>"
     );
 }
 
 #[tokio::test]
 async fn what_would_open_an_editor_fails_with_a_sentence() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "git commit" },
@@ -92,8 +96,8 @@ async fn what_would_open_an_editor_fails_with_a_sentence() {
             { wait = "prompt" },
         ]
     "#;
-    let worker = in_a_repository(&server, script, &[]).await;
-    let before = git(&worker.workspace(), &["rev-parse", "HEAD"]);
+    let agent_process = start_agent_in_repository(&server, script, &[]).await;
+    let before = git(&agent_process.workspace(), &["rev-parse", "HEAD"]);
     for _ in 0..2 {
         let proposal = approve_next(&mut ann).await;
         let result = result_of(&mut ann, &proposal).await;
@@ -101,12 +105,15 @@ async fn what_would_open_an_editor_fails_with_a_sentence() {
         assert_eq!(result["result"]["exitCode"], 1, "{result}");
         assert!(said.contains("pvp: there is no editor here"), "{said}");
     }
-    assert_eq!(git(&worker.workspace(), &["rev-parse", "HEAD"]), before);
+    assert_eq!(
+        git(&agent_process.workspace(), &["rev-parse", "HEAD"]),
+        before
+    );
 }
 
 #[tokio::test]
 async fn notes_say_who_approved_a_commit_and_run_no_hook() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { wait = "prompt" },
@@ -114,8 +121,8 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
             { wait = "prompt" },
         ]
     "#;
-    let worker = in_a_repository(&server, script, &["--git-notes"]).await;
-    let here = worker.workspace();
+    let agent_process = start_agent_in_repository(&server, script, &["--git-notes"]).await;
+    let here = agent_process.workspace();
     std::fs::create_dir_all(here.join(".git/hooks")).unwrap();
     // Hooks that fail, and say that they ran, for whatever is not the commit itself.
     for hook in [
@@ -132,8 +139,8 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&path, mode).unwrap();
     }
-    crate::kit::room::ask(&mut ann, &worker.who.participant, "commit").await;
-    let (proposal, _) = committed(&mut ann).await;
+    crate::support::session::send_prompt(&mut ann, &agent_process.user.participant, "commit").await;
+    let (proposal, _) = approve_commit(&mut ann).await;
     let execute = |entry: &&Value| entry["type"] == "tool.execute";
     let entries = server.entries("owl");
     let digest = &entries.iter().find(execute).unwrap()["payload"]["grant"]["digest"];
@@ -145,7 +152,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
             digest.as_str().unwrap()
         )
     );
-    assert_eq!(worker.file("hooked"), "");
+    assert_eq!(agent_process.read_file("hooked"), "");
     // The commit before it was not the agent's.
     let noted = git(&here, &["notes", "--ref=refs/notes/pvp", "list"]);
     assert_eq!(noted.lines().count(), 1);
@@ -153,13 +160,13 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
 
 #[tokio::test]
 async fn notes_are_made_only_when_they_are_wanted() {
-    let (server, mut ann) = room(json!({})).await;
-    let worker = in_a_repository(&server, COMMIT, &[]).await;
-    committed(&mut ann).await;
-    let notes = git(&worker.workspace(), &["for-each-ref", "refs/notes"]);
+    let (server, mut ann) = start_session(json!({})).await;
+    let agent_process = start_agent_in_repository(&server, COMMIT, &[]).await;
+    approve_commit(&mut ann).await;
+    let notes = git(&agent_process.workspace(), &["for-each-ref", "refs/notes"]);
     assert_eq!(notes, "");
     assert_eq!(
-        git(&worker.workspace(), &["log", "-1", "--format=%B"]).trim(),
+        git(&agent_process.workspace(), &["log", "-1", "--format=%B"]).trim(),
         "second one"
     );
 }

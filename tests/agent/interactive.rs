@@ -8,17 +8,19 @@ use pvp_client::Link;
 use pvp_protocol::JsonObject;
 use serde_json::{Value, json};
 
-use crate::kit::room::{approve, gate, output, printed, proposal_of, result_of, room};
-use crate::kit::{Client, Server};
+use crate::support::session::{
+    approve, collect_output, next_gate, proposal_of, result_of, start_session, wait_for_output,
+};
+use crate::support::{TestClient, TestServer};
 
 /// An agent that this test itself is.
-struct Desk {
+struct InProcessAgent {
     agent: Agent,
-    _place: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
-impl Desk {
-    async fn at(server: &Server) -> Self {
+impl InProcessAgent {
+    async fn connect(server: &TestServer) -> Self {
         let place = tempfile::tempdir().unwrap();
         let workspace = place.path().canonicalize().unwrap();
         let mut settings = ExecutorSettings::new(workspace.clone(), workspace.join(".state"));
@@ -28,7 +30,7 @@ impl Desk {
         let agent = Agent::connect(link, settings).await.unwrap();
         Self {
             agent,
-            _place: place,
+            _directory: place,
         }
     }
 
@@ -43,7 +45,7 @@ impl Desk {
 }
 
 /// Types, and gives the answer.
-async fn press(person: &mut Client, proposal: &str, input: Value) -> Value {
+async fn send_input(person: &mut TestClient, proposal: &str, input: Value) -> Value {
     let mut payload = json!({ "tool_proposal": proposal });
     for (key, value) in input.as_object().unwrap() {
         payload[key] = value.clone();
@@ -52,41 +54,46 @@ async fn press(person: &mut Client, proposal: &str, input: Value) -> Value {
     person.answer(&id).await
 }
 
-async fn type_keys(person: &mut Client, proposal: &str, keys: &str) {
-    let answer = press(person, proposal, json!({ "data": keys })).await;
+async fn type_keys(person: &mut TestClient, proposal: &str, keys: &str) {
+    let answer = send_input(person, proposal, json!({ "data": keys })).await;
     assert_eq!(answer["type"], "session.ack", "{answer}");
 }
 
 /// Someone at the keys of a command that everyone sees, and someone who only watches.
-async fn begun(server: &Server, ann: &mut Client, line: &str) -> (Desk, Client, Client, String) {
+async fn start_interactive(
+    server: &TestServer,
+    ann: &mut TestClient,
+    line: &str,
+) -> (InProcessAgent, TestClient, TestClient, String) {
     let dee = server.invite("dee", &["driver"], &[]);
     let bob = server.invite("bob", &["observer"], &[]);
     let dee = server.join("owl", &dee).await;
     let bob = server.join("owl", &bob).await;
-    let desk = Desk::at(server).await;
-    desk.propose(line, &dee.participant).await;
-    let (open, _) = gate(ann).await;
+    let local_agent = InProcessAgent::connect(server).await;
+    local_agent.propose(line, &dee.participant).await;
+    let (open, _) = next_gate(ann).await;
     approve(ann, &open).await;
     let proposal = proposal_of(ann, &open);
-    (desk, dee, bob, proposal)
+    (local_agent, dee, bob, proposal)
 }
 
 #[tokio::test]
 async fn the_one_at_the_keys_types_and_everyone_watches() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let line = "tty >/dev/null && echo a terminal; read name; echo hello $name; stty size; read x; stty size; exit 4";
-    let (_desk, mut dee, mut bob, proposal) = begun(&server, &mut ann, line).await;
-    printed(&mut bob, "a terminal").await;
+    let (_local_agent, mut dee, mut bob, proposal) =
+        start_interactive(&server, &mut ann, line).await;
+    wait_for_output(&mut bob, "a terminal").await;
     type_keys(&mut dee, &proposal, "owl\r").await;
-    printed(&mut bob, "24 80").await;
+    wait_for_output(&mut bob, "24 80").await;
     let size = json!({ "resize": { "columns": 132, "rows": 43 } });
-    let answer = press(&mut dee, &proposal, size).await;
+    let answer = send_input(&mut dee, &proposal, size).await;
     assert_eq!(answer["type"], "session.ack", "{answer}");
     type_keys(&mut dee, &proposal, "\r").await;
     for person in [&mut ann, &mut dee, &mut bob] {
         let result = result_of(person, &proposal).await;
         assert_eq!(result["result"]["exitCode"], 4, "{result}");
-        let screen = output(&person.received, &proposal, "stdout");
+        let screen = collect_output(&person.received, &proposal, "stdout");
         assert!(screen.contains("hello owl\r\n24 80\r\n"), "{screen:?}");
         assert!(screen.contains("43 132\r\n"), "{screen:?}");
     }
@@ -110,11 +117,11 @@ async fn the_one_at_the_keys_types_and_everyone_watches() {
 
 #[tokio::test]
 async fn nobody_else_types() {
-    let (server, mut ann) = room(json!({})).await;
-    let (_desk, mut dee, _bob, proposal) =
-        begun(&server, &mut ann, "echo ready; read name; echo hello $name").await;
-    printed(&mut ann, "ready").await;
-    let answer = press(&mut ann, &proposal, json!({ "data": "mallory\r" })).await;
+    let (server, mut ann) = start_session(json!({})).await;
+    let (_local_agent, mut dee, _bob, proposal) =
+        start_interactive(&server, &mut ann, "echo ready; read name; echo hello $name").await;
+    wait_for_output(&mut ann, "ready").await;
+    let answer = send_input(&mut ann, &proposal, json!({ "data": "mallory\r" })).await;
     assert_eq!(answer["payload"]["code"], "UNAUTHORIZED", "{answer}");
     assert_eq!(
         answer["payload"]["message"],
@@ -122,31 +129,31 @@ async fn nobody_else_types() {
     );
     type_keys(&mut dee, &proposal, "dee\r").await;
     result_of(&mut ann, &proposal).await;
-    let screen = output(&ann.received, &proposal, "stdout");
+    let screen = collect_output(&ann.received, &proposal, "stdout");
     assert!(screen.contains("hello dee\r\n") && !screen.contains("mallory"));
 }
 
 #[tokio::test]
 async fn control_c_interrupts_what_runs() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let line = "trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.01; done";
-    let (_desk, mut dee, _bob, proposal) = begun(&server, &mut ann, line).await;
-    printed(&mut ann, "ready").await;
+    let (_local_agent, mut dee, _bob, proposal) = start_interactive(&server, &mut ann, line).await;
+    wait_for_output(&mut ann, "ready").await;
     type_keys(&mut dee, &proposal, "\u{3}").await;
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(result["result"]["exitCode"], 9, "{result}");
-    let screen = output(&ann.received, &proposal, "stdout");
+    let screen = collect_output(&ann.received, &proposal, "stdout");
     // The terminal shows `^C` too, before that or after.
     assert!(screen.contains("interrupted\r\n"), "{screen:?}");
 }
 
 #[tokio::test]
 async fn a_read_at_a_terminal_is_asked_for_too() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let mut dee = server.join("owl", &dee).await;
-    let desk = Desk::at(&server).await;
-    let mut proposal = desk.propose("cat", &dee.participant).await;
+    let local_agent = InProcessAgent::connect(&server).await;
+    let mut proposal = local_agent.propose("cat", &dee.participant).await;
     let mut steps = Vec::new();
     while let Some(step) = proposal.next().await {
         let ended = matches!(
@@ -162,14 +169,14 @@ async fn a_read_at_a_terminal_is_asked_for_too() {
         matches!(steps.last(), Some(ProposalEvent::GateOpened { .. })),
         "{steps:?}"
     );
-    let (open, line) = gate(&mut ann).await;
+    let (open, line) = next_gate(&mut ann).await;
     assert_eq!(line, "cat");
     approve(&mut ann, &open).await;
     type_keys(&mut dee, proposal.id.as_str(), "echoed\r\u{4}").await;
     let result = result_of(&mut ann, proposal.id.as_str()).await;
     assert_eq!(result["result"]["exitCode"], 0, "{result}");
     assert_eq!(
-        output(&ann.received, proposal.id.as_str(), "stdout"),
+        collect_output(&ann.received, proposal.id.as_str(), "stdout"),
         "echoed\r\nechoed\r\n"
     );
 }

@@ -2,13 +2,16 @@
 
 use serde_json::json;
 
-use crate::kit::room::{approve_next, ask, gate, output, printed, result_of, room, said};
-use crate::kit::worker::Worker;
+use crate::support::agent_process::AgentProcess;
+use crate::support::session::{
+    approve_next, collect_output, next_gate, result_of, send_prompt, start_session,
+    wait_for_output, wait_for_response,
+};
 
 #[tokio::test]
 async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
     for urgency in ["stop", "emergency"] {
-        let (server, mut ann) = room(json!({})).await;
+        let (server, mut ann) = start_session(json!({})).await;
         let script = r#"
             step = [
                 { wait = "prompt" },
@@ -17,12 +20,12 @@ async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
                 { say = "I go on" },
             ]
         "#;
-        let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
-        let agent = worker.who.participant.clone();
-        ask(&mut ann, &agent, "begin").await;
+        let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+        let agent = agent_process.user.participant.clone();
+        send_prompt(&mut ann, &agent, "begin").await;
         let runs = approve_next(&mut ann).await;
-        let (open, _) = gate(&mut ann).await;
-        printed(&mut ann, "it runs").await;
+        let (open, _) = next_gate(&mut ann).await;
+        wait_for_output(&mut ann, "it runs").await;
         let raise = json!({ "target": agent, "urgency": urgency, "message": "the wrong one" });
         let interrupt = ann.send("interrupt.raise", raise).await;
         let acknowledged = ann.wait_for("interrupt.acknowledge").await;
@@ -39,15 +42,19 @@ async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
         let result = result_of(&mut ann, &runs).await;
         assert_eq!(result["error"], "stopped: the wrong one", "{urgency}");
         // An emergency does not ask.
-        let screen = output(&ann.received, &runs, "stdout");
+        let screen = collect_output(&ann.received, &runs, "stdout");
         assert_eq!(
             screen.contains("asked to end"),
             urgency == "stop",
             "{screen}"
         );
-        assert_eq!(worker.at_work(), Vec::<String>::new(), "{urgency}");
-        ask(&mut ann, &agent, "go on").await;
-        said(&mut ann, "I go on").await;
-        assert!(!worker.workspace().join("never").exists());
+        assert_eq!(
+            agent_process.running_commands(),
+            Vec::<String>::new(),
+            "{urgency}"
+        );
+        send_prompt(&mut ann, &agent, "go on").await;
+        wait_for_response(&mut ann, "I go on").await;
+        assert!(!agent_process.workspace().join("never").exists());
     }
 }

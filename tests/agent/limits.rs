@@ -5,22 +5,23 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::{Value, json};
 
-use crate::kit::Client;
-use crate::kit::desk::Desk;
-use crate::kit::room::{
-    approve, approve_next, gate, output, printed, proposal_of, result, result_of, room, room_with,
+use crate::support::TestClient;
+use crate::support::agent_process::{AgentProcess, write_script};
+use crate::support::cli::CliEnv;
+use crate::support::session::{
+    approve, approve_next, collect_output, next_gate, next_result, proposal_of, result_of,
+    start_session, start_session_with_env, wait_for_output,
 };
-use crate::kit::worker::{Worker, script_at};
 
 /// Bytes told of both streams of a command.
-fn told(person: &Client, proposal: &str) -> usize {
+fn told_bytes(person: &TestClient, proposal: &str) -> usize {
     let streams = ["stdout", "stderr"];
-    let told = streams.map(|stream| output(&person.received, proposal, stream).len());
+    let told = streams.map(|stream| collect_output(&person.received, proposal, stream).len());
     told.iter().sum()
 }
 
 /// The id of the proposal of this line.
-fn proposal_like(person: &Client, part: &str) -> String {
+fn proposal_matching(person: &TestClient, part: &str) -> String {
     let propose = |message: &&Value| {
         let line = message["payload"]["arguments"]["full_command"].as_str();
         message["type"] == "tool.propose" && line.is_some_and(|line| line.contains(part))
@@ -37,7 +38,7 @@ async fn each_category_and_mode_has_its_time() {
         ("PVP_DESTRUCTIVE_TIMEOUT_SECONDS", "3"),
         ("PVP_SLOW_TIMEOUT_SECONDS", "4"),
     ];
-    let (server, mut ann) = room_with(&settings, json!({})).await;
+    let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"
         step = [
             { shell = "sleep 1001", together = true },
@@ -50,7 +51,7 @@ async fn each_category_and_mode_has_its_time() {
             { wait = "prompt" },
         ]
     "#;
-    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
     for _ in 0..5 {
         approve_next(&mut ann).await;
     }
@@ -62,7 +63,7 @@ async fn each_category_and_mode_has_its_time() {
         ("1005", 1),
         ("1006", 2),
     ] {
-        let proposal = proposal_like(&ann, part);
+        let proposal = proposal_matching(&ann, part);
         let result = result_of(&mut ann, &proposal).await;
         let why = format!("stopped after {seconds} s, its time limit");
         assert_eq!(
@@ -71,13 +72,13 @@ async fn each_category_and_mode_has_its_time() {
             "{part}"
         );
     }
-    worker.is_quiet().await;
+    agent_process.wait_until_idle().await;
 }
 
 #[tokio::test]
 async fn output_is_cut_at_exactly_its_share_and_the_command_ended() {
     let settings = [("PVP_WRITE_OUTPUT_BYTES", "54321")];
-    let (server, mut ann) = room_with(&settings, json!({})).await;
+    let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"
         step = [
             { shell = "touch a; yes out & yes aside >&2" },
@@ -85,7 +86,7 @@ async fn output_is_cut_at_exactly_its_share_and_the_command_ended() {
             { wait = "prompt" },
         ]
     "#;
-    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
     let proposal = approve_next(&mut ann).await;
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(
@@ -95,17 +96,17 @@ async fn output_is_cut_at_exactly_its_share_and_the_command_ended() {
             &json!(true)
         )
     );
-    assert_eq!(told(&ann, &proposal), 54321);
+    assert_eq!(told_bytes(&ann, &proposal), 54321);
     let counted = ["stdout", "stderr"].map(|stream| &result["streams"][stream]["bytes"]);
     let counted: u64 = counted.iter().map(|bytes| bytes.as_u64().unwrap()).sum();
     assert_eq!(counted, 54321, "{result}");
-    assert_eq!(worker.at_work(), Vec::<String>::new());
+    assert_eq!(agent_process.running_commands(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn output_over_its_share_may_be_left_out_instead() {
     let settings = [("PVP_WRITE_OUTPUT_BYTES", "4096")];
-    let (server, mut ann) = room_with(&settings, json!({})).await;
+    let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"
         step = [
             { shell = "seq 1 20000; touch done" },
@@ -114,15 +115,15 @@ async fn output_over_its_share_may_be_left_out_instead() {
         ]
     "#;
     let flags = ["--on-overflow", "truncate"];
-    let worker = Worker::scripted_with(&server, "owl", script, &flags).await;
+    let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &flags).await;
     let proposal = approve_next(&mut ann).await;
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(
         (&result["success"], &result["truncated"], &result["error"]),
         (&json!(true), &json!(true), &Value::Null),
     );
-    assert_eq!(told(&ann, &proposal), 4096);
-    assert!(worker.workspace().join("done").exists());
+    assert_eq!(told_bytes(&ann, &proposal), 4096);
+    assert!(agent_process.workspace().join("done").exists());
     let kept = result["result"]["stdout"].as_str().unwrap();
     assert!(kept.starts_with("1\n2\n3\n"), "{kept}");
     assert!(kept.ends_with("\n19999\n20000\n"), "{kept}");
@@ -130,7 +131,7 @@ async fn output_over_its_share_may_be_left_out_instead() {
 
 #[tokio::test]
 async fn what_runs_without_asking_does_not_take_all_memory() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "tail /dev/zero" },
@@ -139,7 +140,8 @@ async fn what_runs_without_asking_does_not_take_all_memory() {
             { wait = "prompt" },
         ]
     "#;
-    let _worker = Worker::scripted_with(&server, "owl", script, &["--read-memory", "64"]).await;
+    let _agent_process =
+        AgentProcess::start_scripted_with(&server, "owl", script, &["--read-memory", "64"]).await;
     let proposal = approve_next(&mut ann).await;
     let result = result_of(&mut ann, &proposal).await;
     let limits = result["result"]["stdout"].as_str().unwrap();
@@ -151,10 +153,10 @@ async fn what_runs_without_asking_does_not_take_all_memory() {
 
 #[tokio::test]
 async fn what_runs_without_asking_is_bounded_unless_told_otherwise() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"step = [{ shell = "cat /proc/self/limits" }, { wait = "prompt" }]"#;
-    let _worker = Worker::scripted_with(&server, "owl", script, &[]).await;
-    let result = result(&mut ann).await;
+    let _agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+    let result = next_result(&mut ann).await;
     let limits = result["result"]["stdout"].as_str().unwrap();
     assert!(
         limits.contains("Max data size             2147483648"),
@@ -167,8 +169,8 @@ async fn what_runs_without_asking_is_bounded_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn with_one_place_the_second_command_waits_for_the_first() {
-    let (server, mut ann) = room(json!({})).await;
+async fn with_one_slot_the_second_command_waits_for_the_first() {
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "echo one begins; until [ -e go ]; do sleep 0.01; done; touch one-ended", together = true },
@@ -177,15 +179,16 @@ async fn with_one_place_the_second_command_waits_for_the_first() {
             { wait = "prompt" },
         ]
     "#;
-    let worker = Worker::scripted_with(&server, "owl", script, &["--at-once", "1"]).await;
+    let agent_process =
+        AgentProcess::start_scripted_with(&server, "owl", script, &["--at-once", "1"]).await;
     let one = approve_next(&mut ann).await;
-    printed(&mut ann, "one begins").await;
+    wait_for_output(&mut ann, "one begins").await;
     let two = approve_next(&mut ann).await;
     // Time enough to begin, if it did not wait for its turn.
     for _ in 0..20 {
         ann.approve(&two).await;
     }
-    std::fs::write(worker.workspace().join("go"), "").unwrap();
+    std::fs::write(agent_process.workspace().join("go"), "").unwrap();
     let result = result_of(&mut ann, &two).await;
     assert_eq!(result["result"]["stdout"], "after one\n", "{result}");
     let at = |fits: &dyn Fn(&Value) -> bool| ann.received.iter().position(fits).unwrap();
@@ -200,7 +203,7 @@ async fn with_one_place_the_second_command_waits_for_the_first() {
 
 #[tokio::test]
 async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "echo mark is $MARK" },
@@ -211,12 +214,13 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
         ]
     "#;
     let flags = ["--runner", "env MARK=set"];
-    let worker = Worker::scripted_with(&server, "owl", script, &flags).await;
-    let (open, line) = gate(&mut ann).await;
+    let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &flags).await;
+    let (open, line) = next_gate(&mut ann).await;
     // The line is as it was; the runner is the executor's, and everyone knows it.
     assert_eq!(line, "touch a; echo mark is $MARK");
     let announced = |message: &&Value| {
-        message["type"] == "participant.announce" && message["sender"] == worker.who.participant
+        message["type"] == "participant.announce"
+            && message["sender"] == agent_process.user.participant
     };
     let announced = ann.received.iter().find(announced).unwrap();
     assert_eq!(
@@ -227,14 +231,14 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
     let write = proposal_of(&ann, &open);
     let result = result_of(&mut ann, &write).await;
     assert_eq!(result["result"]["stdout"], "mark is set\n");
-    let read = proposal_like(&ann, "echo mark");
+    let read = proposal_matching(&ann, "echo mark");
     assert_ne!(read, write);
-    assert_eq!(output(&ann.received, &read, "stdout"), "mark is\n");
+    assert_eq!(collect_output(&ann.received, &read, "stdout"), "mark is\n");
 }
 
 #[tokio::test]
 async fn commands_see_no_secrets_no_tricks_and_nobody_to_ask() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "touch a; env; readlink /proc/self/fd/0; wc -c; (: < /dev/tty) 2>/dev/null || echo no terminal; echo sid $(cut -d' ' -f6 /proc/self/stat)" },
@@ -242,10 +246,10 @@ async fn commands_see_no_secrets_no_tricks_and_nobody_to_ask() {
             { wait = "prompt" },
         ]
     "#;
-    let desk = Desk::new();
-    let script = script_at(&desk, script);
-    let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
-    let link = server.link(&who, Some("owl"));
+    let cli = CliEnv::new();
+    let script = write_script(&cli, script);
+    let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
     let environment: [(&str, &OsStr); 6] = [
         ("ANTHROPIC_API_KEY", OsStr::new("hidden-one")),
         ("DEPLOY_TOKEN", OsStr::new("hidden-two")),
@@ -255,18 +259,19 @@ async fn commands_see_no_secrets_no_tricks_and_nobody_to_ask() {
         ("PLAIN", OsStr::new("seen")),
     ];
     let flags = ["--script", &script];
-    let worker = Worker::start_by(desk, who, link, &flags, &environment).await;
+    let agent_process = AgentProcess::start_with_link(cli, user, link, &flags, &environment).await;
     let proposal = approve_next(&mut ann).await;
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(result["result"]["exitCode"], 0, "{result}");
-    let seen = output(&ann.received, &proposal, "stdout");
+    let seen = collect_output(&ann.received, &proposal, "stdout");
     assert!(!seen.contains("hidden"), "{seen}");
     let has = |line: &str| seen.lines().any(|seen| seen == line);
     for line in ["PLAIN=seen", "PAGER=cat", "/dev/null", "0", "no terminal"] {
         assert!(has(line), "{line}: {seen}");
     }
     // A session of its own has no terminal that it could be controlled by.
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.going.pid())).unwrap();
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", agent_process.process.pid())).unwrap();
     let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap();
     assert!(!has(&format!("sid {session}")), "{seen}");
     assert!(seen.lines().any(|line| line.starts_with("sid ")), "{seen}");

@@ -7,20 +7,20 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-#[path = "../kit/mod.rs"]
-mod kit;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod background;
-mod binary;
+mod binary_output;
+mod fixture;
 mod git;
 mod interactive;
 mod interrupts;
 mod limits;
 mod model;
-mod own;
-mod scene;
+mod provider_errors;
 mod script;
 mod secrets;
-mod trouble;
+mod shell_exec;
 
-use kit::room::{approve, gate, reject, result, room};
+use support::session::{approve, next_gate, next_result, reject, start_session};

@@ -4,270 +4,316 @@ use std::ffi::OsStr;
 
 use serde_json::{Value, json};
 
-use crate::kit::room::{approve_next, result_of, said};
-use crate::scene::{Scene, begins, has, reference};
-use crate::{approve, gate, reject, result};
+use crate::fixture::{ModelAgentFixture, assert_contains, assert_starts_with, extract_ref};
+use crate::support::session::{approve_next, result_of, wait_for_response};
+use crate::{approve, next_gate, next_result, reject};
 
 #[tokio::test]
 async fn a_prompt_is_answered_in_streams_that_everyone_sees() {
-    let mut scene = Scene::plain().await;
-    let prompt = scene.prompt("what is here?").await;
-    let question = scene.model.asked().await;
-    assert_eq!(question.last("user"), "ann: what is here?");
-    has(&question.last("system"), &["Several people supervise you"]);
-    let tools = question.body["tools"].as_array().unwrap().iter();
+    let mut fixture = ModelAgentFixture::new().await;
+    let prompt = fixture.send_prompt("what is here?").await;
+    let request = fixture.model_server.next_request().await;
+    assert_eq!(request.last_message("user"), "ann: what is here?");
+    assert_contains(
+        &request.last_message("system"),
+        &["Several people supervise you"],
+    );
+    let tools = request.body["tools"].as_array().unwrap().iter();
     let names: Vec<_> = tools
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["shell", "recall", "jobs"]);
-    let question = question.think("I should look.").await.say("I look: ").await;
-    let thinking = scene.ann.wait_for("thinking.start").await;
+    let request = request
+        .stream_thinking("I should look.")
+        .await
+        .stream_text("I look: ")
+        .await;
+    let thinking = fixture.ann.wait_for("thinking.start").await;
     assert_eq!(thinking["payload"]["prompt_ref"], prompt.as_str());
     assert_eq!(thinking["payload"]["visible_to"], "all");
-    let chunk = scene.ann.wait_for("thinking.chunk").await;
+    let chunk = fixture.ann.wait_for("thinking.chunk").await;
     assert_eq!(chunk["payload"]["text"], "I should look.");
     assert_eq!(chunk["ref"], thinking["id"]);
     // What is said is told before the answer ends.
-    let chunk = scene.ann.wait_for("response.chunk").await;
+    let chunk = fixture.ann.wait_for("response.chunk").await;
     assert_eq!(chunk["payload"]["text"], "I look: ");
-    question.runs(&["echo a b; echo c >&2"]).await;
-    let usage = scene.answered().await;
+    request
+        .finish_with_commands(&["echo a b; echo c >&2"])
+        .await;
+    let usage = fixture.wait_response_end().await;
     assert_eq!(usage["finish_reason"], "tool_use");
     let usage = &usage["usage"];
     assert_eq!(
         (&usage["input_tokens"], &usage["output_tokens"]),
         (&json!(11), &json!(7))
     );
-    let question = scene.model.asked().await;
+    let request = fixture.model_server.next_request().await;
     assert_eq!(
-        question.last("tool"),
+        request.last_message("tool"),
         "Exit code: 0 | stdout: 1 lines | stderr: 1 lines\n\nstderr:\nc\n\nstdout:\na b"
     );
-    question.answers("There is nothing.").await;
-    scene.ended("complete").await;
+    request.finish_with_text("There is nothing.").await;
+    fixture.wait_final_response("complete").await;
 }
 
 #[tokio::test]
 async fn the_messages_api_is_asked_in_its_own_way() {
     let key = [("ANTHROPIC_API_KEY", OsStr::new("test-key-1"))];
-    let mut scene = Scene::with_provider("anthropic", &[], &key).await;
-    let question = scene.ask("make it").await;
-    begins(&question.head, "POST /v1/messages HTTP/1.1");
-    assert_eq!(question.header("x-api-key"), "test-key-1");
-    assert_eq!(question.header("anthropic-version"), "2023-06-01");
-    assert_eq!(question.body["stream"], true);
-    assert_eq!(question.last("user"), "ann: make it");
+    let mut fixture = ModelAgentFixture::with_provider("anthropic", &[], &key).await;
+    let request = fixture.prompt_and_wait("make it").await;
+    assert_starts_with(&request.head, "POST /v1/messages HTTP/1.1");
+    assert_eq!(request.header("x-api-key"), "test-key-1");
+    assert_eq!(request.header("anthropic-version"), "2023-06-01");
+    assert_eq!(request.body["stream"], true);
+    assert_eq!(request.last_message("user"), "ann: make it");
     let input = json!({ "command": "touch made", "purpose": "a test" }).to_string();
     let (one, other) = input.split_at(9);
     let delta = |delta: Value| json!({ "type": "content_block_delta", "index": 0, "delta": delta });
     let part = |text: &str| delta(json!({ "type": "input_json_delta", "partial_json": text }));
     let call = json!({ "type": "tool_use", "id": "toolu_1", "name": "shell", "input": {} });
-    question
-        .sends(&[
-            started(),
+    request
+        .send_events(&[
+            message_start_event(),
             json!({ "type": "content_block_start", "index": 0, "content_block": call }),
             part(one),
             part(other),
             json!({ "type": "content_block_stop", "index": 0 }),
-            ended("tool_use"),
+            message_delta_event("tool_use"),
             json!({ "type": "message_stop" }),
         ])
         .await;
-    approve_next(&mut scene.ann).await;
-    let question = scene.model.asked().await;
-    let messages = question.body["messages"].as_array().unwrap();
+    approve_next(&mut fixture.ann).await;
+    let request = fixture.model_server.next_request().await;
+    let messages = request.body["messages"].as_array().unwrap();
     let result = &messages.last().unwrap()["content"][0];
     assert_eq!(result["tool_use_id"], "toolu_1");
-    has(&result["content"].to_string(), &["Exit code: 0"]);
+    assert_contains(&result["content"].to_string(), &["Exit code: 0"]);
     let text = json!({ "type": "text", "text": "" });
-    question
-        .sends(&[
-            started(),
+    request
+        .send_events(&[
+            message_start_event(),
             json!({ "type": "content_block_start", "index": 0, "content_block": text }),
             delta(json!({ "type": "text_delta", "text": "Made." })),
             json!({ "type": "content_block_stop", "index": 0 }),
-            ended("end_turn"),
+            message_delta_event("end_turn"),
             json!({ "type": "message_stop" }),
         ])
         .await;
-    assert_eq!(scene.ended("complete").await, "Made.");
-    let has_it = scene.worker.desk.here().join("made").exists();
+    assert_eq!(fixture.wait_final_response("complete").await, "Made.");
+    let has_it = fixture.agent_process.cli.workdir().join("made").exists();
     assert!(has_it, "the command ran where the agent works");
 }
 
-fn started() -> Value {
+fn message_start_event() -> Value {
     let usage = json!({ "input_tokens": 11, "output_tokens": 1 });
     let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "test-1", "content": [], "usage": usage });
     json!({ "type": "message_start", "message": message })
 }
 
-fn ended(reason: &str) -> Value {
+fn message_delta_event(reason: &str) -> Value {
     let usage = json!({ "output_tokens": 7 });
     json!({ "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": usage })
 }
 
 #[tokio::test]
 async fn rejections_edits_and_refusals_come_back_in_words() {
-    let mut scene = Scene::plain().await;
-    let question = scene.ask("go").await;
-    question.runs(&["touch x", "rm -rf /", "touch y"]).await;
-    let (first, _) = gate(&mut scene.ann).await;
-    let (second, line) = gate(&mut scene.ann).await;
-    assert_eq!(line, "touch y");
-    reject(&mut scene.ann, &first, "x is taken").await;
-    approve(&mut scene.ann, &second).await;
-    let question = scene.model.asked().await;
-    let results = question.messages("tool");
-    begins(&results[0], "Rejected by ");
-    has(&results[0], &["with the reason: x is taken."]);
-    begins(&results[1], "Blocked: this command never runs here");
-    begins(&results[2], "Exit code: 0");
-    let too_slow = json!({ "command": "ls", "timeout": 9999, "purpose": "p" });
-    question
-        .calls(&[("shell", too_slow), ("python", json!({}))])
+    let mut fixture = ModelAgentFixture::new().await;
+    let request = fixture.prompt_and_wait("go").await;
+    request
+        .finish_with_commands(&["touch x", "rm -rf /", "touch y"])
         .await;
-    let question = scene.model.asked().await;
-    let results = question.messages("tool");
-    has(&results[3], &["`timeout` is at most 300 seconds"]);
-    has(&results[4], &["There is no tool \"python\""]);
-    question.answers("ok").await;
+    let (first, _) = next_gate(&mut fixture.ann).await;
+    let (second, line) = next_gate(&mut fixture.ann).await;
+    assert_eq!(line, "touch y");
+    reject(&mut fixture.ann, &first, "x is taken").await;
+    approve(&mut fixture.ann, &second).await;
+    let request = fixture.model_server.next_request().await;
+    let results = request.messages("tool");
+    assert_starts_with(&results[0], "Rejected by ");
+    assert_contains(&results[0], &["with the reason: x is taken."]);
+    assert_starts_with(&results[1], "Blocked: this command never runs here");
+    assert_starts_with(&results[2], "Exit code: 0");
+    let too_slow = json!({ "command": "ls", "timeout": 9999, "purpose": "p" });
+    request
+        .finish_with_calls(&[("shell", too_slow), ("python", json!({}))])
+        .await;
+    let request = fixture.model_server.next_request().await;
+    let results = request.messages("tool");
+    assert_contains(&results[3], &["`timeout` is at most 300 seconds"]);
+    assert_contains(&results[4], &["There is no tool \"python\""]);
+    request.finish_with_text("ok").await;
 }
 
 #[tokio::test]
 async fn output_is_recalled() {
-    let mut scene = Scene::plain().await;
-    scene.ask("go").await.runs(&["seq 1 500"]).await;
-    let question = scene.model.asked().await;
-    let digest = question.last("tool");
-    has(
+    let mut fixture = ModelAgentFixture::new().await;
+    fixture
+        .prompt_and_wait("go")
+        .await
+        .finish_with_commands(&["seq 1 500"])
+        .await;
+    let request = fixture.model_server.next_request().await;
+    let digest = request.last_message("tool");
+    assert_contains(
         &digest,
         &["last 12 of 500, 488 skipped", "read the rest with recall"],
     );
-    let it = reference(&digest);
-    question
-        .calls(&[
+    let it = extract_ref(&digest);
+    request
+        .finish_with_calls(&[
             ("recall", json!({ "ref": it, "grep": "49", "limit": 3 })),
             ("recall", json!({ "ref": it, "head": 1, "tail": 1 })),
             ("recall", json!({ "ref": "nothing" })),
         ])
         .await;
-    let results = scene.model.asked().await.messages("tool");
-    has(&results[1], &["48 | 49\n148 | 149\n248 | 249"]);
-    begins(&results[2], "Ask for `head` or for `tail`, not for both.");
-    begins(&results[3], "The output cannot be read: ");
+    let results = fixture.model_server.next_request().await.messages("tool");
+    assert_contains(&results[1], &["48 | 49\n148 | 149\n248 | 249"]);
+    assert_starts_with(&results[2], "Ask for `head` or for `tail`, not for both.");
+    assert_starts_with(&results[3], "The output cannot be read: ");
 }
 
 #[tokio::test]
 async fn jobs_are_listed_and_stopped() {
-    let mut scene = Scene::plain().await;
+    let mut fixture = ModelAgentFixture::new().await;
     let forever =
         json!({ "command": "echo up; exec sleep 1000", "mode": "background", "purpose": "serve" });
-    scene.ask("go").await.calls(&[("shell", forever)]).await;
-    approve_next(&mut scene.ann).await;
-    let question = scene.model.asked().await;
-    let started = question.last("tool");
-    begins(
+    fixture
+        .prompt_and_wait("go")
+        .await
+        .finish_with_calls(&[("shell", forever)])
+        .await;
+    approve_next(&mut fixture.ann).await;
+    let request = fixture.model_server.next_request().await;
+    let started = request.last_message("tool");
+    assert_starts_with(
         &started,
         "It was started in the background and goes on, as process ",
     );
-    let job = reference(&started);
-    question.calls(&[("jobs", json!({}))]).await;
-    let question = scene.model.asked().await;
+    let job = extract_ref(&started);
+    request.finish_with_calls(&[("jobs", json!({}))]).await;
+    let request = fixture.model_server.next_request().await;
     let running = format!("ref \"{job}\" running (process ");
-    has(&question.last("tool"), &[&running]);
+    assert_contains(&request.last_message("tool"), &[&running]);
     let up = |message: &Value| message["payload"]["text"] == "up\n";
-    scene.ann.wait(up).await;
-    assert_ne!(scene.worker.at_work(), Vec::<String>::new());
+    fixture.ann.wait(up).await;
+    assert_ne!(
+        fixture.agent_process.running_commands(),
+        Vec::<String>::new()
+    );
     let stop = json!({ "action": "stop", "ref": job });
-    question.calls(&[("jobs", stop)]).await;
-    let question = scene.model.asked().await;
-    let ended = question.last("tool");
+    request.finish_with_calls(&[("jobs", stop)]).await;
+    let request = fixture.model_server.next_request().await;
+    let ended = request.last_message("tool");
     assert!(
         ended.ends_with(": stopped: the agent stopped it"),
         "{ended}"
     );
-    assert_eq!(result_of(&mut scene.ann, &job).await["success"], false);
-    assert_eq!(scene.worker.at_work(), Vec::<String>::new());
-    question.calls(&[("jobs", json!({}))]).await;
-    let listed = scene.model.asked().await.last("tool");
-    has(&listed, &["ended: the agent stopped it"]);
+    assert_eq!(result_of(&mut fixture.ann, &job).await["success"], false);
+    assert_eq!(
+        fixture.agent_process.running_commands(),
+        Vec::<String>::new()
+    );
+    request.finish_with_calls(&[("jobs", json!({}))]).await;
+    let listed = fixture
+        .model_server
+        .next_request()
+        .await
+        .last_message("tool");
+    assert_contains(&listed, &["ended: the agent stopped it"]);
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_answer_and_what_runs_and_the_next_prompt_begins_anew() {
-    let mut scene = Scene::plain().await;
-    let question = scene.ask("go").await.say("Let me think").await;
-    scene.ann.wait_for("response.chunk").await;
-    scene.interrupt("stop", "not that").await;
-    question.given_up().await;
-    scene.ended("interrupted").await;
+    let mut fixture = ModelAgentFixture::new().await;
+    let request = fixture
+        .prompt_and_wait("go")
+        .await
+        .stream_text("Let me think")
+        .await;
+    fixture.ann.wait_for("response.chunk").await;
+    fixture.interrupt("stop", "not that").await;
+    request.wait_disconnected().await;
+    fixture.wait_final_response("interrupted").await;
     // While a command runs.
-    let question = scene.ask("then this").await;
-    let heard = question.last("user");
-    has(&heard, &["ann stopped you: not that"]);
+    let request = fixture.prompt_and_wait("then this").await;
+    let heard = request.last_message("user");
+    assert_contains(&heard, &["ann stopped you: not that"]);
     assert!(heard.ends_with("ann: then this"), "{heard}");
-    question.runs(&["touch begun; sleep 1000"]).await;
-    approve_next(&mut scene.ann).await;
-    scene.ann.wait_for("tool.execute").await;
-    scene.interrupt("emergency", "now").await;
-    let ended = result(&mut scene.ann).await;
+    request
+        .finish_with_commands(&["touch begun; sleep 1000"])
+        .await;
+    approve_next(&mut fixture.ann).await;
+    fixture.ann.wait_for("tool.execute").await;
+    fixture.interrupt("emergency", "now").await;
+    let ended = next_result(&mut fixture.ann).await;
     assert_eq!(ended["success"], false, "{ended}");
     // While one waits at its gate.
-    let question = scene.ask("and this").await;
-    has(&question.last("tool"), &["stopped"]);
-    question.runs(&["touch never"]).await;
-    let (waiting, _) = gate(&mut scene.ann).await;
-    scene.interrupt("stop", "no").await;
+    let request = fixture.prompt_and_wait("and this").await;
+    assert_contains(&request.last_message("tool"), &["stopped"]);
+    request.finish_with_commands(&["touch never"]).await;
+    let (waiting, _) = next_gate(&mut fixture.ann).await;
+    fixture.interrupt("stop", "no").await;
     let closes = |message: &Value| {
         message["type"] == "gate.resolve" && message["payload"]["gate"] == waiting.as_str()
     };
-    let resolved = scene.ann.wait(closes).await;
+    let resolved = fixture.ann.wait(closes).await;
     assert_eq!(resolved["payload"]["outcome"], "cancelled");
-    let question = scene.ask("last").await;
-    has(&question.last("tool"), &["withdrawn"]);
-    question.answers("ok").await;
-    assert!(!scene.worker.workspace().join("never").exists());
-    assert_eq!(scene.worker.at_work(), Vec::<String>::new());
+    let request = fixture.prompt_and_wait("last").await;
+    assert_contains(&request.last_message("tool"), &["withdrawn"]);
+    request.finish_with_text("ok").await;
+    assert!(!fixture.agent_process.workspace().join("never").exists());
+    assert_eq!(
+        fixture.agent_process.running_commands(),
+        Vec::<String>::new()
+    );
 }
 
 /// Goes on until there is a file `go-on`.
-const PATIENT: &str = "touch begun; while [ ! -e go-on ]; do sleep 0.01; done; touch ended";
+const WAITING_COMMAND: &str = "touch begun; while [ ! -e go-on ]; do sleep 0.01; done; touch ended";
 
-fn let_go_on(scene: &Scene) {
-    std::fs::write(scene.worker.workspace().join("go-on"), "").unwrap();
+fn release_command(fixture: &ModelAgentFixture) {
+    std::fs::write(fixture.agent_process.workspace().join("go-on"), "").unwrap();
 }
 
 #[tokio::test]
 async fn a_pause_lets_the_command_end_and_then_waits_for_a_word() {
-    let mut scene = Scene::plain().await;
-    scene.ask("go").await.runs(&[PATIENT]).await;
-    approve_next(&mut scene.ann).await;
-    scene.ann.wait_for("tool.execute").await;
-    scene.interrupt("pause", "wait a moment").await;
-    let_go_on(&scene);
-    assert_eq!(result(&mut scene.ann).await["success"], true);
-    assert!(scene.worker.workspace().join("ended").exists());
+    let mut fixture = ModelAgentFixture::new().await;
+    fixture
+        .prompt_and_wait("go")
+        .await
+        .finish_with_commands(&[WAITING_COMMAND])
+        .await;
+    approve_next(&mut fixture.ann).await;
+    fixture.ann.wait_for("tool.execute").await;
+    fixture.interrupt("pause", "wait a moment").await;
+    release_command(&fixture);
+    assert_eq!(next_result(&mut fixture.ann).await["success"], true);
+    assert!(fixture.agent_process.workspace().join("ended").exists());
     // Nothing is asked of the model before someone speaks; then it hears of both.
-    let question = scene.ask("go on").await;
-    begins(&question.last("tool"), "Exit code: 0");
-    let heard = question.last("user");
-    has(&heard, &["ann paused you: wait a moment"]);
+    let request = fixture.prompt_and_wait("go on").await;
+    assert_starts_with(&request.last_message("tool"), "Exit code: 0");
+    let heard = request.last_message("user");
+    assert_contains(&heard, &["ann paused you: wait a moment"]);
     assert!(heard.ends_with("ann: go on"), "{heard}");
-    question.answers("ok").await;
+    request.finish_with_text("ok").await;
 }
 
 #[tokio::test]
 async fn a_pause_holds_back_what_was_asked_before_it() {
-    let mut scene = Scene::plain().await;
-    scene.ask("go").await.runs(&[PATIENT]).await;
-    approve_next(&mut scene.ann).await;
-    scene.ann.wait_for("tool.execute").await;
-    scene.prompt("then this").await;
-    scene.interrupt("pause", "wait").await;
-    let_go_on(&scene);
-    result(&mut scene.ann).await;
-    let heard = scene.ask("now").await.last("user");
-    has(
+    let mut fixture = ModelAgentFixture::new().await;
+    fixture
+        .prompt_and_wait("go")
+        .await
+        .finish_with_commands(&[WAITING_COMMAND])
+        .await;
+    approve_next(&mut fixture.ann).await;
+    fixture.ann.wait_for("tool.execute").await;
+    fixture.send_prompt("then this").await;
+    fixture.interrupt("pause", "wait").await;
+    release_command(&fixture);
+    next_result(&mut fixture.ann).await;
+    let heard = fixture.prompt_and_wait("now").await.last_message("user");
+    assert_contains(
         &heard,
         &["ann paused you: wait", "ann: then this", "ann: now"],
     );
@@ -275,129 +321,141 @@ async fn a_pause_holds_back_what_was_asked_before_it() {
 
 #[tokio::test]
 async fn who_speaks_before_what_was_paused_has_ended_is_answered() {
-    let mut scene = Scene::plain().await;
+    let mut fixture = ModelAgentFixture::new().await;
     // While a command runs.
-    scene.ask("go").await.runs(&[PATIENT]).await;
-    approve_next(&mut scene.ann).await;
-    scene.ann.wait_for("tool.execute").await;
-    scene.interrupt("pause", "wait").await;
-    scene.prompt("go on").await;
-    let_go_on(&scene);
-    let question = scene.model.asked().await;
-    begins(&question.last("tool"), "Exit code: 0");
-    has(
-        &question.last("user"),
+    fixture
+        .prompt_and_wait("go")
+        .await
+        .finish_with_commands(&[WAITING_COMMAND])
+        .await;
+    approve_next(&mut fixture.ann).await;
+    fixture.ann.wait_for("tool.execute").await;
+    fixture.interrupt("pause", "wait").await;
+    fixture.send_prompt("go on").await;
+    release_command(&fixture);
+    let request = fixture.model_server.next_request().await;
+    assert_starts_with(&request.last_message("tool"), "Exit code: 0");
+    assert_contains(
+        &request.last_message("user"),
         &["ann paused you: wait", "ann: go on"],
     );
     // While the model answers.
-    let question = question.say("Well").await;
-    scene.ann.wait_for("response.chunk").await;
-    scene.interrupt("pause", "hm").await;
-    scene.prompt("no, go on").await;
-    question.runs(&["touch never"]).await;
-    let question = scene.model.asked().await;
-    has(&question.last("tool"), &["people interrupted you"]);
-    has(
-        &question.last("user"),
+    let request = request.stream_text("Well").await;
+    fixture.ann.wait_for("response.chunk").await;
+    fixture.interrupt("pause", "hm").await;
+    fixture.send_prompt("no, go on").await;
+    request.finish_with_commands(&["touch never"]).await;
+    let request = fixture.model_server.next_request().await;
+    assert_contains(&request.last_message("tool"), &["people interrupted you"]);
+    assert_contains(
+        &request.last_message("user"),
         &["ann paused you: hm", "ann: no, go on"],
     );
-    question.answers("ok").await;
-    assert!(!scene.worker.workspace().join("never").exists());
+    request.finish_with_text("ok").await;
+    assert!(!fixture.agent_process.workspace().join("never").exists());
 }
 
 #[tokio::test]
 async fn an_agent_that_comes_back_knows_what_happened_before() {
-    let mut scene = Scene::plain().await;
-    scene.ask("look").await.runs(&["echo here"]).await;
-    let unanswered = scene.model.asked().await;
-    scene.worker.kill_9().await;
-    unanswered.given_up().await;
-    scene.worker.again().await;
-    said(&mut scene.ann, "I was restarted while I worked on this").await;
-    let question = scene.ask("look again").await;
-    assert_eq!(question.messages("user"), ["ann: look again"]);
-    has(
-        &question.last("system"),
+    let mut fixture = ModelAgentFixture::new().await;
+    fixture
+        .prompt_and_wait("look")
+        .await
+        .finish_with_commands(&["echo here"])
+        .await;
+    let unanswered = fixture.model_server.next_request().await;
+    fixture.agent_process.kill_9().await;
+    unanswered.wait_disconnected().await;
+    fixture.agent_process.restart().await;
+    wait_for_response(&mut fixture.ann, "I was restarted while I worked on this").await;
+    let request = fixture.prompt_and_wait("look again").await;
+    assert_eq!(request.messages("user"), ["ann: look again"]);
+    assert_contains(
+        &request.last_message("system"),
         &[
             "You were restarted",
             "ann asked: look",
             "You ran (exit code 0, ref ",
         ],
     );
-    question.answers("ok").await;
+    request.finish_with_text("ok").await;
 }
 
 #[tokio::test]
 async fn what_is_asked_of_another_agent_is_none_of_its_business() {
-    let mut scene = Scene::plain().await;
-    let other = scene
+    let mut fixture = ModelAgentFixture::new().await;
+    let other = fixture
         .server
         .invite("bot", &["driver"], &["--kind", "agent"]);
-    let other = scene.server.join("owl", &other).await;
+    let other = fixture.server.join("owl", &other).await;
     let aside = json!({ "target_agent": other.participant });
-    scene.prompt_with("for the other", aside).await;
-    let question = scene.ask("for you").await;
-    assert_eq!(question.messages("user"), ["ann: for you"]);
-    question.answers("yes").await;
+    fixture.send_prompt_with("for the other", aside).await;
+    let request = fixture.prompt_and_wait("for you").await;
+    assert_eq!(request.messages("user"), ["ann: for you"]);
+    request.finish_with_text("yes").await;
 }
 
 #[tokio::test]
 async fn who_speaks_while_a_proposal_waits_is_told_and_then_heard() {
-    let mut scene = Scene::plain().await;
-    scene.ask("go").await.runs(&["touch x"]).await;
-    scene.answered().await;
-    let (waiting, _) = gate(&mut scene.ann).await;
-    let second = scene.prompt("and also this").await;
+    let mut fixture = ModelAgentFixture::new().await;
+    fixture
+        .prompt_and_wait("go")
+        .await
+        .finish_with_commands(&["touch x"])
+        .await;
+    fixture.wait_response_end().await;
+    let (waiting, _) = next_gate(&mut fixture.ann).await;
+    let second = fixture.send_prompt("and also this").await;
     let start = |message: &Value| {
         message["type"] == "response.start" && message["payload"]["prompt_ref"] == second.as_str()
     };
-    let start = scene.ann.wait(start).await;
+    let start = fixture.ann.wait(start).await;
     let chunk =
         |message: &Value| message["type"] == "response.chunk" && message["ref"] == start["id"];
-    let chunk = scene.ann.wait(chunk).await;
-    has(
+    let chunk = fixture.ann.wait(chunk).await;
+    assert_contains(
         chunk["payload"]["text"].as_str().unwrap(),
         &["still waits for a decision"],
     );
-    approve(&mut scene.ann, &waiting).await;
-    let question = scene.model.asked().await;
-    begins(&question.last("tool"), "Exit code: 0");
-    assert_eq!(question.last("user"), "ann: and also this");
-    question.answers("both done").await;
+    approve(&mut fixture.ann, &waiting).await;
+    let request = fixture.model_server.next_request().await;
+    assert_starts_with(&request.last_message("tool"), "Exit code: 0");
+    assert_eq!(request.last_message("user"), "ann: and also this");
+    request.finish_with_text("both done").await;
 }
 
 #[tokio::test]
-async fn context_amendments_and_wishes_about_tools_reach_the_model() {
-    let mut scene = Scene::plain().await;
+async fn context_amendments_and_tool_settings_reach_the_model() {
+    let mut fixture = ModelAgentFixture::new().await;
     let add = json!({ "key": "plan", "content_type": "text", "content": "first the roof" });
-    scene.ann.say("context.add", add).await;
+    fixture.ann.send_and_ack("context.add", add).await;
     let more = json!({
         "context_keys": ["plan", "nothing"],
         "config": { "tools_allowed": ["recall"], "temperature": 0.5 },
     });
-    let prompt = scene.prompt_with("build", more).await;
-    let question = scene.model.asked().await;
-    has(
-        &question.last("user"),
+    let prompt = fixture.send_prompt_with("build", more).await;
+    let request = fixture.model_server.next_request().await;
+    assert_contains(
+        &request.last_message("user"),
         &["first the roof", "(not known to this agent)"],
     );
-    let tools = question.body["tools"].as_array().unwrap();
+    let tools = request.body["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 1);
-    assert_eq!(question.body["temperature"], 0.5);
-    question.runs(&["ls"]).await;
-    let question = scene.model.asked().await;
-    has(
-        &question.last("tool"),
+    assert_eq!(request.body["temperature"], 0.5);
+    request.finish_with_commands(&["ls"]).await;
+    let request = fixture.model_server.next_request().await;
+    assert_contains(
+        &request.last_message("tool"),
         &["`shell` is not allowed for this prompt"],
     );
     let amend =
         json!({ "original_prompt": prompt, "amendment": "the cellar first", "reason": "rain" });
-    scene.ann.say("prompt.amend", amend).await;
-    question.answers("ok").await;
-    let question = scene.model.asked().await;
+    fixture.ann.send_and_ack("prompt.amend", amend).await;
+    request.finish_with_text("ok").await;
+    let request = fixture.model_server.next_request().await;
     assert_eq!(
-        question.last("user"),
+        request.last_message("user"),
         "ann changes what was asked before (rain): the cellar first"
     );
-    question.answers("ok").await;
+    request.finish_with_text("ok").await;
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::worker::{Worker, at_work_in};
-use crate::kit::{Client, Invited, pvp};
-use crate::{approve, gate, reject, result, room};
+use crate::support::agent_process::{AgentProcess, processes_in};
+use crate::support::{TestClient, TestUser, run_pvp};
+use crate::{approve, next_gate, next_result, reject, start_session};
 
 /// What the agent has said so far.
-fn said(person: &Client) -> String {
+fn response_text(person: &TestClient) -> String {
     let chunks = person
         .received
         .iter()
@@ -20,7 +20,7 @@ fn said(person: &Client) -> String {
 
 #[tokio::test]
 async fn what_becomes_of_commands_reaches_who_proposed_them() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { think = "a read first" },
@@ -39,23 +39,23 @@ async fn what_becomes_of_commands_reaches_who_proposed_them() {
             { expect = { outcome = "refused", contains = "cannot work in /no/such/place" } },
         ]
     "#;
-    let worker = Worker::scripted(&server, "owl", script).await;
-    let (write, line) = gate(&mut ann).await;
+    let agent_process = AgentProcess::start_scripted(&server, "owl", script).await;
+    let (write, line) = next_gate(&mut ann).await;
     assert_eq!(line, "touch made");
     let proposed = |message: &&Value| message["payload"]["description"] == "make";
     assert_eq!(ann.received.iter().filter(proposed).count(), 1);
-    assert!(!worker.workspace().join("made").exists());
+    assert!(!agent_process.workspace().join("made").exists());
     approve(&mut ann, &write).await;
-    let (destroy, line) = gate(&mut ann).await;
+    let (destroy, line) = next_gate(&mut ann).await;
     assert_eq!(line, "rm -rf made");
-    assert!(worker.workspace().join("made").exists());
+    assert!(agent_process.workspace().join("made").exists());
     reject(&mut ann, &destroy, "we need it").await;
     let left = ann.wait_for("session.leave").await;
-    assert_eq!(left["sender"], worker.who.participant.as_str());
-    assert!(worker.workspace().join("made").exists());
-    let ended = worker.going.ended().await;
+    assert_eq!(left["sender"], agent_process.user.participant.as_str());
+    assert!(agent_process.workspace().join("made").exists());
+    let ended = agent_process.process.ended().await;
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
-    assert_eq!(said(&ann), "kept, because we need it");
+    assert_eq!(response_text(&ann), "kept, because we need it");
     let thought = |message: &&Value| message["type"] == "thinking.chunk";
     let thought = ann.received.iter().find(thought).unwrap();
     assert_eq!(thought["payload"]["text"], "a read first");
@@ -66,10 +66,10 @@ async fn what_becomes_of_commands_reaches_who_proposed_them() {
 
 #[tokio::test]
 async fn a_script_that_is_not_followed_fails_with_the_line() {
-    let (server, _ann) = room(json!({})).await;
+    let (server, _ann) = start_session(json!({})).await;
     let script = "[[step]]\nshell = 'true'\n\n[[step]]\nexpect = { exit = 7 }\n";
-    let worker = Worker::scripted(&server, "owl", script).await;
-    let ended = worker.going.ended().await;
+    let agent_process = AgentProcess::start_scripted(&server, "owl", script).await;
+    let ended = agent_process.process.ended().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
         ended
@@ -81,36 +81,36 @@ async fn a_script_that_is_not_followed_fails_with_the_line() {
 
 #[tokio::test]
 async fn an_edited_command_runs_as_edited_and_the_agent_is_told() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "touch wrong" },
             { expect = { outcome = "ran", exit = 0, contains = "touch right" } },
         ]
     "#;
-    let worker = Worker::scripted(&server, "owl", script).await;
+    let agent_process = AgentProcess::start_scripted(&server, "owl", script).await;
     let request = ann.wait_for("gate.request").await;
     let amend = json!({
         "gate": request["id"], "digest": request["payload"]["digest"],
         "arguments": { "full_command": "touch right" }, "reason": "a better name",
     });
-    ann.say("gate.amend", amend).await;
+    ann.send_and_ack("gate.amend", amend).await;
     let amended = ann.wait_for("gate.amend").await;
     let vote = json!({
         "gate": request["id"], "approver": ann.participant,
         "digest": amended["payload"]["assessment"]["digest"],
     });
-    ann.say("gate.approve", vote).await;
-    assert_eq!(result(&mut ann).await["success"], true);
-    assert!(worker.workspace().join("right").exists());
-    assert!(!worker.workspace().join("wrong").exists());
-    let ended = worker.going.ended().await;
+    ann.send_and_ack("gate.approve", vote).await;
+    assert_eq!(next_result(&mut ann).await["success"], true);
+    assert!(agent_process.workspace().join("right").exists());
+    assert!(!agent_process.workspace().join("wrong").exists());
+    let ended = agent_process.process.ended().await;
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }
 
 #[tokio::test]
 async fn several_commands_of_one_answer_wait_at_the_same_time() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "touch a", together = true },
@@ -119,45 +119,51 @@ async fn several_commands_of_one_answer_wait_at_the_same_time() {
             { expect = { outcome = "ran" } },
         ]
     "#;
-    let worker = Worker::scripted(&server, "owl", script).await;
+    let agent_process = AgentProcess::start_scripted(&server, "owl", script).await;
     let mut waiting = Vec::new();
     for _ in 0..3 {
-        waiting.push(gate(&mut ann).await);
+        waiting.push(next_gate(&mut ann).await);
     }
     let lines: Vec<_> = waiting.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(lines, ["touch a", "touch b", "touch c"]);
     for (gate, _) in waiting.iter().rev() {
         approve(&mut ann, gate).await;
     }
-    let ended = worker.going.ended().await;
+    let ended = agent_process.process.ended().await;
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
     for name in ["a", "b", "c"] {
-        assert!(worker.desk.here().join(name).exists(), "{name}");
+        assert!(agent_process.cli.workdir().join(name).exists(), "{name}");
     }
 }
 
 #[tokio::test]
 async fn an_agent_whose_token_is_revoked_says_so_and_ends_what_it_runs() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = "[[step]]\nshell = 'echo up; sleep 1000'\nmode = 'background'\n";
-    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
-    let (gate, _) = gate(&mut ann).await;
+    let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+    let (gate, _) = next_gate(&mut ann).await;
     approve(&mut ann, &gate).await;
     ann.wait_for("tool.output").await;
     let data = server.data.to_str().unwrap();
-    let (good, _, problem) = pvp(&["tokens", "revoke", "--data", data, &token_id(&worker.who)]);
+    let (good, _, problem) = run_pvp(&[
+        "tokens",
+        "revoke",
+        "--data",
+        data,
+        &token_id(&agent_process.user),
+    ]);
     assert!(good, "{problem}");
-    let directory = worker.workspace();
-    let ended = worker.going.ended().await;
+    let directory = agent_process.workspace();
+    let ended = agent_process.process.ended().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
         ended.err.contains("does not let this agent in any more"),
         "{ended:?}"
     );
-    assert_eq!(at_work_in(&directory), Vec::new());
+    assert_eq!(processes_in(&directory), Vec::new());
 }
 
 /// What `pvp tokens` calls a token.
-fn token_id(who: &Invited) -> String {
-    who.token.split('_').nth(1).unwrap().to_owned()
+fn token_id(user: &TestUser) -> String {
+    user.token.split('_').nth(1).unwrap().to_owned()
 }

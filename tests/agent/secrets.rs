@@ -4,22 +4,24 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::kit::room::{approve_next, ask, output, result_of, room};
-use crate::kit::worker::Worker;
+use crate::support::agent_process::AgentProcess;
+use crate::support::session::{
+    approve_next, collect_output, result_of, send_prompt, start_session,
+};
 
-const VALUE: &str = "hunter2-and-some-more";
+const SECRET_VALUE: &str = "hunter2-and-some-more";
 
 /// Files below a directory that have the value in them.
-fn leaks(directory: &Path) -> Vec<String> {
+fn files_containing_secret(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(leaks(&path));
+            found.extend(files_containing_secret(&path));
         } else if let Ok(bytes) = std::fs::read(&path)
             && bytes
-                .windows(VALUE.len())
-                .any(|window| window == VALUE.as_bytes())
+                .windows(SECRET_VALUE.len())
+                .any(|window| window == SECRET_VALUE.as_bytes())
         {
             found.push(path.display().to_string());
         }
@@ -29,7 +31,7 @@ fn leaks(directory: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn commands_have_them_and_what_they_print_does_not() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { wait = "prompt" },
@@ -37,25 +39,28 @@ async fn commands_have_them_and_what_they_print_does_not() {
             { wait = "prompt" },
         ]
     "#;
-    let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
-    let agent = worker.who.participant.clone();
+    let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+    let agent = agent_process.user.participant.clone();
     let share = json!({
-        "key": "DEPLOY_KEY", "scope": [agent], "value_ref": "env:DEPLOY_KEY", "value": VALUE,
+        "key": "DEPLOY_KEY", "scope": [agent], "value_ref": "env:DEPLOY_KEY", "value": SECRET_VALUE,
     });
-    ann.say("secret.share", share).await;
-    ask(&mut ann, &agent, "use it").await;
+    ann.send_and_ack("secret.share", share).await;
+    send_prompt(&mut ann, &agent, "use it").await;
     let job = approve_next(&mut ann).await;
     let result = result_of(&mut ann, &job).await;
     assert_eq!(result["success"], true, "{result}");
     assert_eq!(
-        output(&ann.received, &job, "stdout"),
-        format!("{} hun\n<[secret]>\n[secret]\n", VALUE.len())
+        collect_output(&ann.received, &job, "stdout"),
+        format!("{} hun\n<[secret]>\n[secret]\n", SECRET_VALUE.len())
     );
-    assert_eq!(output(&ann.received, &job, "stderr"), "[secret]\n");
+    assert_eq!(collect_output(&ann.received, &job, "stderr"), "[secret]\n");
     for message in &ann.received {
-        assert!(!message.to_string().contains(VALUE), "{message}");
+        assert!(!message.to_string().contains(SECRET_VALUE), "{message}");
     }
     // Neither the journal, nor the file of the job, nor the log of the session has it.
-    assert_eq!(leaks(&worker.desk.home()), Vec::<String>::new());
-    assert_eq!(leaks(&server.data), Vec::<String>::new());
+    assert_eq!(
+        files_containing_secret(&agent_process.cli.home()),
+        Vec::<String>::new()
+    );
+    assert_eq!(files_containing_secret(&server.data), Vec::<String>::new());
 }

@@ -3,24 +3,24 @@
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::http::{Answer, Api, exchange};
-use crate::kit::{PATIENCE, Server};
-use crate::room::{ROOM, Room, Someone, approve, context};
+use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, context_payload};
+use crate::http_client::{HttpResponse, HttpTestClient, raw_exchange};
+use crate::support::{TEST_TIMEOUT, TestServer};
 
 const MESSAGES: &str = "/api/sessions/room/messages";
 
 #[tokio::test]
 async fn who_is_too_fast_over_http_is_told_to_slow_down() {
     let slow = [("PVP_MESSAGES_PER_SECOND", "1"), ("PVP_MESSAGE_BURST", "5")];
-    let mut room = Room::with(json!({}), &slow).await;
-    let proposal = room.propose("touch a").await;
+    let mut fixture = ApiFixture::with_env(json!({}), &slow).await;
+    let proposal = fixture.propose("touch a").await;
     let mut refused = Vec::new();
     let mut said = 0;
     while refused.len() < 3 {
-        let answer = room
+        let answer = fixture
             .ann
             .api
-            .tell(ROOM, "context.add", context(&format!("k{said}")))
+            .send_message(SESSION, "context.add", context_payload(&format!("k{said}")))
             .await;
         match answer.status {
             200 => said += 1,
@@ -31,14 +31,17 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
     assert!(said >= 5, "{said}");
     for answer in refused {
         let sentence = "slower: at most 1 messages a second".to_owned();
-        assert_eq!(answer.refused(429), ("RATE_LIMITED".to_owned(), sentence));
+        assert_eq!(
+            answer.expect_refusal(429),
+            ("RATE_LIMITED".to_owned(), sentence)
+        );
         assert_eq!(answer.json()["recoverable"], true);
     }
     // The allowance is the person's, on whichever way, and nobody else's.
-    let mut socket = room.server.join(ROOM, &room.ann.who).await;
+    let mut socket = fixture.server.join(SESSION, &fixture.ann.user).await;
     let (mut taken, mut refused) = (0, 0);
     while refused < 3 {
-        let key = context(&format!("s{taken}-{refused}"));
+        let key = context_payload(&format!("s{taken}-{refused}"));
         let id = socket.send("context.add", key).await;
         match socket.answer(&id).await["type"] == "error" {
             true => refused += 1,
@@ -47,30 +50,44 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
         assert!(taken < 100, "nothing holds it back");
     }
     assert_eq!(
-        room.bob.api.vote(ROOM, &proposal, approve()).await.ok()["gate"]["status"],
+        fixture
+            .bob
+            .api
+            .vote(SESSION, &proposal, approve_vote())
+            .await
+            .expect_ok()["gate"]["status"],
         "approved"
     );
-    let kept = room.log();
+    let kept = fixture.log();
     let adds = kept
         .iter()
-        .filter(|entry| entry["type"] == "context.add" && entry["sender"] == room.ann.id());
+        .filter(|entry| entry["type"] == "context.add" && entry["sender"] == fixture.ann.id());
     assert!(adds.count() >= said);
     // Output of what was granted is not slowed down.
     for number in 0..30 {
         let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": format!("{number}\n"), "complete": false });
-        room.bot.api.tell(ROOM, "tool.output", output).await.ok();
+        fixture
+            .bot
+            .api
+            .send_message(SESSION, "tool.output", output)
+            .await
+            .expect_ok();
     }
-    let page = room
+    let page = fixture
         .eve
         .api
-        .get(&format!("/api/sessions/{ROOM}/outputs/{proposal}"))
+        .get(&format!("/api/sessions/{SESSION}/outputs/{proposal}"))
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(page["total_lines"], 30);
 }
 
 /// As many polls of one token as it may have, all of them waiting.
-pub(crate) async fn held(api: &Api, path: &str, count: usize) -> Vec<JoinHandle<Answer>> {
+pub(crate) async fn hold_polls(
+    api: &HttpTestClient,
+    path: &str,
+    count: usize,
+) -> Vec<JoinHandle<HttpResponse>> {
     let poll = || {
         let (api, path) = (api.clone(), path.to_owned());
         tokio::spawn(async move { api.get(&path).await })
@@ -80,7 +97,7 @@ pub(crate) async fn held(api: &Api, path: &str, count: usize) -> Vec<JoinHandle<
     // As soon as all of them wait, there is no room for another.
     while api.get(MESSAGES).await.status == 200 {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TEST_TIMEOUT,
             "there is always room for one more"
         );
         for one in polls.iter_mut().filter(|one| one.is_finished()) {
@@ -93,39 +110,46 @@ pub(crate) async fn held(api: &Api, path: &str, count: usize) -> Vec<JoinHandle<
 
 #[tokio::test]
 async fn polls_count_towards_the_connections_of_a_token() {
-    let room = Room::with(json!({}), &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
-    let version = room.eve.api.get("/api/gates").await.ok()["version"].clone();
+    let fixture = ApiFixture::with_env(json!({}), &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
+    let version = fixture.eve.api.get("/api/gates").await.expect_ok()["version"].clone();
     let gates = &format!("/api/gates?after={version}&wait=60");
     let expected = json!({
         "code": "RATE_LIMITED", "message": "too many connections with one token: at most 2", "recoverable": true,
     });
     for path in [&format!("{MESSAGES}?after=1000&wait=60"), gates] {
-        let polls = held(&room.eve.api, path, 2).await;
+        let polls = hold_polls(&fixture.eve.api, path, 2).await;
         assert_eq!(
-            room.eve.api.get(MESSAGES).await.with(429),
+            fixture.eve.api.get(MESSAGES).await.expect_status(429),
             expected,
             "{path}"
         );
-        assert_eq!(room.eve.api.get(path).await.with(429), expected, "{path}");
+        assert_eq!(
+            fixture.eve.api.get(path).await.expect_status(429),
+            expected,
+            "{path}"
+        );
         assert!(polls.iter().all(|poll| !poll.is_finished()));
         polls.iter().for_each(JoinHandle::abort);
         // Others are not held back, and when the polls are gone there is room again.
-        room.bob.api.get(MESSAGES).await.ok();
+        fixture.bob.api.get(MESSAGES).await.expect_ok();
         let begun = std::time::Instant::now();
-        while room.eve.api.get(MESSAGES).await.status != 200 {
-            assert!(begun.elapsed() < PATIENCE, "the place is not given back");
+        while fixture.eve.api.get(MESSAGES).await.status != 200 {
+            assert!(
+                begun.elapsed() < TEST_TIMEOUT,
+                "the place is not given back"
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn hostile_addresses_are_refused_in_words() {
-    let mut room = Room::open(json!({})).await;
-    let proposal = room.propose("touch a").await;
-    let ann = &room.ann.api;
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let proposal = fixture.propose("touch a").await;
+    let ann = &fixture.ann.api;
     let long = "x".repeat(129);
     let very_long = "y".repeat(30_000);
-    let before = room.log();
+    let before = fixture.log();
     let names = [
         "%00",
         "room%00",
@@ -147,17 +171,17 @@ async fn hostile_addresses_are_refused_in_words() {
             format!("/api/sessions/{name}"),
             format!("/api/sessions/{name}/messages"),
             format!("/api/sessions/{name}/history"),
-            format!("/api/sessions/{ROOM}/gates/{name}"),
-            format!("/api/sessions/{ROOM}/outputs/{name}"),
+            format!("/api/sessions/{SESSION}/gates/{name}"),
+            format!("/api/sessions/{SESSION}/outputs/{name}"),
             format!("/sessions/{name}/transcript"),
         ] {
             let answer = ann.get(&path).await;
             assert!([400, 404].contains(&answer.status), "{path}: {answer:?}");
         }
-        let vote = ann.vote(ROOM, name, approve()).await;
+        let vote = ann.vote(SESSION, name, approve_vote()).await;
         assert!([400, 404].contains(&vote.status), "{name}: {vote:?}");
         let revoked = ann
-            .ask("DELETE", &format!("/api/tokens/{name}"), None)
+            .request("DELETE", &format!("/api/tokens/{name}"), None)
             .await;
         assert!([400, 404].contains(&revoked.status), "{name}: {revoked:?}");
         let lost = ann.get(&format!("/{name}")).await;
@@ -176,7 +200,7 @@ async fn hostile_addresses_are_refused_in_words() {
         &very_long,
     ] {
         let answer = ann
-            .get(&format!("/api/sessions/{ROOM}/messages?{query}"))
+            .get(&format!("/api/sessions/{SESSION}/messages?{query}"))
             .await;
         assert!([200, 400].contains(&answer.status), "{query}: {answer:?}");
         assert!(
@@ -187,45 +211,45 @@ async fn hostile_addresses_are_refused_in_words() {
     }
     for grep in ["%00", "%F0%9F%98%80", ".*(", &"z".repeat(30_000)] {
         ann.get(&format!(
-            "/api/sessions/{ROOM}/outputs/{proposal}?grep={grep}"
+            "/api/sessions/{SESSION}/outputs/{proposal}?grep={grep}"
         ))
         .await
-        .ok();
-        ann.get(&format!("/api/sessions/{ROOM}/history?grep={grep}"))
+        .expect_ok();
+        ann.get(&format!("/api/sessions/{SESSION}/history?grep={grep}"))
             .await
-            .ok();
+            .expect_ok();
     }
     // What is no HTTP at all ends the connection, not the server.
     let endless = format!("/{}", "z".repeat(200_000));
-    let answer = exchange(&room.server.address, "GET", &endless, &[], b"").await;
+    let answer = raw_exchange(&fixture.server.address, "GET", &endless, &[], b"").await;
     assert_eq!(answer.status, 414);
-    let answer = exchange(&room.server.address, "G\u{1}T", "/", &[], b"").await;
+    let answer = raw_exchange(&fixture.server.address, "G\u{1}T", "/", &[], b"").await;
     assert_eq!(answer.status, 400);
-    assert_eq!(room.log(), before);
-    assert_eq!(room.gate(&proposal).await["status"], "open");
+    assert_eq!(fixture.log(), before);
+    assert_eq!(fixture.gate(&proposal).await["status"], "open");
 }
 
 #[tokio::test]
 async fn one_who_asks_and_goes_leaves_no_trace() {
     use tokio::io::AsyncWriteExt;
-    let server = Server::start_env(&[], &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
-    server.create(ROOM, json!({})).await;
-    let eve = Someone::invited(&server, "eve", &["observer"]).await;
+    let server = TestServer::start_with_env(&[], &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
+    server.create_session(SESSION, json!({})).await;
+    let eve = ApiUser::invite(&server, "eve", &["observer"]).await;
     for _ in 0..10 {
         let mut stream = tokio::net::TcpStream::connect(&server.address)
             .await
             .unwrap();
         let request = format!(
-            "GET /api/sessions/{ROOM}/messages?after=99&wait=60 HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
-            server.address, eve.who.token
+            "GET /api/sessions/{SESSION}/messages?after=99&wait=60 HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            server.address, eve.user.token
         );
         stream.write_all(request.as_bytes()).await.unwrap();
     }
     let begun = std::time::Instant::now();
-    let nobody = Api::anyone(&server).await;
+    let nobody = HttpTestClient::anonymous(&server).await;
     loop {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TEST_TIMEOUT,
             "their places are not given back"
         );
         let text = nobody.get("/metrics").await.text;

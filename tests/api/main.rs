@@ -7,21 +7,21 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-#[path = "../kit/mod.rs"]
-mod kit;
+#[path = "../support/mod.rs"]
+mod support;
 
-mod commands;
-mod document;
-mod door;
+mod fixture;
 mod gates;
-mod http;
+mod history;
+mod http_and_socket;
+mod http_client;
 mod limits;
-mod numbers;
-mod open;
-mod reading;
+mod long_polling;
+mod messages;
+mod metrics;
+mod open_mode;
+mod openapi;
 mod refusals;
-mod room;
 mod sessions;
 mod tokens;
 mod votes;
-mod waiting;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::http::Api;
-use crate::kit::PATIENCE;
-use crate::room::{ROOM, Room, Someone, approve, context, edit};
+use crate::fixture::{ApiFixture, ApiUser, SESSION, amend_body, approve_vote, context_payload};
+use crate::http_client::HttpTestClient;
+use crate::support::TEST_TIMEOUT;
 
 const MIB: usize = 1024 * 1024;
 
@@ -12,16 +12,16 @@ const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
 const INVALID_STATE: &str = "INVALID_STATE";
 const UNAUTHORIZED: &str = "UNAUTHORIZED";
 
-fn said(code: &str, message: &str) -> (String, String) {
+fn refusal(code: &str, message: &str) -> (String, String) {
     (code.to_owned(), message.to_owned())
 }
 
 /// Every operation of the document, with the names in its path filled in.
-fn operations(api: &Api, gate: &str) -> Vec<(String, String, &'static Value)> {
+fn operations(api: &HttpTestClient, gate: &str) -> Vec<(String, String, &'static Value)> {
     let mut all = Vec::new();
-    for (path, methods) in api.document()["paths"].as_object().unwrap() {
+    for (path, methods) in api.openapi()["paths"].as_object().unwrap() {
         let names = [
-            ("session", ROOM),
+            ("session", SESSION),
             ("gate", gate),
             ("ref", gate),
             ("token", "0123"),
@@ -38,49 +38,52 @@ fn operations(api: &Api, gate: &str) -> Vec<(String, String, &'static Value)> {
 }
 
 /// A body that the route would take.
-fn body(method: &str, path: &str) -> Option<Value> {
+fn valid_body(method: &str, path: &str) -> Option<Value> {
     if method != "POST" {
         return None;
     }
     Some(match path.rsplit('/').next().unwrap() {
-        "vote" => approve(),
-        "amend" => edit("touch z", &"0".repeat(64)),
+        "vote" => approve_vote(),
+        "amend" => amend_body("touch z", &"0".repeat(64)),
         "invites" => json!({ "name": "x", "roles": ["observer"] }),
         "sessions" => json!({ "session": "made" }),
-        _ => json!({ "type": "context.add", "payload": context("k") }),
+        _ => json!({ "type": "context.add", "payload": context_payload("k") }),
     })
 }
 
-fn token_id(who: &Someone) -> &str {
-    who.who.token.split('_').nth(1).unwrap()
+fn token_id(user: &ApiUser) -> &str {
+    user.user.token.split('_').nth(1).unwrap()
 }
 
 #[tokio::test]
 async fn nothing_opens_without_a_good_token() {
-    let mut room = Room::open(json!({})).await;
-    let gate = room.propose("touch a").await;
-    let nobody = Api::anyone(&room.server).await;
-    let mut wrong = room.ann.who.clone();
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let gate = fixture.propose("touch a").await;
+    let nobody = HttpTestClient::anonymous(&fixture.server).await;
+    let mut wrong = fixture.ann.user.clone();
     wrong.token.pop();
-    let wrong = Api::of(&room.server, &wrong).await;
-    let brief = room
+    let wrong = HttpTestClient::with_token(&fixture.server, &wrong).await;
+    let brief = fixture
         .server
         .invite("brief", &["admin"], &["--expires", "1s"]);
-    let brief = Api::of(&room.server, &brief).await;
-    let gone = Someone::invited(&room.server, "gone", &["admin"]).await;
-    assert_eq!(gone.api.get("/api/me").await.ok()["participant"], gone.id());
-    let admin = Api::of(&room.server, &room.server.admin()).await;
+    let brief = HttpTestClient::with_token(&fixture.server, &brief).await;
+    let gone = ApiUser::invite(&fixture.server, "gone", &["admin"]).await;
+    assert_eq!(
+        gone.api.get("/api/me").await.expect_ok()["participant"],
+        gone.id()
+    );
+    let admin = HttpTestClient::with_token(&fixture.server, &fixture.server.admin()).await;
     let path = format!("/api/tokens/{}", token_id(&gone));
-    let revoked = admin.ask("DELETE", &path, None).await;
+    let revoked = admin.request("DELETE", &path, None).await;
     assert_eq!((revoked.status, revoked.text.as_str()), (204, ""));
     let begun = std::time::Instant::now();
     while brief.get("/api/me").await.status == 200 {
-        assert!(begun.elapsed() < PATIENCE, "it does not expire");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it does not expire");
     }
-    let before = room.log();
+    let before = fixture.log();
     for (method, path, operation) in operations(&nobody, &gate) {
         if operation["security"] == json!([]) {
-            let answer = nobody.ask(&method, &path, None).await;
+            let answer = nobody.request(&method, &path, None).await;
             assert_eq!(answer.status, 200, "{method} {path}");
             continue;
         }
@@ -93,49 +96,55 @@ async fn nothing_opens_without_a_good_token() {
             (&brief, "the token has expired; ask for a new invitation"),
             (&gone.api, "the token was revoked; ask for a new invitation"),
         ] {
-            let answer = api.ask(&method, &path, body(&method, &path)).await;
+            let answer = api
+                .request(&method, &path, valid_body(&method, &path))
+                .await;
             assert_eq!(
-                answer.refused(401),
-                said(UNAUTHORIZED, sentence),
+                answer.expect_refusal(401),
+                refusal(UNAUTHORIZED, sentence),
                 "{method} {path}"
             );
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
     }
-    assert_eq!(room.log(), before);
+    assert_eq!(fixture.log(), before);
 }
 
 #[tokio::test]
 async fn a_token_for_one_session_opens_no_other() {
-    let mut room = Room::open(json!({})).await;
-    let gate = room.propose("touch a").await;
-    room.server.create("other", json!({})).await;
-    let bound = room
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let gate = fixture.propose("touch a").await;
+    fixture.server.create_session("other", json!({})).await;
+    let bound = fixture
         .server
         .invite("pat", &["admin", "approver"], &["--session", "other"]);
-    let bound = Api::of(&room.server, &bound).await;
-    let before = room.log();
+    let bound = HttpTestClient::with_token(&fixture.server, &bound).await;
+    let before = fixture.log();
     for (method, path, _) in operations(&bound, &gate) {
-        if path.contains(ROOM) {
-            let answer = bound.ask(&method, &path, body(&method, &path)).await;
-            let expected = said(UNAUTHORIZED, "this token is for another session");
-            assert_eq!(answer.refused(403), expected, "{method} {path}");
+        if path.contains(SESSION) {
+            let answer = bound
+                .request(&method, &path, valid_body(&method, &path))
+                .await;
+            let expected = refusal(UNAUTHORIZED, "this token is for another session");
+            assert_eq!(answer.expect_refusal(403), expected, "{method} {path}");
         }
     }
-    assert_eq!(room.log(), before);
+    assert_eq!(fixture.log(), before);
 }
 
 #[tokio::test]
 async fn names_that_nobody_has_are_not_found() {
-    let mut room = Room::open(json!({})).await;
-    let ann = &room.ann.api;
-    let before = room.log();
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let ann = &fixture.ann.api;
+    let before = fixture.log();
     for (method, path, _) in operations(ann, "p1") {
-        if path.contains(ROOM) {
-            let path = path.replace(ROOM, "nowhere");
-            let answer = ann.ask(&method, &path, body(&method, &path)).await;
-            let expected = said("SESSION_NOT_FOUND", "there is no session `nowhere`");
-            assert_eq!(answer.refused(404), expected, "{method} {path}");
+        if path.contains(SESSION) {
+            let path = path.replace(SESSION, "nowhere");
+            let answer = ann
+                .request(&method, &path, valid_body(&method, &path))
+                .await;
+            let expected = refusal("SESSION_NOT_FOUND", "there is no session `nowhere`");
+            assert_eq!(answer.expect_refusal(404), expected, "{method} {path}");
         }
     }
     let (gate, output) = (
@@ -149,18 +158,20 @@ async fn names_that_nobody_has_are_not_found() {
             } else {
                 gate
             };
-            let answer = ann.ask(&method, &path, body(&method, &path)).await;
+            let answer = ann
+                .request(&method, &path, valid_body(&method, &path))
+                .await;
             assert_eq!(
-                answer.refused(404),
-                said(INVALID_STATE, sentence),
+                answer.expect_refusal(404),
+                refusal(INVALID_STATE, sentence),
                 "{method} {path}"
             );
         }
     }
-    let answer = ann.ask("DELETE", "/api/tokens/nothing", None).await;
+    let answer = ann.request("DELETE", "/api/tokens/nothing", None).await;
     assert_eq!(
-        answer.refused(404),
-        said(INVALID_MESSAGE, "there is no such token")
+        answer.expect_refusal(404),
+        refusal(INVALID_MESSAGE, "there is no such token")
     );
     for path in [
         "/api",
@@ -172,32 +183,35 @@ async fn names_that_nobody_has_are_not_found() {
     ] {
         let sentence = format!("there is no `{path}` here; /openapi.json lists what there is");
         assert_eq!(
-            ann.get(path).await.refused(404),
-            said(INVALID_MESSAGE, &sentence)
+            ann.get(path).await.expect_refusal(404),
+            refusal(INVALID_MESSAGE, &sentence)
         );
     }
-    assert_eq!(room.log(), before);
+    assert_eq!(fixture.log(), before);
     // What runs at once, and what is blocked, never waited at a gate.
-    let read = room.propose("ls").await;
-    let path = format!("/api/sessions/{ROOM}/gates/{read}");
+    let read = fixture.propose("ls").await;
+    let path = format!("/api/sessions/{SESSION}/gates/{read}");
     let sentence = format!("`{read}` never waited at a gate");
     assert_eq!(
-        room.ann.api.get(&path).await.refused(409),
-        said(INVALID_STATE, &sentence)
+        fixture.ann.api.get(&path).await.expect_refusal(409),
+        refusal(INVALID_STATE, &sentence)
     );
 }
 
 #[tokio::test]
 async fn a_route_takes_its_own_methods_and_parameters_only() {
-    let mut room = Room::open(json!({})).await;
-    let gate = room.propose("touch a").await;
-    let ann = &room.ann.api;
-    let before = room.log();
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let gate = fixture.propose("touch a").await;
+    let ann = &fixture.ann.api;
+    let before = fixture.log();
     for (method, path, operation) in operations(ann, &gate) {
         for other in ["PUT", "PATCH", "OPTIONS"] {
-            let answer = ann.ask(other, &path, None).await;
+            let answer = ann.request(other, &path, None).await;
             let sentence = format!("`{path}` takes another method than {other}");
-            assert_eq!(answer.refused(405), said(INVALID_MESSAGE, &sentence));
+            assert_eq!(
+                answer.expect_refusal(405),
+                refusal(INVALID_MESSAGE, &sentence)
+            );
             assert!(answer.headers["allow"].contains(&method), "{answer:?}");
         }
         if operation["security"] == json!([]) {
@@ -208,16 +222,18 @@ async fn a_route_takes_its_own_methods_and_parameters_only() {
         let names: Vec<_> = parameters
             .map(|one| one["name"].as_str().unwrap())
             .collect();
-        let body = || body(&method, &path);
+        let body = || valid_body(&method, &path);
         for key in ["nonsense", "After", "%61fter"] {
-            let answer = ann.ask(&method, &format!("{path}?{key}=1"), body()).await;
+            let answer = ann
+                .request(&method, &format!("{path}?{key}=1"), body())
+                .await;
             let sentence = match names.as_slice() {
                 [] => format!("there is no parameter `{key}`; this takes none"),
                 names => format!("there is no parameter `{key}`; use {}", names.join(", ")),
             };
             assert_eq!(
-                answer.refused(400),
-                said(INVALID_MESSAGE, &sentence),
+                answer.expect_refusal(400),
+                refusal(INVALID_MESSAGE, &sentence),
                 "{method} {path}"
             );
         }
@@ -225,7 +241,7 @@ async fn a_route_takes_its_own_methods_and_parameters_only() {
             let parameters = operation["parameters"].as_array().unwrap();
             let parameter = parameters.iter().find(|one| one["name"] == name);
             let twice = ann.get(&format!("{path}?{name}=1&{name}=1")).await;
-            assert_eq!(twice.refused(400).0, INVALID_MESSAGE);
+            assert_eq!(twice.expect_refusal(400).0, INVALID_MESSAGE);
             let bad: &[&str] = match parameter.unwrap()["schema"]["type"].as_str().unwrap() {
                 "integer" => &["", "-1", "x", "1.5", "0x1", "99999999999999999999999"],
                 "boolean" => &["", "1", "yes"],
@@ -233,7 +249,7 @@ async fn a_route_takes_its_own_methods_and_parameters_only() {
             };
             for value in bad {
                 let answer = ann.get(&format!("{path}?{name}={value}")).await;
-                let (code, sentence) = answer.refused(400);
+                let (code, sentence) = answer.expect_refusal(400);
                 assert_eq!(code, INVALID_MESSAGE);
                 assert!(
                     sentence.contains(&format!("{name}: ")),
@@ -248,21 +264,21 @@ async fn a_route_takes_its_own_methods_and_parameters_only() {
         ("history?status=odd", "status"),
     ] {
         let (code, sentence) = ann
-            .get(&format!("/api/sessions/{ROOM}/{path}"))
+            .get(&format!("/api/sessions/{SESSION}/{path}"))
             .await
-            .refused(400);
+            .expect_refusal(400);
         assert_eq!(code, INVALID_MESSAGE);
         assert!(sentence.contains(name), "{sentence}");
     }
-    assert_eq!(room.log(), before);
+    assert_eq!(fixture.log(), before);
 }
 
 #[tokio::test]
 async fn a_body_that_is_not_what_the_route_takes_is_refused() {
-    let mut room = Room::open(json!({})).await;
-    let gate = room.propose("touch a").await;
-    let ann = &room.ann.api;
-    let before = room.log();
+    let mut fixture = ApiFixture::new(json!({})).await;
+    let gate = fixture.propose("touch a").await;
+    let ann = &fixture.ann.api;
+    let before = fixture.log();
     let json_type: &[(&str, &str)] = &[("Content-Type", "application/json")];
     let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
     for (method, path, operation) in operations(ann, &gate) {
@@ -271,7 +287,7 @@ async fn a_body_that_is_not_what_the_route_takes_is_refused() {
         }
         assert_eq!(operation["requestBody"]["required"], true);
         let message = path.ends_with("/messages");
-        let good = body(&method, &path).unwrap();
+        let good = valid_body(&method, &path).unwrap();
         let mut unknown = good.clone();
         unknown["surprise"] = json!(1);
         let mut nested = good.clone();
@@ -294,43 +310,50 @@ async fn a_body_that_is_not_what_the_route_takes_is_refused() {
         let most = if message { MIB } else { 64 * 1024 };
         bodies.push((format!("{good}{}", " ".repeat(most)).into_bytes(), 413));
         for (body, status) in bodies {
-            let answer = ann.raw("POST", &path, json_type, &body).await;
-            let (code, sentence) = answer.refused(status);
+            let answer = ann.raw_request("POST", &path, json_type, &body).await;
+            let (code, sentence) = answer.expect_refusal(status);
             assert_eq!(code, INVALID_MESSAGE, "{path}: {sentence}");
         }
         if !message {
             let sentence = "send JSON, with `Content-Type: application/json`";
             for kind in ["text/plain", "application/x-www-form-urlencoded", "json"] {
                 let (headers, good) = ([("Content-Type", kind)], good.to_string());
-                let answer = ann.raw("POST", &path, &headers, good.as_bytes());
-                assert_eq!(answer.await.refused(400), said(INVALID_MESSAGE, sentence));
+                let answer = ann.raw_request("POST", &path, &headers, good.as_bytes());
+                assert_eq!(
+                    answer.await.expect_refusal(400),
+                    refusal(INVALID_MESSAGE, sentence)
+                );
             }
         }
     }
-    assert_eq!(room.log(), before);
-    assert_eq!(room.gate(&gate).await["status"], "open");
+    assert_eq!(fixture.log(), before);
+    assert_eq!(fixture.gate(&gate).await["status"], "open");
 }
 
 #[tokio::test]
 async fn a_message_that_may_not_be_said_changes_nothing() {
-    let mut room = Room::open(json!({})).await;
-    room.propose("touch a").await;
-    let (ann, bob) = (&room.ann, &room.bob);
-    let first = json!({ "id": "once", "type": "context.add", "payload": context("first") });
+    let mut fixture = ApiFixture::new(json!({})).await;
+    fixture.propose("touch a").await;
+    let (ann, bob) = (&fixture.ann, &fixture.bob);
+    let first = json!({ "id": "once", "type": "context.add", "payload": context_payload("first") });
     assert_eq!(
-        ann.api.send(ROOM, first.clone()).await.ok()["duplicate"],
+        ann.api
+            .send_envelope(SESSION, first.clone())
+            .await
+            .expect_ok()["duplicate"],
         Value::Null
     );
     let add = |more: Value| {
         let mut envelope =
-            json!({ "id": "refused", "type": "context.add", "payload": context("k") });
+            json!({ "id": "refused", "type": "context.add", "payload": context_payload("k") });
         envelope
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         envelope
     };
-    let other = json!({ "id": "once", "type": "context.add", "payload": context("second") });
+    let other =
+        json!({ "id": "once", "type": "context.add", "payload": context_payload("second") });
     let not_you = format!(
         "you are `{}` here; `sender` may not say `{}`",
         ann.id(),
@@ -341,7 +364,7 @@ async fn a_message_that_may_not_be_said_changes_nothing() {
         ann.id(),
         bob.id()
     );
-    let before = room.log();
+    let before = fixture.log();
     for (envelope, status, code, sentence) in [
         (
             add(json!({ "sender": bob.id() })),
@@ -412,10 +435,14 @@ async fn a_message_that_may_not_be_said_changes_nothing() {
             "the id `once` was used for another message; give every message its own id",
         ),
     ] {
-        let answer = ann.api.send(ROOM, envelope.clone()).await;
-        assert_eq!(answer.refused(status), said(code, sentence), "{envelope}");
+        let answer = ann.api.send_envelope(SESSION, envelope.clone()).await;
+        assert_eq!(
+            answer.expect_refusal(status),
+            refusal(code, sentence),
+            "{envelope}"
+        );
         assert_eq!(answer.json()["related_to"], envelope["id"]);
-        assert_eq!(room.log(), before, "{envelope}");
+        assert_eq!(fixture.log(), before, "{envelope}");
     }
     for envelope in [
         add(json!({ "id": null })),
@@ -426,22 +453,30 @@ async fn a_message_that_may_not_be_said_changes_nothing() {
         json!({}),
     ] {
         assert_eq!(
-            ann.api.send(ROOM, envelope).await.refused(400).0,
+            ann.api
+                .send_envelope(SESSION, envelope)
+                .await
+                .expect_refusal(400)
+                .0,
             INVALID_MESSAGE
         );
-        assert_eq!(room.log(), before);
+        assert_eq!(fixture.log(), before);
     }
     // Who only watches may say nothing of weight, whatever the message claims.
     let needs = "you need the capability `add_context`; ask an admin for a role that has it";
-    let refused = room.eve.api.tell(ROOM, "context.add", context("k")).await;
-    assert_eq!(refused.refused(403), said(UNAUTHORIZED, needs));
-    assert_eq!(room.log(), before);
+    let refused = fixture
+        .eve
+        .api
+        .send_message(SESSION, "context.add", context_payload("k"))
+        .await;
+    assert_eq!(refused.expect_refusal(403), refusal(UNAUTHORIZED, needs));
+    assert_eq!(fixture.log(), before);
     // The same again is acknowledged as what it was.
     let seq = before.iter().find(|entry| entry["id"] == "once").unwrap()["seq"].clone();
-    let again = ann.api.send(ROOM, first).await.ok();
+    let again = ann.api.send_envelope(SESSION, first).await.expect_ok();
     assert_eq!(
         again,
         json!({ "id": "once", "seq": seq, "duplicate": true })
     );
-    assert_eq!(room.log(), before);
+    assert_eq!(fixture.log(), before);
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::http::{Api, stored};
-use crate::kit::Server;
-use crate::room::{ROOM, Someone};
+use crate::fixture::{ApiUser, SESSION};
+use crate::http_client::{HttpTestClient, stored_log};
+use crate::support::TestServer;
 
-fn names(list: &Value) -> Vec<&str> {
+fn session_ids(list: &Value) -> Vec<&str> {
     let sessions = list["sessions"].as_array().unwrap().iter();
     sessions
         .map(|session| session["session"].as_str().unwrap())
@@ -15,10 +15,10 @@ fn names(list: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn sessions_are_listed_newest_first() {
-    let server = Server::start(&[]).await;
-    let admin = Api::of(&server, &server.admin()).await;
+    let server = TestServer::start(&[]).await;
+    let admin = HttpTestClient::with_token(&server, &server.admin()).await;
     assert_eq!(
-        admin.get("/api/sessions").await.ok(),
+        admin.get("/api/sessions").await.expect_ok(),
         json!({ "sessions": [], "more": false })
     );
     for session in ["b", "a", "d", "c"] {
@@ -27,18 +27,26 @@ async fn sessions_are_listed_newest_first() {
             json!({ "session": session, "name": session.to_uppercase() }),
         );
         assert_eq!(
-            made.await.with(201),
+            made.await.expect_status(201),
             json!({ "session": session, "seq": 1 })
         );
     }
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     server.join("b", &bot).await.propose("touch a").await;
     let end = json!({ "reason": "done", "final_state": "completed" });
-    admin.tell("a", "session.end", end).await.ok();
-    let list = async |query: &str| admin.get(&format!("/api/sessions{query}")).await.ok();
+    admin
+        .send_message("a", "session.end", end)
+        .await
+        .expect_ok();
+    let list = async |query: &str| {
+        admin
+            .get(&format!("/api/sessions{query}"))
+            .await
+            .expect_ok()
+    };
     let whole = list("").await;
-    assert_eq!(names(&whole), ["c", "d", "a", "b"]);
-    let log = stored(&server, "b");
+    assert_eq!(session_ids(&whole), ["c", "d", "a", "b"]);
+    let log = stored_log(&server, "b");
     let oldest = &whole["sessions"][3];
     let (created, updated) = (&oldest["created_at"], &oldest["updated_at"]);
     assert_eq!(
@@ -69,28 +77,31 @@ async fn sessions_are_listed_newest_first() {
     ] {
         let found = list(query).await;
         assert_eq!(
-            (names(&found), &found["more"]),
+            (session_ids(&found), &found["more"]),
             (expected, &json!(more)),
             "{query}"
         );
     }
     let bound = server.invite("pat", &["approver"], &["--session", "d"]);
-    let bound = Api::of(&server, &bound).await;
-    assert_eq!(names(&bound.get("/api/sessions").await.ok()), ["d"]);
+    let bound = HttpTestClient::with_token(&server, &bound).await;
+    assert_eq!(
+        session_ids(&bound.get("/api/sessions").await.expect_ok()),
+        ["d"]
+    );
     // Nor does it learn which others there are.
     for before in ["c", "nothing"] {
         let refused = bound
             .get(&format!("/api/sessions?before={before}"))
             .await
-            .refused(400);
+            .expect_refusal(400);
         assert_eq!(refused.1, "`before` names no session that you may see");
     }
 }
 
 #[tokio::test]
 async fn a_session_is_made_as_it_was_asked_for() {
-    let server = Server::start(&[]).await;
-    let admin = Api::of(&server, &server.admin()).await;
+    let server = TestServer::start(&[]).await;
+    let admin = HttpTestClient::with_token(&server, &server.admin()).await;
     let config = json!({ "default_gate_quorum": { "type": "any", "count": 2 }, "four_eyes": true });
     let made = admin
         .post(
@@ -98,9 +109,9 @@ async fn a_session_is_made_as_it_was_asked_for() {
             json!({ "name": "Two eyes more", "config": config }),
         )
         .await
-        .with(201);
+        .expect_status(201);
     let id = made["session"].as_str().unwrap();
-    let state = admin.get(&format!("/api/sessions/{id}")).await.ok();
+    let state = admin.get(&format!("/api/sessions/{id}")).await.expect_ok();
     assert_eq!(
         (&state["name"], &state["config"]["four_eyes"]),
         (&json!("Two eyes more"), &json!(true))
@@ -109,25 +120,34 @@ async fn a_session_is_made_as_it_was_asked_for() {
         state["config"]["default_gate_quorum"],
         config["default_gate_quorum"]
     );
-    let log = stored(&server, id);
+    let log = stored_log(&server, id);
     assert_eq!(
         (&log[0]["type"], &log[0]["sender"]),
         (&json!("session.create"), &json!("admin"))
     );
-    let other = admin.post("/api/sessions", json!({})).await.with(201);
+    let other = admin
+        .post("/api/sessions", json!({}))
+        .await
+        .expect_status(201);
     assert_ne!(other["session"], made["session"]);
 
-    let driver = Someone::invited(&server, "dan", &["driver"]).await;
+    let driver = ApiUser::invite(&server, "dan", &["driver"]).await;
     driver
         .api
-        .post("/api/sessions", json!({ "session": ROOM }))
+        .post("/api/sessions", json!({ "session": SESSION }))
         .await
-        .with(201);
-    let before = (stored(&server, ROOM), admin.get("/api/sessions").await.ok());
+        .expect_status(201);
+    let before = (
+        stored_log(&server, SESSION),
+        admin.get("/api/sessions").await.expect_ok(),
+    );
     let taken = admin
-        .post("/api/sessions", json!({ "session": ROOM, "name": "other" }))
+        .post(
+            "/api/sessions",
+            json!({ "session": SESSION, "name": "other" }),
+        )
         .await
-        .refused(409);
+        .expect_refusal(409);
     let sentence = "session `room` exists already; join it, or create one with another id";
     assert_eq!(taken, ("INVALID_STATE".to_owned(), sentence.to_owned()));
     for (body, sentence) in [
@@ -158,38 +178,50 @@ async fn a_session_is_made_as_it_was_asked_for() {
         (json!({ "name": 7 }), "name: invalid type"),
         (json!({ "id": "x" }), "unknown field `id`"),
     ] {
-        let refused = admin.post("/api/sessions", body.clone()).await.refused(400);
+        let refused = admin
+            .post("/api/sessions", body.clone())
+            .await
+            .expect_refusal(400);
         assert_eq!(refused.0, "INVALID_MESSAGE");
         assert!(refused.1.contains(sentence), "{body}: {}", refused.1);
     }
     let may_not = "creating a session takes a token with driver or admin that is not bound to one";
-    let bound = server.invite("bea", &["admin"], &["--session", ROOM]);
-    for who in [
-        Someone::invited(&server, "obi", &["observer", "approver", "navigator"]).await,
-        Someone::from(&server, bound).await,
+    let bound = server.invite("bea", &["admin"], &["--session", SESSION]);
+    for user in [
+        ApiUser::invite(&server, "obi", &["observer", "approver", "navigator"]).await,
+        ApiUser::with_user(&server, bound).await,
     ] {
-        let refused = who
+        let refused = user
             .api
             .post("/api/sessions", json!({ "session": "mine" }))
             .await
-            .refused(403);
+            .expect_refusal(403);
         assert_eq!(refused, ("UNAUTHORIZED".to_owned(), may_not.to_owned()));
     }
     assert_eq!(
-        (stored(&server, ROOM), admin.get("/api/sessions").await.ok()),
+        (
+            stored_log(&server, SESSION),
+            admin.get("/api/sessions").await.expect_ok()
+        ),
         before
     );
 }
 
 #[tokio::test]
 async fn a_server_holds_so_many_sessions_and_no_more() {
-    let server = Server::start_env(&[], &[("PVP_SESSIONS", "2")]).await;
-    let admin = Api::of(&server, &server.admin()).await;
+    let server = TestServer::start_with_env(&[], &[("PVP_SESSIONS", "2")]).await;
+    let admin = HttpTestClient::with_token(&server, &server.admin()).await;
     for _ in 0..2 {
-        admin.post("/api/sessions", json!({})).await.with(201);
+        admin
+            .post("/api/sessions", json!({}))
+            .await
+            .expect_status(201);
     }
     let refused = admin.post("/api/sessions", json!({})).await;
     let sentence = "too many sessions on this server: at most 2".to_owned();
-    assert_eq!(refused.refused(429), ("RATE_LIMITED".to_owned(), sentence));
+    assert_eq!(
+        refused.expect_refusal(429),
+        ("RATE_LIMITED".to_owned(), sentence)
+    );
     assert_eq!(refused.json()["recoverable"], true);
 }

@@ -2,73 +2,86 @@
 
 use serde_json::{Value, json};
 
-use crate::http::Api;
-use crate::kit::Server;
-use crate::room::{ROOM, Room, Someone};
+use crate::fixture::{ApiFixture, ApiUser, SESSION};
+use crate::http_client::HttpTestClient;
+use crate::support::TestServer;
 
 const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
 const UNAUTHORIZED: &str = "UNAUTHORIZED";
 
-fn said(code: &str, message: &str) -> (String, String) {
+fn refusal(code: &str, message: &str) -> (String, String) {
     (code.to_owned(), message.to_owned())
 }
 
 #[tokio::test]
 async fn a_token_is_taken_in_the_header_before_the_query() {
-    let room = Room::open(json!({})).await;
-    let nobody = Api::anyone(&room.server).await;
-    let in_query = format!("/api/me?token={}", room.ann.who.token);
+    let fixture = ApiFixture::new(json!({})).await;
+    let nobody = HttpTestClient::anonymous(&fixture.server).await;
+    let in_query = format!("/api/me?token={}", fixture.ann.user.token);
     assert_eq!(
-        nobody.get(&in_query).await.ok()["participant"],
-        room.ann.id()
+        nobody.get(&in_query).await.expect_ok()["participant"],
+        fixture.ann.id()
     );
     assert_eq!(
-        room.bob.api.get(&in_query).await.ok()["participant"],
-        room.bob.id()
+        fixture.bob.api.get(&in_query).await.expect_ok()["participant"],
+        fixture.bob.id()
     );
     let basic = [("Authorization", "Basic YW5uOmFubg==")];
-    assert_eq!(nobody.raw("GET", "/api/me", &basic, b"").await.status, 401);
+    assert_eq!(
+        nobody
+            .raw_request("GET", "/api/me", &basic, b"")
+            .await
+            .status,
+        401
+    );
 }
 
 #[tokio::test]
 async fn only_an_admin_invites_and_revokes() {
-    let server = Server::start(&[]).await;
-    server.create(ROOM, json!({})).await;
-    let admin = Api::of(&server, &server.admin()).await;
+    let server = TestServer::start(&[]).await;
+    server.create_session(SESSION, json!({})).await;
+    let admin = HttpTestClient::with_token(&server, &server.admin()).await;
     let made = admin.post(
         "/api/invites",
-        json!({ "name": "Pat", "roles": ["approver"], "session": ROOM, "expires_seconds": 60 }),
+        json!({ "name": "Pat", "roles": ["approver"], "session": SESSION, "expires_seconds": 60 }),
     );
-    let made = made.await.with(201);
+    let made = made.await.expect_status(201);
     let token = made["token"].as_str().unwrap();
     assert_eq!(
         made["link"],
-        format!("http://{}/?token={token}&session={ROOM}", server.address)
+        format!("http://{}/?token={token}&session={SESSION}", server.address)
     );
     assert_eq!(made["roles"], json!(["approver"]));
-    let nobody = Api::anyone(&server).await;
-    let me = nobody.get(&format!("/api/me?token={token}")).await.ok();
+    let nobody = HttpTestClient::anonymous(&server).await;
+    let me = nobody
+        .get(&format!("/api/me?token={token}"))
+        .await
+        .expect_ok();
     let expected = json!({
         "participant": made["participant"], "name": "Pat", "kind": "human", "roles": ["approver"],
-        "session": ROOM, "expires": made["expires"],
+        "session": SESSION, "expires": made["expires"],
     });
     assert_eq!(me, expected);
-    let driver = Someone::invited(&server, "dan", &["driver", "approver"]).await;
-    let bound = server.invite("bea", &["admin"], &["--session", ROOM]);
-    let bound = Api::of(&server, &bound).await;
+    let driver = ApiUser::invite(&server, "dan", &["driver", "approver"]).await;
+    let bound = server.invite("bea", &["admin"], &["--session", SESSION]);
+    let bound = HttpTestClient::with_token(&server, &bound).await;
     let invite = |session: Value| json!({ "name": "x", "roles": ["observer"], "session": session });
     let (tokens, needs) = ("/api/tokens/0123", "inviting people takes an admin's token");
     assert_eq!(
         driver
             .api
-            .post("/api/invites", invite(json!(ROOM)))
+            .post("/api/invites", invite(json!(SESSION)))
             .await
-            .refused(403),
-        said(UNAUTHORIZED, needs)
+            .expect_refusal(403),
+        refusal(UNAUTHORIZED, needs)
     );
     assert_eq!(
-        driver.api.ask("DELETE", tokens, None).await.refused(403),
-        said(UNAUTHORIZED, needs)
+        driver
+            .api
+            .request("DELETE", tokens, None)
+            .await
+            .expect_refusal(403),
+        refusal(UNAUTHORIZED, needs)
     );
     let alone = "your token is for `room`, so you may invite to it alone";
     for session in [Value::Null, json!("other")] {
@@ -76,18 +89,21 @@ async fn only_an_admin_invites_and_revokes() {
             bound
                 .post("/api/invites", invite(session))
                 .await
-                .refused(403),
-            said(UNAUTHORIZED, alone)
+                .expect_refusal(403),
+            refusal(UNAUTHORIZED, alone)
         );
     }
     bound
-        .post("/api/invites", invite(json!(ROOM)))
+        .post("/api/invites", invite(json!(SESSION)))
         .await
-        .with(201);
+        .expect_status(201);
     let unbound = "revoking takes an admin token that is not bound to a session";
     assert_eq!(
-        bound.ask("DELETE", tokens, None).await.refused(403),
-        said(UNAUTHORIZED, unbound)
+        bound
+            .request("DELETE", tokens, None)
+            .await
+            .expect_refusal(403),
+        refusal(UNAUTHORIZED, unbound)
     );
     for (body, sentence) in [
         (
@@ -108,8 +124,8 @@ async fn only_an_admin_invites_and_revokes() {
         ),
     ] {
         assert_eq!(
-            admin.post("/api/invites", body).await.refused(400),
-            said(INVALID_MESSAGE, sentence)
+            admin.post("/api/invites", body).await.expect_refusal(400),
+            refusal(INVALID_MESSAGE, sentence)
         );
     }
 }

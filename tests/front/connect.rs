@@ -2,26 +2,26 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::Server;
-use crate::kit::desk::{Desk, lines};
+use crate::support::TestServer;
+use crate::support::cli::{CliEnv, parse_json_lines};
 
-fn prompt(to: &str, by: &str, content: &str) -> Value {
+fn prompt_message(to: &str, by: &str, content: &str) -> Value {
     json!({ "type": "prompt.submit", "payload": { "content": content, "target_agent": to, "contributors": [by], "context_keys": [] } })
 }
 
 #[tokio::test]
 async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
-    let server = Server::start(&[]).await;
-    let mut agent = server.with_agent("owl", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
-    let (desk, link) = (Desk::new(), server.link(&dee, Some("owl")));
-    let first = prompt(&agent.participant, &dee.participant, "hello");
-    let mut second = prompt(&agent.participant, &dee.participant, "again");
+    let (cli, link) = (CliEnv::new(), server.link(&dee, Some("owl")));
+    let first = prompt_message(&agent.participant, &dee.participant, "hello");
+    let mut second = prompt_message(&agent.participant, &dee.participant, "again");
     second["id"] = "my-own-id".into();
     let input = format!("{first}\n\n  \n{second}");
-    let said = desk.run_with(&["connect", &link], &input).await;
+    let said = cli.run_with_stdin(&["connect", &link], &input).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    let told = lines(&said.out);
+    let told = parse_json_lines(&said.out);
     assert_eq!(told[0]["type"], "session.welcome");
     let acks: Vec<_> = told.iter().filter(|m| m["type"] == "session.ack").collect();
     assert_eq!(acks.len(), 3, "one for the join");
@@ -45,21 +45,21 @@ async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
         assert_eq!(message["id"], log[at]["id"]);
     }
     // The remembered link will do, and so will nothing to say.
-    desk.good(&["login", &link]).await;
-    let said = desk.run(&["connect"]).await;
+    cli.run_ok(&["login", &link]).await;
+    let said = cli.run(&["connect"]).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    assert_eq!(lines(&said.out)[0]["type"], "session.welcome");
+    assert_eq!(parse_json_lines(&said.out)[0]["type"], "session.welcome");
 }
 
 #[tokio::test]
 async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_on() {
-    let server = Server::start(&[]).await;
-    let mut agent = server.with_agent("owl", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
-    let desk = Desk::with(&server.link(&dee, None)).await;
-    let good = prompt(&agent.participant, &dee.participant, "hello");
+    let cli = CliEnv::logged_in(&server.link(&dee, None)).await;
+    let good = prompt_message(&agent.participant, &dee.participant, "hello");
     let input = format!("nonsense\n[1]\n{{\"type\":\"prompt.submit\",\"id\":\"../x\"}}\n{good}\n");
-    let said = desk.run_with(&["connect"], &input).await;
+    let said = cli.run_with_stdin(&["connect"], &input).await;
     assert_eq!(said.code, Some(1));
     let complaints: Vec<_> = said.err.lines().collect();
     assert_eq!(complaints.len(), 3, "{}", said.err);
@@ -78,15 +78,15 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
         "{}",
         said.err
     );
-    lines(&said.out);
+    parse_json_lines(&said.out);
     agent.wait(|m| m["payload"]["content"] == "hello").await;
 
     // Refused by the server.
     let refused = json!({ "id": "forged", "type": "tool.execute" });
     let forged = json!({ "id": "not-me", "sender": "somebody", "type": "prompt.submit", "payload": good["payload"] });
-    let later = prompt(&agent.participant, &dee.participant, "later");
-    let said = desk
-        .run_with(&["connect"], &format!("{refused}\n{forged}\n{later}\n"))
+    let later = prompt_message(&agent.participant, &dee.participant, "later");
+    let said = cli
+        .run_with_stdin(&["connect"], &format!("{refused}\n{forged}\n{later}\n"))
         .await;
     assert_eq!(said.code, Some(1));
     let complaints: Vec<_> = said.err.lines().collect();
@@ -103,7 +103,7 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
         "{}",
         said.err
     );
-    let errors: Vec<_> = lines(&said.out)
+    let errors: Vec<_> = parse_json_lines(&said.out)
         .into_iter()
         .filter(|m| m["type"] == "error")
         .collect();
@@ -111,8 +111,8 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
     agent.wait(|m| m["payload"]["content"] == "later").await;
 
     // Too big to be sent at all.
-    let big = prompt(&agent.participant, &dee.participant, &"x".repeat(2_000_000));
-    let said = desk.run_with(&["connect"], &format!("{big}\n")).await;
+    let big = prompt_message(&agent.participant, &dee.participant, &"x".repeat(2_000_000));
+    let said = cli.run_with_stdin(&["connect"], &format!("{big}\n")).await;
     assert_eq!(said.code, Some(1));
     assert!(
         said.err.contains("was refused: a message has at most "),
@@ -120,7 +120,7 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
         said.err
     );
     // A line without a type says nothing.
-    let said = desk.run_with(&["connect"], "{}\n").await;
+    let said = cli.run_with_stdin(&["connect"], "{}\n").await;
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.starts_with("pvp: "), "{said:?}");
 }
@@ -128,48 +128,48 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
 #[tokio::test]
 async fn it_stays_when_asked_to_and_comes_back_after_a_restart() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start_in(data.path(), &[]).await;
-    let agent = server.with_agent("owl", json!({})).await;
+    let mut server = TestServer::start_in(data.path(), &[]).await;
+    let agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
-    let desk = Desk::with(&server.link(&dee, None)).await;
-    let mut going = desk.start(&["connect", "--stay"]);
-    assert_eq!(going.json().await["type"], "session.welcome");
-    going.end_input();
-    desk.good(&["send", "still there?", "--to", &agent.participant])
+    let cli = CliEnv::logged_in(&server.link(&dee, None)).await;
+    let mut process = cli.spawn(&["connect", "--stay"]);
+    assert_eq!(process.next_json().await["type"], "session.welcome");
+    process.close_stdin();
+    cli.run_ok(&["send", "still there?", "--to", &agent.participant])
         .await;
-    going.line_with("still there?").await;
+    process.wait_for_line("still there?").await;
     server.kill_9().await;
-    let gone = going.complaint().await;
+    let gone = process.next_stderr_line().await;
     assert!(
         gone.starts_with("pvp: lost the connection, trying again: "),
         "{gone}"
     );
-    let _server = Server::start_on(data.path(), &server.address.clone(), &[]).await;
-    desk.good(&["send", "and now?", "--to", &agent.participant])
+    let _server = TestServer::start_on(data.path(), &server.address.clone(), &[]).await;
+    cli.run_ok(&["send", "and now?", "--to", &agent.participant])
         .await;
-    going.line_with("and now?").await;
-    going.signal("TERM");
-    assert_eq!(going.ended().await.code, None);
+    process.wait_for_line("and now?").await;
+    process.signal("TERM");
+    assert_eq!(process.ended().await.code, None);
 }
 
 #[tokio::test]
 async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
-    let server = Server::start(&[]).await;
-    let agent = server.with_agent("owl", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    let agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver", "approver"], &["--session", "owl"]);
-    let desk = Desk::with(&server.link(&dee, None)).await;
-    let said = desk.good(&["connect", "--role", "approver"]).await;
-    let welcome = &lines(&said)[0]["payload"];
+    let cli = CliEnv::logged_in(&server.link(&dee, None)).await;
+    let wait_for_response = cli.run_ok(&["connect", "--role", "approver"]).await;
+    let welcome = &parse_json_lines(&wait_for_response)[0]["payload"];
     assert_eq!(welcome["roles"], json!(["approver"]), "{welcome}");
-    let line = prompt(&agent.participant, &dee.participant, "hi").to_string();
-    let said = desk
-        .run_with(&["connect", "--role", "approver"], &line)
+    let line = prompt_message(&agent.participant, &dee.participant, "hi").to_string();
+    let said = cli
+        .run_with_stdin(&["connect", "--role", "approver"], &line)
         .await;
     assert_eq!(said.code, Some(1));
-    let said = desk.refused(&["connect", "--role", "admin"]).await;
+    let said = cli.run_refused(&["connect", "--role", "admin"]).await;
     assert!(said.starts_with("pvp: "), "{said}");
     let seqs = |out: &str| -> Vec<u64> {
-        lines(out)
+        parse_json_lines(out)
             .iter()
             .filter_map(|message| message["seq"].as_u64())
             .collect()
@@ -177,11 +177,11 @@ async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
     let head = server.entries("owl").len() as u64;
     let here = json!({ "type": "presence.update", "payload": { "participant": dee.participant, "status": "active", "last_active": "2026-01-01T00:00:00.000Z" } });
     let resume = ["connect", "--after", "2"];
-    let said = desk.run_with(&resume, &here.to_string()).await;
-    let resumed = seqs(&said.good(&resume));
+    let said = cli.run_with_stdin(&resume, &here.to_string()).await;
+    let resumed = seqs(&said.expect_ok(&resume));
     assert_eq!(resumed[0], 3);
     assert!(*resumed.last().unwrap() >= head, "{resumed:?}");
-    let beyond = desk.run(&["connect", "--after", "100000"]).await;
+    let beyond = cli.run(&["connect", "--after", "100000"]).await;
     assert_eq!(beyond.code, Some(1), "{beyond:?}");
     assert!(
         beyond.err.contains("`after` is beyond the log"),
@@ -191,19 +191,22 @@ async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
 
 #[tokio::test]
 async fn without_login_one_says_who_one_is() {
-    let server = Server::start(&["--open"]).await;
-    let desk = Desk::new();
+    let server = TestServer::start(&["--open"]).await;
+    let cli = CliEnv::new();
     let link = format!("http://{}/?session=owl", server.address);
-    let said = desk
-        .good(&["connect", &link, "--as", "zoe", "--role", "driver"])
+    let wait_for_response = cli
+        .run_ok(&["connect", &link, "--as", "zoe", "--role", "driver"])
         .await;
-    assert_eq!(lines(&said)[0]["type"], "session.welcome");
+    assert_eq!(
+        parse_json_lines(&wait_for_response)[0]["type"],
+        "session.welcome"
+    );
     let announce = server
         .entries("owl")
         .into_iter()
         .find(|entry| entry["type"] == "participant.announce");
     assert_eq!(announce.unwrap()["payload"]["id"], "zoe");
-    let said = desk.refused(&["connect", &link]).await;
+    let said = cli.run_refused(&["connect", &link]).await;
     assert_eq!(
         said,
         "pvp: this server has no login, so say who you are with --as\n"
@@ -212,27 +215,31 @@ async fn without_login_one_says_who_one_is() {
 
 #[tokio::test]
 async fn what_cannot_be_joined_is_refused_with_a_sentence() {
-    let mut server = Server::start(&[]).await;
+    let mut server = TestServer::start(&[]).await;
     let dee = server.invite("dee", &["driver"], &[]);
-    let desk = Desk::new();
+    let cli = CliEnv::new();
     let free = server.link(&dee, None);
-    let said = desk.refused(&["connect", &free]).await;
+    let said = cli.run_refused(&["connect", &free]).await;
     assert_eq!(
         said,
         "pvp: the link names no session; say which with --session\n"
     );
-    let said = desk.refused(&["connect", &free, "--session", "owl"]).await;
+    let said = cli
+        .run_refused(&["connect", &free, "--session", "owl"])
+        .await;
     assert_eq!(said, "pvp: there is no session `owl`\n");
-    let said = desk.refused(&["connect", "x"]).await;
+    let said = cli.run_refused(&["connect", "x"]).await;
     assert!(
         said.starts_with("pvp: a link begins with http://"),
         "{said}"
     );
     let bad = format!("http://{}/?token=pvp_no&session=owl", server.address);
-    let said = desk.refused(&["connect", &bad]).await;
+    let said = cli.run_refused(&["connect", &bad]).await;
     assert!(said.contains("token"), "{said}");
     server.kill_9().await;
-    let said = desk.refused(&["connect", &free, "--session", "owl"]).await;
+    let said = cli
+        .run_refused(&["connect", &free, "--session", "owl"])
+        .await;
     assert!(
         said.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)),
         "{said}"
@@ -245,15 +252,16 @@ async fn any_number_of_lines_goes_through() {
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
     ];
-    let server = Server::start_env(&[], &burst).await;
-    let agent = server.with_agent("owl", json!({})).await;
+    let server = TestServer::start_with_env(&[], &burst).await;
+    let agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
-    let desk = Desk::with(&server.link(&dee, None)).await;
-    let line = |number: usize| prompt(&agent.participant, &dee.participant, &number.to_string());
+    let cli = CliEnv::logged_in(&server.link(&dee, None)).await;
+    let line =
+        |number: usize| prompt_message(&agent.participant, &dee.participant, &number.to_string());
     let input: String = (0..6000)
         .map(|number| format!("{}\n", line(number)))
         .collect();
-    let said = desk.run_with(&["connect"], &input).await;
+    let said = cli.run_with_stdin(&["connect"], &input).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     let log = server.entries("owl");
     let prompts = log.iter().filter(|entry| entry["type"] == "prompt.submit");

@@ -2,39 +2,39 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::desk::Desk;
-use crate::kit::{Server, request};
+use crate::support::cli::CliEnv;
+use crate::support::{TestServer, http_request};
 
 /// The handle that `pvp gates` prints for a gate of its list.
-pub(crate) fn handle(gate: &Value) -> String {
+pub(crate) fn gate_handle(gate: &Value) -> String {
     let id = gate["gate"].as_str().unwrap();
     let digest = gate["assessment"]["digest"].as_str().unwrap();
     format!("{}@{}", &id[id.len() - 6..], &digest[..6])
 }
 
 /// The only gate that is open.
-pub(crate) async fn only(desk: &Desk) -> Value {
-    let list = desk.json(&["gates", "--json"]).await;
+pub(crate) async fn only_open_gate(cli: &CliEnv) -> Value {
+    let list = cli.run_json(&["gates", "--json"]).await;
     assert_eq!(list["gates"].as_array().unwrap().len(), 1, "{list}");
     list["gates"][0].clone()
 }
 
 #[tokio::test]
 async fn what_waits_is_listed_with_its_handle() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
-    let desk = Desk::with(&server.link(&ann, None)).await;
-    assert_eq!(desk.good(&["gates"]).await, "nothing waits\n");
+    let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
+    assert_eq!(cli.run_ok(&["gates"]).await, "nothing waits\n");
     let mut owl = server
-        .with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
+        .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
         .await;
     let mut cat = server
-        .with_agent("cat", json!({ "gate_timeout_seconds": 0 }))
+        .create_session_with_agent("cat", json!({ "gate_timeout_seconds": 0 }))
         .await;
     let make = owl.propose("make all").await;
     cat.propose("rm -rf build").await;
 
-    let list = desk.json(&["gates", "--json"]).await;
+    let list = cli.run_json(&["gates", "--json"]).await;
     let gates = list["gates"].as_array().unwrap();
     let gate = |command: &str| {
         let fits = |gate: &&Value| gate["action"]["command"]["line"] == command;
@@ -50,50 +50,50 @@ async fn what_waits_is_listed_with_its_handle() {
     let lines = [
         format!(
             "{}  owl  write        0/1  no end  make all\n",
-            handle(first)
+            gate_handle(first)
         ),
         format!(
             "{}  cat  destructive  0/1  no end  rm -rf build\n",
-            handle(second)
+            gate_handle(second)
         ),
     ];
-    assert_eq!(desk.good(&["gates"]).await, lines.concat());
+    assert_eq!(cli.run_ok(&["gates"]).await, lines.concat());
 
     // Of one session, if it is said, by the link or by hand.
-    assert_eq!(desk.good(&["gates", "--session", "cat"]).await, lines[1]);
+    assert_eq!(cli.run_ok(&["gates", "--session", "cat"]).await, lines[1]);
     let link = server.link(&ann, Some("owl"));
-    assert_eq!(desk.good(&["gates", "--link", &link]).await, lines[0]);
+    assert_eq!(cli.run_ok(&["gates", "--link", &link]).await, lines[0]);
     // Who is invited to one session hears of no other.
     let bob = server.invite("bob", &["observer"], &["--session", "owl"]);
-    let desk = Desk::with(&server.link(&bob, None)).await;
-    assert_eq!(desk.good(&["gates"]).await, lines[0]);
-    assert_eq!(only(&desk).await["may_vote"], false);
-    let said = desk.refused(&["gates", "--session", "cat"]).await;
+    let cli = CliEnv::logged_in(&server.link(&bob, None)).await;
+    assert_eq!(cli.run_ok(&["gates"]).await, lines[0]);
+    assert_eq!(only_open_gate(&cli).await["may_vote"], false);
+    let said = cli.run_refused(&["gates", "--session", "cat"]).await;
     assert_eq!(said, "pvp: this token is for another session\n");
 }
 
 #[tokio::test]
 async fn the_whole_card_says_everything_about_a_command() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bob = server.invite("bob", &["approver"], &[]);
     let config =
         json!({ "gate_timeout_seconds": 0, "default_gate_quorum": { "type": "any", "count": 2 } });
-    let mut agent = server.with_agent("owl", config).await;
+    let mut agent = server.create_session_with_agent("owl", config).await;
     let arguments =
         json!({ "full_command": "make all && rm -rf out", "cwd": "/srv", "env": { "A": "b" } });
     let propose = json!({
         "tool_name": "shell", "arguments": arguments, "agent": agent.participant, "risk_level": "low",
         "description": "build it", "requires_approval": false, "category": "shell_execute",
     });
-    agent.say("tool.propose", propose).await;
-    let desk = Desk::with(&server.link(&ann, None)).await;
-    let other = Desk::with(&server.link(&bob, None)).await;
-    let gate = only(&desk).await;
-    let handle = handle(&gate);
-    other.good(&["approve", &handle]).await;
-    let gate = only(&desk).await;
-    let text = desk.good(&["show", &handle]).await;
+    agent.send_and_ack("tool.propose", propose).await;
+    let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
+    let other = CliEnv::logged_in(&server.link(&bob, None)).await;
+    let gate = only_open_gate(&cli).await;
+    let handle = gate_handle(&gate);
+    other.run_ok(&["approve", &handle]).await;
+    let gate = only_open_gate(&cli).await;
+    let text = cli.run_ok(&["show", &handle]).await;
     let rows: Vec<_> = text.lines().collect();
     let row = |name: &str| -> Vec<&str> {
         let named = rows
@@ -127,27 +127,27 @@ async fn the_whole_card_says_everything_about_a_command() {
     assert_eq!(row("you"), ["may vote on it"]);
 
     // The same as JSON, and by every name it has.
-    let shown = desk.json(&["show", "--json", &handle]).await;
+    let shown = cli.run_json(&["show", "--json", &handle]).await;
     assert_eq!((&shown["status"], &shown["open"]), (&json!("open"), &gate));
     for name in [
         id,
         &id[id.len() - 8..],
         gate["request"]["action_ref"].as_str().unwrap(),
     ] {
-        assert_eq!(desk.good(&["show", name]).await, text, "{name}");
+        assert_eq!(cli.run_ok(&["show", name]).await, text, "{name}");
     }
     // When it is closed, it says how, by its whole id.
-    desk.good(&["reject", &handle, "not today"]).await;
+    cli.run_ok(&["reject", &handle, "not today"]).await;
     let proposal = gate["request"]["action_ref"].as_str().unwrap();
     let closed = format!("{proposal}\nrejected by {}: not today\n", ann.participant);
-    assert_eq!(desk.good(&["show", id]).await, closed);
-    assert_eq!(desk.good(&["show", proposal]).await, closed);
-    let state = desk.json(&["show", "--json", proposal]).await;
+    assert_eq!(cli.run_ok(&["show", id]).await, closed);
+    assert_eq!(cli.run_ok(&["show", proposal]).await, closed);
+    let state = cli.run_json(&["show", "--json", proposal]).await;
     assert_eq!(
         (&state["status"], &state["open"]),
         (&json!("rejected"), &Value::Null)
     );
-    let said = desk.refused(&["show", &id[id.len() - 6..]]).await;
+    let said = cli.run_refused(&["show", &id[id.len() - 6..]]).await;
     assert_eq!(
         said,
         format!(
@@ -160,63 +160,68 @@ async fn the_whole_card_says_everything_about_a_command() {
 #[tokio::test]
 async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start_in(data.path(), &[]).await;
+    let mut server = TestServer::start_in(data.path(), &[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let bob = server.invite("bob", &["approver"], &[]);
     let config =
         json!({ "gate_timeout_seconds": 0, "default_gate_quorum": { "type": "any", "count": 2 } });
-    let mut agent = server.with_agent("owl", config).await;
+    let mut agent = server.create_session_with_agent("owl", config).await;
     agent.propose("make all").await;
-    let desk = Desk::with(&server.link(&ann, None)).await;
-    let gate = only(&desk).await;
+    let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
+    let gate = only_open_gate(&cli).await;
     let id = gate["gate"].clone();
 
-    let mut json = desk.start(&["gates", "--watch", "--json"]);
-    let mut text = desk.start(&["gates", "--watch"]);
+    let mut json = cli.spawn(&["gates", "--watch", "--json"]);
+    let mut text = cli.spawn(&["gates", "--watch"]);
     let line = |mark, gate: &Value, votes| {
         format!(
             "{mark} {}  owl  write        {votes}/2  no end  {}",
-            handle(gate),
+            gate_handle(gate),
             gate["action"]["command"]["line"].as_str().unwrap()
         )
     };
-    assert_eq!(json.json().await, json!({ "event": "open", "gate": gate }));
-    assert_eq!(text.line().await, line('+', &gate, 0));
+    assert_eq!(
+        json.next_json().await,
+        json!({ "event": "open", "gate": gate })
+    );
+    assert_eq!(text.next_line().await, line('+', &gate, 0));
     // A vote.
-    desk.good(&["approve", &handle(&gate)]).await;
-    let voted = json.json().await;
+    cli.run_ok(&["approve", &gate_handle(&gate)]).await;
+    let voted = json.next_json().await;
     assert_eq!(
         (&voted["event"], &voted["gate"]["received"]),
         (&json!("changed"), &json!(1))
     );
-    assert_eq!(text.line().await, line('~', &gate, 1));
+    assert_eq!(text.next_line().await, line('~', &gate, 1));
     // An edit, after which it is another command without votes.
-    desk.good(&["amend", &handle(&gate), "make install"]).await;
-    let edited = json.json().await;
+    cli.run_ok(&["amend", &gate_handle(&gate), "make install"])
+        .await;
+    let edited = json.next_json().await;
     assert_eq!(edited["event"], "changed");
     let edited = &edited["gate"];
     assert_eq!((&edited["gate"], &edited["received"]), (&id, &json!(0)));
-    assert_eq!(text.line().await, line('~', edited, 0));
-    assert_ne!(handle(edited), handle(&gate));
+    assert_eq!(text.next_line().await, line('~', edited, 0));
+    assert_ne!(gate_handle(edited), gate_handle(&gate));
 
     // The server dies and comes back; what happened is told, and nothing twice.
     server.kill_9().await;
-    let gone = json.complaint().await;
+    let gone = json.next_stderr_line().await;
     let unreachable = format!("pvp: cannot reach http://{}: ", server.address);
     assert!(gone.starts_with(&unreachable), "{gone}");
-    text.complaint().await;
+    text.next_stderr_line().await;
     let address = server.address.clone();
-    let server = Server::start_on(data.path(), &address, &[]).await;
+    let server = TestServer::start_on(data.path(), &address, &[]).await;
     let path = format!("/api/sessions/owl/gates/{}/vote", id.as_str().unwrap());
     let ballot =
         json!({ "vote": "reject", "reason": "no", "digest": edited["assessment"]["digest"] });
     let bearer = format!("Bearer {}", bob.token);
     let headers = [("Authorization", bearer.as_str())];
-    let (status, answer) = request(&address, "POST", &path, &headers, &ballot.to_string()).await;
+    let (status, answer) =
+        http_request(&address, "POST", &path, &headers, &ballot.to_string()).await;
     assert_eq!(status, 200, "{answer}");
     let answer: Value = serde_json::from_str(&answer).unwrap();
     let closed = loop {
-        let told = json.json().await;
+        let told = json.next_json().await;
         if told["event"] == "closed" {
             break told;
         }
@@ -227,22 +232,26 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
         );
     };
     assert_eq!(closed["gate"], answer["gate"]);
-    let last = format!("- {}  rejected by {}: no", handle(edited), bob.participant);
-    assert_eq!(text.line_with("- ").await, last);
+    let last = format!(
+        "- {}  rejected by {}: no",
+        gate_handle(edited),
+        bob.participant
+    );
+    assert_eq!(text.wait_for_line("- ").await, last);
 
     // The next gate is told too, also while the server stops in an orderly way.
     let bot = server.invite("bot2", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("owl", &bot).await;
     agent.propose("make clean").await;
-    assert_eq!(json.json().await["event"], "open");
+    assert_eq!(json.next_json().await["event"], "open");
     assert!(server.stop().await.success());
-    json.complaint().await;
-    let server = Server::start_on(data.path(), &address, &[]).await;
-    let gate = only(&desk).await;
-    let reject = ["reject", &handle(&gate), "enough"];
-    desk.good(&reject).await;
+    json.next_stderr_line().await;
+    let server = TestServer::start_on(data.path(), &address, &[]).await;
+    let gate = only_open_gate(&cli).await;
+    let reject = ["reject", &gate_handle(&gate), "enough"];
+    cli.run_ok(&reject).await;
     loop {
-        let told = json.json().await;
+        let told = json.next_json().await;
         if told["event"] == "closed" {
             assert_eq!(told["gate"]["resolution"]["reason"], "enough");
             break;

@@ -6,18 +6,18 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-#[path = "../kit/mod.rs"]
-mod kit;
+#[path = "../support/mod.rs"]
+mod support;
 
-mod bad;
 mod connect;
-mod escapes;
+mod errors;
 mod gates;
+mod history;
 mod login;
-mod past;
+mod mixed_approval;
+mod send_and_tail;
 mod sessions;
-mod story;
-mod talk;
+mod terminal_escapes;
 mod tools;
-mod up;
+mod up_and_demo;
 mod votes;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::kit::desk::Desk;
+use crate::support::cli::CliEnv;
 
 #[tokio::test]
 async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
-    let desk = Desk::new();
-    let checks = desk.json(&["doctor", "--json"]).await;
+    let cli = CliEnv::new();
+    let checks = cli.run_json(&["doctor", "--json"]).await;
     let checks = checks.as_array().unwrap();
     let names: Vec<_> = checks
         .iter()
@@ -25,7 +25,7 @@ async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
             "disk"
         ]
     );
-    let text = desk.good(&["doctor"]).await;
+    let text = cli.run_ok(&["doctor"]).await;
     for check in checks {
         let mark = match check["health"].as_str().unwrap() {
             "good" => "ok  ",
@@ -38,22 +38,22 @@ async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
         let means = text.contains(check["means"].as_str().unwrap());
         assert_eq!(means, mark == "weak", "{text}");
     }
-    assert_eq!(std::fs::read_dir(desk.here()).unwrap().count(), 0);
-    let said = desk.refused(&["doctor", "who"]).await;
+    assert_eq!(std::fs::read_dir(cli.workdir()).unwrap().count(), 0);
+    let said = cli.run_refused(&["doctor", "who"]).await;
     assert!(said.contains("'who'"), "{said}");
 }
 
 #[tokio::test]
 async fn every_shell_gets_completions() {
-    let desk = Desk::new();
+    let cli = CliEnv::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = desk.good(&["completions", shell]).await;
+        let script = cli.run_ok(&["completions", shell]).await;
         for word in ["approve", "history", "everywhere"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
-        std::fs::write(desk.here().join(shell), script).unwrap();
+        std::fs::write(cli.workdir().join(shell), script).unwrap();
     }
-    let checked = desk
+    let checked = cli
         .program("bash")
         .args(["-n", "bash"])
         .output()
@@ -62,22 +62,22 @@ async fn every_shell_gets_completions() {
     assert!(checked.status.success(), "{checked:?}");
     // It completes what it should.
     let script = "source ./bash; COMP_WORDS=(pvp appr); COMP_CWORD=1; _pvp pvp appr pvp; echo \"${COMPREPLY[@]}\"";
-    let completed = desk
+    let completed = cli
         .program("bash")
         .args(["-c", script])
         .output()
         .await
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&completed.stdout), "approve\n");
-    let said = desk.refused(&["completions", "tcsh"]).await;
+    let said = cli.run_refused(&["completions", "tcsh"]).await;
     assert!(said.contains("tcsh") && said.contains("bash"), "{said}");
 }
 
 #[tokio::test]
 async fn every_command_has_a_manual_page() {
-    let desk = Desk::new();
-    desk.good(&["man", "--out", "pages"]).await;
-    let pages = std::fs::read_dir(desk.here().join("pages")).unwrap();
+    let cli = CliEnv::new();
+    cli.run_ok(&["man", "--out", "pages"]).await;
+    let pages = std::fs::read_dir(cli.workdir().join("pages")).unwrap();
     let pages: BTreeSet<_> = pages
         .map(|page| page.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -86,7 +86,7 @@ async fn every_command_has_a_manual_page() {
     while let Some(command) = below.pop() {
         let help = [&command[..], &["--help".to_owned()]].concat();
         let help: Vec<_> = help.iter().map(String::as_str).collect();
-        let help = desk.good(&help).await;
+        let help = cli.run_ok(&help).await;
         let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| !line.is_empty()) {
             let Some(name) = line
@@ -106,13 +106,13 @@ async fn every_command_has_a_manual_page() {
     assert!(expected.len() > 25, "{expected:?}");
     assert_eq!(pages, expected);
     for page in &pages {
-        let text = std::fs::read_to_string(desk.here().join("pages").join(page)).unwrap();
+        let text = std::fs::read_to_string(cli.workdir().join("pages").join(page)).unwrap();
         let name = page.strip_suffix(".1").unwrap();
         assert!(text.contains(&format!(".TH {name} 1")), "{page}: {text}");
     }
-    let first = desk.good(&["man"]).await;
+    let first = cli.run_ok(&["man"]).await;
     assert!(first.contains(".TH pvp 1"), "{first}");
-    std::fs::write(desk.here().join("file"), "").unwrap();
-    let said = desk.refused(&["man", "--out", "file"]).await;
+    std::fs::write(cli.workdir().join("file"), "").unwrap();
+    let said = cli.run_refused(&["man", "--out", "file"]).await;
     assert!(said.starts_with("pvp: making file: "), "{said}");
 }

@@ -2,62 +2,67 @@
 
 use serde_json::{Value, json};
 
-use super::gates::{handle, only};
-use crate::kit::desk::Desk;
-use crate::kit::{Client, Server};
+use super::gates::{gate_handle, only_open_gate};
+use crate::support::cli::CliEnv;
+use crate::support::{TestClient, TestServer};
 
 /// A session whose gates wait, its agent, and the desk of someone who approves.
-pub(crate) async fn scene(config: Value) -> (Server, Client, Desk, String) {
-    let server = Server::start(&[]).await;
-    let agent = server.with_agent("owl", config).await;
+pub(crate) async fn vote_fixture(config: Value) -> (TestServer, TestClient, CliEnv, String) {
+    let server = TestServer::start(&[]).await;
+    let agent = server.create_session_with_agent("owl", config).await;
     let ann = server.invite("ann", &["approver"], &[]);
-    let desk = Desk::with(&server.link(&ann, None)).await;
-    (server, agent, desk, ann.participant)
+    let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
+    (server, agent, cli, ann.participant)
 }
 
-fn patient() -> Value {
+fn no_timeout() -> Value {
     json!({ "gate_timeout_seconds": 0 })
 }
 
 /// The entries of a type, without what the server adds to them.
-fn entries(server: &Server, kind: &str) -> Vec<Value> {
+fn entries_of_type(server: &TestServer, kind: &str) -> Vec<Value> {
     let log = server.entries("owl").into_iter();
     log.filter(|entry| entry["type"] == kind).collect()
 }
 
 #[tokio::test]
 async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
-    let (server, mut agent, desk, ann) = scene(patient()).await;
+    let (server, mut agent, cli, ann) = vote_fixture(no_timeout()).await;
     for name in 0..4 {
-        let proposal = agent.propose("make all").await;
-        let gate = only(&desk).await;
+        let shell_proposal = agent.propose("make all").await;
+        let gate = only_open_gate(&cli).await;
         let id = gate["gate"].as_str().unwrap();
-        let names = [&handle(&gate), &id[id.len() - 4..], id, &proposal];
-        let said = desk
-            .good(&["approve", names[name], "--comment", "fine"])
+        let names = [
+            &gate_handle(&gate),
+            &id[id.len() - 4..],
+            id,
+            &shell_proposal,
+        ];
+        let said = cli
+            .run_ok(&["approve", names[name], "--comment", "fine"])
             .await;
         assert_eq!(said, format!("approved  make all\napproved by {ann}\n"));
         let granted = agent.wait_for("tool.execute").await;
         let granted = &granted["payload"];
         assert_eq!(
             (&granted["tool_proposal"], &granted["approved_by"]),
-            (&json!(proposal), &json!([ann]))
+            (&json!(shell_proposal), &json!([ann]))
         );
-        let vote = entries(&server, "gate.approve").pop().unwrap();
+        let vote = entries_of_type(&server, "gate.approve").pop().unwrap();
         assert_eq!(vote["sender"], ann.as_str());
         assert_eq!(vote["payload"]["comment"], "fine");
         assert_eq!(vote["payload"]["digest"], gate["assessment"]["digest"]);
     }
     let proposal = agent.propose("rm -rf build").await;
-    let gate = only(&desk).await;
-    let answer = desk
-        .json(&["reject", "--json", &handle(&gate), "keep it"])
+    let gate = only_open_gate(&cli).await;
+    let answer = cli
+        .run_json(&["reject", "--json", &gate_handle(&gate), "keep it"])
         .await;
     assert_eq!(answer["gate"]["status"], "rejected");
     assert_eq!(answer["gate"]["resolution"]["reason"], "keep it");
     assert_eq!(
         answer["ack"]["seq"],
-        entries(&server, "gate.reject")[0]["seq"]
+        entries_of_type(&server, "gate.reject")[0]["seq"]
     );
     let resolved = agent
         .wait(|m| m["type"] == "gate.resolve" && m["payload"]["tool_proposal"] == proposal.as_str())
@@ -69,20 +74,20 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
         ),
         (&json!("rejected"), &json!("keep it"))
     );
-    assert_eq!(desk.good(&["gates"]).await, "nothing waits\n");
+    assert_eq!(cli.run_ok(&["gates"]).await, "nothing waits\n");
 }
 
 #[tokio::test]
 async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing() {
-    let (server, mut owl, desk, _) = scene(patient()).await;
-    let mut cat = server.with_agent("cat", patient()).await;
+    let (server, mut owl, cli, _) = vote_fixture(no_timeout()).await;
+    let mut cat = server.create_session_with_agent("cat", no_timeout()).await;
     for agent in [&mut owl, &mut cat] {
         let mut envelope = agent.envelope("tool.propose", agent.proposal("make all"));
         envelope["id"] = "same-proposal".into();
         agent.send_raw(&envelope.to_string()).await;
-        agent.acked("same-proposal").await;
+        agent.expect_ack("same-proposal").await;
     }
-    let list = desk.json(&["gates", "--json"]).await;
+    let list = cli.run_json(&["gates", "--json"]).await;
     let [one, two] = [0, 1].map(|at| list["gates"][at]["gate"].as_str().unwrap().to_owned());
     let digest = list["gates"][0]["assessment"]["digest"].as_str().unwrap();
     let before = (server.entries("owl"), server.entries("cat"));
@@ -97,16 +102,16 @@ async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing(
         (&format!("{one}@"), "after `@` comes the beginning of the command's digest, as `pvp gates` prints it".to_owned()),
     ] {
         for command in [&["approve", gate][..], &["reject", gate, "why"], &["amend", gate, "make"], &["show", gate]] {
-            assert_eq!(desk.refused(command).await, format!("pvp: {said}\n"), "{command:?}");
+            assert_eq!(cli.run_refused(command).await, format!("pvp: {said}\n"), "{command:?}");
         }
     }
     assert_eq!((server.entries("owl"), server.entries("cat")), before);
     // Said with the session, it is only one.
-    let said = desk
-        .good(&["approve", "same-proposal", "--session", "cat"])
+    let said = cli
+        .run_ok(&["approve", "same-proposal", "--session", "cat"])
         .await;
     assert!(said.starts_with("approved  make all\n"), "{said}");
-    owl.settle().await;
+    owl.sync().await;
     assert_eq!(
         server
             .entries("owl")
@@ -119,16 +124,16 @@ async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing(
 
 #[tokio::test]
 async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before() {
-    let (server, mut agent, desk, ann) = scene(patient()).await;
+    let (server, mut agent, cli, ann) = vote_fixture(no_timeout()).await;
     agent.propose("make all").await;
-    let old = handle(&only(&desk).await);
+    let old = gate_handle(&only_open_gate(&cli).await);
     assert_eq!(
-        desk.good(&["amend", &old, "make install", "--reason", "better"])
+        cli.run_ok(&["amend", &old, "make install", "--reason", "better"])
             .await,
         "edited  make install\nit waits: 0 of 1\n"
     );
-    let new = handle(&only(&desk).await);
-    let edited = &entries(&server, "gate.amend")[0]["payload"];
+    let new = gate_handle(&only_open_gate(&cli).await);
+    let edited = &entries_of_type(&server, "gate.amend")[0]["payload"];
     assert_eq!(
         (&edited["arguments"], &edited["reason"]),
         (
@@ -143,7 +148,7 @@ async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before
         &["amend", &old, "make"],
         &["show", &old],
     ] {
-        let said = desk.refused(command).await;
+        let said = cli.run_refused(command).await;
         assert_eq!(
             said,
             format!(
@@ -152,7 +157,7 @@ async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before
         );
     }
     assert_eq!(server.entries("owl"), before);
-    let said = desk.good(&["approve", &new]).await;
+    let said = cli.run_ok(&["approve", &new]).await;
     assert_eq!(said, format!("approved  make install\napproved by {ann}\n"));
     let granted = agent.wait_for("tool.execute").await;
     assert_eq!(
@@ -163,7 +168,7 @@ async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before
 
 #[tokio::test]
 async fn an_edit_keeps_directory_environment_mode_and_time() {
-    let (server, mut agent, desk, ann) = scene(patient()).await;
+    let (server, mut agent, cli, ann) = vote_fixture(no_timeout()).await;
     let around =
         json!({ "cwd": "/srv/app", "env": { "A": "b", "C": "d" }, "mode": "slow", "timeout": 777 });
     let mut arguments = around.clone();
@@ -172,23 +177,23 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
         "tool_name": "shell", "arguments": arguments, "agent": agent.participant, "risk_level": "low",
         "description": "a test", "requires_approval": false, "category": "shell_execute",
     });
-    agent.say("tool.propose", propose).await;
-    let old = only(&desk).await;
-    let answer = desk
-        .json(&["amend", "--json", &handle(&old), "make -j2 all"])
+    agent.send_and_ack("tool.propose", propose).await;
+    let old = only_open_gate(&cli).await;
+    let answer = cli
+        .run_json(&["amend", "--json", &gate_handle(&old), "make -j2 all"])
         .await;
     let mut expected = around;
     expected["full_command"] = "make -j2 all".into();
     assert_eq!(
-        entries(&server, "gate.amend")[0]["payload"]["arguments"],
+        entries_of_type(&server, "gate.amend")[0]["payload"]["arguments"],
         expected
     );
     let new = &answer["gate"]["open"];
-    assert_eq!(new, &only(&desk).await);
+    assert_eq!(new, &only_open_gate(&cli).await);
     let mut action = old["action"].clone();
     action["command"]["line"] = "make -j2 all".into();
     assert_eq!(new["action"], action);
-    desk.good(&["approve", &handle(new)]).await;
+    cli.run_ok(&["approve", &gate_handle(new)]).await;
     let granted = agent.wait_for("tool.execute").await;
     assert_eq!(granted["payload"]["grant"]["action"], action);
     assert_eq!(granted["payload"]["approved_by"], json!([ann]));
@@ -197,10 +202,10 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
         "tool_name": "deploy", "arguments": { "to": "moon" }, "agent": agent.participant, "risk_level": "high",
         "description": "a test", "requires_approval": true, "category": "deploy",
     });
-    agent.say("tool.propose", propose).await;
+    agent.send_and_ack("tool.propose", propose).await;
     let before = server.entries("owl");
-    let said = desk
-        .refused(&["amend", &handle(&only(&desk).await), "make"])
+    let said = cli
+        .run_refused(&["amend", &gate_handle(&only_open_gate(&cli).await), "make"])
         .await;
     assert_eq!(
         said,
@@ -211,32 +216,32 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
 
 #[tokio::test]
 async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
-    let (server, mut agent, desk, _) = scene(patient()).await;
+    let (server, mut agent, cli, _) = vote_fixture(no_timeout()).await;
     agent.propose("make all").await;
-    let handle = handle(&only(&desk).await);
+    let handle = gate_handle(&only_open_gate(&cli).await);
     // Trying joins, so that is done before.
-    let said = desk.refused(&["amend", &handle, ""]).await;
+    let said = cli.run_refused(&["amend", &handle, ""]).await;
     assert!(said.starts_with("pvp: "), "{said}");
     let before = server.entries("owl");
-    let said = desk.refused(&["reject", &handle, ""]).await;
+    let said = cli.run_refused(&["reject", &handle, ""]).await;
     assert!(said.contains("reason"), "{said}");
-    let said = desk.refused(&["reject", &handle]).await;
+    let said = cli.run_refused(&["reject", &handle]).await;
     assert!(said.contains("<REASON>"), "{said}");
-    let said = desk.refused(&["amend", &handle, ""]).await;
+    let said = cli.run_refused(&["amend", &handle, ""]).await;
     assert!(said.starts_with("pvp: "), "{said}");
     assert_eq!(server.entries("owl"), before);
     // An observer joins by trying, but decides nothing.
     let eve = server.invite("eve", &["observer"], &[]);
-    let eve = Desk::with(&server.link(&eve, None)).await;
+    let eve = CliEnv::logged_in(&server.link(&eve, None)).await;
     for command in [
         &["approve", &handle][..],
         &["reject", &handle, "why"],
         &["amend", &handle, "make"],
     ] {
-        let said = eve.refused(command).await;
+        let said = eve.run_refused(command).await;
         assert!(said.starts_with("pvp: "), "{said}");
     }
     for kind in ["gate.approve", "gate.reject", "gate.amend", "gate.resolve"] {
-        assert_eq!(entries(&server, kind), [] as [Value; 0]);
+        assert_eq!(entries_of_type(&server, kind), [] as [Value; 0]);
     }
 }

@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::room::{approve, approve_next, ask, gate, printed, reject, result_of, room, said};
-use crate::kit::worker::{Worker, script_at};
+use crate::support::agent_process::{AgentProcess, write_script};
+use crate::support::session::{
+    approve, approve_next, next_gate, reject, result_of, send_prompt, start_session,
+    wait_for_output, wait_for_response,
+};
 
 /// Forks twice, leaves its session and its directory, ignores what asks it to end, and goes on
 /// forking; `$0` names it.
-const WILD: &str = r#"
+const FORK_BOMB: &str = r#"
 trap '' TERM INT HUP
 echo ran >> "$(dirname "$0")/ran"
 hydra() { trap '' TERM INT HUP; while :; do ( exec -a "$0" sleep 1000 ) & sleep 0.01; done; }
@@ -18,7 +21,7 @@ sleep 1000
 
 #[tokio::test]
 async fn a_killed_agent_takes_its_commands_along_and_says_so_when_it_is_back() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { wait = "prompt" },
@@ -28,19 +31,19 @@ async fn a_killed_agent_takes_its_commands_along_and_says_so_when_it_is_back() {
             { say = "all done" },
         ]
     "#;
-    let mut worker = Worker::scripted_with(&server, "owl", script, &[]).await;
-    std::fs::write(worker.workspace().join("wild.sh"), WILD).unwrap();
-    let agent = worker.who.participant.clone();
-    let prompt = ask(&mut ann, &agent, "go wild").await;
+    let mut agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+    std::fs::write(agent_process.workspace().join("wild.sh"), FORK_BOMB).unwrap();
+    let agent = agent_process.user.participant.clone();
+    let prompt = send_prompt(&mut ann, &agent, "go wild").await;
     let wild = approve_next(&mut ann).await;
-    let (open, line) = gate(&mut ann).await;
+    let (open, line) = next_gate(&mut ann).await;
     assert_eq!(line, "touch never");
-    printed(&mut ann, "it is wild").await;
-    assert!(!worker.at_work().is_empty());
+    wait_for_output(&mut ann, "it is wild").await;
+    assert!(!agent_process.running_commands().is_empty());
 
-    worker.kill_9().await;
-    worker.is_quiet().await;
-    worker.again().await;
+    agent_process.kill_9().await;
+    agent_process.wait_until_idle().await;
+    agent_process.restart().await;
 
     let result = result_of(&mut ann, &wild).await;
     assert_eq!(
@@ -63,25 +66,25 @@ async fn a_killed_agent_takes_its_commands_along_and_says_so_when_it_is_back() {
         payload["reason"],
         "the agent that proposed it was restarted"
     );
-    let sorry = said(&mut ann, "I was restarted").await;
+    let sorry = wait_for_response(&mut ann, "I was restarted").await;
     let start = |message: &&Value| message["id"] == sorry["ref"];
     let start = ann.received.iter().find(start).unwrap();
     assert_eq!(start["payload"]["prompt_ref"], prompt);
 
     // It answers as if nothing had been, and what it ran before did not run again.
-    ask(&mut ann, &agent, "once more").await;
+    send_prompt(&mut ann, &agent, "once more").await;
     for _ in 0..2 {
-        let (open, _) = gate(&mut ann).await;
+        let (open, _) = next_gate(&mut ann).await;
         reject(&mut ann, &open, "not today").await;
     }
-    said(&mut ann, "all done").await;
-    assert_eq!(worker.file("ran"), "ran\n");
-    assert!(!worker.workspace().join("never").exists());
+    wait_for_response(&mut ann, "all done").await;
+    assert_eq!(agent_process.read_file("ran"), "ran\n");
+    assert!(!agent_process.workspace().join("never").exists());
 }
 
 #[tokio::test]
 async fn an_agent_that_was_killed_while_it_waited_may_propose_again() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { wait = "prompt" },
@@ -89,43 +92,43 @@ async fn an_agent_that_was_killed_while_it_waited_may_propose_again() {
             { say = "all done" },
         ]
     "#;
-    let mut worker = Worker::scripted_with(&server, "owl", script, &[]).await;
-    let agent = worker.who.participant.clone();
-    ask(&mut ann, &agent, "make it").await;
-    let (open, _) = gate(&mut ann).await;
-    worker.kill_9().await;
-    worker.again().await;
+    let mut agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+    let agent = agent_process.user.participant.clone();
+    send_prompt(&mut ann, &agent, "make it").await;
+    let (open, _) = next_gate(&mut ann).await;
+    agent_process.kill_9().await;
+    agent_process.restart().await;
     let withdrawn = ann.wait_for("gate.resolve").await;
     assert_eq!(withdrawn["payload"]["gate"], open);
-    said(&mut ann, "I was restarted").await;
-    ask(&mut ann, &agent, "make it all the same").await;
-    let (open, _) = gate(&mut ann).await;
+    wait_for_response(&mut ann, "I was restarted").await;
+    send_prompt(&mut ann, &agent, "make it all the same").await;
+    let (open, _) = next_gate(&mut ann).await;
     approve(&mut ann, &open).await;
-    said(&mut ann, "all done").await;
-    assert_eq!(worker.file("made"), "once\n");
+    wait_for_response(&mut ann, "all done").await;
+    assert_eq!(agent_process.read_file("made"), "once\n");
 }
 
 #[tokio::test]
 async fn a_job_whose_agent_was_killed_has_a_file_that_says_so() {
-    let (server, mut ann) = room(json!({})).await;
+    let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
             { shell = "printf up; sleep 1000", mode = "background" },
             { wait = "prompt" },
         ]
     "#;
-    let mut worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+    let mut agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
     let job = approve_next(&mut ann).await;
-    printed(&mut ann, "up").await;
-    let state = worker.desk.home().join(".local/state/pvp/agents");
+    wait_for_output(&mut ann, "up").await;
+    let state = agent_process.cli.home().join(".local/state/pvp/agents");
     let file = state
-        .join(&worker.who.participant)
+        .join(&agent_process.user.participant)
         .join(format!("{job}.log"));
     for _ in 0..2 {
-        worker.kill_9().await;
-        worker.is_quiet().await;
-        script_at(&worker.desk, "[[step]]\nwait = 'prompt'\n");
-        worker.again().await;
+        agent_process.kill_9().await;
+        agent_process.wait_until_idle().await;
+        write_script(&agent_process.cli, "[[step]]\nwait = 'prompt'\n");
+        agent_process.restart().await;
         assert_eq!(
             std::fs::read_to_string(&file).unwrap(),
             "up\n[background process failed: its executor was restarted, and it was ended]\n"
@@ -137,28 +140,28 @@ async fn a_job_whose_agent_was_killed_has_a_file_that_says_so() {
 #[tokio::test]
 async fn an_agent_that_is_asked_to_stop_ends_what_it_runs_even_without_a_server() {
     for server_lives in [true, false] {
-        let (mut server, mut ann) = room(json!({})).await;
+        let (mut server, mut ann) = start_session(json!({})).await;
         let script = r#"
             step = [
                 { shell = "trap '' TERM; setsid sleep 1000 & echo it runs; sleep 1000; sleep 1000", mode = "slow" },
                 { wait = "prompt" },
             ]
         "#;
-        let worker = Worker::scripted_with(&server, "owl", script, &[]).await;
+        let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
         let proposal = approve_next(&mut ann).await;
-        printed(&mut ann, "it runs").await;
+        wait_for_output(&mut ann, "it runs").await;
         if !server_lives {
             server.kill_9().await;
         }
-        worker.going.signal("TERM");
+        agent_process.process.signal("TERM");
         if server_lives {
             let result = result_of(&mut ann, &proposal).await;
             assert_eq!(result["error"], "stopped: the agent has stopped");
             let left = ann.wait_for("session.leave").await;
-            assert_eq!(left["sender"], worker.who.participant.as_str());
+            assert_eq!(left["sender"], agent_process.user.participant.as_str());
         }
-        worker.is_quiet().await;
-        let ended = worker.going.ended().await;
+        agent_process.wait_until_idle().await;
+        let ended = agent_process.process.ended().await;
         assert_eq!(ended.code, Some(0), "{ended:?}");
     }
 }

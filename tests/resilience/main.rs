@@ -7,37 +7,38 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-#[path = "../kit/mod.rs"]
-mod kit;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod agent_killed;
-mod late_grants;
-mod line_cut;
-mod rounds;
+mod connection_lost;
+mod expired_grants;
+mod random_kills;
 mod session_ends;
 
-use kit::desk::Desk;
-use kit::proxy::Proxy;
-use kit::room::room_of;
-use kit::worker::{Worker, script_at};
-use kit::{Client, Server};
 use serde_json::json;
+use support::agent_process::{AgentProcess, write_script};
+use support::cli::CliEnv;
+use support::proxy::Proxy;
+use support::session::create_session_on;
+use support::{TestClient, TestServer};
 
 /// A room whose agent follows a script and reaches the server over a network that can be cut.
-async fn behind_a_proxy(
+async fn agent_behind_proxy(
     settings: &[(&str, &str)],
     script: &str,
-) -> (Server, Proxy, Client, Worker) {
+) -> (TestServer, Proxy, TestClient, AgentProcess) {
     let listener = Proxy::bind().await;
     let public = format!("http://{}", listener.local_addr().unwrap());
     let settings = [settings, &[("PVP_PUBLIC_URL", public.as_str())]].concat();
-    let server = Server::start_env(&[], &settings).await;
-    let (server, ann) = room_of(server, json!({})).await;
+    let server = TestServer::start_with_env(&[], &settings).await;
+    let (server, ann) = create_session_on(server, json!({})).await;
     let proxy = Proxy::start(listener, &server.address);
-    let who = server.invite("worker", &["driver"], &["--kind", "agent"]);
-    let link = format!("{public}/?token={}&session=owl", who.token);
-    let desk = Desk::new();
-    let script = script_at(&desk, script);
-    let worker = Worker::start_by(desk, who, link, &["--script", &script], &[]).await;
-    (server, proxy, ann, worker)
+    let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+    let link = format!("{public}/?token={}&session=owl", user.token);
+    let cli = CliEnv::new();
+    let script = write_script(&cli, script);
+    let agent_process =
+        AgentProcess::start_with_link(cli, user, link, &["--script", &script], &[]).await;
+    (server, proxy, ann, agent_process)
 }

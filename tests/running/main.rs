@@ -6,10 +6,10 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-mod ahead;
-mod beginning;
-mod ending;
-mod executor;
+mod cleanup;
+mod executor_process;
+mod fixture;
 mod output;
-mod place;
-mod terminal;
+mod prestarted_reaper;
+mod pty;
+mod starting;

@@ -1,10 +1,10 @@
 //! Everyday reads: each must end well and print what it is about.
 
 /// A command, and a part of what it prints.
-pub type Read = (&'static str, &'static str);
+pub type ReadCommand = (&'static str, &'static str);
 
 /// With the tools of a minimal Debian, and git.
-pub const EVERYWHERE: &[Read] = &[
+pub const ALWAYS_AVAILABLE: &[ReadCommand] = &[
     ("ls", "keep"),
     ("ls -la", "link -> keep"),
     ("ls -R .", "inner"),
@@ -136,7 +136,7 @@ pub const EVERYWHERE: &[Read] = &[
 ];
 
 /// Where the tool is there.
-pub const WITH_A_TOOL: &[(&str, Read)] = &[
+pub const TOOL_DEPENDENT: &[(&str, ReadCommand)] = &[
     ("file", ("file keep", "ASCII")),
     ("xxd", ("xxd keep", "6b65 7074")),
     ("tree", ("tree", "inner")),

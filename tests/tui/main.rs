@@ -7,15 +7,15 @@
     reason = "whatever is not as expected ends the test"
 )]
 
-#[path = "../kit/mod.rs"]
-mod kit;
+#[path = "../support/mod.rs"]
+mod support;
 
 mod deciding;
-mod lines;
-mod manual;
-mod remembering;
-mod screen;
+mod docs_page;
+mod fixture;
+mod input_history;
+mod plain_mode;
+mod prompts;
 mod streaming;
 mod suspending;
-mod talking;
 mod terminal;

@@ -2,20 +2,20 @@
 
 use serde_json::json;
 
-use crate::kit::Server;
-use crate::screen::{Screen, granted};
+use crate::fixture::{TestScreen, propose_read};
+use crate::support::TestServer;
 
 /// Most that the program may use while a flood passes through it.
-const MOST_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_taken_while_a_flood_streams_and_memory_is_bounded() {
-    let server = Server::start(&[]).await;
-    let mut agent = server.with_agent("owl", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
-    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
-    screen.sees("● connected");
-    let id = granted(&mut agent, "cat everything").await;
+    let mut screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.wait_for_text("● connected");
+    let id = propose_read(&mut agent, "cat everything").await;
     let text: String = (0..600)
         .map(|line| format!("line {line} of something long\n"))
         .collect();
@@ -23,19 +23,19 @@ async fn keys_are_taken_while_a_flood_streams_and_memory_is_bounded() {
     let mut typed = String::new();
     for round in 0..200 {
         let output = json!({ "tool_proposal": id, "stream": "stdout", "text": text, "complete": false, "offset": offset });
-        agent.say("tool.output", output).await;
+        agent.send_and_ack("tool.output", output).await;
         offset += text.len();
         if round % 20 == 19 {
             // The command still prints; what is typed is on the screen before it ends.
             typed.push(char::from(b'a' + round / 20));
-            screen.keys(&typed[typed.len() - 1..]);
-            screen.sees(&format!("│ {typed} "));
+            screen.send_keys(&typed[typed.len() - 1..]);
+            screen.wait_for_text(&format!("│ {typed} "));
         }
     }
     assert_eq!(typed, "abcdefghij");
-    screen.sees("running");
+    screen.wait_for_text("running");
     let folded = 200 * 600 - 20;
-    screen.sees(&format!("{folded} lines"));
-    let used = screen.most_memory();
-    assert!(used < MOST_BYTES, "{used} bytes");
+    screen.wait_for_text(&format!("{folded} lines"));
+    let used = screen.peak_memory();
+    assert!(used < MAX_MEMORY_BYTES, "{used} bytes");
 }

@@ -3,14 +3,14 @@
 use pvp_agent::agent::ProposalEvent;
 use serde_json::json;
 
-use crate::kit::desk::Desk;
-use crate::kit::{Client, Server};
-use crate::screen::{Screen, Stage, granted, signal};
+use crate::fixture::{TestScreen, TuiFixture, propose_read, send_signal};
+use crate::support::cli::CliEnv;
+use crate::support::{TestClient, TestServer};
 
 /// A session with an agent that speaks raw messages, and ann's link into it.
-pub(crate) async fn raw() -> (Server, Client, String) {
-    let server = Server::start(&[]).await;
-    let agent = server.with_agent("owl", json!({})).await;
+pub(crate) async fn raw_agent_session() -> (TestServer, TestClient, String) {
+    let server = TestServer::start(&[]).await;
+    let agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
     let link = server.link(&ann, Some("owl"));
     (server, agent, link)
@@ -18,28 +18,28 @@ pub(crate) async fn raw() -> (Server, Client, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_a_command_prints_or_an_agent_says_reaches_the_terminal() {
-    let (_server, mut agent, link) = raw().await;
-    let mut screen = Screen::start(&link, 100, 40);
-    screen.sees("● connected");
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let mut screen = TestScreen::start(&link, 100, 40);
+    screen.wait_for_text("● connected");
     let hostile = "\u{1b}]0;owned\u{7}\u{1b}]52;c;b3duZWQ=\u{7}\u{1b}[6n\u{1b}[?1049l\u{1b}P+q\u{1b}\\\u{202e}END";
-    let id = granted(&mut agent, "ls").await;
+    let id = propose_read(&mut agent, "ls").await;
     let output = json!({ "tool_proposal": id, "stream": "stdout", "text": hostile, "complete": false, "offset": 0 });
-    agent.say("tool.output", output).await;
+    agent.send_and_ack("tool.output", output).await;
     let propose = json!({
         "tool_name": "shell", "arguments": { "full_command": format!("echo {hostile}") },
         "agent": agent.participant, "risk_level": "low", "description": hostile,
         "requires_approval": true, "category": "shell_execute",
     });
     let id = agent.send("tool.propose", propose).await;
-    agent.acked(&id).await;
-    let shown = screen.sees("that no eye would see");
+    agent.expect_ack(&id).await;
+    let shown = screen.wait_for_text("that no eye would see");
     assert!(
         shown.contains(r"\u{1b}]0;owned\u{7}") && shown.contains(r"\u{202e}END"),
         "{shown}"
     );
-    screen.keys("\tx");
-    screen.sees("Why it was judged so");
-    let bytes = screen.bytes();
+    screen.send_keys("\tx");
+    screen.wait_for_text("Why it was judged so");
+    let bytes = screen.raw_output();
     let has = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
     for needle in [
         "\u{1b}]0;owned",
@@ -56,16 +56,16 @@ async fn nothing_that_a_command_prints_or_an_agent_says_reaches_the_terminal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_colours_none_are_written() {
-    let (_server, mut agent, link) = raw().await;
-    let screen = Screen::start_with(&[&link], &[("NO_COLOR", "1")], 100, 30);
-    screen.sees("● connected");
-    let id = granted(&mut agent, "ls").await;
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let screen = TestScreen::start_with(&[&link], &[("NO_COLOR", "1")], 100, 30);
+    screen.wait_for_text("● connected");
+    let id = propose_read(&mut agent, "ls").await;
     let output = json!({ "tool_proposal": id, "stream": "stderr", "text": "\u{1b}[31mred\u{1b}[0m\n", "complete": false, "offset": 0 });
-    agent.say("tool.output", output).await;
+    agent.send_and_ack("tool.output", output).await;
     agent.propose("rm -rf build").await;
-    screen.sees("DESTRUCTIVE");
-    screen.sees("err│ red");
-    let text = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    screen.wait_for_text("DESTRUCTIVE");
+    screen.wait_for_text("err│ red");
+    let text = String::from_utf8_lossy(&screen.raw_output()).into_owned();
     for code in 30..38 {
         assert!(
             !text.contains(&format!("[{code}m")) && !text.contains(&format!(";{code}m")),
@@ -77,50 +77,50 @@ async fn without_colours_none_are_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_follows_the_size_of_the_terminal() {
-    let (_server, mut agent, link) = raw().await;
-    let screen = Screen::start(&link, 120, 40);
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let screen = TestScreen::start(&link, 120, 40);
     agent.propose("rm -rf build").await;
-    screen.sees("DESTRUCTIVE");
+    screen.wait_for_text("DESTRUCTIVE");
     screen.resize(40, 12);
-    let shown = screen.wait("the small screen", |shown| {
+    let shown = screen.wait_until("the small screen", |shown| {
         shown.contains("─ A command waits") && shown.lines().all(|line| line.chars().count() <= 40)
     });
     assert!(shown.contains("rm -rf build"), "{shown}");
     screen.resize(80, 24);
-    screen.sees("└──");
+    screen.wait_for_text("└──");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
     let data = tempfile::tempdir().unwrap();
-    let mut server = Server::start_in(data.path(), &[]).await;
+    let mut server = TestServer::start_in(data.path(), &[]).await;
     let address = server.address.clone();
     let admin = server.admin();
-    let mut agent = server.with_agent("owl", json!({})).await;
+    let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
-    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
-    screen.sees("● connected");
+    let mut screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.wait_for_text("● connected");
     let first = agent.propose("touch one").await;
-    screen.sees("A command waits");
-    screen.keys("half a thought");
-    screen.sees("half a thought");
+    screen.wait_for_text("A command waits");
+    screen.send_keys("half a thought");
+    screen.wait_for_text("half a thought");
     server.kill_9().await;
-    screen.sees("retrying");
-    screen.keys(", and more");
-    screen.sees("half a thought, and more");
+    screen.wait_for_text("retrying");
+    screen.send_keys(", and more");
+    screen.wait_for_text("half a thought, and more");
     // What is sent meanwhile waits.
-    screen.keys("\r");
-    screen.sees("1 to send");
-    let mut server = Server::start_on(data.path(), &address, &[]).await;
+    screen.send_keys("\r");
+    screen.wait_for_text("1 to send");
+    let mut server = TestServer::start_on(data.path(), &address, &[]).await;
     server.admin_token = Some(admin.token);
-    screen.sees("● connected");
+    screen.wait_for_text("● connected");
     let watcher = server.invite("eve", &["observer"], &[]);
     let mut watcher = server.join("owl", &watcher).await;
     let said = watcher.wait_for("prompt.submit").await;
     assert_eq!(said["payload"]["content"], "half a thought, and more");
-    screen.sees("half a thought, and more");
-    screen.keys("\ta");
-    screen.sees("approved by ann");
+    screen.wait_for_text("half a thought, and more");
+    screen.send_keys("\ta");
+    screen.wait_for_text("approved by ann");
     let votes: Vec<_> = server
         .entries("owl")
         .into_iter()
@@ -131,7 +131,7 @@ async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
         .collect();
     assert_eq!(votes.len(), 2, "each is said once: {votes:#?}");
     assert!(!first.is_empty());
-    let shown = screen.sees("approves touch one");
+    let shown = screen.wait_for_text("approves touch one");
     assert_eq!(
         shown.matches("proposes").count(),
         1,
@@ -141,20 +141,20 @@ async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_is_called_when_a_gate_opens_and_they_do_not_look() {
-    let (_server, mut agent, link) = raw().await;
-    let mut screen = Screen::start(&link, 100, 30);
-    screen.sees("● connected");
-    screen.keys("\u{1b}[O");
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let mut screen = TestScreen::start(&link, 100, 30);
+    screen.wait_for_text("● connected");
+    screen.send_keys("\u{1b}[O");
     agent.propose("rm -rf build").await;
-    screen.sees("DESTRUCTIVE");
+    screen.wait_for_text("DESTRUCTIVE");
     // It is called before the card is drawn, and titled with it.
-    let told = String::from_utf8_lossy(&screen.bytes()).into_owned();
-    assert_eq!(bells(&told), 1, "{told:?}");
+    let told = String::from_utf8_lossy(&screen.raw_output()).into_owned();
+    assert_eq!(count_bells(&told), 1, "{told:?}");
     assert!(told.contains("\u{1b}]0;(1) pvp owl"));
 }
 
 /// How often the bell rang; titles end with one that does not ring.
-pub(crate) fn bells(told: &str) -> usize {
+pub(crate) fn count_bells(told: &str) -> usize {
     let mut parts = told.split("\u{1b}]");
     let before = parts.next().unwrap_or_default();
     let after = parts.map(|part| part.split_once('\u{7}').map_or("", |(_, rest)| rest));
@@ -164,40 +164,40 @@ pub(crate) fn bells(told: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_leaves_the_terminal_as_it_was() {
-    let stage = Stage::new(json!({})).await;
+    let fixture = TuiFixture::new(json!({})).await;
     for leave in ["\u{11}", "/quit\r", "\u{3}\u{3}"] {
-        let mut ann = stage.screen("ann", &["driver", "admin"]);
-        ann.keys(leave);
-        assert_eq!(ann.ended(), (true, String::new()), "{leave:?}");
+        let mut ann = fixture.screen("ann", &["driver", "admin"]);
+        ann.send_keys(leave);
+        assert_eq!(ann.wait_exit(), (true, String::new()), "{leave:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn own_keys_and_bad_settings() {
-    let (_server, mut agent, link) = raw().await;
-    let desk = Desk::new();
-    let good = desk.here().join("good.toml");
+async fn configured_keys_work_and_bad_settings_are_refused() {
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let cli = CliEnv::new();
+    let good = cli.workdir().join("good.toml");
     std::fs::write(&good, "[keys]\n\"card.approve\" = [\"f5\"]\n").unwrap();
     let good = good.to_str().unwrap();
-    let mut screen = Screen::start_with(&[&link, "--config", good], &[], 100, 30);
+    let mut screen = TestScreen::start_with(&[&link, "--config", good], &[], 100, 30);
     agent.propose("touch one").await;
-    screen.sees("A command waits");
-    screen.keys("\t");
-    screen.sees("f5 approve");
-    screen.keys("a\u{1b}[15~");
+    screen.wait_for_text("A command waits");
+    screen.send_keys("\t");
+    screen.wait_for_text("f5 approve");
+    screen.send_keys("a\u{1b}[15~");
     agent.wait_for("gate.approve").await;
 
-    let bad = desk.here().join("bad.toml");
+    let bad = cli.workdir().join("bad.toml");
     std::fs::write(&bad, "mouse = true\ncolour = \"red\"\n").unwrap();
     let bad = bad.to_str().unwrap();
-    let said = desk.refused(&["tui", &link, "--config", bad]).await;
+    let said = cli.run_refused(&["tui", &link, "--config", bad]).await;
     let expected = format!("pvp: {bad}: line 2: unknown field `colour`");
     assert!(said.starts_with(&expected), "{said}");
-    let said = desk
-        .refused(&["tui", &link, "--config", "nowhere.toml"])
+    let said = cli
+        .run_refused(&["tui", &link, "--config", "nowhere.toml"])
         .await;
     assert!(said.starts_with("pvp: reading nowhere.toml: "), "{said}");
-    let said = desk.refused(&["tui", &link]).await;
+    let said = cli.run_refused(&["tui", &link]).await;
     assert_eq!(
         said,
         "pvp: this needs a terminal; --plain works without one\n"
@@ -206,27 +206,27 @@ async fn own_keys_and_bad_settings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_made_on_the_way_in() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let admin = server.invite("ann", &["driver", "admin"], &[]);
     let link = server.link(&admin, Some("fresh"));
-    let screen = Screen::start_with(&[&link, "--create"], &[], 100, 30);
-    screen.sees("PVP  fresh");
-    screen.sees("ann (you) driver+admin");
+    let screen = TestScreen::start_with(&[&link, "--create"], &[], 100, 30);
+    screen.wait_for_text("PVP  fresh");
+    screen.wait_for_text("ann (you) driver+admin");
     // It is there now, which is as good.
-    let again = Screen::start_with(&[&link, "--create"], &[], 100, 30);
-    again.sees("ann (you) driver+admin");
+    let again = TestScreen::start_with(&[&link, "--create"], &[], 100, 30);
+    again.wait_for_text("ann (you) driver+admin");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interactive_command_is_driven_from_its_screen() {
-    let server = Server::start(&[]).await;
-    let mut agent = server.with_agent("owl", json!({})).await;
+    let server = TestServer::start(&[]).await;
+    let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
     let bob = server.invite("bob", &["approver"], &[]);
-    let mut ann_screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
-    let mut bob_screen = Screen::start(&server.link(&bob, Some("owl")), 80, 24);
-    ann_screen.sees("bob approver");
-    bob_screen.sees("ann driver+admin");
+    let mut ann_screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
+    let mut bob_screen = TestScreen::start(&server.link(&bob, Some("owl")), 80, 24);
+    ann_screen.wait_for_text("bob approver");
+    bob_screen.wait_for_text("ann driver+admin");
     let propose = json!({
         "tool_name": "shell",
         "arguments": { "full_command": "vi list", "mode": "pty", "driver": ann.participant },
@@ -234,31 +234,31 @@ async fn an_interactive_command_is_driven_from_its_screen() {
         "requires_approval": true, "category": "shell_execute",
     });
     let id = agent.send("tool.propose", propose).await;
-    bob_screen.sees("interactive, keys from ann");
-    bob_screen.keys("\ta");
+    bob_screen.wait_for_text("interactive, keys from ann");
+    bob_screen.send_keys("\ta");
     agent.wait_for("tool.execute").await;
     let text = "\u{1b}[2J\u{1b}[3;5Hmilk\u{1b}]0;owned\u{7}";
     let output = json!({ "tool_proposal": id, "stream": "stdout", "text": text, "complete": false, "offset": 0 });
-    agent.say("tool.output", output).await;
+    agent.send_and_ack("tool.output", output).await;
     for screen in [&mut ann_screen, &mut bob_screen] {
-        screen.sees("running");
-        screen.keys("\t");
-        screen.sees("up select");
-        screen.keys("k\r");
-        screen.sees("│    milk");
+        screen.wait_for_text("running");
+        screen.send_keys("\t");
+        screen.wait_for_text("up select");
+        screen.send_keys("k\r");
+        screen.wait_for_text("│    milk");
     }
     let resize = agent.wait_for("tool.input").await;
     assert_eq!(resize["payload"]["resize"]["columns"], 98, "{resize}");
-    ann_screen.keys("i\u{3}\u{1a}");
+    ann_screen.send_keys("i\u{3}\u{1a}");
     for key in ["i", "\u{3}", "\u{1a}"] {
         let input = agent.wait_for("tool.input").await;
         assert_eq!(input["payload"]["data"], key);
     }
-    bob_screen.keys("x");
-    ann_screen.keys("\u{1d}");
-    ann_screen.sees("ask the agent");
-    ann_screen.sees_no("ctrl+] leaves");
-    let inputs = agent.settle().await;
+    bob_screen.send_keys("x");
+    ann_screen.send_keys("\u{1d}");
+    ann_screen.wait_for_text("ask the agent");
+    ann_screen.wait_for_text_gone("ctrl+] leaves");
+    let inputs = agent.sync().await;
     assert!(
         inputs.iter().all(|message| message["type"] != "tool.input"),
         "{inputs:#?}"
@@ -267,22 +267,22 @@ async fn an_interactive_command_is_driven_from_its_screen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
-    let stage = Stage::new(json!({})).await;
-    let mut ann = stage.screen("ann", &["driver", "approver"]);
+    let fixture = TuiFixture::new(json!({})).await;
+    let mut ann = fixture.screen("ann", &["driver", "approver"]);
     let line = "read -p 'name? ' who; echo \"hello $who\"; stty size";
     let arguments = json!({ "full_command": line, "mode": "pty" });
     let arguments = arguments.as_object().unwrap().clone();
-    let proposal = stage.agent.propose(arguments, "ask for a name").await;
+    let proposal = fixture.agent.propose(arguments, "ask for a name").await;
     let proposal = proposal.unwrap();
-    ann.sees("A command waits");
-    ann.keys("\ta");
-    ann.sees("running");
-    ann.keys("\t");
-    ann.sees("up select");
-    ann.keys("k\r");
-    ann.sees("name?");
-    ann.keys("owl\r");
-    ann.sees("hello owl");
+    ann.wait_for_text("A command waits");
+    ann.send_keys("\ta");
+    ann.wait_for_text("running");
+    ann.send_keys("\t");
+    ann.wait_for_text("up select");
+    ann.send_keys("k\r");
+    ann.wait_for_text("name?");
+    ann.send_keys("owl\r");
+    ann.wait_for_text("hello owl");
     match proposal.outcome().await {
         Some(ProposalEvent::Finished(result)) => {
             assert!(result.success, "{result:?}");
@@ -296,13 +296,13 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_who_only_reads_is_seen_to_be_there() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let config = json!({ "idle_timeout_seconds": 1 });
-    let mut agent = server.with_agent("owl", config).await;
+    let mut agent = server.create_session_with_agent("owl", config).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
-    let mut screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
-    screen.sees("○ ann (you)");
-    screen.keys("\u{1b}[5~");
+    let mut screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.wait_for_text("○ ann (you)");
+    screen.send_keys("\u{1b}[5~");
     // She is idle again soon after, so it is others who are looked to.
     agent
         .wait(|message| {
@@ -315,50 +315,50 @@ async fn someone_who_only_reads_is_seen_to_be_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_tidies_up_when_it_is_told_to_end() {
-    let (_server, _agent, link) = raw().await;
+    let (_server, _agent, link) = raw_agent_session().await;
     for name in ["-TERM", "-HUP"] {
-        let mut screen = Screen::start(&link, 100, 30);
-        screen.sees("● connected");
-        signal(name, &screen.pid());
-        assert_eq!(screen.ended(), (true, String::new()), "{name}");
+        let mut screen = TestScreen::start(&link, 100, 30);
+        screen.wait_for_text("● connected");
+        send_signal(name, &screen.pid());
+        assert_eq!(screen.wait_exit(), (true, String::new()), "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_is_copied_into_the_clipboard_of_the_terminal() {
-    let (_server, mut agent, link) = raw().await;
-    let mut screen = Screen::start(&link, 100, 30);
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let mut screen = TestScreen::start(&link, 100, 30);
     agent.propose("touch one").await;
-    screen.sees("A command waits");
-    screen.keys("\ty");
-    screen.sees("copied the command");
-    let text = String::from_utf8_lossy(&screen.bytes()).into_owned();
+    screen.wait_for_text("A command waits");
+    screen.send_keys("\ty");
+    screen.wait_for_text("copied the command");
+    let text = String::from_utf8_lossy(&screen.raw_output()).into_owned();
     // `touch one` in base64.
     assert!(text.contains("\u{1b}]52;c;dG91Y2ggb25l"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_counts_down_while_nothing_else_happens() {
-    let server = Server::start(&[]).await;
+    let server = TestServer::start(&[]).await;
     let mut agent = server
-        .with_agent("owl", json!({ "gate_timeout_seconds": 300 }))
+        .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 300 }))
         .await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);
-    let screen = Screen::start(&server.link(&ann, Some("owl")), 100, 30);
-    screen.sees("● connected");
+    let screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
+    screen.wait_for_text("● connected");
     agent.propose("touch one").await;
-    screen.sees("· write · 4:5");
-    screen.sees("· write · 4:57");
+    screen.wait_for_text("· write · 4:5");
+    screen.wait_for_text("· write · 4:57");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn that_a_session_has_ended_is_told() {
-    let (server, _agent, link) = raw().await;
-    let screen = Screen::start(&link, 100, 30);
-    screen.sees("● connected");
+    let (server, _agent, link) = raw_agent_session().await;
+    let screen = TestScreen::start(&link, 100, 30);
+    screen.wait_for_text("● connected");
     let admin = server.invite("eve", &["admin"], &[]);
     let mut admin = server.join("owl", &admin).await;
     let end = json!({ "reason": "enough for today", "final_state": "completed" });
-    admin.say("session.end", end).await;
-    screen.sees("ended: enough for today");
+    admin.send_and_ack("session.end", end).await;
+    screen.wait_for_text("ended: enough for today");
 }

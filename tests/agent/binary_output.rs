@@ -1,0 +1,71 @@
+//! What commands print that is no plain text: told whole, counted right, and proved by its hash.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::TestClient;
+use crate::support::agent_process::AgentProcess;
+use crate::support::session::{approve_next, collect_output, result_of, start_session};
+
+/// Runs a line that people approve; gives what was told of its output, and its result.
+async fn run_approved(line: &str) -> (String, Value) {
+    let (server, mut ann) = start_session(json!({})).await;
+    let script = format!("[[step]]\nshell = '''{line}'''\n[[step]]\nwait = 'prompt'\n");
+    let _agent_process = AgentProcess::start_scripted_with(&server, "owl", &script, &[]).await;
+    let proposal = approve_next(&mut ann).await;
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(result["success"], true, "{result}");
+    (stdout_of(&ann, &proposal), result)
+}
+
+fn stdout_of(person: &TestClient, proposal: &str) -> String {
+    collect_output(&person.received, proposal, "stdout")
+}
+
+/// What others say that the hash of a text is.
+fn sha256sum(text: &str) -> String {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    let said = child.wait_with_output().unwrap().stdout;
+    String::from_utf8(said[..64].to_vec()).unwrap()
+}
+
+fn invariant_stream_facts_match_output(told: &str, result: &Value) {
+    let facts = &result["streams"]["stdout"];
+    assert_eq!(facts["sha256"], sha256sum(told));
+    assert_eq!(facts["bytes"], told.len());
+    assert_eq!(facts["lines"], told.lines().count());
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_replaced_and_counted_as_they_are_told() {
+    let (told, result) = run_approved(r"touch a; printf 'a\377b\300c\n\342\202'").await;
+    assert_eq!(told, "a\u{fffd}b\u{fffd}c\n\u{fffd}");
+    assert_eq!(result["result"]["stdout"], told);
+    invariant_stream_facts_match_output(&told, &result);
+}
+
+#[tokio::test]
+async fn the_ends_of_long_output_are_cut_between_characters() {
+    let (told, result) = run_approved("touch a; yes aü | head -n 25000; printf zz").await;
+    // Not compared with `assert_eq`, which would print all of it.
+    assert!(told == format!("{}zz", "aü\n".repeat(25_000)));
+    invariant_stream_facts_match_output(&told, &result);
+    let shown = result["result"]["stdout"].as_str().unwrap();
+    let (head, rest) = shown.split_once("\n[… ").unwrap();
+    let (left_out, tail) = rest.split_once(" bytes omitted …]\n").unwrap();
+    // The last 32 KiB begin inside of a character, which is left out too; the remark has its room.
+    let begun = told.len() - 32 * 1024 + 1;
+    let kept = 64 * 1024 - 64 - tail.len();
+    assert_eq!((head.len(), tail.len()), (kept, told.len() - begun));
+    assert_eq!(left_out, (begun - kept).to_string());
+    assert!(head == &told[..kept] && tail == &told[begun..]);
+}

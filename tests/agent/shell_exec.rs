@@ -1,0 +1,254 @@
+//! People's own commands: who runs them, how, and what may run without a gate.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::support::agent_process::AgentProcess;
+use crate::support::cli::CliEnv;
+use crate::support::session::{
+    approve, collect_output, next_gate, proposal_of, reject, result_of, start_session,
+};
+use crate::support::{TestClient, TestServer};
+
+/// Asks for a command of one's own; gives its id.
+async fn send_shell_exec(person: &mut TestClient, command: &str, more: Value) -> String {
+    let mut payload = json!({ "command": command });
+    for (key, value) in more.as_object().unwrap() {
+        payload[key] = value.clone();
+    }
+    person.send("shell.exec", payload).await
+}
+
+/// The result of a command of one's own.
+async fn run_shell_exec(person: &mut TestClient, command: &str, more: Value) -> Value {
+    let id = send_shell_exec(person, command, more).await;
+    person.expect_ack(&id).await;
+    result_of(person, &id).await
+}
+
+/// Why a command of one's own is not even taken.
+async fn shell_exec_refusal(person: &mut TestClient, command: &str, more: Value) -> String {
+    let id = send_shell_exec(person, command, more).await;
+    let refusal = person.expect_refusal(&id).await;
+    refusal["message"].as_str().unwrap().to_owned()
+}
+
+fn stdout(result: &Value) -> &str {
+    result["result"]["stdout"].as_str().unwrap()
+}
+
+/// How many gates were opened so far.
+fn gate_count(person: &TestClient) -> usize {
+    let requests = person.received.iter();
+    requests
+        .filter(|message| message["type"] == "gate.request")
+        .count()
+}
+
+#[tokio::test]
+async fn commands_run_in_the_login_shell_of_the_account() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let cli = CliEnv::new();
+    let shell = cli.home().join("shell");
+    std::fs::write(&shell, "#!/bin/sh\necho \"$1, $2\"\nexec /bin/sh \"$@\"\n").unwrap();
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(cli.home().join(".profile"), "FROM=profile\n").unwrap();
+    let script = crate::support::agent_process::write_script(&cli, "[[step]]\nwait = 'prompt'\n");
+    let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+    let link = server.link(&user, Some("owl"));
+    let flags = ["--script", &script];
+    let environment = [("SHELL", shell.as_os_str())];
+    let _agent_process = AgentProcess::start_with_link(cli, user, link, &flags, &environment).await;
+    let result = run_shell_exec(&mut ann, "echo $FROM", json!({})).await;
+    assert_eq!(stdout(&result), "-lc, echo $FROM\nprofile\n");
+}
+
+#[tokio::test]
+async fn the_session_says_what_needs_no_gate() {
+    for (mode, at_once, at_a_gate) in [
+        (
+            "direct",
+            &["cat made", "touch made"][..],
+            &["rm -rf made"][..],
+        ),
+        (
+            "direct_all",
+            &["cat made", "touch made", "rm -rf made"],
+            &[],
+        ),
+        ("gated", &[], &["cat made", "touch made", "rm -rf made"]),
+    ] {
+        let (server, mut ann) = start_session(json!({ "shell_exec": mode })).await;
+        let agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+        let bob = server.invite("bob", &["approver"], &[]);
+        let mut bob = server.join("owl", &bob).await;
+        std::fs::write(agent_process.workspace().join("made"), "").unwrap();
+        for command in at_once {
+            let result = run_shell_exec(&mut ann, command, json!({})).await;
+            assert_eq!(result["success"], true, "{mode} {command}: {result}");
+            assert_eq!(gate_count(&ann), 0, "{mode} {command}");
+        }
+        for command in at_a_gate {
+            let id = send_shell_exec(&mut ann, command, json!({})).await;
+            let (open, line) = next_gate(&mut bob).await;
+            assert_eq!(
+                (line.as_str(), proposal_of(&bob, &open)),
+                (*command, id.clone())
+            );
+            approve(&mut bob, &open).await;
+            let result = result_of(&mut ann, &id).await;
+            assert_eq!(result["success"], true, "{mode} {command}: {result}");
+        }
+        // Blocked stays blocked, and is on record.
+        let why = shell_exec_refusal(&mut ann, "rm -rf /", json!({})).await;
+        assert!(why.contains("blocked by rule"), "{mode}: {why}");
+        let ran = server.entries("owl");
+        let ran = ran.iter().filter(|entry| entry["type"] == "tool.execute");
+        assert_eq!(ran.count(), at_once.len() + at_a_gate.len());
+    }
+}
+
+#[tokio::test]
+async fn a_session_may_do_without_them() {
+    let (server, mut ann) = start_session(json!({ "shell_exec": "off" })).await;
+    let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let why = shell_exec_refusal(&mut ann, "ls", json!({})).await;
+    assert_eq!(why, "`shell_exec` is off in this session");
+}
+
+#[tokio::test]
+async fn the_executor_is_the_one_that_is_named_or_the_only_one() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let why = shell_exec_refusal(&mut ann, "pwd", json!({})).await;
+    assert_eq!(why, "nobody here runs people's commands");
+    let one = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let here = |agent_process: &AgentProcess| format!("{}\n", agent_process.workspace().display());
+    let result = run_shell_exec(&mut ann, "pwd", json!({})).await;
+    assert_eq!(stdout(&result), here(&one));
+    let two = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let (first, second) = (&one.user.participant, &two.user.participant);
+    let why = shell_exec_refusal(&mut ann, "pwd", json!({})).await;
+    for name in [first, second] {
+        assert!(why.contains(name.as_str()), "{why}");
+    }
+    let result = run_shell_exec(&mut ann, "pwd", json!({ "executor": second })).await;
+    assert_eq!(stdout(&result), here(&two));
+    let herself = json!({ "executor": ann.participant });
+    let why = shell_exec_refusal(&mut ann, "pwd", herself).await;
+    assert!(
+        why.contains("does not run people's commands; these do:"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn limits_and_directories_are_as_asked_and_the_record_says_whose_it_was() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    std::fs::create_dir(agent_process.workspace().join("sub")).unwrap();
+    let result = run_shell_exec(
+        &mut ann,
+        "pwd; echo aside >&2; exit 3",
+        json!({ "cwd": "sub" }),
+    )
+    .await;
+    let sub = format!("{}/sub\n", agent_process.workspace().display());
+    let body = &result["result"];
+    assert_eq!(
+        (
+            &body["exit_code"],
+            &body["signal"],
+            &body["stdout"],
+            &body["stderr"]
+        ),
+        (&json!(3), &Value::Null, &json!(sub), &json!("aside\n"))
+    );
+    let whole = json!({ "stdout": false, "stderr": false, "combined": false });
+    assert_eq!(body["truncated"], whole);
+    assert!(body["duration_ms"].is_u64() && result["duration_ms"].is_u64());
+    let result = run_shell_exec(&mut ann, "pwd", json!({ "cwd": "nowhere" })).await;
+    let why = result["error"].as_str().unwrap();
+    assert!(why.starts_with("cannot work in "), "{why}");
+    // A shell that waited for it would have its own say about how that ended.
+    let limit = json!({ "timeout_seconds": 1 });
+    let result = run_shell_exec(&mut ann, "exec sleep 1000", limit).await;
+    assert_eq!(result["error"], "stopped after 1 s, its time limit");
+    assert_eq!(result["result"]["signal"], 15);
+    let why = shell_exec_refusal(&mut ann, "ls", json!({ "timeout_seconds": 301 })).await;
+    assert_eq!(why, "`timeout` is 1 to 300 seconds in this mode");
+    let asked = server.entries("owl");
+    let asked = asked.iter().filter(|entry| entry["type"] == "shell.exec");
+    let origins: Vec<_> = asked
+        .map(|entry| (&entry["sender"], &entry["payload"]["origin"]))
+        .map(|(by, origin)| (by.clone(), origin.clone()))
+        .collect();
+    assert_eq!(origins, vec![(json!(ann.participant), json!("ui_bang")); 3]);
+}
+
+#[tokio::test]
+async fn what_was_cut_is_told_for_each_stream() {
+    let settings = [("PVP_WRITE_OUTPUT_BYTES", "1024")];
+    let (server, mut ann) =
+        crate::support::session::start_session_with_env(&settings, json!({})).await;
+    let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let id = send_shell_exec(&mut ann, "exec yes 2> /dev/null", json!({})).await;
+    let result = result_of(&mut ann, &id).await;
+    let cut = json!({ "stdout": true, "stderr": false, "combined": true });
+    assert_eq!(result["result"]["truncated"], cut, "{result}");
+    let told = ["stdout", "stderr"].map(|stream| collect_output(&ann.received, &id, stream).len());
+    assert_eq!(told.iter().sum::<usize>(), 1024);
+}
+
+/// `pvp exec` at a desk of its own.
+async fn driver_cli(server: &TestServer) -> CliEnv {
+    let dee = server.invite("dee", &["driver"], &[]);
+    CliEnv::logged_in(&server.link(&dee, Some("owl"))).await
+}
+
+#[tokio::test]
+async fn pvp_exec_ends_as_the_command_does() {
+    let (server, _ann) = start_session(json!({ "shell_exec": "direct_all" })).await;
+    let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let cli = driver_cli(&server).await;
+    let said = cli.run(&["exec", "echo out; echo err >&2; exit 7"]).await;
+    assert_eq!(
+        (said.code, said.out.as_str(), said.err.as_str()),
+        (Some(7), "out\n", "err\n")
+    );
+    let said = cli.run(&["exec", "kill -TERM $$"]).await;
+    assert_eq!(said.code, Some(128 + 15), "{said:?}");
+    let said = cli.run(&["exec", "true"]).await;
+    assert_eq!(
+        (said.code, said.out.as_str(), said.err.as_str()),
+        (Some(0), "", "")
+    );
+    // A shell that waited for it would have its own say about how that ended.
+    let said = cli
+        .run(&["exec", "--timeout", "1", "exec sleep 1000"])
+        .await;
+    assert_eq!(said.code, Some(128 + 15), "{said:?}");
+    assert_eq!(said.err, "pvp: stopped after 1 s, its time limit\n");
+    let said = cli.run(&["exec", "rm -rf /"]).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("blocked"), "{said:?}");
+}
+
+#[tokio::test]
+async fn pvp_exec_waits_at_a_gate_and_hears_a_no() {
+    let (server, mut ann) = start_session(json!({ "shell_exec": "gated" })).await;
+    let agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
+    let cli = driver_cli(&server).await;
+    let mut process = cli.spawn(&["exec", "touch made"]);
+    let (open, line) = next_gate(&mut ann).await;
+    assert_eq!(line, "touch made");
+    assert_eq!(
+        process.next_stderr_line().await,
+        "pvp: it waits for one approval"
+    );
+    reject(&mut ann, &open, "not here").await;
+    let ended = process.ended().await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("it did not run: not here"), "{ended:?}");
+    assert!(!agent_process.workspace().join("made").exists());
+}

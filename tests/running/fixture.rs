@@ -1,0 +1,268 @@
+//! Somewhere to run real commands, and to see what is left of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::{
+    self, FinishedRun, OverflowAction, ReaperPool, RunError, RunLimits, StdioChunk, StopSender,
+    SupervisedProcess,
+};
+use pvp_agent::sandbox::{ResourceLimits, Sandbox};
+use pvp_protocol::SandboxProfile;
+use pvp_protocol::payload::OutputStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Only to end a test that would hang; no test passes because of it.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// A workspace, and a mark that every process started in it carries.
+pub(crate) struct CommandFixture {
+    pub(crate) workspace: tempfile::TempDir,
+    temporary: tempfile::TempDir,
+}
+
+impl CommandFixture {
+    pub(crate) fn new() -> Self {
+        Self {
+            workspace: tempfile::tempdir().unwrap(),
+            temporary: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn spawn_spec(&self, line: &str) -> SpawnSpec {
+        let words = ["--noprofile", "--norc", "-c", line];
+        SpawnSpec {
+            program: "/bin/bash".to_owned(),
+            arguments: words.map(str::to_owned).into(),
+            directory: self.workspace.path().to_owned(),
+            environment: vec![
+                ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+                ("MARK".to_owned(), self.mark()),
+                ("TMPDIR".to_owned(), self.mark()),
+            ],
+            confinement: Sandbox {
+                profile: SandboxProfile::None,
+                workspace: self.workspace.path().to_owned(),
+                temporary: self.temporary.path().to_owned(),
+                share: ResourceLimits::default(),
+            },
+            grace_ms: 100,
+            cgroup: true,
+            terminal: None,
+        }
+    }
+
+    /// In the environment of every process of this place.
+    pub(crate) fn mark(&self) -> String {
+        self.temporary.path().to_str().unwrap().to_owned()
+    }
+
+    /// Processes of this place that are alive, by their command lines.
+    pub(crate) fn live_commands(&self) -> Vec<String> {
+        let processes = self.live_processes().into_iter();
+        processes.map(|(_, line)| line).collect()
+    }
+
+    /// The same, with their ids.
+    pub(crate) fn live_processes(&self) -> Vec<(String, String)> {
+        let mark = format!("MARK={}", self.mark());
+        let processes = std::fs::read_dir("/proc").unwrap();
+        processes
+            .filter_map(Result::ok)
+            .filter(|process| {
+                let environment = std::fs::read(process.path().join("environ"));
+                environment.is_ok_and(|it| {
+                    it.split(|byte| *byte == 0)
+                        .any(|one| one == mark.as_bytes())
+                })
+            })
+            .map(|process| {
+                let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).replace('\0', " ");
+                (process.file_name().to_string_lossy().into_owned(), line)
+            })
+            .collect()
+    }
+
+    /// Waits until nothing of this place is alive.
+    pub(crate) async fn wait_until_empty(&self) {
+        wait_until("nothing is left of it", || self.live_commands().is_empty()).await;
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run(
+        &self,
+        spawn_spec: &SpawnSpec,
+        bounds: RunLimits,
+    ) -> (Result<FinishedRun, RunError>, Vec<StdioChunk>) {
+        let mut running = TestRun::start(spawn_spec, bounds).await;
+        let pieces = running.remaining_pieces().await;
+        (running.finish().await, pieces)
+    }
+
+    /// Runs a line that ends by itself; gives how it ended and what it printed.
+    pub(crate) async fn run_line(&self, line: &str) -> (FinishedRun, String, String) {
+        let (finish, pieces) = self.run(&self.spawn_spec(line), generous_bounds()).await;
+        let (out, err) = (
+            stream_text(&pieces, OutputStream::Stdout),
+            stream_text(&pieces, OutputStream::Stderr),
+        );
+        (finish.unwrap(), out, err)
+    }
+}
+
+/// A command under way.
+pub(crate) struct TestRun {
+    pub(crate) stopper: StopSender,
+    pub(crate) pid: u32,
+    pub(crate) keyboard: Option<run::PtyInput>,
+    pub(crate) pieces: mpsc::Receiver<StdioChunk>,
+    /// What it said after the words that were waited for.
+    unconsumed: String,
+    finish: JoinHandle<Result<FinishedRun, RunError>>,
+}
+
+impl TestRun {
+    pub(crate) async fn start(spawn_spec: &SpawnSpec, bounds: RunLimits) -> Self {
+        Self::start_with_reapers(&reapers(), spawn_spec, bounds).await
+    }
+
+    /// The same, with a reaper of one's choice.
+    pub(crate) async fn start_with_reapers(
+        reapers: &ReaperPool,
+        spawn_spec: &SpawnSpec,
+        bounds: RunLimits,
+    ) -> Self {
+        let (stopper, asked) = run::stop_channel();
+        let run = SupervisedProcess::start(reapers, spawn_spec, asked)
+            .await
+            .unwrap();
+        Self::collect(run, stopper, bounds)
+    }
+
+    /// Starts a command whose time is up as soon as it has made this file, and not before.
+    pub(crate) async fn start_until_file(spawn_spec: &SpawnSpec, file: &str) -> Self {
+        let (stopper, asked) = run::stop_channel();
+        let run = SupervisedProcess::start(&reapers(), spawn_spec, asked)
+            .await
+            .unwrap();
+        let file = spawn_spec.directory.join(file);
+        wait_until("it makes its file", || file.exists()).await;
+        let bounds = RunLimits {
+            timeout: Some(Duration::ZERO),
+            ..generous_bounds()
+        };
+        Self::collect(run, stopper, bounds)
+    }
+
+    fn collect(run: SupervisedProcess, stopper: StopSender, bounds: RunLimits) -> Self {
+        let (pid, keyboard) = (run.pid(), run.pty_input());
+        let (sender, pieces) = mpsc::channel(16);
+        let finish =
+            tokio::spawn(async move { run.stream_to_end(bounds, &BTreeMap::new(), sender).await });
+        Self {
+            stopper,
+            pid,
+            keyboard,
+            pieces,
+            unconsumed: String::new(),
+            finish,
+        }
+    }
+
+    /// What it says up to and with these words; what comes after them is for the next time.
+    pub(crate) async fn wait_for_text(&mut self, words: &str) -> String {
+        loop {
+            if let Some(at) = self.unconsumed.find(words) {
+                let rest = self.unconsumed.split_off(at + words.len());
+                return std::mem::replace(&mut self.unconsumed, rest);
+            }
+            let piece = tokio::time::timeout(TEST_TIMEOUT, self.pieces.recv()).await;
+            let heard = &mut self.unconsumed;
+            let piece = piece.unwrap_or_else(|_| panic!("it says {words:?}, not {heard:?}"));
+            *heard += &piece
+                .unwrap_or_else(|| panic!("it ended with {heard:?}"))
+                .text;
+        }
+    }
+
+    /// Takes all pieces that are still to come.
+    pub(crate) async fn remaining_pieces(&mut self) -> Vec<StdioChunk> {
+        let mut pieces = Vec::new();
+        let gather = async {
+            while let Some(piece) = self.pieces.recv().await {
+                pieces.push(piece);
+            }
+        };
+        tokio::time::timeout(TEST_TIMEOUT, gather)
+            .await
+            .expect("it ends");
+        pieces
+    }
+
+    pub(crate) async fn finish(self) -> Result<FinishedRun, RunError> {
+        // What it still says is not taken, and must not hold it up.
+        let mut pieces = self.pieces;
+        let ignored = tokio::spawn(async move { while pieces.recv().await.is_some() {} });
+        let finish = tokio::time::timeout(TEST_TIMEOUT, self.finish).await;
+        ignored.abort();
+        finish.expect("it ends").unwrap()
+    }
+}
+
+pub(crate) fn stream_text(pieces: &[StdioChunk], stream: OutputStream) -> String {
+    let pieces = pieces.iter().filter(|piece| piece.stream == stream);
+    pieces.map(|piece| piece.text.as_str()).collect()
+}
+
+/// Waits until something is so.
+pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}");
+        // Looking takes time from what is looked at.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub(crate) fn pvp_path() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_pvp"))
+}
+
+pub(crate) fn reapers() -> ReaperPool {
+    ReaperPool::on_demand(pvp_path())
+}
+
+/// Writes a program. A process of its own does: while this one has the file open, so has whatever
+/// another test starts at that moment, and a file that is open for writing cannot be run.
+pub(crate) fn write_program(path: &Path, text: &str) {
+    let line = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
+    let written = std::process::Command::new("/bin/sh")
+        .args(["-c", line, "sh", path.to_str().unwrap(), text])
+        .status();
+    assert!(written.unwrap().success());
+}
+
+/// Whether a process has not ended; one whose status nobody took has.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+/// The process that started another.
+pub(crate) fn parent_pid(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    parent.unwrap().trim().parse().unwrap()
+}
+
+pub(crate) fn generous_bounds() -> RunLimits {
+    RunLimits {
+        timeout: Some(TEST_TIMEOUT),
+        output_bytes: 10 * 1024 * 1024,
+        on_overflow: OverflowAction::Kill,
+    }
+}

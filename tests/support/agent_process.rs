@@ -1,0 +1,186 @@
+//! A real `pvp agent` process at work in a session.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::cli::{CliEnv, CliProcess};
+use super::{TestServer, TestUser};
+
+/// An agent with a workspace and a state of its own; killed when dropped.
+pub struct AgentProcess {
+    pub cli: CliEnv,
+    pub process: CliProcess,
+    pub user: TestUser,
+    link: String,
+    arguments: Vec<String>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl AgentProcess {
+    /// Starts an agent and waits until it has joined.
+    pub async fn start(server: &TestServer, session: &str, arguments: &[&str]) -> Self {
+        Self::start_at(CliEnv::new(), server, session, arguments).await
+    }
+
+    /// The same at a desk that was prepared.
+    pub async fn start_at(
+        cli: CliEnv,
+        server: &TestServer,
+        session: &str,
+        arguments: &[&str],
+    ) -> Self {
+        let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+        let link = server.link(&user, Some(session));
+        Self::start_with_link(cli, user, link, arguments, &[]).await
+    }
+
+    /// The same by a link that may lead over a detour, with variables of its own.
+    pub async fn start_with_link(
+        cli: CliEnv,
+        user: TestUser,
+        link: String,
+        arguments: &[&str],
+        environment: &[(&str, &OsStr)],
+    ) -> Self {
+        let arguments: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .collect();
+        let process = launch(&cli, &link, &arguments, &environment);
+        let mut agent_process = Self {
+            cli,
+            process,
+            user,
+            link,
+            arguments,
+            environment,
+        };
+        agent_process.process.wait_for_line(" is in ").await;
+        agent_process
+    }
+
+    /// An agent that follows these steps, and then leaves.
+    pub async fn start_scripted(server: &TestServer, session: &str, script: &str) -> Self {
+        Self::start_scripted_with(server, session, script, &["--once"]).await
+    }
+
+    /// An agent that waits to be asked, with variables of its own.
+    pub async fn start_idle(
+        server: &TestServer,
+        session: &str,
+        environment: &[(&str, &OsStr)],
+    ) -> Self {
+        let cli = CliEnv::new();
+        let path = write_script(&cli, "[[step]]\nwait = 'prompt'\n");
+        let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+        let link = server.link(&user, Some(session));
+        Self::start_with_link(cli, user, link, &["--script", &path], environment).await
+    }
+
+    /// An agent that follows these steps, with more flags.
+    pub async fn start_scripted_with(
+        server: &TestServer,
+        session: &str,
+        script: &str,
+        more: &[&str],
+    ) -> Self {
+        let cli = CliEnv::new();
+        let path = write_script(&cli, script);
+        let flags: Vec<_> = ["--script", &path].iter().chain(more).copied().collect();
+        Self::start_at(cli, server, session, &flags).await
+    }
+
+    /// Ends it without warning, and waits until it is gone.
+    pub async fn kill_9(&mut self) {
+        self.process.kill_9().await;
+    }
+
+    /// Starts it again, as the same agent in the same place.
+    pub async fn restart(&mut self) {
+        self.process = launch(&self.cli, &self.link, &self.arguments, &self.environment);
+        self.process.wait_for_line(" is in ").await;
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.cli.workdir()
+    }
+
+    /// What is in a file of its workspace; nothing if there is no such file.
+    pub fn read_file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.workspace().join(name)).unwrap_or_default()
+    }
+
+    /// Waits until nothing works in its workspace.
+    pub async fn wait_until_idle(&self) {
+        super::session::wait_until("nothing is left", || self.running_commands().is_empty()).await;
+    }
+
+    /// Processes that work in its workspace, by their command lines. The agent itself is none, nor
+    /// is the reaper that waits for the next read while the agent lives; until that waits, it is.
+    pub fn running_commands(&self) -> Vec<String> {
+        let mut processes = processes_in(&self.workspace());
+        if let Some(agent) = self.process.try_pid() {
+            let waits = |(_, line): &&(u32, String)| line.ends_with("__enter ");
+            let waiting: Vec<_> = processes
+                .iter()
+                .filter(waits)
+                .map(|(pid, _)| *pid)
+                .collect();
+            let reapers: Vec<_> = waiting.iter().filter_map(|pid| parent_pid(*pid)).collect();
+            let idle = [vec![agent], waiting, reapers].concat();
+            processes.retain(|(pid, _)| !idle.contains(pid));
+        }
+        processes.into_iter().map(|(_, line)| line).collect()
+    }
+}
+
+/// Writes a script to a desk; gives its path.
+pub fn write_script(cli: &CliEnv, script: &str) -> String {
+    let path = cli.home().join("script.toml");
+    std::fs::write(&path, script).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn launch(
+    cli: &CliEnv,
+    link: &str,
+    arguments: &[String],
+    environment: &[(OsString, OsString)],
+) -> CliProcess {
+    let mut command = cli.command(&["agent", link]);
+    command
+        .args(arguments)
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("ANTHROPIC_API_KEY")
+        .env_remove("OPENAI_API_KEY")
+        .envs(environment.iter().cloned());
+    CliProcess::spawn(&mut command)
+}
+
+/// The process that started another, if that is still there.
+fn parent_pid(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok()
+}
+
+/// The processes that work in this directory or below, or name it, with their command lines.
+pub fn processes_in(directory: &Path) -> Vec<(u32, String)> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut found = Vec::new();
+    for process in processes {
+        let Some(pid) = process.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        let cwd = std::fs::read_link(process.path().join("cwd"));
+        let line = std::fs::read_to_string(process.path().join("cmdline"));
+        // One that is becoming another program has no line for a moment; one that ended, no place.
+        if let (Ok(cwd), Ok(line)) = (cwd, line)
+            && (cwd.starts_with(directory) || line.contains(directory.to_str().unwrap()))
+        {
+            found.push((pid, line.replace('\0', " ")));
+        }
+    }
+    found
+}

@@ -1,0 +1,174 @@
+//! A network that can be cut: a small TCP proxy in front of a server.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+
+/// How the network is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NetworkState {
+    Up,
+    /// What the server says is lost; what it is told arrives.
+    DropReplies,
+    /// What the server is told is lost; what it says arrives.
+    DropRequests,
+    /// Connections are dropped, and none can be made.
+    Down,
+}
+
+/// Passes everything on to a server, until it is told otherwise.
+pub struct Proxy {
+    pub address: SocketAddr,
+    state: watch::Sender<NetworkState>,
+    lost_bytes: watch::Receiver<u64>,
+    open_connections: watch::Receiver<usize>,
+}
+
+impl Proxy {
+    /// A listener for a server that is yet to be started, which has to know this address.
+    pub async fn bind() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").await.unwrap()
+    }
+
+    /// Passes on what comes to `listener`.
+    pub fn start(listener: TcpListener, server: &str) -> Self {
+        let address = listener.local_addr().unwrap();
+        let (state, seen) = watch::channel(NetworkState::Up);
+        let (losing, lost_bytes) = watch::channel(0);
+        let (opening, open_connections) = watch::channel(0);
+        let route = ProxyRoute {
+            server: server.to_owned(),
+            state: seen,
+            lost_bytes: losing,
+            open_connections: opening,
+        };
+        tokio::spawn(accept_loop(address, listener, route));
+        Self {
+            address,
+            state,
+            lost_bytes,
+            open_connections,
+        }
+    }
+
+    /// Loses what the server says from here on.
+    pub fn drop_replies(&self) {
+        self.state.send_replace(NetworkState::DropReplies);
+    }
+
+    /// Loses what the server is told from here on.
+    pub fn drop_requests(&self) {
+        self.state.send_replace(NetworkState::DropRequests);
+    }
+
+    /// Drops every connection, and takes none until it is mended.
+    pub async fn cut(&self) {
+        self.state.send_replace(NetworkState::Down);
+        let mut open = self.open_connections.clone();
+        open.wait_for(|open| *open == 0).await.unwrap();
+    }
+
+    /// Waits until something was lost.
+    pub async fn wait_for_loss(&self) {
+        let mut lost = self.lost_bytes.clone();
+        lost.wait_for(|bytes| *bytes > 0).await.unwrap();
+    }
+
+    pub fn restore(&self) {
+        self.state.send_replace(NetworkState::Up);
+    }
+}
+
+/// Where connections lead, and how the way there is.
+#[derive(Clone)]
+struct ProxyRoute {
+    server: String,
+    state: watch::Receiver<NetworkState>,
+    /// Bytes that got lost on the way there.
+    lost_bytes: watch::Sender<u64>,
+    /// Connections at the moment.
+    open_connections: watch::Sender<usize>,
+}
+
+async fn accept_loop(address: SocketAddr, first: TcpListener, route: ProxyRoute) {
+    let mut state = route.state.clone();
+    let mut listener = Some(first);
+    loop {
+        match &listener {
+            Some(taking) => tokio::select! {
+                client = taking.accept() => {
+                    let (client, route) = (client.unwrap().0, route.clone());
+                    route.open_connections.send_modify(|open| *open += 1);
+                    tokio::spawn(async move {
+                        forward(client, &route).await;
+                        route.open_connections.send_modify(|open| *open -= 1);
+                    });
+                }
+                seen = state.wait_for(|now| *now == NetworkState::Down) => {
+                    if seen.is_err() {
+                        return;
+                    }
+                    listener = None;
+                }
+            },
+            None => {
+                if state
+                    .wait_for(|now| *now != NetworkState::Down)
+                    .await
+                    .is_err()
+                {
+                    return;
+                }
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.set_reuseaddr(true).unwrap();
+                socket.bind(address).unwrap();
+                listener = Some(socket.listen(64).unwrap());
+            }
+        }
+    }
+}
+
+async fn forward(client: TcpStream, route: &ProxyRoute) {
+    // A server that is gone is, to the client, a connection that ends.
+    let Ok(server) = TcpStream::connect(&route.server).await else {
+        return;
+    };
+    let mut state = route.state.clone();
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).unwrap();
+    }
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        // Nothing passes over a connection that was made too late.
+        biased;
+        _ = state.wait_for(|now| *now == NetworkState::Down) => {}
+        () = copy_direction(from_client, to_server, route, NetworkState::DropRequests) => {}
+        () = copy_direction(from_server, to_client, route, NetworkState::DropReplies) => {}
+    }
+}
+
+/// Copies one direction; what comes in bad weather is lost.
+async fn copy_direction(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    route: &ProxyRoute,
+    bad: NetworkState,
+) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let Ok(read @ 1..) = from.read(&mut buffer).await else {
+            return;
+        };
+        if *route.state.borrow() == bad {
+            if bad == NetworkState::DropRequests {
+                route.lost_bytes.send_modify(|lost| *lost += read as u64);
+            }
+        } else if to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}

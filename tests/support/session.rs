@@ -1,0 +1,154 @@
+//! A room with a real agent in it: people ask, decide, and look at what becomes of commands.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{TEST_TIMEOUT, TestClient, TestServer};
+
+/// A session in which gates have no deadline, and someone who may do everything in it.
+pub async fn start_session(config: Value) -> (TestServer, TestClient) {
+    create_session_on(TestServer::start(&[]).await, config).await
+}
+
+/// The same on a server with settings of its own.
+pub async fn start_session_with_env(
+    environment: &[(&str, &str)],
+    config: Value,
+) -> (TestServer, TestClient) {
+    create_session_on(TestServer::start_with_env(&[], environment).await, config).await
+}
+
+pub async fn create_session_on(server: TestServer, config: Value) -> (TestServer, TestClient) {
+    let mut all = json!({ "gate_timeout_seconds": 0 });
+    for (key, value) in config.as_object().unwrap() {
+        all[key] = value.clone();
+    }
+    server.create_session("owl", all).await;
+    let ann = server.invite("ann", &["driver", "approver", "admin"], &[]);
+    let ann = server.join("owl", &ann).await;
+    (server, ann)
+}
+
+/// Waits for the next gate; gives its id and the line that it guards.
+pub async fn next_gate(person: &mut TestClient) -> (String, String) {
+    let request = person.wait_for("gate.request").await;
+    let proposal = request["payload"]["action_ref"].clone();
+    let propose = person
+        .received
+        .iter()
+        .find(|message| message["id"] == proposal)
+        .expect("a proposal is told before its gate");
+    let payload = &propose["payload"];
+    let own = payload["command"].as_str();
+    let line = own.or(payload["arguments"]["full_command"].as_str());
+    let line = line.unwrap_or_default().to_owned();
+    (request["id"].as_str().unwrap().to_owned(), line)
+}
+
+pub async fn approve(person: &mut TestClient, gate: &str) {
+    let answer = person.approve(gate).await;
+    assert_eq!(answer["type"], "session.ack", "{answer}");
+}
+
+/// Waits for the next gate and says yes; gives the id of the proposal.
+pub async fn approve_next(person: &mut TestClient) -> String {
+    let (gate, _) = next_gate(person).await;
+    approve(person, &gate).await;
+    proposal_of(person, &gate)
+}
+
+/// The proposal that a gate guards.
+pub fn proposal_of(person: &TestClient, gate: &str) -> String {
+    let request = person.received.iter().find(|message| message["id"] == gate);
+    let proposal = &request.unwrap()["payload"]["action_ref"];
+    proposal.as_str().unwrap().to_owned()
+}
+
+pub async fn reject(person: &mut TestClient, gate: &str, reason: &str) {
+    let payload = json!({ "gate": gate, "rejector": person.participant, "reason": reason });
+    person.send_and_ack("gate.reject", payload).await;
+}
+
+/// Waits for the result of a command; gives it with the proposal's id.
+pub async fn next_result(person: &mut TestClient) -> Value {
+    person.wait_for("tool.result").await["payload"].clone()
+}
+
+/// Waits for the result of this command.
+pub async fn result_of(person: &mut TestClient, proposal: &str) -> Value {
+    let result = person
+        .wait(|message| {
+            message["type"] == "tool.result" && message["payload"]["tool_proposal"] == proposal
+        })
+        .await;
+    result["payload"].clone()
+}
+
+/// Asks an agent something; gives the id of the prompt.
+pub async fn send_prompt(person: &mut TestClient, agent: &str, content: &str) -> String {
+    let prompt = json!({
+        "content": content, "target_agent": agent, "contributors": [], "context_keys": [],
+    });
+    let id = person.send("prompt.submit", prompt).await;
+    person.expect_ack(&id).await;
+    id
+}
+
+/// Waits until a command has printed this, in however many pieces, on any stream.
+pub async fn wait_for_output(person: &mut TestClient, text: &str) {
+    while !has_output(person, text) {
+        person.wait_for("tool.output").await;
+    }
+}
+
+fn has_output(person: &TestClient, text: &str) -> bool {
+    let mut streams: BTreeMap<String, String> = BTreeMap::new();
+    let pieces = person.received.iter().map(|message| &message["payload"]);
+    for piece in pieces.filter(|payload| payload["stream"].is_string()) {
+        let stream = format!("{} {}", piece["tool_proposal"], piece["stream"]);
+        let printed = piece["text"].as_str().unwrap_or_default();
+        streams.entry(stream).or_default().push_str(printed);
+    }
+    streams.values().any(|printed| printed.contains(text))
+}
+
+/// Waits until an agent has said this.
+pub async fn wait_for_response(person: &mut TestClient, text: &str) -> Value {
+    person
+        .wait(|message| {
+            let said = message["payload"]["text"].as_str();
+            message["type"] == "response.chunk" && said.is_some_and(|said| said.contains(text))
+        })
+        .await
+}
+
+/// What a command printed on a stream, put together by the offsets, which leave no gap and
+/// overlap nowhere.
+pub fn collect_output<'a>(
+    entries: impl IntoIterator<Item = &'a Value>,
+    proposal: &str,
+    stream: &str,
+) -> String {
+    let mut whole = String::new();
+    for entry in entries {
+        let payload = &entry["payload"];
+        let ours = entry["type"] == "tool.output"
+            && payload["tool_proposal"] == proposal
+            && payload["stream"] == stream;
+        if ours {
+            assert_eq!(payload["offset"], whole.len(), "{entry}");
+            whole += payload["text"].as_str().unwrap();
+        }
+    }
+    whole
+}
+
+/// Waits until something is so that is not told to anyone, such as a file.
+pub async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}: it does not come");
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}

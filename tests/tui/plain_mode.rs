@@ -1,0 +1,130 @@
+//! Plain mode: lines in, lines out.
+
+use pvp_agent::agent::ProposalEvent;
+use serde_json::json;
+
+use crate::fixture::{TestScreen, TuiFixture};
+use crate::support::cli::CliEnv;
+use crate::terminal::{count_bells, raw_agent_session};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_event_is_a_line_and_decisions_are_words() {
+    let mut fixture = TuiFixture::new(json!({})).await;
+    let ann = fixture.invite("ann", &["driver", "admin"]);
+    let cli = CliEnv::new();
+    let link = fixture.server.link(&ann, Some("owl"));
+    let mut plain = cli.spawn(&["tui", &link, "--plain"]);
+    plain.wait_for_line("joined; type `help`").await;
+
+    let first = fixture
+        .agent
+        .propose_shell("echo \u{202e}eggs > list")
+        .await
+        .unwrap();
+    let line = plain.wait_for_line("gate 1: ").await;
+    assert!(
+        line.contains(r"echo \u{202e}eggs > list (write") && line.contains("you may vote"),
+        "{line}"
+    );
+    plain.write_line("approve 2").await;
+    plain
+        .wait_for_line("problem: say the number of a gate")
+        .await;
+    plain
+        .write_line("edit 1 echo eggs; echo more >&2; touch list")
+        .await;
+    plain
+        .wait_for_line("gate 1: echo eggs; echo more >&2; touch list")
+        .await;
+    plain.write_line("open 1").await;
+    plain.wait_for_line("verdict  WRITE").await;
+    plain.write_line("gates").await;
+    plain.wait_for_line("gate 1: echo eggs;").await;
+    plain.write_line("approve 1").await;
+    plain.wait_for_line("out: eggs").await;
+    plain
+        .wait_for_line("echo eggs; echo more >&2; touch list: exit 0 after")
+        .await;
+    let end = first.outcome().await;
+    assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
+
+    let second = fixture.agent.propose_shell("rm -rf list").await.unwrap();
+    plain
+        .wait_for_line("gate 2: rm -rf list (destructive")
+        .await;
+    plain.write_line("reject 2").await;
+    plain.wait_for_line("problem: say why not").await;
+    plain.write_line("reject 2 we need it").await;
+    plain
+        .wait_for_line("rejected by ann: rm -rf list: we need it")
+        .await;
+    assert!(matches!(
+        second.outcome().await,
+        Some(ProposalEvent::NotRun { .. })
+    ));
+
+    // However many lines a command has, its gate is one.
+    let lines = "touch one\ntouch two";
+    fixture.agent.propose_shell(lines).await.unwrap();
+    plain
+        .wait_for_line("gate 3: touch one ⏎ touch two (write")
+        .await;
+
+    fixture.agent.propose_shell("echo -n rest").await.unwrap();
+    plain.wait_for_line("out: rest").await;
+
+    plain.write_line("!echo own").await;
+    plain.wait_for_line("bang exec done (exit 0)").await;
+    plain.write_line("say look at that").await;
+    match fixture.agent.next_input().await {
+        Some(pvp_agent::agent::AgentInput::Prompt { prompt, .. }) => {
+            assert!(prompt.content.starts_with("<shell_result>"));
+            assert!(prompt.content.ends_with("\nlook at that"));
+        }
+        other => panic!("{other:?}"),
+    }
+    plain.wait_for_line("look at that").await;
+    plain.write_line("people").await;
+    plain.wait_for_line("driver+admin").await;
+    plain.write_line("nonsense").await;
+    plain
+        .wait_for_line("problem: no command is called /nonsense")
+        .await;
+    plain.write_line("quit").await;
+    let said = plain.ended().await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_types_no_more_still_listens_and_is_called() {
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let mut plain = TestScreen::start_with(&[&link, "--plain"], &[], 100, 30);
+    plain.wait_for_text("joined; type `help`");
+    // The end of what is typed.
+    plain.send_keys("\u{4}");
+    agent.propose("rm -rf build").await;
+    plain.wait_for_text("gate 1: rm -rf build (destructive");
+    let told = String::from_utf8_lossy(&plain.raw_output()).into_owned();
+    assert_eq!(count_bells(&told), 1, "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_one_line_once_it_is_whole() {
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let mut plain = TestScreen::start_with(&[&link, "--plain"], &[], 100, 30);
+    plain.wait_for_text("joined; type `help`");
+    plain.send_keys("say hello\n");
+    let prompt = agent.wait_for("prompt.submit").await;
+    let start = json!({ "agent": agent.participant, "prompt_ref": prompt["id"] });
+    agent.send_and_ack("response.start", start).await;
+    agent
+        .send_and_ack("response.chunk", json!({ "text": "half " }))
+        .await;
+    agent
+        .send_and_ack("response.chunk", json!({ "text": "and half" }))
+        .await;
+    let end = json!({ "finish_reason": "complete" });
+    agent.send_and_ack("response.end", end).await;
+    let shown = plain.wait_for_text("half and half");
+    assert_eq!(shown.matches("half").count(), 2, "{shown}");
+}
