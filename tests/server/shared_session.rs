@@ -1,14 +1,7 @@
 //! People and an agent share a session over real sockets and a real store.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::{TestServer, http_get};
 use serde_json::{Value, json};
-use support::{TestServer, http_get};
 
 #[tokio::test]
 async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
@@ -75,7 +68,7 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
     }
 
     // Everyone was told the same things in the same order, without gap or repeat.
-    let whole = |client: &support::TestClient| -> Vec<(u64, String)> {
+    let whole = |client: &crate::support::TestClient| -> Vec<(u64, String)> {
         let kept = client
             .received
             .iter()

@@ -1,15 +1,7 @@
 //! Everything is finite: sizes, depths, rates, numbers and times, and what is not a message at all.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::{RefusalObserver, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::{RefusalObserver, TestClient, TestServer, TestUser};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
@@ -336,11 +328,13 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
     agent.sync().await;
     watcher.sync().await;
     assert_eq!(
-        support::http_get(&server.address, "/health", &[]).await.0,
+        crate::support::http_get(&server.address, "/health", &[])
+            .await
+            .0,
         200
     );
     let data = server.data.to_str().unwrap().to_owned();
-    assert!(support::run_pvp(&["audit", "verify", "--data", &data]).0);
+    assert!(crate::support::run_pvp(&["audit", "verify", "--data", &data]).0);
     let status = server.stop().await;
     assert!(status.success(), "no panic on the way: {status}");
 }
@@ -371,7 +365,7 @@ async fn who_does_not_join_in_time_is_closed() {
     for mut stream in raw {
         let mut rest = Vec::new();
         let ended =
-            tokio::time::timeout(support::TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
+            tokio::time::timeout(crate::support::TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
         // Ended either way: with a last word or by a reset.
         drop(ended.expect("it is closed"));
     }
@@ -828,20 +822,20 @@ async fn foreign_pages_and_hosts_get_nothing() {
         }
         for path in [path, "/health", "/readyz", "/nothing"] {
             let headers = [("Authorization", bearer.as_str()), (header, value)];
-            let (status, body) = support::http_get(&server.address, path, &headers).await;
+            let (status, body) = crate::support::http_get(&server.address, path, &headers).await;
             assert_eq!(status, 403, "{header}: {value}");
             assert!(body.contains("set --public-url"), "{body}");
         }
         let headers = [("Authorization", bearer.as_str()), (header, value)];
         let invite = r#"{"name":"x","roles":["admin"]}"#;
         assert_eq!(
-            support::http_request(&server.address, "POST", "/api/invites", &headers, invite)
+            crate::support::http_request(&server.address, "POST", "/api/invites", &headers, invite)
                 .await
                 .0,
             403
         );
     }
-    let (status, body) = support::http_get(
+    let (status, body) = crate::support::http_get(
         &server.address,
         path,
         &[("Authorization", &bearer), ("Host", "PVP.example.org")],
@@ -873,11 +867,11 @@ async fn no_url_becomes_a_path() {
         ("/sessions/paths/transcript?after=18446744073709551615", 200),
         ("/sessions/paths/transcript?messages=../../etc/passwd", 200),
     ] {
-        let (status, body) = support::http_get(&server.address, path, &headers).await;
+        let (status, body) = crate::support::http_get(&server.address, path, &headers).await;
         assert_eq!(status, expected, "{path}: {body}");
         assert!(!body.contains("root:"), "{path}");
     }
-    let status = support::http_request(
+    let status = crate::support::http_request(
         &server.address,
         "DELETE",
         "/api/tokens/..%2f..%2fpvp.sqlite3",

@@ -1,16 +1,8 @@
 //! What nobody may say. Each refusal is looked at from three sides: what its sender is told, what
 //! the others hear, and what the log has.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::{RefusalObserver, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::{RefusalObserver, TestClient, TestServer, TestUser};
 
 const UNAUTHORIZED: &str = "UNAUTHORIZED";
 const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
@@ -978,7 +970,7 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
         .await;
     fixture.observer.expect_no_trace(&fixture.server).await;
     there.expect_no_trace(&fixture.server).await;
-    let (_, sessions, _) = support::run_pvp(&[
+    let (_, sessions, _) = crate::support::run_pvp(&[
         "audit",
         "verify",
         "--json",

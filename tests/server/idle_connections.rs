@@ -1,13 +1,6 @@
 //! Connections that say nothing, or too little, do not stay.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
-use support::{TEST_TIMEOUT, TestServer};
+use crate::support::{TEST_TIMEOUT, TestServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -1,15 +1,7 @@
 //! `--open` as published clients know it: no token, WebSocket at `/`, whole outputs in results.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::{TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::{TestClient, TestServer, TestUser};
 
 const MIB: usize = 1024 * 1024;
 
@@ -544,7 +536,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
     // And inviting takes an admin's token all the same.
     let invite = r#"{"name":"x","roles":["admin"]}"#;
     assert_eq!(
-        support::http_request(&server.address, "POST", "/api/invites", &[], invite)
+        crate::support::http_request(&server.address, "POST", "/api/invites", &[], invite)
             .await
             .0,
         401
@@ -576,7 +568,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
 #[tokio::test]
 async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
     let server = TestServer::start(&["--open"]).await;
-    let (status, body) = support::http_get(&server.address, "/health", &[]).await;
+    let (status, body) = crate::support::http_get(&server.address, "/health", &[]).await;
     assert_eq!((status, body.as_str()), (200, r#"{"status":"ok"}"#));
     let (mut ann, mut bot) = join_pair(&server, "told").await;
     ann.send_and_ack(
@@ -597,7 +589,8 @@ async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
     .await;
     bot.send_and_ack("thinking.chunk", json!({ "text": "for-approvers" }))
         .await;
-    let (status, body) = support::http_get(&server.address, "/sessions/told/transcript", &[]).await;
+    let (status, body) =
+        crate::support::http_get(&server.address, "/sessions/told/transcript", &[]).await;
     assert_eq!(status, 200);
     let transcript: Value = serde_json::from_str(&body).unwrap();
     let mut names: Vec<_> = transcript.as_object().unwrap().keys().collect();
@@ -613,7 +606,7 @@ async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
         assert!(!body.contains(hidden), "{hidden}");
     }
     let path = "/sessions/told/transcript?messages=session.create,context.add";
-    let (_, body) = support::http_get(&server.address, path, &[]).await;
+    let (_, body) = crate::support::http_get(&server.address, path, &[]).await;
     let some: Value = serde_json::from_str(&body).unwrap();
     let kinds: Vec<_> = some["messages"]
         .as_array()
@@ -623,13 +616,13 @@ async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
         .collect();
     assert_eq!(kinds, ["session.create", "context.add", "context.add"]);
     assert_eq!(
-        support::http_get(&server.address, "/sessions/unknown/transcript", &[])
+        crate::support::http_get(&server.address, "/sessions/unknown/transcript", &[])
             .await
             .0,
         404
     );
     assert_eq!(
-        support::http_get(
+        crate::support::http_get(
             &server.address,
             "/sessions/told/transcript?token=wrong",
             &[]

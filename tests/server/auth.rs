@@ -1,15 +1,7 @@
 //! Who one is, and for how long: tokens, invitations, revocation.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::{RefusalObserver, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::{RefusalObserver, TestClient, TestServer, TestUser};
 use tokio_tungstenite::tungstenite::Error;
 
 const UNAUTHORIZED: &str = "UNAUTHORIZED";
@@ -89,14 +81,22 @@ async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
     // The same three say who reads over HTTP, but for the message.
     let path = "/sessions/login/transcript";
     assert_eq!(
-        support::http_get(&server.address, path, &[("Authorization", &bearer)])
+        crate::support::http_get(&server.address, path, &[("Authorization", &bearer)])
             .await
             .0,
         200
     );
     let query = format!("{path}?token={}", ann.token);
-    assert_eq!(support::http_get(&server.address, &query, &[]).await.0, 200);
-    assert_eq!(support::http_get(&server.address, path, &[]).await.0, 401);
+    assert_eq!(
+        crate::support::http_get(&server.address, &query, &[])
+            .await
+            .0,
+        200
+    );
+    assert_eq!(
+        crate::support::http_get(&server.address, path, &[]).await.0,
+        401
+    );
 }
 
 #[tokio::test]
@@ -170,13 +170,13 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
     let bearer = format!("Bearer {}", bound.token);
     let headers = [("Authorization", bearer.as_str())];
     assert_eq!(
-        support::http_get(&server.address, "/sessions/other/transcript", &headers)
+        crate::support::http_get(&server.address, "/sessions/other/transcript", &headers)
             .await
             .0,
         403
     );
     assert_eq!(
-        support::http_get(&server.address, "/sessions/mine/transcript", &headers)
+        crate::support::http_get(&server.address, "/sessions/mine/transcript", &headers)
             .await
             .0,
         200
@@ -219,7 +219,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
             201,
         ),
     ] {
-        let (status, answer) = support::http_request(
+        let (status, answer) = crate::support::http_request(
             &server.address,
             "POST",
             "/api/invites",
@@ -230,7 +230,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
         assert_eq!(status, expected, "{answer}");
     }
     assert_eq!(
-        support::http_request(&server.address, "DELETE", "/api/tokens/x", &headers, "")
+        crate::support::http_request(&server.address, "DELETE", "/api/tokens/x", &headers, "")
             .await
             .0,
         403
@@ -240,7 +240,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
 /// The id of someone's token, as listed.
 fn token_id(server: &TestServer, user: &TestUser) -> String {
     let (good, list, problem) =
-        support::run_pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
+        crate::support::run_pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
     assert!(good, "{problem}");
     let mut rows = list
         .lines()
@@ -275,13 +275,13 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
 
     let data = server.data.to_str().unwrap();
     let id = token_id(&server, &revoked);
-    let (good, said, _) = support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
+    let (good, said, _) = crate::support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
     assert!(good && said.contains(&id));
     let admin = format!("Bearer {}", server.admin().token);
     let path = format!("/api/tokens/{}", token_id(&server, &by_http));
     let own = format!("Bearer {}", stays.token);
     assert_eq!(
-        support::http_request(
+        crate::support::http_request(
             &server.address,
             "DELETE",
             &path,
@@ -293,7 +293,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         403
     );
     assert_eq!(
-        support::http_request(
+        crate::support::http_request(
             &server.address,
             "DELETE",
             &path,
@@ -305,7 +305,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         204
     );
     assert_eq!(
-        support::http_request(
+        crate::support::http_request(
             &server.address,
             "DELETE",
             &path,
@@ -316,7 +316,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
         .0,
         404
     );
-    let (good, _, problem) = support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
+    let (good, _, problem) = crate::support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
     assert!(
         !good && problem.contains(&format!("there is no token `{id}`")),
         "{problem}"
@@ -371,7 +371,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         said
     };
     let user = ["--name", "Ann B.", "--role", "driver", "--role", "approver"];
-    let (good, out, problem) = support::run_pvp(
+    let (good, out, problem) = crate::support::run_pvp(
         &[
             &[
                 "invite",
@@ -404,7 +404,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
 
     // With the admin's link.
     let (good, out, problem) =
-        support::run_pvp(&[&["invite", "--json", "--link", &link], &user[..]].concat());
+        crate::support::run_pvp(&[&["invite", "--json", "--link", &link], &user[..]].concat());
     assert!(good, "{problem}");
     let by_link = fields(&out);
     assert_eq!(by_link["expires"], Value::Null);
@@ -440,7 +440,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         ),
     ] {
         let (good, out, problem) =
-            support::run_pvp(&[&["invite", "--link", &link], &user[..]].concat());
+            crate::support::run_pvp(&[&["invite", "--link", &link], &user[..]].concat());
         assert!(!good && out.is_empty());
         assert_eq!(problem, format!("pvp: {part}\n"));
     }
@@ -465,7 +465,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         ("[", 400),
     ] {
         let admin = format!("Bearer {}", server.admin().token);
-        let (status, answer) = support::http_request(
+        let (status, answer) = crate::support::http_request(
             &server.address,
             "POST",
             "/api/invites",

@@ -1,16 +1,10 @@
 //! The client's connection against real servers: nothing is lost or told twice when one dies.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::support::audit::{export_log, message_type};
+use crate::support::{TEST_TIMEOUT, TestServer, TestUser, run_pvp};
 use pvp_client::{
     ApiError, ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents,
     EndReason, Link, Receipt, SendError, View,
@@ -22,8 +16,6 @@ use pvp_protocol::{
     ErrorCode, ExtraFields, MessageId, ParticipantId, ParticipantKind, Role, ServerMessage,
 };
 use serde_json::{Value, json};
-use support::audit::{export_log, message_type};
-use support::{TEST_TIMEOUT, TestServer, TestUser, run_pvp};
 
 /// Nobody here is slow on purpose.
 const NO_RATE_LIMIT: [(&str, &str); 2] = [

@@ -1,18 +1,10 @@
 //! What is not for me reaches me on no way: not live, not in history, not by resuming, not over
 //! HTTP; and secret values reach nobody but the executor.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::path::Path;
 
+use crate::support::{TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::{TestClient, TestServer, TestUser};
 
 /// Whether something that was told has this word in it.
 fn has_received(client: &TestClient, word: &str) -> bool {
@@ -402,10 +394,16 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     let data_flag = store.to_str().unwrap();
     for word in [VALUE, "918273645"] {
         assert_eq!(files_containing(&store, word), Vec::<String>::new());
-        let (_, export, _) = support::run_pvp(&["audit", "export", "--data", data_flag]);
+        let (_, export, _) = crate::support::run_pvp(&["audit", "export", "--data", data_flag]);
         assert!(export.contains("API_KEY") && !export.contains(word));
-        let (_, account, _) =
-            support::run_pvp(&["audit", "show", "--data", data_flag, "--session", "secrets"]);
+        let (_, account, _) = crate::support::run_pvp(&[
+            "audit",
+            "show",
+            "--data",
+            data_flag,
+            "--session",
+            "secrets",
+        ]);
         assert!(account.contains("bot") && !account.contains(word));
         let logged = std::fs::read_to_string(&log).unwrap();
         assert!(logged.contains("refused") && !logged.contains(word));
@@ -439,8 +437,9 @@ async fn tokens_are_in_no_file_and_in_no_log_line() {
             client.sync().await;
         }
         let path = format!("/sessions/tokens/transcript?token={token}");
-        support::http_get(&server.address, &path, &[]).await;
-        support::http_get(&server.address, &path, &[("Origin", "http://evil.example")]).await;
+        crate::support::http_get(&server.address, &path, &[]).await;
+        crate::support::http_get(&server.address, &path, &[("Origin", "http://evil.example")])
+            .await;
         let mut client = TestClient::connect(&server.address, None, &ann.participant).await;
         client.session = "tokens".to_owned();
         let join =

@@ -1,18 +1,10 @@
 //! Following a session: fast and slow readers, late ones, several devices, and those who go quiet.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::time::Duration;
 
+use crate::support::audit::{assert_intact, assert_sealed, export_log, log_entries, message_type};
+use crate::support::{TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::audit::{assert_intact, assert_sealed, export_log, log_entries, message_type};
-use support::{TestClient, TestServer, TestUser};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
