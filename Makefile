@@ -41,8 +41,7 @@ generated:
 
 generate:
 	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test generated
-	PVP_BLESS=1 $(CARGO) test -p pvp --test docs the_settings
-	PVP_BLESS=1 $(CARGO) test -p pvp --test tui the_tables
+	PVP_BLESS=1 $(CARGO) test -p pvp --test docs -- pages::the_settings tui::the_tables
 
 # Long rounds of what `make test` does briefly.
 soak:

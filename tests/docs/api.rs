@@ -1,17 +1,9 @@
 //! The commands of docs/api.md, run as they stand there.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::path::Path;
 
+use crate::support::TestServer;
 use serde_json::Value;
-use support::TestServer;
 
 /// One block of the page: its commands, and lines that must be in what they print, in order.
 struct DocBlock {
@@ -66,7 +58,7 @@ async fn every_command_of_the_page_does_what_it_says() {
         .env("TOKEN", server.admin().token)
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(support::TEST_TIMEOUT, run)
+    let output = tokio::time::timeout(crate::support::TEST_TIMEOUT, run)
         .await
         .unwrap()
         .unwrap();
@@ -88,7 +80,7 @@ async fn every_command_of_the_page_does_what_it_says() {
 #[tokio::test]
 async fn the_page_names_every_route_and_no_other() {
     let server = TestServer::start(&[]).await;
-    let (_, document) = support::http_get(&server.address, "/openapi.json", &[]).await;
+    let (_, document) = crate::support::http_get(&server.address, "/openapi.json", &[]).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let mut served: Vec<_> = paths

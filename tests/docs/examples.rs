@@ -2,17 +2,9 @@
 //!
 //! Cargo builds them beside the test programs when it builds all targets.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::cli::{CliEnv, CliProcess};
+use crate::support::{TestServer, run_pvp};
 use serde_json::json;
-use support::cli::{CliEnv, CliProcess};
-use support::{TestServer, run_pvp};
 
 /// Where cargo puts examples: beside the directory of the test programs.
 fn example_path(name: &str) -> std::path::PathBuf {

@@ -1,18 +1,10 @@
 //! What docs/operations.md says is what the program does.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::support::TestServer;
 use pvp_server::config::ServerConfig;
-use support::TestServer;
 
 const BEGIN: &str = "<!-- settings: made from the types by `make generate` -->\n";
 const END: &str = "<!-- end of settings -->";
@@ -52,8 +44,8 @@ fn the_settings_on_the_page_are_those_of_the_types() {
 #[tokio::test]
 async fn the_metrics_on_the_page_are_those_that_are_served() {
     let server = TestServer::start(&[]).await;
-    support::http_get(&server.address, "/healthz", &[]).await;
-    let (_, text) = support::http_get(&server.address, "/metrics", &[]).await;
+    crate::support::http_get(&server.address, "/healthz", &[]).await;
+    let (_, text) = crate::support::http_get(&server.address, "/metrics", &[]).await;
     let served: BTreeSet<_> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
@@ -104,7 +96,7 @@ fn the_options_of_agents_on_their_page_are_those_of_the_program() {
     let (_, rest) = page.split_once("<!-- options:").unwrap();
     let (options, _) = rest.split_once("<!-- end of options -->").unwrap();
     let (_, options) = options.split_once("-->").unwrap();
-    let (good, help, _) = support::run_pvp(&["agent", "--help"]);
+    let (good, help, _) = crate::support::run_pvp(&["agent", "--help"]);
     assert!(good);
     let mut really: BTreeSet<_> = help
         .lines()
