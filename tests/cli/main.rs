@@ -9,6 +9,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod arguments;
+mod check;
 mod connect;
 mod errors;
 mod gates;

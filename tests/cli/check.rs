@@ -1,17 +1,10 @@
 //! `pvp check` and `pvp policy`, and a server that sorts by a file of its owner's.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::support::{TestServer, run_pvp};
 use serde_json::{Value, json};
-use support::{TestServer, run_pvp};
 
 fn run_check(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_pvp"))
@@ -179,7 +172,7 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
     server.create_session("rules", json!({})).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("rules", &bot).await;
-    let asked = async |agent: &mut support::TestClient| {
+    let asked = async |agent: &mut crate::support::TestClient| {
         let id = agent.propose("frobnicate now").await;
         let gate = agent
             .wait(|message| message["payload"]["action_ref"] == id.as_str())

@@ -1,18 +1,10 @@
 //! The command line: what it refuses, and how it says so.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::TestServer;
 use serde_json::Value;
-use support::TestServer;
 
 /// Runs `pvp` with nothing but these variables of ours; it must end by itself and badly.
 fn run_refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
@@ -246,7 +238,7 @@ async fn open_on_every_address_runs_when_it_is_meant() {
     let server = TestServer::start_with(&store, "0.0.0.0:0", &flags, &[], Some(file)).await;
     let port = server.address.rsplit(':').next().unwrap();
     assert_eq!(
-        support::http_get(&format!("127.0.0.1:{port}"), "/health", &[])
+        crate::support::http_get(&format!("127.0.0.1:{port}"), "/health", &[])
             .await
             .0,
         200
@@ -286,7 +278,9 @@ async fn two_servers_do_not_share_a_data_directory_or_an_address() {
         "{said}"
     );
     assert_eq!(
-        support::http_get(&first.address, "/health", &[]).await.0,
+        crate::support::http_get(&first.address, "/health", &[])
+            .await
+            .0,
         200
     );
     // When it has gone, the directory is free.
@@ -314,7 +308,7 @@ async fn the_first_line_says_where_it_listens_as_json() {
         .unwrap();
     use tokio::io::{AsyncBufReadExt, BufReader};
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = tokio::time::timeout(support::TEST_TIMEOUT, lines.next_line())
+    let line = tokio::time::timeout(crate::support::TEST_TIMEOUT, lines.next_line())
         .await
         .unwrap()
         .unwrap()
