@@ -4,8 +4,8 @@ use pvp_client::now;
 use pvp_protocol::Timestamp;
 use serde_json::{Value, json};
 
-use crate::agent_behind_proxy;
 use crate::support::agent_process::AgentProcess;
+use crate::support::session::agent_behind_proxy;
 use crate::support::session::{
     approve, approve_next, next_gate, proposal_of, result_of, start_session_with_env,
     wait_for_output, wait_until,

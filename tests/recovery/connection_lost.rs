@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agent_behind_proxy;
 use crate::support::agent_process::AgentProcess;
 use crate::support::audit::{assert_intact, export_log};
+use crate::support::session::agent_behind_proxy;
 use crate::support::session::{
     approve_next, collect_output, create_session_on, result_of, wait_for_output, wait_until,
 };

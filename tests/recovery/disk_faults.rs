@@ -1,14 +1,6 @@
 //! The disk fails under a running server, or what is written was damaged: nothing runs that could
 //! not be written down, people are told why, and it goes on when the disk does.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -16,11 +8,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::support::audit::{assert_intact, export_log, log_entries, message_type};
+use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser, http_get, run_pvp};
 use pvp_protocol::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
-use support::audit::{assert_intact, export_log, log_entries, message_type};
-use support::{TEST_TIMEOUT, TestClient, TestServer, TestUser, http_get, run_pvp};
 
 /// From now on every write to a file fails, for this server alone.
 fn fail_writes(server: &TestServer) {

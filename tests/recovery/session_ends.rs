@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::agent_behind_proxy;
 use crate::support::agent_process::AgentProcess;
+use crate::support::session::agent_behind_proxy;
 use crate::support::session::{approve_next, collect_output, start_session, wait_for_output};
 
 /// A job that does not want to end.

@@ -1,22 +1,16 @@
 //! The server is killed under load and started again: nothing that was acknowledged is lost,
 //! nothing is told that is not written, and deadlines go on.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::audit::{assert_intact, assert_sealed, export_log, export_logs, message_type};
+use crate::support::load::{
+    HELD_PROPOSAL, LONG_RUNNING_PROPOSAL, LoadClient, LoadRole, Rng, StopWhen,
+};
+use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
-use support::audit::{assert_intact, assert_sealed, export_log, export_logs, message_type};
-use support::load::{HELD_PROPOSAL, LONG_RUNNING_PROPOSAL, LoadClient, LoadRole, Rng, StopWhen};
-use support::{TEST_TIMEOUT, TestClient, TestServer, TestUser};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
