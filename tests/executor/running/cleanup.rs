@@ -5,8 +5,8 @@ use pvp_agent::run::{self, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 
-use crate::executor_process::ExecutorProcess;
-use crate::fixture::{
+use super::executor_process::ExecutorProcess;
+use super::fixture::{
     CommandFixture, TestRun, generous_bounds, parent_pid, reapers, stream_text, wait_until,
 };
 

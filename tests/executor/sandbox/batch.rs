@@ -2,9 +2,9 @@
 
 use pvp_protocol::SandboxProfile;
 
-use crate::attacks::Attack;
-use crate::effects;
-use crate::fixture::{RunAsUser, SandboxFixture};
+use super::attacks::Attack;
+use super::effects;
+use super::fixture::{RunAsUser, SandboxFixture};
 
 /// Commands of one run; enough that the way in does not count.
 const BATCH_SIZE: usize = 12;
@@ -64,7 +64,7 @@ async fn run_batch(
     let scripts = several.iter().map(|attack| attack.script.clone());
     spawn_spec.arguments.push("together".to_owned());
     spawn_spec.arguments.extend(scripts);
-    let (effects, output) = crate::run_and_diff(fixture, &spawn_spec).await;
+    let (effects, output) = super::run_and_diff(fixture, &spawn_spec).await;
     let ended = output.out.lines().filter_map(|line| {
         let number = line.strip_prefix("ended: ")?;
         number.parse().ok()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use crate::fixture::{TEST_TIMEOUT, reapers};
+use super::fixture::{TEST_TIMEOUT, reapers};
 
 /// Where it finds its task.
 const TASK_VARIABLE: &str = "PVP_TEST_TASK";
@@ -49,7 +49,7 @@ impl ExecutorProcess {
         };
         let executor = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture"])
-            .arg("executor_process::in_a_process_of_its_own")
+            .arg(test_path("in_a_process_of_its_own"))
             .env(TASK_VARIABLE, serde_json::to_string(&task).unwrap())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -70,6 +70,12 @@ impl ExecutorProcess {
             .find_map(|line| Some(line.split_once(RESULT_PREFIX)?.1));
         serde_json::from_str(found.unwrap_or_else(|| panic!("{output}"))).unwrap()
     }
+}
+
+/// The name by which this program's `--exact` finds a test of this module.
+fn test_path(test: &str) -> String {
+    let (_program, module) = module_path!().split_once("::").unwrap();
+    format!("{module}::{test}")
 }
 
 #[tokio::test]

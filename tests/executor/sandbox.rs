@@ -1,12 +1,5 @@
 //! The sandbox holds: what runs in it damages nothing, and can still read.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    unreachable_pub,
-    reason = "whatever is not as expected ends the test"
-)]
-
 mod attacks;
 mod batch;
 mod fixture;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pvp_agent::run::{self, ReaperPool, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::payload::OutputStream;
 
-use crate::fixture::{
+use super::fixture::{
     CommandFixture, TestRun, generous_bounds, reapers, stream_text, write_program,
 };
 

@@ -4,7 +4,7 @@ use pvp_agent::reaper::{PtySize, SpawnSpec};
 use pvp_agent::run::{PtyInput, PtyInputError, ReaperPool, StopReason};
 use pvp_protocol::SandboxProfile;
 
-use crate::fixture::{
+use super::fixture::{
     CommandFixture, TestRun, generous_bounds, pvp_path, wait_until, write_program,
 };
 

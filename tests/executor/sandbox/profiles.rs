@@ -8,10 +8,10 @@ use pvp_agent::sandbox::ResourceLimits;
 use pvp_protocol::SandboxProfile;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
-use crate::attacks::{self, AttackTarget, UnconfinedEffect};
-use crate::batch;
-use crate::effects;
-use crate::fixture::{self, DAMAGE_MARKER, RunAsUser, SandboxFixture};
+use super::attacks::{self, AttackTarget, UnconfinedEffect};
+use super::batch;
+use super::effects;
+use super::fixture::{self, DAMAGE_MARKER, RunAsUser, SandboxFixture};
 
 #[tokio::test]
 async fn a_read_with_sockets_damages_nothing_else() {

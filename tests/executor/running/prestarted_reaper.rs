@@ -6,7 +6,7 @@ use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::ReaperPool;
 use pvp_protocol::SandboxProfile;
 
-use crate::fixture::{
+use super::fixture::{
     CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path, wait_until,
     write_program,
 };
