@@ -1,10 +1,9 @@
 //! Runs: output, results, cancelling, keys.
 
-mod support;
+use crate::support::*;
 use pvp_protocol::ExecutionLimits;
 use pvp_session::{OutputRange, SessionSettings};
 use serde_json::{Value, json};
-use support::*;
 
 fn running(settings: SessionSettings) -> SessionFixture {
     let mut fixture = SessionFixture::team_with_settings(settings, json!({}));

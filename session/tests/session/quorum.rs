@@ -1,12 +1,10 @@
 //! Quorum against an oracle that was written on its own.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::participant_id;
+use crate::support::quorum_oracle::quorum_met;
 use pvp_protocol::{Approvers, ParticipantId, QuorumRule, Role, tally};
-use support::participant_id;
-use support::quorum_oracle::quorum_met;
 
 /// Voters; each subset of them is the bits of a number.
 const VOTER_COUNT: usize = 6;

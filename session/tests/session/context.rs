@@ -1,10 +1,9 @@
 //! Context and secrets.
 
-mod support;
+use crate::support::*;
 use pvp_protocol::Limits;
 use pvp_session::SessionSettings;
 use serde_json::{Value, json};
-use support::*;
 
 fn text(key: &str, content: &str) -> Value {
     json!({"key": key, "content_type": "text", "content": content})

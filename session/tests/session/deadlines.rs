@@ -1,8 +1,7 @@
 //! What happens by itself when its time has come.
 
-mod support;
+use crate::support::*;
 use serde_json::json;
-use support::*;
 
 #[test]
 fn a_gate_that_nobody_decides_is_rejected_at_its_deadline() {

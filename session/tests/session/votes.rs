@@ -1,8 +1,7 @@
 //! Votes, edits and withdrawals.
 
-mod support;
+use crate::support::*;
 use serde_json::{Value, json};
-use support::*;
 
 fn any(count: u32) -> Value {
     json!({"default_gate_quorum": {"type": "any", "count": count}})

@@ -1,8 +1,7 @@
 //! Session allow rules.
 
-mod support;
+use crate::support::*;
 use serde_json::{Value, json};
-use support::*;
 
 fn allow(prefix: &[&str], seconds: u64) -> Value {
     json!({"prefix": prefix, "expires_at": at(seconds).to_string()})

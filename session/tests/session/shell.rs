@@ -1,8 +1,7 @@
 //! A person's own commands.
 
-mod support;
+use crate::support::*;
 use serde_json::json;
-use support::*;
 
 #[test]
 fn directly_a_person_reads_and_writes_and_asks_for_more() {

@@ -1,9 +1,7 @@
 //! Stories that were written down, by hand or by a random run that failed.
 
-mod support;
-
-use support::simulation::SessionSimulation;
-use support::simulation_step::SimulationStep;
+use crate::support::simulation::SessionSimulation;
+use crate::support::simulation_step::SimulationStep;
 
 #[test]
 #[expect(

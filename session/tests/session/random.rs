@@ -1,18 +1,16 @@
 //! Random stories with crashes: every promise after every step.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::simulation::{FailurePrinting, SessionSimulation};
+use crate::support::simulation_step::SimulationStep;
+use crate::support::{announcement, at, executor_announcement, shell_proposal};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use pvp_protocol::payload::OutputStream;
 use pvp_session::{Answer, Proposal, ProposalStage, SessionSettings};
 use serde_json::{Value, json};
-use support::simulation::{FailurePrinting, SessionSimulation};
-use support::simulation_step::SimulationStep;
-use support::{announcement, at, executor_announcement, shell_proposal};
 
 /// One random move: which, and what it may choose with.
 type RandomMove = (u8, u16, u16, u16);
@@ -196,7 +194,9 @@ impl RandomDriver {
     }
 
     fn open_proposal(&self, id: &str) -> Option<&Proposal> {
-        self.simulation.live.proposal(&support::message_id(id))
+        self.simulation
+            .live
+            .proposal(&crate::support::message_id(id))
     }
 
     /// Mostly an open gate, by its own id or by its proposal's, with the digest of what it guards.
@@ -345,7 +345,10 @@ impl RandomDriver {
 
     fn change_roles(&mut self, [a, b, c]: [u16; 3]) {
         let who = pick(&EVERYONE, a);
-        let member = self.simulation.live.member(&support::participant_id(who));
+        let member = self
+            .simulation
+            .live
+            .member(&crate::support::participant_id(who));
         let old = member.map(|member| json!(member.announce.roles));
         let by = pick(&["ann", "ann", "ann", "bob"], c);
         let change = json!({
@@ -474,7 +477,7 @@ impl RandomDriver {
             self.send(pick(&EVERYONE, a), "secret.revoke", revoke);
         } else {
             let share = json!({
-                "key": key, "scope": ["bot"], "value_ref": "v", "value": support::auditor::SECRET,
+                "key": key, "scope": ["bot"], "value_ref": "v", "value": crate::support::auditor::SECRET,
                 "expires_at": at(u64::from(c)).to_string(),
             });
             self.send(pick(&EVERYONE, a), "secret.share", share);

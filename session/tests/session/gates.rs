@@ -1,10 +1,9 @@
 //! Proposals and the gates they wait at.
 
-mod support;
+use crate::support::*;
 use pvp_protocol::{ClientMessage, Limits};
 use pvp_session::{Entry, Input, ProposalEnding, Session, SessionSettings, Submitted};
 use serde_json::{Value, json};
-use support::*;
 
 fn with(line: &str, changes: Value) -> Value {
     let mut propose = shell_proposal("bot", line);

@@ -1,11 +1,10 @@
 //! Coming, going, roles and settings.
 
-mod support;
+use crate::support::*;
 use pvp_protocol::payload::Announce;
 use pvp_protocol::{Capability, Limits, Refusal, Role};
 use pvp_session::{Answer, Identity, Input, SessionSettings, Submitted};
 use serde_json::{Value, json};
-use support::*;
 
 fn announce(value: Value) -> Announce {
     serde_json::from_value(value).expect("an announcement")

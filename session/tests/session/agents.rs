@@ -1,9 +1,8 @@
 //! Prompts, thinking, answers and interrupts.
 
-mod support;
+use crate::support::*;
 use pvp_session::Submitted;
 use serde_json::{Value, json};
-use support::*;
 
 fn prompt(agent: &str) -> Value {
     json!({"content": "do it", "target_agent": agent, "contributors": [], "context_keys": []})

@@ -1,9 +1,8 @@
 //! Repeated ids, and what is refused to whom: no entry, no change.
 
-mod support;
+use crate::support::*;
 use pvp_session::{Answer, Input, Submitted};
 use serde_json::{Value, json};
-use support::*;
 
 fn prompt(content: &str) -> Value {
     json!({"content": content, "target_agent": "bot", "contributors": [], "context_keys": []})
