@@ -45,8 +45,8 @@ generate:
 
 # Long rounds of what `make test` does briefly.
 soak:
-	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test properties
-	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test differential
+	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test policy properties::
+	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test policy differential::
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test session random::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery server_killed::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor running::

@@ -1,10 +1,8 @@
 //! What holds for every line, whatever it says.
 
-mod support;
-
+use crate::support::{HOSTILE_FRAGMENTS, category_of, corpus_cases, explain};
 use proptest::prelude::*;
 use pvp_protocol::Category;
-use support::{HOSTILE_FRAGMENTS, category_of, corpus_cases, explain};
 
 /// Work for 64 KiB of anything; a plain line takes about a hundred steps.
 const MAX_STEPS: u32 = 100_000;
@@ -164,8 +162,9 @@ fn is_closed(line: &str) -> bool {
 
 #[test]
 fn a_command_behind_a_wrapper_is_no_milder() {
-    let words =
-        |case: &support::CorpusCase| pvp_policy::plain_words(&support::shell(&case.line)).is_some();
+    let words = |case: &crate::support::CorpusCase| {
+        pvp_policy::plain_words(&crate::support::shell(&case.line)).is_some()
+    };
     let wrappers = [
         "sudo",
         "sudo -u root",
@@ -206,7 +205,7 @@ fn a_command_behind_a_wrapper_is_no_milder() {
         "systemd-run --user",
     ];
     // Of the milder ones, some are enough.
-    let chosen = |(index, case): &(usize, support::CorpusCase)| {
+    let chosen = |(index, case): &(usize, crate::support::CorpusCase)| {
         words(case) && (case.expected > Category::Write || index % 8 == 0)
     };
     for (_, case) in corpus_cases().into_iter().enumerate().filter(chosen) {

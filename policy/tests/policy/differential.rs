@@ -9,16 +9,14 @@
     reason = "a test stops at what it does not expect"
 )]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{corpus_cases, explain};
 use pvp_protocol::{Category, SandboxProfile};
-use support::{corpus_cases, explain};
 
 /// A variable by which processes that a command has left behind are known.
 const PROCESS_MARK: &str = "PVP_DIFFERENTIAL_TEST";

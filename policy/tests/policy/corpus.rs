@@ -1,9 +1,7 @@
 //! What shells and tools can do, and what the sorter must say of it.
 
-mod support;
-
+use crate::support::{CorpusCase, corpus_cases, explain};
 use pvp_protocol::Category;
-use support::{CorpusCase, corpus_cases, explain};
 
 fn mismatches(fits: impl Fn(&CorpusCase, Category) -> bool) -> Vec<String> {
     let mut wrong = Vec::new();
