@@ -1,20 +1,13 @@
 //! Random stories through the real session core: the view agrees with it, however it was told.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::{StoryPlayer, StoryStep, fold_all, id, participant_id};
 use proptest::prelude::*;
 use pvp_client::View;
 use pvp_protocol::{Envelope, MessageId, ServerMessage};
 use pvp_session::SessionSettings;
 use serde_json::{Value, json};
-use support::{StoryPlayer, StoryStep, fold_all, id, participant_id};
 
 const PARTICIPANTS: [(&str, &str); 5] = [
     ("ann", "admin"),

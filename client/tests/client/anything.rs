@@ -1,19 +1,11 @@
 //! Whatever is told, in whatever order: no panic, no growth without bound.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
+use crate::support::{at, fold_all, id};
 use proptest::prelude::*;
 use pvp_client::View;
 use pvp_client::view::{MAX_HISTORY, MAX_ITEMS, MAX_PARTICIPANTS, MAX_PROPOSALS};
 use pvp_protocol::{Envelope, Heading, ParticipantId, Sender, ServerMessage, SessionId};
 use serde_json::{Value, json};
-use support::{at, fold_all, id};
 
 /// Most bytes of JSON that a view has, whatever was told. Most of it is output.
 const MAX_VIEW_BYTES: usize = 64 * 1024 * 1024;

@@ -2,19 +2,12 @@
 //!
 //! `PVP_BLESS=1` writes what is told and seen; without it, both must be as written.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
-
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::{StoryPlayer, StoryStep};
 use pvp_client::View;
 use pvp_protocol::{Limits, parse_server_message};
-use support::{StoryPlayer, StoryStep};
 
 fn transcripts_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/transcripts")
