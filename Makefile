@@ -37,10 +37,10 @@ rust:
 
 # The checked-in JSON Schema and TypeScript are what the types say.
 generated:
-	$(CARGO) test -p pvp-protocol --features generate --test generated
+	$(CARGO) test -p pvp-protocol --features generate --test protocol
 
 generate:
-	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test generated
+	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test protocol generated::
 	PVP_BLESS=1 $(CARGO) test -p pvp --test docs -- pages::the_settings tui::the_tables
 
 # Long rounds of what `make test` does briefly.

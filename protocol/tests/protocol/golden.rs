@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use pvp_protocol::{Action, ClientMessage, ErrorCode, JsonObject, ServerMessage, SessionConfig};
 use serde_json::{Value, json};
 
-#[path = "golden/examples.rs"]
-mod examples;
-
-use examples::{Example, MessageSide, load_examples, with_key_removed, with_value_replaced};
+use crate::examples::{Example, MessageSide, load_examples, with_key_removed, with_value_replaced};
 
 #[test]
 fn every_type_has_its_example_and_no_example_is_orphaned() {

@@ -6,13 +6,8 @@ use std::path::Path;
 use pvp_protocol::{ClientMessage, generate, is_published};
 use serde_json::Value;
 
-#[path = "golden/examples.rs"]
-mod examples;
-#[path = "generated/schema.rs"]
-mod schema;
-
-use examples::{MessageSide, load_examples, with_key_removed, with_value_replaced};
-use schema::Schema;
+use crate::examples::{MessageSide, load_examples, with_key_removed, with_value_replaced};
+use crate::schema::Schema;
 
 #[test]
 #[expect(
