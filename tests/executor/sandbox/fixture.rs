@@ -32,7 +32,7 @@ const NOBODY_UID: u32 = 65534;
 pub const PLANTED_SECRET: &str = "pvp-planted-secret-4f1d";
 
 /// What a damaging command prints when it got where it must not get.
-pub const DAMAGE_MARKER: &str = "DAMAGE_MARKER";
+pub const DAMAGE_MARKER: &str = "DAMAGED";
 
 /// Files in a home directory that hold keys and passwords.
 const SECRET_FILES: &[&str] = &[

@@ -248,7 +248,7 @@ async fn a_share_stops_what_exceeds_it() {
         );
 
         let memory_bytes = Some(200_000_000);
-        let line = "perl -e 'my $x = \"x\" x 300_000_000; print \"DAMAGE_MARKER\"'";
+        let line = "perl -e 'my $x = \"x\" x 300_000_000; print \"DAMAGED\"'";
         let (_, output) = run(
             line,
             ResourceLimits {
