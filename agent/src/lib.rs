@@ -12,6 +12,10 @@ pub mod run;
 pub mod sandbox;
 pub mod turn_loop;
 
+#[cfg(test)]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
+
 use std::process::ExitCode;
 
 /// What this process is, if it was started to be a part of running a command. A program that runs

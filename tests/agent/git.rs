@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::agent_process::{AgentProcess, write_script};
 use crate::support::cli::CliEnv;
+use crate::support::program::write_program;
 use crate::support::session::{approve_next, next_gate, proposal_of, result_of, start_session};
 use crate::support::{TestClient, TestServer};
 
@@ -135,9 +136,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
             "#!/bin/sh\ncase \"$(cat) $*\" in *refs/notes*) echo {hook} >> '{}'; exit 1;; esac\n",
             here.join("hooked").display()
         );
-        std::fs::write(&path, text).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).unwrap();
+        write_program(&path, text);
     }
     crate::support::session::send_prompt(&mut ann, &agent_process.user.participant, "commit").await;
     let (proposal, _) = approve_commit(&mut ann).await;

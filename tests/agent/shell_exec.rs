@@ -1,11 +1,10 @@
 //! People's own commands: who runs them, how, and what may run without a gate.
 
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::{Value, json};
 
 use crate::support::agent_process::AgentProcess;
 use crate::support::cli::CliEnv;
+use crate::support::program::write_program;
 use crate::support::session::{
     approve, collect_output, next_gate, proposal_of, reject, result_of, start_session,
 };
@@ -51,8 +50,7 @@ async fn commands_run_in_the_login_shell_of_the_account() {
     let (server, mut ann) = start_session(json!({})).await;
     let cli = CliEnv::new();
     let shell = cli.home().join("shell");
-    std::fs::write(&shell, "#!/bin/sh\necho \"$1, $2\"\nexec /bin/sh \"$@\"\n").unwrap();
-    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&shell, "#!/bin/sh\necho \"$1, $2\"\nexec /bin/sh \"$@\"\n");
     std::fs::write(cli.home().join(".profile"), "FROM=profile\n").unwrap();
     let script = crate::support::agent_process::write_script(&cli, "[[step]]\nwait = 'prompt'\n");
     let user = server.invite("worker", &["driver"], &["--kind", "agent"]);

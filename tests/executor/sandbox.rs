@@ -11,6 +11,8 @@ use fixture::{CapturedOutput, RunAsUser, SandboxFixture};
 use pvp_agent::reaper::SpawnSpec;
 use pvp_protocol::SandboxProfile;
 
+use crate::support::skip::skip;
+
 /// What a command did that the test sees: from outside, or by its own admission.
 async fn effects(
     fixture: &SandboxFixture,
@@ -57,7 +59,7 @@ async fn a_read_damages_nothing_as_an_ordinary_user() {
 }
 
 async fn a_read_damages_nothing(user: RunAsUser) {
-    if !RunAsUser::available().contains(&user) {
+    if !user.or_skip() {
         return;
     }
     let all = attacks::all_attacks();
@@ -82,16 +84,13 @@ async fn without_the_sandbox_the_damage_is_seen() {
             UnconfinedEffect::NotRun => continue,
             UnconfinedEffect::AsNobody => RunAsUser::Nobody,
             UnconfinedEffect::AsRoot => RunAsUser::Root,
-            UnconfinedEffect::Always | UnconfinedEffect::MachineDependent => {
-                RunAsUser::available()[0]
-            }
+            UnconfinedEffect::Always | UnconfinedEffect::MachineDependent => RunAsUser::current(),
         };
-        if !fixture::is_root()
-            && matches!(
-                attack.unconfined,
-                UnconfinedEffect::AsRoot | UnconfinedEffect::AsNobody
-            )
-        {
+        let needs_root = matches!(
+            attack.unconfined,
+            UnconfinedEffect::AsRoot | UnconfinedEffect::AsNobody
+        );
+        if needs_root && !RunAsUser::Root.or_skip() {
             continue;
         }
         let effects = effects(&SandboxFixture::new(user), &attack, SandboxProfile::None).await;
@@ -146,7 +145,7 @@ async fn everyday_reads_work_as_an_ordinary_user() {
 }
 
 async fn everyday_reads_work(user: RunAsUser) {
-    if RunAsUser::available().contains(&user) {
+    if user.or_skip() {
         let fixture = SandboxFixture::new(user);
         let before = fixture.snapshot();
         let (mut worked, mut failures) = (0, Vec::new());
@@ -157,13 +156,18 @@ async fn everyday_reads_work(user: RunAsUser) {
         for read in reads::ALWAYS_AVAILABLE {
             note(read_succeeds(&fixture, *read).await);
         }
+        let mut missing = Vec::new();
         for (tool, read) in reads::TOOL_DEPENDENT {
             let find = format!("command -v {tool} && {tool} --version");
             let (found, _) = fixture.run_line(&find, SandboxProfile::None).await;
             match found.exit_code {
                 Some(0) => note(read_succeeds(&fixture, *read).await),
-                _ => fixture::report(&format!("{user:?}: skipped `{}`: no {tool} here", read.0)),
+                _ => missing.push(*tool),
             }
+        }
+        if !missing.is_empty() {
+            fixture::report(&format!("{user:?}: not installed: {missing:?}"));
+            skip("some programs are not installed");
         }
         fixture::report(&format!("{user:?}: {worked} everyday reads worked"));
         assert!(failures.is_empty(), "as {user:?}: {}", failures.join("\n"));

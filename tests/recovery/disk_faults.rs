@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::audit::{assert_intact, export_log, log_entries, message_type};
+use crate::support::skip::skip;
 use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser, http_get, run_pvp};
 use pvp_protocol::Timestamp;
 use rusqlite::{Connection, params};
@@ -209,7 +210,7 @@ struct TmpfsMount(tempfile::TempDir);
 
 impl TmpfsMount {
     /// `None`, saying why, where this cannot be done.
-    #[expect(clippy::print_stderr, reason = "a test that did not run must say so")]
+    #[expect(clippy::print_stderr, reason = "it says why mounting failed")]
     fn mount() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -218,9 +219,10 @@ impl TmpfsMount {
             .output();
         match mounted {
             Ok(output) if output.status.success() => return Some(Self(directory)),
-            Ok(output) => eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => eprintln!("skipped, no mount: {error}"),
+            Ok(output) => eprintln!("{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => eprintln!("mount does not start: {error}"),
         }
+        skip("no tmpfs can be mounted here");
         None
     }
 

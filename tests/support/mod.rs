@@ -16,8 +16,10 @@ pub mod audit;
 pub mod cli;
 pub mod fake_model;
 pub mod load;
+pub mod program;
 pub mod proxy;
 pub mod session;
+pub mod skip;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -239,6 +239,7 @@ fn reaper_pid(name: &str, namespace: &str) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn the_cgroup_is_found_wherever_it_is_mounted() {
@@ -268,8 +269,9 @@ mod tests {
             let flags = rustix::fs::XattrFlags::empty();
             let name = "user.delegate";
             match rustix::fs::setxattr(cgroup.path(), name, value.as_bytes(), flags) {
-                // Not every file system for temporary files has such marks.
-                Err(rustix::io::Errno::NOTSUP) => return,
+                Err(rustix::io::Errno::NOTSUP) => {
+                    return skip("the temporary directory has no extended attributes");
+                }
                 marked => marked.unwrap(),
             }
             assert_eq!(is_delegated(cgroup.path()), delegated);
@@ -310,11 +312,11 @@ mod tests {
             assert_eq!(reaper_pid(other, "40"), None, "{other}");
         }
     }
-    /// Needs a machine on which cgroups can be made; elsewhere there is nothing to sweep.
+
     #[test]
     fn what_a_reaper_left_behind_is_ended_and_removed() {
         if available_controllers().is_none() {
-            return;
+            return skip("no cgroup can be created here");
         }
         let (parent, namespace) = (parent_directory().unwrap(), pid_namespace().unwrap());
         let mut reaper = std::process::Command::new("true").spawn().unwrap();

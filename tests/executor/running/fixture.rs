@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::{
@@ -15,8 +15,8 @@ use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Only to end a test that would hang; no test passes because of it.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+use crate::support::TEST_TIMEOUT;
+use crate::support::session::wait_until;
 
 /// A workspace, and a mark that every process started in it carries.
 pub(crate) struct CommandFixture {
@@ -218,32 +218,12 @@ pub(crate) fn stream_text(pieces: &[StdioChunk], stream: OutputStream) -> String
     pieces.map(|piece| piece.text.as_str()).collect()
 }
 
-/// Waits until something is so.
-pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}");
-        // Looking takes time from what is looked at.
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 pub(crate) fn pvp_path() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_pvp"))
 }
 
 pub(crate) fn reapers() -> ReaperPool {
     ReaperPool::on_demand(pvp_path())
-}
-
-/// Writes a program. A process of its own does: while this one has the file open, so has whatever
-/// another test starts at that moment, and a file that is open for writing cannot be run.
-pub(crate) fn write_program(path: &Path, text: &str) {
-    let line = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
-    let written = std::process::Command::new("/bin/sh")
-        .args(["-c", line, "sh", path.to_str().unwrap(), text])
-        .status();
-    assert!(written.unwrap().success());
 }
 
 /// Whether a process has not ended; one whose status nobody took has.

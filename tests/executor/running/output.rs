@@ -5,8 +5,10 @@ use std::time::Duration;
 use pvp_agent::run::{OverflowAction, RunLimits, StopReason};
 use pvp_protocol::payload::OutputStream;
 
+use crate::support::session::wait_until;
+
 use super::executor_process::ExecutorProcess;
-use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, stream_text, wait_until};
+use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, stream_text};
 
 /// How much more memory an executor may ever use for a run, however much that prints.
 const GROWTH_KIB: u64 = 32 * 1024;

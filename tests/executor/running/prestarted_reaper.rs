@@ -6,10 +6,10 @@ use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::ReaperPool;
 use pvp_protocol::SandboxProfile;
 
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path, wait_until,
-    write_program,
-};
+use crate::support::program::write_program;
+use crate::support::session::wait_until;
+
+use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path};
 
 /// Reapers that are started one ahead, and whose ids are known.
 struct RecordedReapers {

@@ -4,9 +4,10 @@ use pvp_agent::reaper::{PtySize, SpawnSpec};
 use pvp_agent::run::{PtyInput, PtyInputError, ReaperPool, StopReason};
 use pvp_protocol::SandboxProfile;
 
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, pvp_path, wait_until, write_program,
-};
+use crate::support::program::write_program;
+use crate::support::session::wait_until;
+
+use super::fixture::{CommandFixture, TestRun, generous_bounds, pvp_path};
 
 const TERMINAL_SIZE: PtySize = PtySize {
     columns: 100,

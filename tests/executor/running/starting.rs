@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use pvp_agent::run::{self, ReaperPool, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::payload::OutputStream;
 
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, reapers, stream_text, write_program,
-};
+use crate::support::program::write_program;
+
+use super::fixture::{CommandFixture, TestRun, generous_bounds, reapers, stream_text};
 
 #[tokio::test]
 async fn what_a_command_prints_and_how_it_ends_is_told() {

@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::{
@@ -22,8 +22,9 @@ use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
 
-/// Only to end a test that would hang; no test passes because of it.
-pub const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+use crate::support::TEST_TIMEOUT;
+use crate::support::program::{copy_program, write_program};
+use crate::support::skip::skip;
 
 /// An ordinary user that every Linux has: nobody.
 const NOBODY_UID: u32 = 65534;
@@ -53,18 +54,30 @@ pub enum RunAsUser {
 }
 
 impl RunAsUser {
-    /// Those that this test can be; the others are named.
+    /// The users that this machine can run commands as; the others are reported as skipped.
     pub fn available() -> Vec<Self> {
+        let users = [Self::Root, Self::Nobody].into_iter();
+        users.filter(|user| user.or_skip()).collect()
+    }
+
+    /// Whether this machine can run commands as this user; if not, that is reported as skipped.
+    pub fn or_skip(self) -> bool {
+        let reason = match self {
+            Self::Root if !is_root() => "the test does not run as root",
+            Self::Nobody if is_root() && !can_switch_to_nobody() => {
+                "setpriv cannot change the user here"
+            }
+            Self::Root | Self::Nobody => return true,
+        };
+        skip(reason);
+        false
+    }
+
+    /// The user that the test itself runs as.
+    pub fn current() -> Self {
         match is_root() {
-            true if can_switch_to_nobody() => vec![Self::Root, Self::Nobody],
-            true => {
-                report("skipped as an ordinary user: setpriv cannot change the user here");
-                vec![Self::Root]
-            }
-            false => {
-                report("skipped as root: this test does not run as root");
-                vec![Self::Nobody]
-            }
+            true => Self::Root,
+            false => Self::Nobody,
         }
     }
 
@@ -136,19 +149,15 @@ impl SandboxFixture {
         ] {
             nonblocking.unwrap();
         }
-        std::fs::write(
-            at("work/old-call"),
-            int80_chmod_program(&at("outside/keep")),
-        )
-        .unwrap();
-        std::fs::set_permissions(at("work/old-call"), PermissionsExt::from_mode(0o755)).unwrap();
+        let old_call = int80_chmod_program(&at("outside/keep"));
+        write_program(&at("work/old-call"), old_call);
         if is_root() && user == RunAsUser::Nobody {
             chown_to_nobody(root.path());
             chown_to_nobody(other_home.path());
         }
         if is_root() {
             let id = at("work/setuid-id");
-            std::fs::copy("/usr/bin/id", &id).unwrap();
+            copy_program(Path::new("/usr/bin/id"), &id);
             std::fs::set_permissions(&id, PermissionsExt::from_mode(0o4755)).unwrap();
         }
         Self {
@@ -497,8 +506,7 @@ fn plant_tree(tree: &Path) {
     // Whatever the umask is.
     std::fs::set_permissions(tree.join("keep"), PermissionsExt::from_mode(0o644)).unwrap();
     std::fs::write(tree.join("dir/inner"), "inner\n").unwrap();
-    std::fs::write(tree.join("run.sh"), "#!/bin/sh\necho ran\n").unwrap();
-    std::fs::set_permissions(tree.join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&tree.join("run.sh"), "#!/bin/sh\necho ran\n");
     symlink("keep", tree.join("link")).unwrap();
 }
 
@@ -595,27 +603,16 @@ fn reaper_program_for(user: RunAsUser, root: &Path) -> PathBuf {
             let seen = root.join("pvp");
             // A test program is large, and a second name for it costs nothing.
             if std::fs::hard_link(pvp, &seen).is_err() {
-                std::fs::copy(pvp, &seen).unwrap();
+                copy_program(pvp, &seen);
             }
             seen
         }
     };
     let change = "setpriv --reuid=65534 --regid=65534 --clear-groups";
-    write_program(
-        &root.join("as-nobody"),
-        &format!("exec {change} {} \"$@\"", pvp.display()),
-    )
-}
-
-/// Writes a program. A process of its own does: while this one has the file open, so has whatever
-/// another test starts at that moment, and a file that is open for writing cannot be run.
-pub fn write_program(path: &Path, lines: &str) -> PathBuf {
-    let write = r#"printf '#!/bin/bash\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
-    let written = Command::new("/bin/sh")
-        .args(["-c", write, "sh", path.to_str().unwrap(), lines])
-        .status();
-    assert!(written.unwrap().success());
-    path.to_owned()
+    let program = root.join("as-nobody");
+    let text = format!("#!/bin/bash\nexec {change} {} \"$@\"\n", pvp.display());
+    write_program(&program, text);
+    program
 }
 
 /// Where this user's settings are, as the system knows it.

@@ -8,6 +8,8 @@ use pvp_agent::sandbox::ResourceLimits;
 use pvp_protocol::SandboxProfile;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
+use crate::support::program::write_program;
+
 use super::attacks::{self, AttackTarget, UnconfinedEffect};
 use super::batch;
 use super::effects;
@@ -130,6 +132,8 @@ async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
         ] {
             let mut all = attacks::all_attacks().into_iter();
             let Some(attack) = all.find(|attack| attack.name == name) else {
+                // Those of system calls by their number, which `all_attacks` reports.
+                assert!(!cfg!(target_arch = "x86_64"), "there is no attack {name}");
                 continue;
             };
             let effects = effects(&fixture, &attack, SandboxProfile::Workspace).await;
@@ -172,15 +176,14 @@ async fn a_command_inherits_no_open_file() {
             SandboxProfile::None,
         ] {
             let fixture = SandboxFixture::new(user);
-            let left_open = fixture::write_program(
-                &fixture.path("left-open"),
-                &format!(
-                    "exec 7>>{0} 12<{1}\nexec {2} \"$@\"",
-                    fixture.path("outside/keep").display(),
-                    fixture.path("home/.netrc").display(),
-                    fixture.reaper_program().display()
-                ),
+            let left_open = fixture.path("left-open");
+            let text = format!(
+                "#!/bin/bash\nexec 7>>{0} 12<{1}\nexec {2} \"$@\"\n",
+                fixture.path("outside/keep").display(),
+                fixture.path("home/.netrc").display(),
+                fixture.reaper_program().display()
             );
+            write_program(&left_open, text);
             let spawn_spec = fixture.spawn_spec(
                 "echo x >&7; cat <&12; ls /proc/self/fd; tr '\\0' '\\n' < /proc/$$/cmdline; env",
                 profile,
@@ -208,8 +211,8 @@ async fn a_command_inherits_no_open_file() {
 /// A file of somebody else's in the workspace can be read by root, as it could without a sandbox.
 #[tokio::test]
 async fn root_reads_what_others_own_in_its_workspace() {
-    if !fixture::is_root() {
-        return fixture::report("skipped: this test does not run as root");
+    if !RunAsUser::Root.or_skip() {
+        return;
     }
     let fixture = SandboxFixture::new(RunAsUser::Nobody);
     let mut spawn_spec = fixture.spawn_spec("cat private", SandboxProfile::Read);
@@ -287,7 +290,7 @@ async fn a_share_stops_what_exceeds_it() {
 
 #[tokio::test]
 async fn a_command_that_crashes_leaves_nothing_behind() {
-    let fixture = SandboxFixture::new(RunAsUser::available()[0]);
+    let fixture = SandboxFixture::new(RunAsUser::current());
     // One byte also keeps the kernel from starting a program that collects dumps.
     let (_, output) = fixture
         .run_line(
@@ -305,7 +308,7 @@ async fn a_command_that_crashes_leaves_nothing_behind() {
 /// Each step of confining is taken away in turn: the call is not there, as on an older kernel.
 #[test]
 fn a_machine_that_cannot_confine_runs_nothing() {
-    let fixture = Arc::new(SandboxFixture::new(RunAsUser::available()[0]));
+    let fixture = Arc::new(SandboxFixture::new(RunAsUser::current()));
     for (call, profiles) in [
         (libc::SYS_landlock_create_ruleset, CONFINED_PROFILES),
         (libc::SYS_landlock_add_rule, CONFINED_PROFILES),
