@@ -179,7 +179,7 @@ pub(crate) async fn raw_exchange(
     head += "\r\n";
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    // A server that refuses a body need not have read it all.
+    // A server that refuses a body may not read all of it.
     let _ = stream.write_all(body).await;
     let answer = String::from_utf8(read_to_close(&mut stream).await).unwrap();
     let (head, text) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));

@@ -19,7 +19,7 @@ const ROUNDS_PER_DATA_DIR: u64 = 20;
 
 const SESSIONS: [&str; 3] = ["red", "green", "blue"];
 
-/// Nobody here is slow on purpose.
+/// Removes the rate limit, so that clients can send as fast as they are answered.
 const NO_RATE_LIMIT: [(&str, &str); 2] = [
     ("PVP_MESSAGES_PER_SECOND", "1000000"),
     ("PVP_MESSAGE_BURST", "1000000"),

@@ -26,7 +26,7 @@ const PROCESS_MARK: &str = "PVP_DIFFERENTIAL_TEST";
 /// busy machine too.
 const COMMAND_TIMEOUT_SECONDS: &str = "5";
 
-/// Only to end a test that would hang; no test passes because of it.
+/// Ends a test that would otherwise hang; no test passes because of it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
