@@ -141,7 +141,7 @@ impl ModelRequest {
         self.stream_text(text).await.finish().await;
     }
 
-    /// Ends the answer with finish reason `stop`.
+    /// Ends the answer with the finish reason that fits what was sent.
     pub async fn finish(self) {
         let reason = match self.calls {
             0 => "stop",

@@ -69,7 +69,7 @@ async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
         .measurement()
         .await;
     assert_eq!(found.told, 64 * 1024 * 1024 + 1);
-    assert_eq!(found.stopped.as_deref(), Some("PrintedTooMuch"));
+    assert_eq!(found.stopped.as_deref(), Some("OutputLimit"));
     assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
