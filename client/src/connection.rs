@@ -2,10 +2,11 @@
 
 mod task;
 
+use pvp_clock::{fresh_id, now};
 use pvp_protocol::payload::{Announce, ErrorReport, ExecutorInfo, SessionAck, SessionWelcome};
 use pvp_protocol::{
     ClientMessage, Envelope, ExtraFields, Heading, JsonObject, MessageId, ParticipantId,
-    ParticipantKind, Role, Sender, SessionId, Timestamp, Transport, WireMessage,
+    ParticipantKind, Role, Sender, SessionId, Transport, WireMessage,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -244,21 +245,6 @@ impl Connection {
             .map_err(|_| SendError::Closed)?;
         Ok(Receipt { id, ack })
     }
-}
-
-/// This moment, as far as this machine knows.
-pub fn now() -> Timestamp {
-    let since_epoch = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// An id that nobody has used.
-pub fn fresh_id() -> MessageId {
-    let mut entropy = [0; 10];
-    getrandom::fill(&mut entropy).expect("the kernel's random source always answers");
-    MessageId::new_v7(now(), entropy)
 }
 
 fn encode_envelope<M: WireMessage>(heading: Heading, message: M) -> String {

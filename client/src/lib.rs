@@ -7,14 +7,14 @@ pub mod shell_result;
 pub mod view;
 
 mod actions;
-mod backoff;
 mod outbox;
 
 pub use api::{ApiClient, ApiError};
 pub use connection::{
     ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason,
-    Receipt, SendError, fresh_id, now,
+    Receipt, SendError,
 };
 pub use link::{Link, LinkError};
+pub use pvp_clock::{fresh_id, now};
 pub use shell_result::{ShellResult, ShellResultQueue};
 pub use view::View;

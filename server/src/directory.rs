@@ -15,7 +15,6 @@ use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
 use pvp_session::{Answer, Identity, Session, SessionSettings, Submitted};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
-use crate::clock;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::reply_queue::ReplyQueue;
@@ -106,7 +105,7 @@ impl SessionDirectory {
             read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
             shutdown: watch::channel(false).0,
             // Not a number that an earlier run of the server has given out.
-            gates_version: watch::channel(clock::now().as_millis()).0,
+            gates_version: watch::channel(pvp_clock::now().as_millis()).0,
             metrics: Metrics::default(),
         }))
     }
@@ -418,7 +417,7 @@ impl SessionDirectory {
             }
             let store = self.store.clone();
             let due = tokio::task::spawn_blocking(move || {
-                store.due_sessions(clock::now(), MAX_WAKES_PER_SWEEP)
+                store.due_sessions(pvp_clock::now(), MAX_WAKES_PER_SWEEP)
             });
             match due.await {
                 Ok(Ok(due)) => {

@@ -5,7 +5,6 @@ use pvp_protocol::{
     Envelope, ExtraFields, Heading, MessageId, Refusal, Sender, ServerMessage, SessionId,
 };
 
-use crate::clock;
 use crate::reply_queue::{ConnectionReply, ReplyStatus};
 
 /// Something the server says that is not kept.
@@ -25,7 +24,7 @@ pub(crate) fn ephemeral_from(
     message: impl Into<ServerMessage>,
 ) -> Vec<u8> {
     let heading = Heading {
-        id: clock::fresh_id(),
+        id: pvp_clock::fresh_id(),
         session: session.clone(),
         sender,
         reference,
@@ -34,7 +33,7 @@ pub(crate) fn ephemeral_from(
     };
     Envelope {
         heading,
-        at: clock::now(),
+        at: pvp_clock::now(),
         seq: None,
         message: message.into(),
     }

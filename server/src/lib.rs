@@ -1,6 +1,5 @@
 //! The PVP server: axum at the edge, one task a session, a durable log behind them.
 
-pub mod clock;
 pub mod config;
 pub mod invite;
 pub mod socket;

@@ -17,7 +17,6 @@ use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::clock;
 use crate::config::ServerConfig;
 use crate::directory::SessionDirectory;
 use crate::http;
@@ -95,13 +94,18 @@ impl Server {
     /// Makes a token and its link. Blocks on the disk for a moment.
     pub fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
         let base = self.directory.base_url();
-        invite::create_invitation(self.directory.store.tokens(), invite, &base, clock::now())
-            .map_err(|refusal| anyhow::anyhow!("{refusal}"))
+        invite::create_invitation(
+            self.directory.store.tokens(),
+            invite,
+            &base,
+            pvp_clock::now(),
+        )
+        .map_err(|refusal| anyhow::anyhow!("{refusal}"))
     }
 
     /// Whether this token opens anything here. Blocks on the disk for a moment.
     pub fn accepts_token(&self, token: &str) -> bool {
-        token::verify(self.directory.store.tokens(), token, clock::now()).is_ok()
+        token::verify(self.directory.store.tokens(), token, pvp_clock::now()).is_ok()
     }
 
     /// Serves until `stop` completes, then tells everyone, writes what is left and closes.
@@ -124,7 +128,7 @@ impl Server {
         self.directory
             .store
             .clone()
-            .close(clock::now())
+            .close(pvp_clock::now())
             .await
             .context("closing the store")
     }

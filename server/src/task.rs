@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pvp_protocol::{ClientMessage, ParticipantId, Refusal, SessionId, Timestamp};
-use pvp_session::{Answer, DecisionContext, Input, Session, Submitted};
+use pvp_session::{Answer, DecisionContext, Input, Session, Stamped, Submitted};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -24,7 +24,6 @@ pub(crate) use command::{
 };
 use persist::{PendingAppend, WriteBatch};
 
-use crate::clock;
 use crate::directory::SessionDirectory;
 use crate::feed::SessionFeed;
 use crate::secrets::SecretStore;
@@ -214,7 +213,7 @@ impl SessionTask {
                     prev: self.head,
                     records: Vec::new(),
                     index: self.session_index(),
-                    at: clock::now(),
+                    at: pvp_clock::now(),
                     seal: SealTiming::Now,
                     // The receiver lives as long as this task, which waits for the report.
                     on_done: AppendCallback::new(move |result| drop(sender.send(result))),
@@ -285,7 +284,7 @@ impl SessionTask {
                     let by = identity.participant.clone();
                     let create = Input::Create {
                         by,
-                        id: clock::fresh_id(),
+                        id: pvp_clock::fresh_id(),
                         create: *create,
                     };
                     if let Answer::Refused(refusal) = self.create_session(create, batch) {
@@ -355,7 +354,7 @@ impl SessionTask {
             policy: &policy,
             settings: &self.directory.settings,
         };
-        let outcome = self.session.apply(context, clock::stamp(input));
+        let outcome = self.session.apply(context, stamp(input));
         for entry in outcome.entries {
             let body = Bytes::from(entry.body());
             batch.entries.push((entry, body));
@@ -364,5 +363,14 @@ impl SessionTask {
             self.feed.broadcast_ephemeral(&ephemeral.envelope.to_json());
         }
         outcome.answer
+    }
+}
+
+/// An input with the current time and a seed for fresh ids and nonces.
+fn stamp<T>(input: T) -> Stamped<T> {
+    Stamped {
+        at: pvp_clock::now(),
+        seed: pvp_clock::random_bytes(),
+        input,
     }
 }

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::clock;
 use crate::store::{StoreError, TokenRow, TokenTable, hex, unhex};
 
 const PREFIX: &str = "pvp";
@@ -99,7 +98,7 @@ pub fn new_participant_id(name: &str) -> ParticipantId {
         slug
     };
     let short: String = slug.chars().take(40).collect();
-    let suffix = hex(&clock::random_bytes::<4>());
+    let suffix = hex(&pvp_clock::random_bytes::<4>());
     ParticipantId::parse(&format!("{short}-{suffix}")).expect("made of letters, digits and dashes")
 }
 
@@ -109,13 +108,13 @@ pub fn issue(
     claims: &TokenClaims,
     expires_at: Option<Timestamp>,
 ) -> Result<String, StoreError> {
-    let id = hex(&clock::random_bytes::<8>());
-    let secret = clock::random_bytes::<32>();
+    let id = hex(&pvp_clock::random_bytes::<8>());
+    let secret = pvp_clock::random_bytes::<32>();
     table.insert(&TokenRow {
         id: id.clone(),
         hash: Sha256::digest(secret).into(),
         data: serde_json::to_string(claims).expect("a bearer is plain data"),
-        created_at: clock::now(),
+        created_at: pvp_clock::now(),
         expires_at,
         revoked_at: None,
     })?;
@@ -182,7 +181,7 @@ mod tests {
     fn a_token_says_who_holds_it_until_it_expires_or_is_revoked() {
         let dir = tempfile::tempdir().unwrap();
         let table = TokenTable::open(dir.path()).unwrap();
-        let now = clock::now();
+        let now = pvp_clock::now();
         let token = issue(&table, &sample_claims(), Some(now.plus_seconds(60))).unwrap();
         let login = verify(&table, &token, now).unwrap();
         assert_eq!(login.claims.name, "Ann O'Neil");
@@ -217,7 +216,7 @@ mod tests {
         ] {
             assert!(
                 matches!(
-                    verify(&table, wrong, clock::now()),
+                    verify(&table, wrong, pvp_clock::now()),
                     Err(TokenError::Unknown)
                 ),
                 "{wrong}"

@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
-use pvp_server::clock;
 use pvp_server::invite::create_invitation;
 use pvp_server::store::TokenTable;
 
@@ -72,7 +71,7 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
             let table = TokenTable::open(data).context("opening the data directory")?;
             let base = arguments.url.trim_end_matches('/');
             let invite = invite(arguments.link.session_flag());
-            create_invitation(&table, invite, base, clock::now())
+            create_invitation(&table, invite, base, pvp_clock::now())
                 .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
         }
         None => {

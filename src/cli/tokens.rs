@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use pvp_server::clock;
 use pvp_server::store::TokenTable;
 use pvp_server::token::TokenClaims;
 use serde_json::json;
@@ -52,7 +51,7 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
             }
         }
         TokensCommand::Revoke { data, id } => {
-            if !open_token_table(data)?.revoke(id, clock::now())? {
+            if !open_token_table(data)?.revoke(id, pvp_clock::now())? {
                 bail!("there is no token `{id}`; see `pvp tokens list`");
             }
             super::print_line(format!("revoked {id}"))?;

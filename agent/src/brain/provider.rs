@@ -125,7 +125,7 @@ async fn answer_with_retries(client: Arc<ProviderClient>, body: Vec<u8>, events:
         // What was told cannot be taken back, and would be told twice.
         let wait = match attempt.emitted {
             true => None,
-            false => retry_policy.delay_after(attempts, &error, retry::random_fraction()),
+            false => retry_policy.delay_after(attempts, &error),
         };
         let Some(wait) = wait else {
             if attempts > 1 {

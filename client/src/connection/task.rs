@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use pvp_clock::{Backoff, fresh_id};
 use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
 };
@@ -23,11 +24,15 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use super::{
     AckSender, ConnectError, ConnectionEvent, EndReason, SendError, WelcomeLimits, encode_envelope,
-    fresh_id,
 };
 use crate::Link;
-use crate::backoff::{Backoff, random_jitter};
 use crate::outbox::{Outbox, OutgoingMessage, ResendPolicy};
+
+/// Delays between attempts to connect.
+const BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(250),
+    max: Duration::from_secs(15),
+};
 
 /// How long connecting and joining may take.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -64,7 +69,8 @@ struct ConnectionTask {
     limits: WelcomeLimits,
     /// Told once whether the first join worked.
     first_join: Option<oneshot::Sender<Result<(), ConnectError>>>,
-    backoff: Backoff,
+    /// Failed attempts to connect since the last success.
+    failures: u32,
     /// Nobody will send any more.
     closing: bool,
     /// Before closing: a ping, and how far we had been told when it was sent.
@@ -91,7 +97,7 @@ pub(super) async fn run(
         queued: 0,
         limits: WelcomeLimits::default(),
         first_join: Some(first_join),
-        backoff: Backoff::default(),
+        failures: 0,
         closing: false,
         closing_ping: None,
         expected_seq: 0,
@@ -137,13 +143,18 @@ impl ConnectionTask {
         }
         self.joined = false;
         self.emit(ConnectionEvent::Disconnected { why }).await;
-        let retry_at = Instant::now() + self.backoff.next_delay(random_jitter());
+        let retry_at = Instant::now() + self.next_backoff();
         loop {
             tokio::select! {
                 () = sleep_until(retry_at) => return,
                 message = self.outgoing.recv(), if self.accepts_outgoing() => self.enqueue(message),
             }
         }
+    }
+
+    fn next_backoff(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        BACKOFF.delay(self.failures)
     }
 
     fn accepts_outgoing(&self) -> bool {
@@ -416,7 +427,7 @@ impl ConnectionTask {
 
     async fn on_welcome(&mut self, resumed: bool) {
         self.joined = true;
-        self.backoff.reset();
+        self.failures = 0;
         if let Some(first_join) = self.first_join.take() {
             // Who asked may have stopped waiting; then nobody sends, and this ends.
             let _ = first_join.send(Ok(()));

@@ -291,7 +291,7 @@ pub(crate) async fn check_token(
 ) -> Result<Login, Refusal> {
     let store = directory.store.clone();
     let checked = tokio::task::spawn_blocking(move || {
-        token::verify(store.tokens(), &token, crate::clock::now())
+        token::verify(store.tokens(), &token, pvp_clock::now())
     })
     .await;
     match checked {

@@ -27,7 +27,7 @@ use crate::secrets::SecretStore;
 use crate::socket::{Incoming, Socket, SocketError, SocketStream, Utf8Bytes, text_frame};
 use crate::token::{self, Login};
 use crate::viewer::DeviceGuard;
-use crate::{clock, envelope, output};
+use crate::{envelope, output};
 
 /// Messages of one connection that may wait for their answers; then it is not read.
 const MAX_UNANSWERED: usize = 64;
@@ -369,7 +369,7 @@ impl<'a> ParticipantConnection<'a> {
     fn charge_exempt_message(&mut self) {
         if !self
             .viewer
-            .try_acquire_send(clock::now(), &self.directory.settings.limits)
+            .try_acquire_send(pvp_clock::now(), &self.directory.settings.limits)
         {
             self.rate_violations += 1;
         }
@@ -418,7 +418,7 @@ impl<'a> ParticipantConnection<'a> {
             )));
         }
         let rate_exempt = is_output && self.kind == ParticipantKind::Agent;
-        if !rate_exempt && !self.viewer.try_acquire_send(clock::now(), limits) {
+        if !rate_exempt && !self.viewer.try_acquire_send(pvp_clock::now(), limits) {
             return self.on_rate_exceeded(read.ok().map(|(heading, _)| heading.id));
         }
         let (heading, message) = match read {
@@ -499,7 +499,7 @@ impl<'a> ParticipantConnection<'a> {
         reason = "everything but a heartbeat is an act"
     )]
     async fn record_activity(&mut self, message: &ClientMessage) {
-        let now = clock::now();
+        let now = pvp_clock::now();
         let returned = match message {
             ClientMessage::HeartbeatPing(_) | ClientMessage::HeartbeatPong(_) => {
                 self.viewer.record_seen(now)
@@ -527,7 +527,7 @@ impl<'a> ParticipantConnection<'a> {
         let read = self.socket.bytes_read();
         if read != self.last_bytes_read {
             self.last_bytes_read = read;
-            self.viewer.record_seen(clock::now());
+            self.viewer.record_seen(pvp_clock::now());
         }
         let written = self.socket.bytes_written();
         if self.socket.wants_frames() || written != self.last_bytes_written {
@@ -549,8 +549,9 @@ impl<'a> ParticipantConnection<'a> {
     async fn recheck_token(&mut self) -> Option<ConnectionEnd> {
         let login = self.login.as_ref()?;
         let (store, id) = (self.directory.store.clone(), login.token_id.clone());
-        let checked =
-            tokio::task::spawn_blocking(move || token::recheck(store.tokens(), &id, clock::now()));
+        let checked = tokio::task::spawn_blocking(move || {
+            token::recheck(store.tokens(), &id, pvp_clock::now())
+        });
         match checked.await {
             Ok(Err(error @ (token::TokenError::Revoked | token::TokenError::Expired))) => Some(
                 ConnectionEnd::ByServer(CloseReason::new(close_code::POLICY, &error.to_string())),

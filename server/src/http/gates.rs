@@ -19,7 +19,6 @@ use super::extractors::{
 };
 use super::messages::{HttpSender, read_entry};
 use super::{RefusalResponse, clamp_wait};
-use crate::clock;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::token::{Login, TokenClaims};
 
@@ -277,7 +276,7 @@ async fn submit_decision(
     message: ClientMessage,
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let claims = me.claims.clone();
-    let submitted = Submitted::new(id.unwrap_or_else(clock::fresh_id), message);
+    let submitted = Submitted::new(id.unwrap_or_else(pvp_clock::fresh_id), message);
     let ack = HttpSender::from(me)
         .submit(directory, session, submitted)
         .await?;

@@ -11,7 +11,6 @@ use pvp_protocol::{Refusal, Role};
 
 use super::RefusalResponse;
 use super::extractors::{Caller, JsonBody, NoParameters, StrictQuery};
-use crate::clock;
 use crate::directory::SessionDirectory;
 use crate::invite;
 use crate::token::Login;
@@ -47,7 +46,7 @@ pub(super) async fn create_invite(
     let base = directory.base_url();
     let store = directory.store.clone();
     let creating = tokio::task::spawn_blocking(move || {
-        invite::create_invitation(store.tokens(), invite, &base, clock::now())
+        invite::create_invitation(store.tokens(), invite, &base, pvp_clock::now())
     });
     let invitation = creating
         .await
@@ -69,7 +68,7 @@ pub(super) async fn revoke_token(
     }
     let store = directory.store.clone();
     let revoked =
-        tokio::task::spawn_blocking(move || store.tokens().revoke(&token, clock::now())).await;
+        tokio::task::spawn_blocking(move || store.tokens().revoke(&token, pvp_clock::now())).await;
     match revoked {
         Ok(Ok(true)) => Ok(StatusCode::NO_CONTENT),
         Ok(Ok(false)) => Err(RefusalResponse {

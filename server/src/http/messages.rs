@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use super::extractors::{AuthorizedSession, NoParameters, RawBody, StrictQuery, parameters};
 use super::{RefusalResponse, clamp_wait};
-use crate::clock;
 use crate::delivery;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::store::{ReadLimit, Store};
@@ -224,7 +223,7 @@ impl HttpSender {
             .await
             .map_err(about)?;
         if let (None, Some((identity, announce))) = (&access.device, self.joins_as) {
-            let fresh = clock::fresh_id();
+            let fresh = pvp_clock::fresh_id();
             directory
                 .join(session, identity, announce, fresh)
                 .await
@@ -241,17 +240,17 @@ impl HttpSender {
             ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_)
         );
         let rate_exempt = is_output && self.kind == Some(ParticipantKind::Agent);
-        if !rate_exempt && !viewer.try_acquire_send(clock::now(), limits) {
+        if !rate_exempt && !viewer.try_acquire_send(pvp_clock::now(), limits) {
             let per_second = limits.messages_per_second;
             return Err(about(Refusal::RateLimited { per_second }));
         }
-        viewer.record_activity(clock::now());
+        viewer.record_activity(pvp_clock::now());
         let answer = directory
             .submit_and_wait(session, me.clone(), submitted)
             .await;
         if rate_exempt && answer.is_err() {
             // It was let past the rate as output, and was not.
-            viewer.try_acquire_send(clock::now(), limits);
+            viewer.try_acquire_send(pvp_clock::now(), limits);
         }
         acknowledge(id.clone(), answer.map_err(about)?)
     }
@@ -309,7 +308,7 @@ fn fill_defaults(
         envelope.entry(key).or_insert(value);
     };
     default("v", pvp_protocol::VERSION.into());
-    default("id", clock::fresh_id().as_str().into());
+    default("id", pvp_clock::fresh_id().as_str().into());
     default("session", session.as_str().into());
     default("payload", JsonObject::new().into());
     if let Some(me) = me {

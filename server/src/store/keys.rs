@@ -70,9 +70,7 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 fn create_key(path: &Path) -> Result<SigningKey, OpenError> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| key_error(path, &format!("no randomness to make it from: {error}")))?;
+    let seed = pvp_clock::random_bytes();
     write_new_file(path, &seed, 0o600)?;
     Ok(SigningKey::from_bytes(&seed))
 }

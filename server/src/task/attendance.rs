@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::command::{HttpAccess, JoinedSession, ReplyTo};
 use super::{SessionTask, WriteBatch};
+use crate::envelope;
 use crate::viewer::Viewer;
-use crate::{clock, envelope};
 
 /// How often a session with nothing due looks around all the same.
 const MAX_PRESENCE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
@@ -22,7 +22,7 @@ const HTTP_PRESENCE_SECONDS: u64 = 30;
 impl SessionTask {
     /// When something happens by itself next: a deadline, someone going quiet, or a heartbeat.
     pub(super) fn next_timer(&self) -> Instant {
-        let (now, instant) = (clock::now(), Instant::now());
+        let (now, instant) = (pvp_clock::now(), Instant::now());
         let due = [self.session.next_deadline(), self.next_presence_check]
             .into_iter()
             .flatten()
@@ -49,7 +49,7 @@ impl SessionTask {
 
     pub(super) async fn on_timer(&mut self) {
         let mut batch = WriteBatch::default();
-        let now = clock::now();
+        let now = pvp_clock::now();
         if self.session.next_deadline().is_some_and(|due| due <= now) {
             self.apply_input(Input::Tick, &mut batch);
         }
@@ -76,7 +76,7 @@ impl SessionTask {
         let device = viewer.add_device();
         viewer.set_left(false);
         viewer.set_inactive(false);
-        viewer.record_activity(clock::now());
+        viewer.record_activity(pvp_clock::now());
         let may_vote = self
             .session
             .member(participant)
@@ -138,8 +138,8 @@ impl SessionTask {
             Some(id) if joined(&id) => {
                 let viewer = self.get_or_create_viewer(&id);
                 viewer.set_may_approve(self.session.member(&id).is_some_and(Member::may_vote));
-                viewer.record_seen(clock::now());
-                let until = clock::now().plus_seconds(HTTP_PRESENCE_SECONDS);
+                viewer.record_seen(pvp_clock::now());
+                let until = pvp_clock::now().plus_seconds(HTTP_PRESENCE_SECONDS);
                 self.http_presence.insert(id, (viewer.add_device(), until));
                 access.device = Some(viewer.add_device());
                 access.viewer = Some(viewer);
@@ -147,7 +147,7 @@ impl SessionTask {
             }
             Some(id) => {
                 let limits = &self.directory.settings.limits;
-                access.viewer = Some(Arc::new(Viewer::new(id, clock::now(), limits)));
+                access.viewer = Some(Arc::new(Viewer::new(id, pvp_clock::now(), limits)));
             }
             None => {}
         }
@@ -158,7 +158,7 @@ impl SessionTask {
         let limits = &self.directory.settings.limits;
         let viewer = self.viewers.entry(participant.clone());
         viewer
-            .or_insert_with(|| Arc::new(Viewer::new(participant.clone(), clock::now(), limits)))
+            .or_insert_with(|| Arc::new(Viewer::new(participant.clone(), pvp_clock::now(), limits)))
             .clone()
     }
 
@@ -176,7 +176,7 @@ impl SessionTask {
 
     /// Looks at everyone, tells what changed, and notes when to look again.
     pub(super) fn refresh_presence(&mut self, batch: &mut WriteBatch) {
-        let now = clock::now();
+        let now = pvp_clock::now();
         for (id, viewer) in &self.viewers {
             if viewer.has_waiting_request() {
                 viewer.record_seen(now);

@@ -6,7 +6,6 @@ use pvp_session::{Entry, Session};
 use tokio::time::Instant;
 
 use super::{LogHealth, RETRY_DELAY, SessionTask};
-use crate::clock;
 use crate::store::{LogHead, ReadLimit, Store, chain_hash};
 
 /// How much of a log is read at a time.
@@ -28,7 +27,7 @@ impl SessionTask {
                 self.head = head;
                 self.log_health = LogHealth::Readable;
                 self.refresh_viewers();
-                self.next_presence_check = (!self.viewers.is_empty()).then(clock::now);
+                self.next_presence_check = (!self.viewers.is_empty()).then(pvp_clock::now);
             }
             Err(why) => {
                 tracing::error!(session = %self.id, why, "could not read the log");

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::command::{DeferredReply, ReplyTo};
 use super::{RETRY_DELAY, SessionTask};
-use crate::clock;
 use crate::delivery;
 use crate::store::{
     AppendCallback, AppendError, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex,
@@ -226,7 +225,7 @@ impl SessionTask {
                 prev: append.prev,
                 records: append.records,
                 index: append.index,
-                at: clock::now(),
+                at: pvp_clock::now(),
                 seal: append.seal,
                 // The receiver is gone only when nobody waits for the answer any more.
                 on_done: AppendCallback::new(move |result| drop(sender.send(result))),
