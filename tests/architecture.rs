@@ -13,6 +13,7 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
     (
         "protocol",
         &[
+            "data-encoding",
             "jiff",
             "schemars",
             "serde",

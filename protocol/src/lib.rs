@@ -5,6 +5,7 @@
 mod wire;
 
 pub mod api;
+pub mod hex;
 pub mod payload;
 
 mod action;

@@ -22,7 +22,7 @@ mod writer;
 
 pub use chain::{Hash, MAX_RECORD_BYTES, chain_hash, genesis_hash};
 pub use checkpoint::{CHECKPOINT_EVERY, Checkpoint};
-pub use keys::{PublicKey, hex, unhex};
+pub use keys::PublicKey;
 pub use tokens::{TokenRow, TokenTable};
 
 use read_pool::ReadPool;

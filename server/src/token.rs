@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use pvp_protocol::{
-    Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of,
+    Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of, hex,
 };
 use pvp_session::Identity;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::store::{StoreError, TokenRow, TokenTable, hex, unhex};
+use crate::store::{StoreError, TokenRow, TokenTable};
 
 const PREFIX: &str = "pvp";
 
@@ -98,7 +98,7 @@ pub fn new_participant_id(name: &str) -> ParticipantId {
         slug
     };
     let short: String = slug.chars().take(40).collect();
-    let suffix = hex(&pvp_clock::random_bytes::<4>());
+    let suffix = hex::encode(&pvp_clock::random_bytes::<4>());
     ParticipantId::parse(&format!("{short}-{suffix}")).expect("made of letters, digits and dashes")
 }
 
@@ -108,7 +108,7 @@ pub fn issue(
     claims: &TokenClaims,
     expires_at: Option<Timestamp>,
 ) -> Result<String, StoreError> {
-    let id = hex(&pvp_clock::random_bytes::<8>());
+    let id = hex::encode(&pvp_clock::random_bytes::<8>());
     let secret = pvp_clock::random_bytes::<32>();
     table.insert(&TokenRow {
         id: id.clone(),
@@ -118,7 +118,7 @@ pub fn issue(
         expires_at,
         revoked_at: None,
     })?;
-    Ok(format!("{PREFIX}_{id}_{}", hex(&secret)))
+    Ok(format!("{PREFIX}_{id}_{}", hex::encode(&secret)))
 }
 
 /// Who the holder of this text is.
@@ -159,7 +159,7 @@ fn parse_token(text: &str) -> Option<(&str, [u8; 32])> {
     if prefix != PREFIX || parts.next().is_some() {
         return None;
     }
-    Some((id, unhex(secret)?))
+    Some((id, hex::decode(secret)?))
 }
 
 #[cfg(test)]
@@ -232,6 +232,6 @@ mod tests {
         let secret = token.rsplit('_').next().unwrap();
         let row = &table.list().unwrap()[0];
         assert!(!row.data.contains(secret));
-        assert_ne!(hex(&row.hash), secret);
+        assert_ne!(hex::encode(&row.hash), secret);
     }
 }

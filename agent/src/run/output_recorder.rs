@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use pvp_protocol::hex;
 use pvp_protocol::payload::OutputStream;
 use sha2::{Digest as _, Sha256};
 
@@ -193,12 +194,7 @@ impl OutputRecorder {
         StreamSummary {
             bytes: self.bytes,
             lines: self.lines + u64::from(!self.ends_with_newline),
-            sha256: self
-                .hash
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            sha256: hex::encode(&self.hash.finalize()),
             head: self.head,
             tail,
             omitted_bytes: omitted,

@@ -61,16 +61,16 @@ pub(super) fn verify_append(append: &AppendRequest) -> Result<LogHead, AppendErr
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::hex;
     use super::*;
+    use pvp_protocol::hex;
 
     /// Computed with `printf ... | sha256sum`; a different value would orphan every written log.
     #[test]
     fn the_chain_is_what_the_documents_say() {
         let session = SessionId::parse("blue-owl").unwrap();
-        assert_eq!(hex(&genesis_hash(&session)), GENESIS_OF_BLUE_OWL);
+        assert_eq!(hex::encode(&genesis_hash(&session)), GENESIS_OF_BLUE_OWL);
         assert_eq!(
-            hex(&chain_hash(&genesis_hash(&session), b"{}", b"{\"seq\":1}")),
+            hex::encode(&chain_hash(&genesis_hash(&session), b"{}", b"{\"seq\":1}")),
             FIRST_OF_BLUE_OWL
         );
     }

@@ -7,13 +7,13 @@ use std::mem;
 use std::path::Path;
 
 use bytes::Bytes;
-use pvp_protocol::{SessionId, Timestamp};
+use pvp_protocol::{SessionId, Timestamp, hex};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::audit::{AuditError, AuditReport, KeySource, LogItem, SessionReport, for_each_log_item};
 use super::verifier::LogVerifier;
-use super::{Checkpoint, LogRecord, PublicKey, hex, keys, unhex};
+use super::{Checkpoint, LogRecord, PublicKey, keys};
 
 /// A longer line was not written by us.
 const MAX_LINE_BYTES: u64 = 32 * 1024 * 1024;
@@ -71,7 +71,7 @@ struct ExportLine<'a> {
 pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Result<(), AuditError> {
     let header = ExportHeader {
         pvp_export: EXPORT_FORMAT,
-        key: hex(&keys::read_public(dir)?).into(),
+        key: hex::encode(&keys::read_public(dir)?).into(),
     };
     write_line(out, &header)?;
     for_each_log_item(dir, only, &mut |session, item| match item {
@@ -126,7 +126,7 @@ fn write_record(
     let line = RecordLine {
         session,
         seq: record.seq,
-        hash: hex(&record.hash),
+        hash: hex::encode(&record.hash),
         meta,
         entry,
     };
@@ -144,10 +144,10 @@ fn checkpoint_line<'a>(session: &'a SessionId, checkpoint: &Checkpoint) -> Check
         checkpoint: CheckpointFields {
             session: Cow::Borrowed(session),
             seq: checkpoint.seq,
-            hash: hex(&checkpoint.hash).into(),
+            hash: hex::encode(&checkpoint.hash).into(),
             at: checkpoint.at,
-            key: hex(&checkpoint.key).into(),
-            signature: hex(&checkpoint.signature).into(),
+            key: hex::encode(&checkpoint.key).into(),
+            signature: hex::encode(&checkpoint.signature).into(),
         },
     }
 }
@@ -194,7 +194,7 @@ impl<'a> ExportReader<'a> {
                 "export format {found}, this program knows {EXPORT_FORMAT}; upgrade this program"
             )));
         }
-        unhex(&header.key).ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))
+        hex::decode(&header.key).ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))
     }
 
     fn next_item(&mut self) -> Result<Option<(SessionId, LogItem)>, AuditError> {
@@ -238,7 +238,7 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
                 seq,
                 meta: meta.map(bytes).unwrap_or_default(),
                 body: bytes(entry),
-                hash: unhex(&hash).ok_or("`hash` is not 64 hex digits")?,
+                hash: hex::decode(&hash).ok_or("`hash` is not 64 hex digits")?,
             };
             Ok((session, LogItem::Record(record)))
         }
@@ -249,10 +249,10 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
 fn parse_checkpoint(fields: CheckpointFields<'_>) -> Result<(SessionId, LogItem), String> {
     let checkpoint = Checkpoint {
         seq: fields.seq,
-        hash: unhex(&fields.hash).ok_or("`hash` is not 64 hex digits")?,
+        hash: hex::decode(&fields.hash).ok_or("`hash` is not 64 hex digits")?,
         at: fields.at,
-        key: unhex(&fields.key).ok_or("`key` is not 64 hex digits")?,
-        signature: unhex(&fields.signature).ok_or("`signature` is not 128 hex digits")?,
+        key: hex::decode(&fields.key).ok_or("`key` is not 64 hex digits")?,
+        signature: hex::decode(&fields.signature).ok_or("`signature` is not 128 hex digits")?,
     };
     Ok((fields.session.into_owned(), LogItem::Checkpoint(checkpoint)))
 }

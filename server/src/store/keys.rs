@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::SigningKey;
+use pvp_protocol::hex;
 
 use super::OpenError;
 
@@ -45,30 +46,6 @@ pub(super) fn read_public(dir: &Path) -> Result<PublicKey, OpenError> {
     read_key_file(&public)?.ok_or_else(|| key_error(&public, "there is no such file"))
 }
 
-/// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Reads hex of exactly `N` bytes.
-pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != N * 2 {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = [pair[0], pair[1]].map(|digit| char::from(digit).to_digit(16));
-        *byte = u8::try_from(high? * 16 + low?).ok()?;
-    }
-    Some(bytes)
-}
-
 fn create_key(path: &Path) -> Result<SigningKey, OpenError> {
     let seed = pvp_clock::random_bytes();
     write_new_file(path, &seed, 0o600)?;
@@ -77,7 +54,7 @@ fn create_key(path: &Path) -> Result<SigningKey, OpenError> {
 
 fn read_key_file(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
     match fs::read_to_string(path) {
-        Ok(text) => unhex(text.trim_end())
+        Ok(text) => hex::decode(text.trim_end())
             .map(Some)
             .ok_or_else(|| key_error(path, "it is not 64 hex digits; it was left as it is")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -95,7 +72,7 @@ fn write_new_file(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenEr
             .create_new(true)
             .mode(mode)
             .open(&unfinished)?;
-        writeln!(file, "{}", hex(bytes))?;
+        writeln!(file, "{}", hex::encode(bytes))?;
         file.sync_all()?;
         fs::hard_link(&unfinished, path)?;
         fs::remove_file(&unfinished)?;
@@ -164,17 +141,8 @@ mod tests {
     fn a_public_key_of_someone_else_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         load_or_create(dir.path()).unwrap();
-        fs::write(dir.path().join(PUBLIC_KEY_FILE), hex(&[9; 32])).unwrap();
+        fs::write(dir.path().join(PUBLIC_KEY_FILE), hex::encode(&[9; 32])).unwrap();
         let error = load_or_create(dir.path()).unwrap_err().to_string();
         assert!(error.contains("does not belong"), "{error}");
-    }
-
-    #[test]
-    fn hex_goes_there_and_back_and_refuses_the_rest() {
-        assert_eq!(hex(&[0, 0xaf, 9]), "00af09");
-        assert_eq!(unhex::<3>("00aF09"), Some([0, 0xaf, 9]));
-        for bad in ["", "00af0", "00af0g", "00af0900", "+1+1+1", "é0af0"] {
-            assert_eq!(unhex::<3>(bad), None, "{bad}");
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! The judgement of one log, entry by entry.
 
-use pvp_protocol::SessionId;
+use pvp_protocol::{SessionId, hex};
 use serde::Deserialize;
 
 use super::audit::{AuditFinding, EntryFault, LogItem, SessionReport};
-use super::{CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, PublicKey, chain_hash, hex};
+use super::{CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, PublicKey, chain_hash};
 
 /// Follows one log and stops judging at the first thing that is wrong.
 pub(super) struct LogVerifier {
@@ -111,7 +111,7 @@ impl LogVerifier {
             return Err((last, EntryFault::SealMisplaced(sealed)));
         }
         if checkpoint.key != self.key {
-            return Err((last, EntryFault::SealedKey(hex(&checkpoint.key))));
+            return Err((last, EntryFault::SealedKey(hex::encode(&checkpoint.key))));
         }
         if checkpoint.hash != self.head.hash {
             return Err((last, EntryFault::SealedHash));

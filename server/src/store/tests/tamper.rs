@@ -3,6 +3,8 @@
 use rusqlite::Connection;
 
 use super::super::audit::*;
+use pvp_protocol::hex;
+
 use super::*;
 
 /// 12 sealed entries and 8 more in `blue-owl`; 3 in `red-owl`.
@@ -181,14 +183,14 @@ async fn a_pinned_key_is_believed_before_the_directory() {
     let other = verify_store(dir.path(), Some(&[9; 32])).unwrap();
     assert_eq!(
         blue_owl_finding(&other),
-        (12, EntryFault::SealedKey(hex(&own.key)))
+        (12, EntryFault::SealedKey(hex::encode(&own.key)))
     );
     let mut lines = Vec::new();
     export(dir.path(), None, &mut lines).unwrap();
     let other = verify_export(&mut &lines[..], Some(&[9; 32])).unwrap();
     assert_eq!(
         blue_owl_finding(&other),
-        (12, EntryFault::SealedKey(hex(&own.key)))
+        (12, EntryFault::SealedKey(hex::encode(&own.key)))
     );
 }
 
