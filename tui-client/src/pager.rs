@@ -187,7 +187,7 @@ impl Pager {
     }
 
     /// Moves; false if there is nothing to go to.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(crate) fn on_action(&mut self, action: KeyAction, window: Size) -> bool {
         let spot = match action {
             KeyAction::FindNext => self

@@ -19,7 +19,7 @@ impl ScrollPosition {
 
     /// The first row on the screen after a key. The end is never above the bottom of the window,
     /// unless a search went there.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(crate) fn after_action(
         self,
         action: KeyAction,

@@ -51,7 +51,7 @@ impl TextPage {
     }
 
     /// Moves; false if there is nothing to go to.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(crate) fn on_action(&mut self, action: KeyAction, window: Size) -> bool {
         match action {
             KeyAction::FindNext => self.find(1),
