@@ -333,10 +333,7 @@ impl App {
         }
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the scope handles the rest"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the scope handles the rest")]
     fn run_action(&mut self, scope: KeyScope, action: KeyAction) {
         match action {
             KeyAction::Quit => return self.request_quit(),

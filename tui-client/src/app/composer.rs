@@ -31,7 +31,7 @@ impl Composer {
         self.editor.insert(text);
     }
 
-    /// Inserts typed or pasted text into the input, or into the search text during a history search.
+    /// Inserts typed or pasted text into the input, or into the needle during a history search.
     pub(super) fn insert_typed(&mut self, text: &str) {
         match self.history.search {
             Some(_) => self.type_search_text(text),
@@ -245,8 +245,8 @@ impl App {
         true
     }
 
-    /// Splits a text into its recipient and the rest: the agent of a leading `@name`, else the agent
-    /// of `/to`, else the only agent.
+    /// Splits a text into its recipient and the rest: the agent of a leading `@name`, else the
+    /// agent of `/to`, else the only agent.
     fn split_recipient(&self, text: &str) -> Result<(ParticipantId, String), String> {
         if let Some(rest) = text.strip_prefix('@') {
             let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
