@@ -363,13 +363,13 @@ impl App {
         }
     }
 
-    pub(crate) fn show_notice(&mut self, tone: NoticeLevel, text: impl Into<String>) {
+    pub(crate) fn show_notice(&mut self, level: NoticeLevel, text: impl Into<String>) {
         let text = crate::text::one_line(&text.into());
-        let at = self.now;
+        let shown_at = self.now;
         self.notice = Some(Notice {
             text,
-            level: tone,
-            shown_at: at,
+            level,
+            shown_at,
         });
     }
 

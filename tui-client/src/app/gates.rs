@@ -35,7 +35,7 @@ pub(crate) enum CurrentCard<'a> {
     Closed(&'a ClosedGateCard),
 }
 
-/// The list of commands to approve together.
+/// The preflight list: commands to approve together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Preflight {
     pub(crate) items: Vec<PreflightItem>,

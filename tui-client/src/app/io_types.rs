@@ -1,4 +1,4 @@
-//! The inputs that an event loop gives to the app and the effects that it performs for it.
+//! The app's inputs, which the event loop provides, and its effects, which the loop performs.
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use pvp_protocol::api::{Invitation, InviteRequest};
