@@ -39,7 +39,8 @@ impl Connection {
             tool_name: "shell".to_owned(),
             arguments,
             agent: self.participant().clone(),
-            // The proposer's claim can only raise the assessed risk; `Safe` leaves it to the server.
+            // The proposer's claim can only raise the assessed risk; `Safe` leaves it to the
+            // server.
             risk_level: Risk::Safe,
             description: purpose.to_owned(),
             requires_approval: false,
@@ -85,8 +86,8 @@ impl Connection {
         .await
     }
 
-    /// Edits a command that waits at a gate. `arguments` replaces all of the old arguments; `digest`
-    /// identifies the action that is edited.
+    /// Edits a command that waits at a gate. `arguments` replaces all of the old arguments;
+    /// `digest` identifies the action that is edited.
     pub async fn amend(
         &self,
         gate: &MessageId,

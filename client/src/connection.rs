@@ -1,5 +1,5 @@
-//! A participant's connection to a session: it joins, acknowledges each sent message, and reconnects
-//! on its own.
+//! A participant's connection to a session: it joins, tracks the answer to each message, and
+//! reconnects on its own.
 
 mod task;
 
@@ -119,8 +119,8 @@ impl ConnectionEvents {
         self.0.recv().await
     }
 
-    /// The next message of a type that this version knows; waits across reconnects. `None` after the
-    /// connection has ended.
+    /// The next message of a type that this version knows; waits across reconnects. `None` after
+    /// the connection has ended.
     pub async fn next_message(&mut self) -> Option<Box<Envelope>> {
         loop {
             if let ConnectionEvent::Message {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use pvp_protocol::MessageId;
 
-/// Messages that may be sent but unanswered at a time; the server does not read further ahead on one
-/// connection.
+/// Messages that may be sent but unanswered at a time; the server does not read further ahead on
+/// one connection.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;
 
 /// What happens to a message when the connection is lost.
@@ -99,8 +99,8 @@ impl<R> Outbox<R> {
         self.in_flight.remove(&number)
     }
 
-    /// Prepares for the next socket after the connection was lost: messages in flight are sent again
-    /// first. Returns the messages that are dropped instead.
+    /// Prepares for the next socket after the connection was lost: messages in flight are sent
+    /// again first. Returns the messages that are dropped instead.
     pub(crate) fn requeue_for_reconnect(&mut self) -> Vec<OutgoingMessage<R>> {
         let in_flight = std::mem::take(&mut self.in_flight).into_values();
         let unsent = std::mem::take(&mut self.unsent);

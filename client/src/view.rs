@@ -151,8 +151,8 @@ impl MessageMeta<'_> {
 }
 
 impl View {
-    /// Folds the next message. A message that was folded before, or that belongs to another session,
-    /// is ignored.
+    /// Folds the next message. A message that was folded before, or that belongs to another
+    /// session, is ignored.
     pub fn fold(&mut self, envelope: &Envelope) {
         let heading = &envelope.heading;
         let session = self.session.get_or_insert_with(|| heading.session.clone());
@@ -223,7 +223,8 @@ impl View {
             M::ToolResult(result) => self.fold_result(meta, result),
             M::ToolCancel(cancel) => self.fold_cancel(meta, cancel),
             M::Error(report) => self.fold_error(meta, report),
-            // Replies to requests of the connection, and keystrokes, whose effect shows in the output.
+            // Replies to requests of the connection, and keystrokes, whose effect shows in the
+            // output.
             M::SessionAck(_)
             | M::HeartbeatPing(_)
             | M::HeartbeatPong(_)

@@ -138,7 +138,8 @@ impl ConnectionTask {
         let _ = self.events.send(event).await;
     }
 
-    /// Reports the lost connection, then waits for the backoff delay while still accepting messages.
+    /// Reports the lost connection, then waits for the backoff delay while still accepting
+    /// messages.
     async fn wait_to_reconnect(&mut self, why: String) {
         for outgoing in self.outbox.requeue_for_reconnect() {
             self.queued -= 1;

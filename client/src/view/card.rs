@@ -182,8 +182,8 @@ impl GateCard {
         self.at_deadline = self.deadline_description().to_owned();
     }
 
-    /// The participants whose approval counts, as far as this client knows; the server's own list is
-    /// decisive.
+    /// The participants whose approval counts, as far as this client knows; the server's own list
+    /// is decisive.
     fn approvers(&self, context: &TallyContext<'_>) -> Approvers {
         let skip_absent = context.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let mut approvers = Approvers::default();

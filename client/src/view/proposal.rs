@@ -101,8 +101,8 @@ fn bounded_approvals(given: &[Approval]) -> Vec<Approval> {
     given.iter().take(MAX_APPROVALS).map(bounded).collect()
 }
 
-/// A granted run. A welcome describes a running command only in part, so for a participant who joins
-/// later the optional fields are `None`.
+/// A granted run. A welcome describes a running command only in part, so for a participant who
+/// joins later the optional fields are `None`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunView {
     /// The agent that runs it.
