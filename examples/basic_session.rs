@@ -6,7 +6,7 @@
 //!
 //!     cargo run --example basic_session -- 'http://127.0.0.1:3000/?token=…'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
 use pvp_client::{ApiClient, ConnectOptions, Connection, ConnectionEvents, Link, View};

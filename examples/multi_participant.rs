@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example multi_participant -- 'http://127.0.0.1:3000/?token=…'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
 use pvp_client::{ApiClient, ConnectOptions, Connection, ConnectionEvents, Link, View};

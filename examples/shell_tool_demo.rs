@@ -6,7 +6,7 @@
 //!
 //!     cargo run --example shell_tool_demo -- 'http://127.0.0.1:3000/?token=…&session=main'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
 use pvp_agent::agent::{Agent, ProposalEvent, ProposeError};

@@ -3,7 +3,7 @@
 //!
 //!     cargo run --example watch_and_approve -- 'http://127.0.0.1:3000/?token=…&session=…'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use std::collections::BTreeSet;
 

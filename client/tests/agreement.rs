@@ -1,10 +1,7 @@
 //! Plays random stories through the real session core and checks that the view agrees with it,
 //! whether it was live, joined late or resumed.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
+#![allow(clippy::unwrap_used, reason = "an unexpected value fails the test")]
 
 mod support;
 

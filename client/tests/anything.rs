@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "whatever is not as expected ends the test"
+    reason = "an unexpected value fails the test"
 )]
 
 mod support;

@@ -3,10 +3,7 @@
 //!
 //! With `PVP_BLESS=1` the golden files are written; without it, both must match them.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "whatever is not as expected ends the test"
-)]
+#![allow(clippy::unwrap_used, reason = "an unexpected value fails the test")]
 
 mod support;
 

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
 /// Prints what concerns the command; returns its exit code when it has ended.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "everything else is about other things"
+    reason = "other messages are not about this command"
 )]
 fn on_message(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCode>> {
     match message {

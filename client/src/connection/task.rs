@@ -438,7 +438,7 @@ impl ConnectionTask {
     /// Completes the send that a reply answers. A refused join may end the connection.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "everything else is not an answer"
+        reason = "no other message is a reply"
     )]
     fn on_reply(&mut self, envelope: &Envelope, join_id: &MessageId) -> Option<SocketEnd> {
         let report = match &envelope.message {

@@ -94,7 +94,7 @@ fn a_block_has_every_field_and_small_output_whole() {
 }
 
 #[test]
-fn a_signal_has_no_exit_code_and_nothing_printed_is_left_out() {
+fn a_signal_has_no_exit_code_and_empty_output_is_omitted() {
     let killed = json!({
         "success": false, "result": { "exitCode": null }, "signal": "SIGKILL", "truncated": true,
     });
@@ -265,7 +265,7 @@ fn results_that_do_not_fit_one_prompt_go_with_the_next_in_order() {
 }
 
 #[test]
-fn too_many_results_lose_the_oldest_and_say_which() {
+fn a_full_queue_drops_and_returns_the_oldest_result() {
     let mut results = ShellResultQueue::default();
     for number in 0..MAX_QUEUED_RESULTS {
         assert_eq!(results.push(result(&format!("r{number}"))), None);

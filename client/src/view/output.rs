@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_once_however_they_are_cut() {
+    fn lines_are_counted_once_however_the_text_is_split() {
         let text = "one\ntwo\n\nfour";
         for size in 1..text.len() {
             let mut output = OutputView::default();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_output_the_beginning_and_the_end_are_kept() {
+    fn the_beginning_and_the_end_of_long_output_are_kept() {
         let mut output = OutputView::default();
         let most = OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES;
         for number in 0..40_000 {

@@ -7,7 +7,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy knows test functions, but not what they call"
+    reason = "clippy recognises test functions but not the helpers they call"
 )]
 
 pub mod step;
