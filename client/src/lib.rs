@@ -1,4 +1,5 @@
-//! A participant's side of a PVP session: the connection, and the pure view that any screen folds.
+//! The participant's side of a PVP session: a connection to the server, and a pure view of the
+//! session that any user interface can draw.
 
 pub mod api;
 pub mod connection;

@@ -1,4 +1,4 @@
-//! `pvp audit`
+//! `pvp audit`: verifies, shows and exports the log.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! `pvp invite`
+//! `pvp invite`: creates a token and its link.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -109,7 +109,7 @@ fn parse_kind(text: &str) -> Result<ParticipantKind, String> {
     }
 }
 
-/// Seconds of `90s`, `30m`, `2h` or `7d`.
+/// Parses `90s`, `30m`, `2h` or `7d` into seconds.
 fn parse_duration(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is not a time; write it as 90s, 30m, 2h or 7d");
     let unit = match text.bytes().last() {
@@ -132,7 +132,7 @@ mod tests {
     use super::parse_duration;
 
     #[test]
-    fn times_are_read_with_their_unit() {
+    fn durations_are_parsed_with_their_unit() {
         assert_eq!(parse_duration("2h"), Ok(7200));
         assert_eq!(parse_duration("90s"), Ok(90));
         for bad in [

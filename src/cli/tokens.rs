@@ -1,4 +1,4 @@
-//! `pvp tokens`
+//! `pvp tokens`: lists and revokes tokens.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,15 +35,15 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         TokensCommand::List { data } => {
             for row in open_token_table(data)?.list()? {
-                let bearer: TokenClaims = serde_json::from_str(&row.data)
+                let claims: TokenClaims = serde_json::from_str(&row.data)
                     .with_context(|| format!("reading token {}", row.id))?;
                 super::print_line(json!({
                     "id": row.id,
-                    "participant": bearer.participant,
-                    "name": bearer.name,
-                    "kind": bearer.kind,
-                    "roles": bearer.roles,
-                    "session": bearer.session,
+                    "participant": claims.participant,
+                    "name": claims.name,
+                    "kind": claims.kind,
+                    "roles": claims.roles,
+                    "session": claims.session,
                     "created": row.created_at,
                     "expires": row.expires_at,
                     "revoked": row.revoked_at,
