@@ -1,4 +1,4 @@
-//! Which grants an executor acts on: its own, exactly as shown, once, in time, and not blocked.
+//! Decides which grants an executor acts on: its own, exactly as shown, once, in time, not blocked.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{GateAmend, GateRequest, ShellExec, ToolExecute, ToolPropose};
 use pvp_protocol::{Action, Category, Digest, MessageId, ParticipantId, Timestamp};
 
-/// Proposals that are remembered as shown; the oldest is forgotten, and its grant refused.
+/// Shown proposals that are remembered; the oldest is dropped, and its grant then refused.
 const MAX_SHOWN: usize = 4096;
 
 /// Why a grant is not acted on.
