@@ -26,11 +26,15 @@ pub enum GrantRefused {
 
 /// What was shown to everyone and may come back as a grant.
 #[derive(Debug)]
+/// The executor's own participant id.
 pub struct GrantCheck {
+    /// The workspace, for assessing granted actions.
     me: ParticipantId,
+    /// The digest of every shown action, by the id of its proposal or shell command.
     workspace: Workspace,
     shown_actions: BTreeMap<MessageId, ShownAction>,
-    /// The proposal that each gate guards.
+    /// The proposal behind each gate.
+    /// The number of the next shown action; the lowest numbers are the oldest.
     gate_proposals: BTreeMap<MessageId, MessageId>,
     next_number: u64,
 }
@@ -52,7 +56,7 @@ impl GrantCheck {
         }
     }
 
-    /// A proposal as it was sent; only this executor's own matter.
+    /// Notes a proposal as it was sent; other agents' proposals are ignored.
     pub fn on_propose(&mut self, id: &MessageId, propose: &ToolPropose) {
         if propose.agent == self.me
             && let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
@@ -61,7 +65,7 @@ impl GrantCheck {
         }
     }
 
-    /// A person's own command, if it is asked of this executor.
+    /// Notes a person's own command, if it is addressed to this executor.
     pub fn on_shell_exec(&mut self, id: &MessageId, exec: &ShellExec) {
         if exec.executor.as_ref() == Some(&self.me) {
             self.insert_shown(id, Action::from_shell_exec(exec).digest());
@@ -75,7 +79,7 @@ impl GrantCheck {
         }
     }
 
-    /// A recorded edit of something shown: from here on that is what may run.
+    /// Applies a recorded edit: from here on the edited action is the one that may run.
     pub fn on_gate_amend(&mut self, amend: &GateAmend) {
         let proposal = self.gate_proposals.get(&amend.gate).unwrap_or(&amend.gate);
         let Some(shown) = self.shown_actions.get_mut(proposal) else {
@@ -108,13 +112,13 @@ impl GrantCheck {
         }
     }
 
-    /// It is over; a second grant for it is refused.
+    /// Forgets a proposal that is over; a second grant for it is refused.
     pub fn forget(&mut self, proposal: &MessageId) {
         self.shown_actions.remove(proposal);
         self.gate_proposals.retain(|_, guarded| guarded != proposal);
     }
 
-    /// Whether to act on a grant; `None` if it is somebody else's.
+    /// Whether to act on a grant; `None` if it is for another executor.
     pub fn check(
         &self,
         execute: &ToolExecute,
