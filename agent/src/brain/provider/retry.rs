@@ -1,18 +1,18 @@
-//! How long to wait before a provider is asked again, and when to give up.
+//! Decides how long to wait before a request is retried, and when to give up.
 
 use std::time::Duration;
 
 use super::super::{BrainError, BrainErrorKind};
 
-/// How patient to be with a provider.
+/// When to retry a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often to ask, the first time included.
+    /// How often to send the request, including the first time.
     pub max_attempts: u32,
-    /// The first wait; each further one is twice as long.
+    /// The first delay; each further one is twice as long.
     pub initial_delay: Duration,
     pub max_delay: Duration,
-    /// A provider that wants a longer wait than this is not waited for.
+    /// If a provider asks for a longer wait than this, the request is not retried.
     pub max_retry_after: Duration,
 }
 
@@ -28,8 +28,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The wait after the try of this number, counted from 1; `None` is to give up. `dice` is
-    /// between 0 and 1.
+    /// The delay after this attempt, counted from 1; `None` to give up. `jitter` is between 0 and
+    /// 1.
     pub(crate) fn delay_after(
         &self,
         attempts: u32,
@@ -39,11 +39,11 @@ impl RetryPolicy {
         if attempts >= self.max_attempts || !error.is_retryable() {
             return None;
         }
-        let whole = self
+        let full_delay = self
             .initial_delay
             .saturating_mul(2_u32.saturating_pow(attempts - 1))
             .min(self.max_delay);
-        let delay = whole.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+        let delay = full_delay.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
         match error.kind {
             BrainErrorKind::Busy { after: Some(after) } if after > self.max_retry_after => None,
             BrainErrorKind::Busy { after: Some(after) } => Some(after.max(delay)),
@@ -57,7 +57,7 @@ impl RetryPolicy {
     }
 }
 
-/// What `retry-after-ms` or `retry-after` asks for. A date is not understood: that would need two
+/// The delay in `retry-after-ms` or `retry-after`. A date is not supported: that would need two
 /// clocks to agree.
 pub(crate) fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
@@ -68,10 +68,10 @@ pub(crate) fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Dur
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// A number between 0 and 1.
+/// A random number between 0 and 1.
 pub(crate) fn random_fraction() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness the waits are merely not spread.
+    // Without randomness the delays are only not spread.
     let _ = getrandom::fill(&mut bytes);
     f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
 }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_with_jitter_up_to_a_bound_and_then_it_gives_up() {
+    fn delays_double_with_jitter_up_to_a_maximum_and_then_it_gives_up() {
         let retry_policy = RetryPolicy {
             max_attempts: 8,
             ..RetryPolicy::default()
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_asked_for_is_kept_unless_it_is_too_long() {
+    fn a_requested_wait_is_kept_unless_it_is_too_long() {
         let retry_policy = RetryPolicy::default();
         let wait = |after| retry_policy.delay_after(1, &busy(Some(after)), 1.0);
         assert_eq!(wait(7), Some(Duration::from_secs(7)));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_change_is_not_tried_again() {
+    fn a_permanent_error_is_not_retried() {
         for trouble in [
             BrainErrorKind::Refused,
             BrainErrorKind::ContextTooLong,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_ask_in_seconds_or_in_milliseconds() {
+    fn headers_give_the_wait_in_seconds_or_milliseconds() {
         let ask = |name: &'static str, value: &'static str| {
             retry_after(|header| (header == name).then(|| value.to_owned()))
         };
