@@ -241,9 +241,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_breaks_off_ends_with_an_error_and_then_with_nothing() {
-        let said = BrainEvent::Text("half".to_owned());
-        let mut answer_stream = AnswerStream::from_events(vec![Ok(said.clone())]);
-        assert_eq!(answer_stream.next().await, Some(Ok(said)));
+        let text = BrainEvent::Text("half".to_owned());
+        let mut answer_stream = AnswerStream::from_events(vec![Ok(text.clone())]);
+        assert_eq!(answer_stream.next().await, Some(Ok(text)));
         let broken = BrainError::new(
             BrainErrorKind::ConnectionLost,
             "the answer ended without an end",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_a_reply_ends_its_task() {
+    async fn dropping_an_answer_ends_its_task() {
         let (alive, mut gone) = mpsc::channel::<()>(1);
         let answer_stream = AnswerStream::from_task(|_events| async move {
             let _alive = alive;

@@ -235,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn exactly_what_was_shown_is_acted_on() {
+    fn a_grant_for_exactly_the_shown_action_is_accepted() {
         assert_eq!(check(&grant_check(), &grant("p1", "touch a")), Some(Ok(())));
     }
 
     #[test]
-    fn whatever_else_is_refused() {
+    fn any_other_grant_is_refused() {
         let grant_check = grant_check();
         let refused = |execute: &ToolExecute| check(&grant_check, execute).unwrap().unwrap_err();
         assert_eq!(refused(&grant("p1", "touch b")), GrantRefused::Changed);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blocked_here_does_not_run_whatever_the_server_says() {
+    fn a_command_that_the_local_policy_blocks_does_not_run() {
         let mut grant_check = grant_check();
         grant_check.on_propose(&id("p9"), &propose("rm -rf /"));
         let refused = check(&grant_check, &grant("p9", "rm -rf /"))
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_was_recorded_replaces_what_was_shown() {
+    fn a_recorded_edit_replaces_the_shown_action() {
         let mut grant_check = grant_check();
         let request = json!({
             "action_type": "tool", "action_ref": "p1", "quorum": { "type": "any", "count": 1 },
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_acted_on_again() {
+    fn a_grant_for_a_proposal_that_is_over_is_refused() {
         let mut grant_check = grant_check();
         grant_check.forget(&id("p1"));
         assert_eq!(
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_persons_command_runs_if_it_was_asked_of_us() {
+    fn a_persons_command_runs_only_on_the_executor_it_names() {
         let mut grant_check = grant_check();
         let exec = |executor: &str| -> ShellExec {
             serde_json::from_value(json!({ "command": "ls", "executor": executor })).unwrap()
@@ -327,7 +327,7 @@ mod tests {
         );
     }
 
-    /// Changes one thing in a grant, wherever it stands.
+    /// A copy of a grant with one value changed, anywhere in it.
     fn mutated(value: &Value, number: usize) -> Value {
         let mut value = value.clone();
         let leaves = leaves(&value, String::new());
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Every change of what would run, for whom or by whom is refused; the rest changes nothing.
+    /// Every change to what would run, for whom or by whom is refused; other changes have no effect.
     #[test]
     fn ten_thousand_mutated_grants_run_nothing_but_what_was_shown() {
         let grant_check = grant_check();

@@ -85,11 +85,11 @@ impl SessionRecap {
                 self.response_text.push_str(&chunk.text);
             }
             ServerMessage::ResponseEnd(end) if mine => {
-                let said = std::mem::take(&mut self.response_text);
-                if !said.trim().is_empty() {
+                let text = std::mem::take(&mut self.response_text);
+                if !text.trim().is_empty() {
                     self.push(format!(
                         "You said: {}",
-                        truncate_middle(&said, MAX_LINE_BYTES)
+                        truncate_middle(&text, MAX_LINE_BYTES)
                     ));
                 }
                 match end.finish_reason {

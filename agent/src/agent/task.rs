@@ -171,7 +171,7 @@ impl AgentTask {
                 command,
                 mode,
                 events,
-                registered: noted,
+                registered,
             } => {
                 self.executor.grant_check().on_propose(&id, &propose);
                 if mode == RunMode::Background {
@@ -180,15 +180,15 @@ impl AgentTask {
                 self.open_proposals.retain(|_, events| !events.is_closed());
                 self.open_proposals.insert(id, events);
                 // The caller may have gone; then nothing is sent.
-                let _ = noted.send(());
+                let _ = registered.send(());
             }
             AgentCommand::TrackOutputRead { id, page } => {
                 self.pending_reads.retain(|_, page| !page.is_closed());
                 self.pending_reads.insert(id, page);
             }
             AgentCommand::ListJobs { jobs } => {
-                let begun = |job: &&BackgroundJob| job.pid.is_some();
-                let _ = jobs.send(self.jobs.iter().filter(begun).cloned().collect());
+                let has_started = |job: &&BackgroundJob| job.pid.is_some();
+                let _ = jobs.send(self.jobs.iter().filter(has_started).cloned().collect());
             }
             AgentCommand::AwaitJobEnd { id, ended } => self.await_job_end(id, ended),
         }

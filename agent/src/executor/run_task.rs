@@ -31,7 +31,7 @@ pub(super) struct RunTask {
     pub(super) journal: Arc<Mutex<Journal>>,
     /// One permit for each command that may run at the same time.
     pub(super) slots: Arc<Semaphore>,
-    /// Where the executor hears of the start and the end.
+    /// Reports the start and the end to the executor.
     pub(super) events: mpsc::UnboundedSender<RunTaskEvent>,
     /// The proposal that was granted.
     pub(super) proposal: MessageId,

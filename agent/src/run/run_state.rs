@@ -44,7 +44,7 @@ impl OutputSource {
         let read = match self {
             Self::Stdout(pipe) => pipe.read(buffer).await,
             Self::Stderr(pipe) => pipe.read(buffer).await,
-            Self::Pty(screen) => screen.read(buffer).await,
+            Self::Pty(output) => output.read(buffer).await,
             Self::Ended => std::future::pending().await,
         };
         read.unwrap_or(0)
@@ -211,7 +211,7 @@ impl RunState {
         let can_read = sources.output_is_open() && !full;
         tokio::select! {
             biased;
-            (word, why) = sources.stop_receiver.next() => RunLoopEvent::StopRequested(word, why),
+            (command, why) = sources.stop_receiver.next() => RunLoopEvent::StopRequested(command, why),
             () = wait_until(self.deadline) => RunLoopEvent::TimedOut,
             report = sources.reports.next_line(), if self.reaper_alive => RunLoopEvent::Report(report.unwrap_or(None)),
             () = write_pty_input(sources.pty.as_ref()) => RunLoopEvent::InputWritten,
@@ -231,8 +231,8 @@ impl RunState {
         buffers: &ReadBuffers,
     ) {
         match event {
-            RunLoopEvent::StopRequested(word, why) => {
-                self.stop(word, StopReason::Requested(why)).await
+            RunLoopEvent::StopRequested(command, why) => {
+                self.stop(command, StopReason::Requested(why)).await
             }
             RunLoopEvent::TimedOut => {
                 self.deadline = None;

@@ -52,9 +52,9 @@ fn an_answer_joins_its_events_and_keeps_their_order() {
         BrainEvent::Text("d".into()),
         BrainEvent::Text("e".into()),
     ];
-    let thinking = |text: &str, seal: Option<&str>| AnswerPart::Thinking {
+    let thinking = |text: &str, signature: Option<&str>| AnswerPart::Thinking {
         text: text.to_owned(),
-        signature: seal.map(str::to_owned),
+        signature: signature.map(str::to_owned),
     };
     let whole = [
         thinking("ab", Some("s")),
@@ -160,10 +160,10 @@ fn one_huge_answer_is_cut_where_it_may_be() {
         name: "shell".to_owned(),
         arguments: json!({ "command": "x".repeat(100_000) }).to_string(),
     });
-    let seal = BrainEvent::ThinkingSignature("seal".to_owned());
+    let signature = BrainEvent::ThinkingSignature("seal".to_owned());
     let parts = [
         BrainEvent::Thinking("hm".into()),
-        seal,
+        signature,
         wordy,
         long,
         call_event("b"),

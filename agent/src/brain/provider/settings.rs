@@ -213,8 +213,8 @@ mod tests {
         settings.base_url = base.map(str::to_owned);
         let url = endpoint(&settings)?;
         let name = dialect.key_variable();
-        super::api_key(dialect, &url, |asked| {
-            (asked == name).then(|| key.map(str::to_owned)).flatten()
+        super::api_key(dialect, &url, |variable| {
+            (variable == name).then(|| key.map(str::to_owned)).flatten()
         })?;
         Ok(url.to_string())
     }

@@ -212,9 +212,9 @@ fn thinking_is_requested_only_where_the_api_accepts_it() {
 
 #[test]
 fn an_answer_that_is_sent_back_does_not_end_in_thinking() {
-    let seal = BrainEvent::ThinkingSignature("s".to_owned());
+    let signature = BrainEvent::ThinkingSignature("s".to_owned());
     let mut conversation =
-        conversation_with_answer(&[thinking_event("hm"), seal, text_event("\n\n")]);
+        conversation_with_answer(&[thinking_event("hm"), signature, text_event("\n\n")]);
     conversation.push_prompt("and?");
     let body = anthropic::request_body(&settings(Dialect::Anthropic), &conversation, &[], None);
     let roles = body["messages"].as_array().unwrap().iter();
