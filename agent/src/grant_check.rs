@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Every change to what would run, for whom or by whom is refused; other changes have no effect.
+    /// Any change to what would run, for whom or by whom is refused; other changes have no effect.
     #[test]
     fn ten_thousand_mutated_grants_run_nothing_but_what_was_shown() {
         let grant_check = grant_check();

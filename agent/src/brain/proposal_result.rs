@@ -318,11 +318,11 @@ mod tests {
                     .to_owned()
             )
         );
-        let account = proposal_result
+        let outcome = proposal_result
             .to_call_result(None, ResultTextLimits::default())
             .outcome;
-        assert_eq!(account.reason.as_deref(), Some("production is frozen"));
-        assert_eq!(account.by, ann());
+        assert_eq!(outcome.reason.as_deref(), Some("production is frozen"));
+        assert_eq!(outcome.by, ann());
     }
 
     #[test]
@@ -354,8 +354,8 @@ mod tests {
                 CallEnding::Refused,
             ),
         ] {
-            let (really, words) = rendered(&proposal_result);
-            assert_eq!(really, ending);
+            let (actual, words) = rendered(&proposal_result);
+            assert_eq!(actual, ending);
             assert!(words.contains("Nothing was done."), "{words}");
             assert!(
                 proposal_result
