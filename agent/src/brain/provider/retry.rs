@@ -1,4 +1,4 @@
-//! How long to wait before a provider is asked again, and when to give up.
+//! Decides how long to wait before a request is retried, and when to give up.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use pvp_clock::Backoff;
 
 use super::super::{BrainError, BrainErrorKind};
 
-/// How patient to be with a provider.
+/// When to retry a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often to ask, the first time included.
+    /// How often to send the request, including the first time.
     pub max_attempts: u32,
     /// How long to wait between attempts, unless the provider asks for more.
     pub backoff: Backoff,
-    /// A provider that wants a longer wait than this is not waited for.
+    /// If a provider asks for a longer wait than this, the request is not retried.
     pub max_retry_after: Duration,
 }
 
@@ -50,7 +50,7 @@ impl RetryPolicy {
     }
 }
 
-/// What `retry-after-ms` or `retry-after` asks for. A date is not understood: that would need two
+/// The delay in `retry-after-ms` or `retry-after`. A date is not supported: that would need two
 /// clocks to agree.
 pub(crate) fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
