@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_environment_and_that_over_the_file() {
+    fn flags_override_the_environment_which_overrides_the_file() {
         let file = "listen = \"127.0.0.1:1\"\nopen_gates = 5\nparticipants = 7\n";
         let env = [
             ("PVP_LISTEN", "127.0.0.1:2"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_named_with_where_it_stands_and_what_is_allowed() {
+    fn an_invalid_value_is_reported_with_its_location_and_what_is_allowed() {
         let error = |result: Result<ServerConfig, ConfigError>| result.unwrap_err().to_string();
         assert_eq!(
             error(load("\nopen_gates = 0\n", &[], &[])),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn open_on_a_reachable_address_must_be_meant() {
+    fn open_on_a_reachable_address_must_be_confirmed() {
         let open = |listen: &str| load("open = true", &[], &[("listen", listen)]).unwrap();
         assert!(open("127.0.0.1:3000").check_exposure(false).is_ok());
         assert!(open("[::1]:3000").check_exposure(false).is_ok());

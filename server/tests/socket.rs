@@ -384,7 +384,7 @@ async fn a_peer_that_vanishes_is_reported_as_disconnected() {
 }
 
 #[tokio::test]
-async fn a_close_is_delivered_over_unread_input() {
+async fn a_close_is_delivered_despite_unread_input() {
     let chatter = masked_frame(0x81, &[b'x'; 900]).repeat(500);
     let gibberish = vec![0xff; 500_000];
     for unread in [chatter, gibberish] {
@@ -433,7 +433,7 @@ async fn the_subprotocol_is_chosen_when_offered() {
 }
 
 #[tokio::test]
-async fn requests_that_are_no_upgrade_are_told_why() {
+async fn requests_that_are_not_upgrades_get_the_reason() {
     let server = TestSocketServer::start().await;
     let refused = [
         ("GET /", "POST /", "405", ("allow", "GET")),

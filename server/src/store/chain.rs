@@ -66,7 +66,7 @@ mod tests {
 
     /// Computed with `printf ... | sha256sum`; a different value would orphan every written log.
     #[test]
-    fn the_chain_is_what_the_documents_say() {
+    fn the_hash_chain_matches_its_documentation() {
         let session = SessionId::parse("blue-owl").unwrap();
         assert_eq!(hex(&genesis_hash(&session)), GENESIS_OF_BLUE_OWL);
         assert_eq!(

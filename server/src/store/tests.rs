@@ -228,7 +228,7 @@ async fn meta_that_an_export_could_not_carry_is_refused() {
 }
 
 #[tokio::test]
-async fn a_closed_store_reopens_with_everything_sealed() {
+async fn a_closed_store_reopens_with_a_checkpoint_at_every_head() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut owl = TestLog::new("owl");
@@ -305,7 +305,7 @@ async fn deadlines_come_due_in_order_and_can_be_removed() {
 }
 
 #[tokio::test]
-async fn a_summary_tells_when_and_whether_a_session_ended() {
+async fn a_summary_says_when_and_whether_a_session_ended() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut owl = TestLog::new("owl");

@@ -93,7 +93,7 @@ async fn a_failed_commit_leaves_nothing_visible() {
 }
 
 #[tokio::test]
-async fn a_database_held_by_someone_else_is_waited_for_and_then_refused() {
+async fn appends_wait_for_a_locked_database_and_then_fail() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
