@@ -1,4 +1,4 @@
-//! Tokens over HTTP: whose one is, and invitations for admins to give.
+//! Routes for tokens: whose token this is, inviting, and revoking.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ pub(super) async fn revoke_token(
     }
 }
 
-/// Inviting takes a token with the admin role, even where nobody needs to log in.
+/// Requires a token with the admin role, even on a server without login.
 fn require_admin(caller: Caller) -> Result<Login, RefusalResponse> {
     let login = caller.require_login()?;
     if login.claims.roles.contains(&Role::Admin) {

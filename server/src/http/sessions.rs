@@ -1,4 +1,4 @@
-//! Sessions: listed, made, looked at.
+//! Routes that list sessions, create one, and show one.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::directory::{SessionDirectory, log_unreadable};
 use crate::store::SessionSummary;
 use crate::token::TokenClaims;
 
-/// Sessions of one answer unless the caller says otherwise, and at most.
+/// Sessions in a page unless the caller gives a number, and the most they may ask for.
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
 

@@ -1,4 +1,4 @@
-//! Logs as JSON lines that carry their own proof.
+//! Exports logs as JSON lines that can be verified without the store.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use super::audit::{AuditError, AuditReport, KeySource, LogItem, SessionReport, f
 use super::verifier::LogVerifier;
 use super::{Checkpoint, LogRecord, PublicKey, keys};
 
-/// A longer line was not written by us.
+/// The most bytes in a line; an export never contains a longer one.
 const MAX_LINE_BYTES: u64 = 32 * 1024 * 1024;
 
 const EXPORT_FORMAT: u64 = 1;
@@ -44,11 +44,17 @@ struct CheckpointLine<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CheckpointFields<'a> {
+    /// The session that the checkpoint belongs to.
     session: Cow<'a, SessionId>,
+    /// The sequence number of the last entry that it covers.
     seq: u64,
+    /// The hash of that entry, in hex.
     hash: Cow<'a, str>,
+    /// When it was signed.
     at: Timestamp,
+    /// The public key of the signer, in hex.
     key: Cow<'a, str>,
+    /// The Ed25519 signature, in hex.
     signature: Cow<'a, str>,
 }
 
@@ -56,18 +62,25 @@ struct CheckpointFields<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportLine<'a> {
+    /// The entry's session; `None` for a checkpoint.
     session: Option<SessionId>,
+    /// The entry's sequence number; `None` for a checkpoint.
     seq: Option<u64>,
+    /// The entry's hash, in hex; `None` for a checkpoint.
     hash: Option<String>,
+    /// The entry's metadata; `None` if it is empty, and for a checkpoint.
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
+    /// The entry's envelope; `None` for a checkpoint.
     #[serde(borrow)]
     entry: Option<&'a RawValue>,
+    /// The checkpoint; `None` for an entry.
     #[serde(borrow)]
     checkpoint: Option<CheckpointFields<'a>>,
 }
 
-/// Writes the logs of one session, or all, as JSON lines; a server may be running in the directory.
+/// Writes the log of one session, or of all, as JSON lines. A running server may be using the
+/// directory.
 pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Result<(), AuditError> {
     let header = ExportHeader {
         pvp_export: EXPORT_FORMAT,
@@ -81,7 +94,7 @@ pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Resu
     Ok(out.flush()?)
 }
 
-/// Verifies an export line by line, holding one line at a time.
+/// Verifies an export, holding one line in memory at a time.
 pub fn verify_export(
     input: &mut dyn BufRead,
     pinned: Option<&PublicKey>,
@@ -133,7 +146,7 @@ fn write_record(
     write_line(out, &line)
 }
 
-/// Only JSON that a line can carry byte for byte.
+/// The bytes as JSON, if a line can carry them unchanged.
 fn as_raw_json(bytes: &[u8]) -> Option<&RawValue> {
     let value: &RawValue = serde_json::from_slice(bytes).ok()?;
     (value.get().len() == bytes.len() && !bytes.contains(&b'\n')).then_some(value)
@@ -257,7 +270,7 @@ fn parse_checkpoint(fields: CheckpointFields<'_>) -> Result<(SessionId, LogItem)
     Ok((fields.session.into_owned(), LogItem::Checkpoint(checkpoint)))
 }
 
-/// Sessions in the order of the file, one at a time.
+/// Verifies the sessions of an export one at a time, in the order of the file.
 #[derive(Default)]
 struct SessionVerifiers {
     current: Option<LogVerifier>,

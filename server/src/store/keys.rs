@@ -1,4 +1,4 @@
-//! The Ed25519 key that signs checkpoints, kept as hex in the data directory.
+//! Keeps the Ed25519 key that signs checkpoints, as hex in the data directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ const PUBLIC_KEY_FILE: &str = "server.pub";
 /// An Ed25519 public key.
 pub type PublicKey = [u8; 32];
 
-/// Loads the signing key, or makes one if this directory never had any.
+/// Loads the signing key, or creates one if this directory never had one.
 pub(super) fn load_or_create(dir: &Path) -> Result<SigningKey, OpenError> {
     let secret = dir.join(SECRET_KEY_FILE);
     let public = dir.join(PUBLIC_KEY_FILE);
@@ -40,7 +40,7 @@ pub(super) fn load_or_create(dir: &Path) -> Result<SigningKey, OpenError> {
     Ok(key)
 }
 
-/// The public key of a data directory, without needing the secret one.
+/// Reads the public key of a data directory, without the secret key.
 pub(super) fn read_public(dir: &Path) -> Result<PublicKey, OpenError> {
     let public = dir.join(PUBLIC_KEY_FILE);
     read_key_file(&public)?.ok_or_else(|| key_error(&public, "there is no such file"))
@@ -62,7 +62,8 @@ fn read_key_file(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
     }
 }
 
-/// Writes beside the file and links it into place, so that it is whole or absent and never replaced.
+/// Writes a temporary file and links it into place, so that the file is complete or absent, and an
+/// existing one is never replaced.
 fn write_new_file(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenError> {
     let unfinished = path.with_extension("unfinished");
     let written = (|| {
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_key_is_never_overwritten() {
+    fn a_damaged_key_is_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(SECRET_KEY_FILE);
         fs::write(&path, "not a key").unwrap();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_key_is_not_replaced_behind_the_owners_back() {
+    fn a_lost_key_is_not_silently_replaced() {
         let dir = tempfile::tempdir().unwrap();
         load_or_create(dir.path()).unwrap();
         fs::remove_file(dir.path().join(SECRET_KEY_FILE)).unwrap();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_of_someone_else_is_noticed() {
+    fn a_public_key_that_does_not_match_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         load_or_create(dir.path()).unwrap();
         fs::write(dir.path().join(PUBLIC_KEY_FILE), hex::encode(&[9; 32])).unwrap();

@@ -1,4 +1,6 @@
-//! Who is there: presence that is told but not kept, and absence that counts for decisions.
+//! Tracks who is present.
+//!
+//! Presence is broadcast but not logged. An absence long enough to matter for decisions is logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +15,14 @@ use super::{SessionTask, WriteBatch};
 use crate::envelope;
 use crate::viewer::Viewer;
 
-/// How often a session with nothing due looks around all the same.
+/// How often a session checks presence even if nothing is due.
 const MAX_PRESENCE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How long a request over HTTP counts as being there, in seconds.
+/// How long an HTTP request counts as presence, in seconds.
 const HTTP_PRESENCE_SECONDS: u64 = 30;
 
 impl SessionTask {
-    /// When something happens by itself next: a deadline, someone going quiet, or a heartbeat.
+    /// When the next timer is due: a deadline, a change of someone's presence, or a heartbeat.
     pub(super) fn next_timer(&self) -> Instant {
         let (now, instant) = (pvp_clock::now(), Instant::now());
         let due = [self.session.next_deadline(), self.next_presence_check]
@@ -61,7 +63,7 @@ impl SessionTask {
         self.persist(batch).await;
     }
 
-    /// Gives a newcomer what they need to follow the session.
+    /// Puts into `reply` what a connection that has just joined needs to follow the session.
     pub(super) fn admit(
         &mut self,
         participant: &ParticipantId,
@@ -118,7 +120,9 @@ impl SessionTask {
         }));
     }
 
-    /// Lets someone look in over HTTP; `None` if there is no such session.
+    /// Gives an HTTP request access to the session; `None` if there is no such session.
+    ///
+    /// A participant who has joined counts as present for a while.
     pub(super) fn http_access(
         &mut self,
         participant: Option<ParticipantId>,
@@ -162,7 +166,7 @@ impl SessionTask {
             .clone()
     }
 
-    /// Someone who had gone quiet is back.
+    /// Handles a message from a participant who counted as inactive.
     pub(super) fn on_participant_returned(
         &mut self,
         participant: &ParticipantId,
@@ -174,7 +178,7 @@ impl SessionTask {
         self.refresh_presence(batch);
     }
 
-    /// Looks at everyone, tells what changed, and notes when to look again.
+    /// Checks everyone's presence, broadcasts what changed, and sets the time of the next check.
     pub(super) fn refresh_presence(&mut self, batch: &mut WriteBatch) {
         let now = pvp_clock::now();
         for (id, viewer) in &self.viewers {
@@ -195,7 +199,8 @@ impl SessionTask {
         for (id, timed_out) in members {
             let viewer = self.get_or_create_viewer(&id);
             let (status, away, next) = self.presence_status(&viewer, now);
-            // Who was away is back when they come, not when the server forgets how long it was.
+            // Someone who was away is back when they connect, not when a restarted server has
+            // forgotten how long they have been away.
             let absent = away || (timed_out && viewer.device_count() == 0);
             next_check = [next_check, next].into_iter().flatten().min();
             if absent != timed_out {
@@ -232,7 +237,8 @@ impl SessionTask {
         self.next_presence_check = next_check;
     }
 
-    /// Someone's presence, whether they are out of decisions, and when that may change.
+    /// A participant's presence, whether they are away (decisions do not wait for them), and when
+    /// either may change.
     fn presence_status(
         &self,
         viewer: &Viewer,
