@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pvp_client::api::error_chain;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use tokio::time::timeout;
@@ -158,18 +159,4 @@ impl ProviderClient {
 pub(super) fn header_text(response: &Response, name: &str) -> Option<String> {
     let value = response.headers().get(name)?;
     Some(value.to_str().ok()?.to_owned())
-}
-
-/// An error with its causes, without repeating any of them.
-fn error_chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        cause = next.source();
-    }
-    text
 }
