@@ -1,4 +1,4 @@
-//! What shells and tools can do, and what the sorter must say of it.
+//! Tests the policy against a corpus of commands with their expected categories.
 
 mod support;
 
