@@ -145,7 +145,7 @@ wire_structs! {
         pub how: ResolutionCause,
         /// When it closed.
         pub at: Timestamp,
-        /// The approvals that counted.
+        /// The approvals it had when it closed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub approvals: Vec<Approval>,
