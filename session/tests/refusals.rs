@@ -1,4 +1,4 @@
-//! Repeated ids, and what is refused to whom: no entry, no change.
+//! Tests of repeated ids and of refusals, which add no entry and change nothing.
 
 mod support;
 use pvp_session::{Answer, Input, Submitted};
@@ -70,7 +70,7 @@ fn the_same_id_with_other_content_is_refused() {
 }
 
 #[test]
-fn the_servers_own_ids_are_nobody_elses() {
+fn ids_of_server_messages_cannot_be_used() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.proposes("p1", "make");
     let gate = fixture.gate_id("p1");
@@ -87,7 +87,7 @@ fn the_servers_own_ids_are_nobody_elses() {
 }
 
 #[test]
-fn joining_under_an_id_that_was_used_takes_a_fresh_one() {
+fn a_join_with_a_used_id_gets_a_fresh_one() {
     let mut fixture = SessionFixture::team(json!({}));
     let announce: pvp_protocol::payload::Announce =
         serde_json::from_value(announcement("fay", "human", &[])).unwrap();
@@ -184,8 +184,8 @@ fn join_and_create_are_refused_inside_a_session() {
     );
 }
 
-/// Every type a client may say, by everyone, with payloads that fit nothing: an answer, no panic,
-/// and whatever is refused changes nothing (which the room checks).
+/// Sends every type of client message as everyone, with payloads that fit nothing. Each must be
+/// answered without a panic, and the fixture checks that a refusal changes nothing.
 #[test]
 fn no_message_causes_a_panic() {
     let payloads = [

@@ -1,4 +1,4 @@
-//! The promises, checked from the log alone: a second bookkeeping that trusts no decision.
+//! Checks the invariants from the log alone, independently of the session's decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use pvp_session::{Audience, Entry, Session, SessionSettings};
 
 use super::quorum_oracle;
 
-/// Secrets in tests contain this, so that a leak is found wherever it is.
+/// All secrets in tests contain this text, so that a leak is found anywhere.
 pub const SECRET: &str = "hunter2";
 
 #[derive(Clone)]
@@ -44,51 +44,84 @@ enum VoteState {
 
 #[derive(Clone)]
 struct AuditedVote {
+    /// The gate's id.
     id: MessageId,
+    /// The quorum rule.
     rule: QuorumRule,
+    /// Those who could approve when the gate opened.
     electorate: BTreeSet<ParticipantId>,
+    /// Those who have approved.
     approved: BTreeSet<ParticipantId>,
+    /// Whether only admins decide.
     escalated: bool,
+    /// Who edited the command last.
     amended_by: Option<ParticipantId>,
+    /// When the gate times out, if it does.
     deadline: Option<Timestamp>,
+    /// What happens at the deadline.
     on_timeout: GateTimeoutAction,
+    /// Whether the gate is open, and how it closed.
     state: VoteState,
 }
 
 #[derive(Clone)]
 struct AuditedProposal {
+    /// Who proposed it.
     proposer: ParticipantId,
+    /// Who would run it.
     executor: ParticipantId,
+    /// Whether it is a person's own command.
     own_command: bool,
+    /// The agent's claim of the kind of tool; `None` for a person's own command.
     tool_category: Option<ToolCategory>,
+    /// What would run.
     action: Action,
+    /// The assessment in the log.
     assessment: Assessment,
+    /// The gate; `None` if it has none.
     vote: Option<AuditedVote>,
+    /// Whether it was granted.
     executed: bool,
+    /// How many bytes of output it may have.
     budget: u64,
+    /// Bytes logged of each stream, and whether it is complete.
     streams: BTreeMap<OutputStream, (u64, bool)>,
+    /// Whether it is over.
     closed: bool,
 }
 
-/// What the log says so far, and what it may therefore not say next.
+/// What the log contains so far, to check the next entry against.
 #[derive(Clone)]
 pub struct LogAuditor {
+    /// The server's settings.
     settings: SessionSettings,
+    /// The current configuration.
     config: SessionConfig,
+    /// Whether the session has ended.
     ended: bool,
+    /// The sequence number of the last entry.
     head: u64,
+    /// The time of the last entry.
     clock: Timestamp,
+    /// The ids of all messages.
     ids: BTreeSet<MessageId>,
+    /// Everyone who has ever joined.
     participants: BTreeMap<ParticipantId, AuditedParticipant>,
+    /// All proposals.
     proposals: BTreeMap<MessageId, AuditedProposal>,
+    /// The proposal of each gate.
     gates: BTreeMap<MessageId, MessageId>,
+    /// The author, prefix and expiry of each allow rule.
     rules: BTreeMap<MessageId, (ParticipantId, Vec<String>, Timestamp)>,
+    /// The nonces of all grants.
     nonces: BTreeSet<String>,
+    /// Who may see each stream of thinking.
     thinking: BTreeMap<MessageId, Audience>,
+    /// Who may see each context item.
     context: BTreeMap<String, Audience>,
 }
 
-/// The stored bytes of an entry say the same as the entry, and fold to the same state.
+/// The stored bytes of an entry decode to the same entry and fold to the same state.
 pub fn invariant_stored_form(shadow: &mut Session, entry: &Entry) {
     let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
     assert_eq!(&stored, entry, "an entry survives being stored");
@@ -119,7 +152,7 @@ impl LogAuditor {
         }
     }
 
-    /// Everything that must hold of the next entry.
+    /// Checks everything that must hold for the next entry.
     pub fn invariant_entry(&mut self, entry: &Entry) {
         self.invariant_order(entry);
         self.invariant_nothing_leaks(entry);
@@ -131,7 +164,7 @@ impl LogAuditor {
         self.check_message(entry, by.as_ref());
     }
 
-    /// Seq counts without gap or repeat, time does not run backwards, no id is used twice.
+    /// Sequence numbers have no gaps or repeats, time never goes backwards, no id is used twice.
     fn invariant_order(&mut self, entry: &Entry) {
         assert_eq!(entry.seq(), self.head + 1, "seq has no gap and no repeat");
         self.head += 1;
@@ -140,7 +173,7 @@ impl LogAuditor {
         assert!(self.ids.insert(entry.id().clone()), "id used twice");
     }
 
-    /// No secret value anywhere; no nonce in anything that is told.
+    /// No entry contains the value of a secret, and no envelope contains a nonce.
     fn invariant_nothing_leaks(&mut self, entry: &Entry) {
         let body = String::from_utf8(entry.body()).unwrap();
         let meta = String::from_utf8(entry.meta()).unwrap();
@@ -160,7 +193,7 @@ impl LogAuditor {
         }
     }
 
-    /// What only the server says is from the server, and nobody speaks who is not there.
+    /// Server-only messages come from the server, and others from participants in the session.
     fn invariant_sender(&self, entry: &Entry, by: Option<&ParticipantId>) {
         use ServerMessage as M;
         let servers = matches!(
@@ -380,7 +413,7 @@ impl LogAuditor {
         }
     }
 
-    /// Takes someone who left or lost the right out of every open vote.
+    /// Removes someone who left or lost the right to vote from every open gate.
     fn remove_from_votes(&mut self, who: &ParticipantId) {
         for vote in self
             .proposals
@@ -458,7 +491,7 @@ impl LogAuditor {
         );
     }
 
-    /// A vote is a person's, about somebody else's proposal, at an open gate.
+    /// A vote comes from a person, is on somebody else's proposal, and its gate is open.
     fn invariant_vote(
         &mut self,
         by: Option<&ParticipantId>,
@@ -491,7 +524,7 @@ impl LogAuditor {
         }
     }
 
-    /// Those who count at a gate at this moment, and those of them it waits for.
+    /// Those whose vote counts at a gate at this time, and those of them it waits for.
     fn eligible_voters(
         &self,
         proposal: &AuditedProposal,
@@ -519,7 +552,8 @@ impl LogAuditor {
         quorum_oracle::quorum_met(&vote.rule, &could, &asked, &roles, &vote.approved)
     }
 
-    /// A gate that passes has passed: by a recount, or by a clock that may decide this.
+    /// A gate that is resolved as passed has passed, by a recount or by a deadline that may
+    /// approve.
     fn invariant_resolution(&mut self, resolve: &GateResolve, at: Timestamp) {
         let proposal = &self.proposals[&resolve.tool_proposal];
         let vote = proposal.vote.as_ref().unwrap();
@@ -562,7 +596,7 @@ impl LogAuditor {
         proposal.vote.as_mut().unwrap().state = state;
     }
 
-    /// No grant without a clearance, at most one for a proposal, and of exactly what was shown.
+    /// No grant without a clearance, at most one per proposal, and for exactly what was shown.
     fn invariant_grant(&mut self, execute: &ToolExecute, entry: &Entry) {
         let grant = &execute.grant;
         let proposal = &self.proposals[&execute.tool_proposal];
@@ -641,7 +675,7 @@ impl LogAuditor {
             || (shell && listed.contains(&ToolCategory::ShellExecute))
     }
 
-    /// A rule is one person's vote in advance: in force, on a plain write, by one who would do.
+    /// An allow rule is in force, covers only a plain write, and its author could approve alone.
     fn invariant_rule(&self, proposal: &AuditedProposal, rule: &MessageId) {
         let (author, prefix, expires_at) = &self.rules[rule];
         assert!(*expires_at > self.clock, "an expired rule");
@@ -678,7 +712,7 @@ impl LogAuditor {
         );
     }
 
-    /// Only the executor speaks of a run, without gaps, within its budget, until the result.
+    /// Output comes from the executor, without gaps, within its limit, and before the result.
     fn invariant_output(&mut self, by: Option<&ParticipantId>, output: &ToolOutput) {
         let proposal = self.proposals.get_mut(&output.tool_proposal).unwrap();
         assert_eq!(by, Some(&proposal.executor), "output from someone else");
@@ -700,8 +734,8 @@ impl LogAuditor {
         assert!(total <= most, "more output than the budget");
     }
 
-    /// One result, by the executor, who knows that a success is one; or by the server, which then
-    /// knows nothing.
+    /// A run has one result, from the executor, for whom a success is always known, or from the
+    /// server with an unknown outcome.
     fn invariant_result(&mut self, by: Option<&ParticipantId>, result: &ToolResult) {
         let proposal = self.proposals.get_mut(&result.tool_proposal).unwrap();
         assert!(proposal.executed, "a result of nothing");
@@ -720,7 +754,7 @@ impl LogAuditor {
         }
     }
 
-    /// After a batch, every proposal is at a gate, running or over; and no open gate has passed.
+    /// After a batch, every proposal is gated, running or closed, and no open gate has passed.
     pub fn invariant_nothing_half_done(&self) {
         for (id, proposal) in &self.proposals {
             let open = proposal
