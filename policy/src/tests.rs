@@ -1,3 +1,5 @@
+//! Tests of assessing whole actions.
+
 use super::*;
 
 fn shell(line: &str) -> Action {

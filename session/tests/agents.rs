@@ -134,8 +134,8 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
         client_message("thinking.chunk", &json!({"text": "named"})),
     );
     named.reference = Some(message_id("t2"));
-    let outcome = fixture.submit("bot", named.clone());
-    let lines = fixture.lines(&outcome);
+    let decision = fixture.submit("bot", named.clone());
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &[
@@ -145,8 +145,8 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
     );
     named.id = message_id("c2");
     named.reference = Some(message_id("t9"));
-    let outcome = fixture.submit("bot", named);
-    let lines = fixture.lines(&outcome);
+    let decision = fixture.submit("bot", named);
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &["= refused InvalidState: nothing of yours is open here; send its start first"],

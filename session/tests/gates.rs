@@ -641,16 +641,16 @@ fn forks_are_refused_with_a_reason() {
         fixture.refused("bob", "fork.create", fork),
         "Unauthorized: you need the capability `fork`; ask an admin for a role that has it",
     );
-    let mut said = pvp_session::Submitted::new(
+    let mut submitted = pvp_session::Submitted::new(
         message_id("m"),
         client_message(
             "prompt.submit",
             &json!({"content": "c", "target_agent": "bot", "contributors": [], "context_keys": []}),
         ),
     );
-    said.fork = Some(pvp_protocol::ForkId::parse("f").unwrap());
-    let outcome = fixture.submit("dan", said);
-    let lines = fixture.lines(&outcome);
+    submitted.fork = Some(pvp_protocol::ForkId::parse("f").unwrap());
+    let decision = fixture.submit("dan", submitted);
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &["= refused InvalidState: forks and merges are not available on this server"],
@@ -665,12 +665,12 @@ fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
     let message = ClientMessage::parse_payload("tool.propose", arguments)
         .unwrap()
         .unwrap();
-    let outcome = fixture.apply_unchecked(Input::Submit {
+    let decision = fixture.apply_unchecked(Input::Submit {
         by: participant_id("bot"),
         submitted: Submitted::new(message_id("p1"), message),
     });
     let mut restarted = Session::new(fixture.session.id().clone());
-    for entry in fixture.log.iter().chain(&outcome.entries) {
+    for entry in fixture.log.iter().chain(&decision.entries) {
         let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
         restarted.replay(&stored).unwrap();
     }

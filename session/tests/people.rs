@@ -61,8 +61,8 @@ fn an_invalid_session_is_not_created() {
         json!({"config": {"default_gate_quorum": {"type": "any", "count": 0}}}),
         json!({"config": {"notes": "n".repeat(70_000)}}),
     ] {
-        let outcome = fixture.create("ann", create.clone());
-        let lines = fixture.lines(&outcome);
+        let decision = fixture.create("ann", create.clone());
+        let lines = fixture.lines(&decision);
         assert_eq!(lines.len(), 1, "{create}");
         assert!(
             lines[0].starts_with("= refused InvalidMessage"),

@@ -54,13 +54,13 @@ fn the_same_id_with_other_content_is_refused() {
         fixture.refused_with_id("x", "dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         "InvalidMessage: the id `x` was used for another message; give every message its own id",
     );
-    let mut said = Submitted::new(
+    let mut submitted = Submitted::new(
         message_id("x"),
         client_message("prompt.submit", &prompt("one")),
     );
-    said.reference = Some(message_id("y"));
-    let outcome = fixture.submit("dan", said);
-    let lines = fixture.lines(&outcome);
+    submitted.reference = Some(message_id("y"));
+    let decision = fixture.submit("dan", submitted);
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &[
@@ -91,13 +91,13 @@ fn a_join_with_a_used_id_gets_a_fresh_one() {
     let mut fixture = SessionFixture::team(json!({}));
     let announce: pvp_protocol::payload::Announce =
         serde_json::from_value(announcement("fay", "human", &[])).unwrap();
-    let outcome = fixture.apply(Input::Join {
+    let decision = fixture.apply(Input::Join {
         identity: identity(&announce),
         announce,
         id: message_id("m1"),
     });
-    assert_eq!(outcome.answer, Answer::Accepted(Some(8)));
-    assert_ne!(outcome.entries[0].id(), &message_id("m1"));
+    assert_eq!(decision.answer, Answer::Accepted(Some(8)));
+    assert_ne!(decision.entries[0].id(), &message_id("m1"));
 }
 
 #[test]
@@ -113,26 +113,26 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
         json!({"tool_proposal": "p3", "success": true, "duration_ms": 1}),
     );
     for _ in 0..8200 {
-        let said = Submitted::new(
+        let submitted = Submitted::new(
             fixture.next_id(),
             client_message("prompt.submit", &prompt("x")),
         );
         fixture.apply_unchecked(Input::Submit {
             by: participant_id("dan"),
-            submitted: said,
+            submitted,
         });
     }
     let mut again = |name: &str| {
-        let said = Submitted::new(
+        let submitted = Submitted::new(
             message_id(name),
             client_message("tool.propose", &shell_proposal("bot", "ls")),
         );
-        let outcome = fixture.apply_unchecked(Input::Submit {
+        let decision = fixture.apply_unchecked(Input::Submit {
             by: participant_id("bot"),
-            submitted: said,
+            submitted,
         });
-        assert_eq!(outcome.entries, []);
-        entry_format::format_answer(&outcome.answer).replace(&gate, "GATE")
+        assert_eq!(decision.entries, []);
+        entry_format::format_answer(&decision.answer).replace(&gate, "GATE")
     };
     assert_refusal(
         again("p1"),

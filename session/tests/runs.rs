@@ -326,14 +326,14 @@ fn with_open_settings_large_results_are_split_into_entries() {
 fn an_open_result_that_is_too_long_is_cut_between_characters() {
     let mut fixture = running(open());
     let almost = "x".repeat(24 * 1024 * 1024 - 1);
-    let outcome = fixture.apply_unchecked(pvp_session::Input::Submit {
+    let decision = fixture.apply_unchecked(pvp_session::Input::Submit {
         by: participant_id("bot"),
         submitted: pvp_session::Submitted::new(
             message_id("r1"),
             client_message("tool.result", &result(&almost, "é")),
         ),
     });
-    let lines = fixture.lines(&outcome);
+    let lines = fixture.lines(&decision);
     assert_eq!(lines.len(), 96 + 2);
     assert_lines(
         lines[95..].to_vec(),

@@ -1,3 +1,5 @@
+//! Tests of extracting commands from lines.
+
 use super::*;
 
 fn parse_in_work(source: &str) -> ParsedScript {

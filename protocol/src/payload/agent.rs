@@ -173,6 +173,7 @@ wire_structs! {
         /// Milliseconds from request to response, if measured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub latency_ms: Option<u64>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

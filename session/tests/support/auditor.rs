@@ -297,15 +297,19 @@ impl LogAuditor {
                 self.record_proposal(id, by.unwrap(), &executor, action, verdict, None);
             }
             M::GateRequest(request) => {
-                let asked: BTreeSet<_> = request.voters.iter().cloned().collect();
+                let electorate: BTreeSet<_> = request.voters.iter().cloned().collect();
                 let proposal = &self.proposals[&request.action_ref];
                 assert!(proposal.vote.is_none() && !proposal.executed && !proposal.closed);
                 assert_ne!(proposal.assessment.category, Category::Blocked);
-                assert_eq!(asked, self.electorate(&proposal.proposer), "who is asked");
+                assert_eq!(
+                    electorate,
+                    self.electorate(&proposal.proposer),
+                    "who is asked"
+                );
                 let vote = AuditedVote {
                     id: id.clone(),
                     rule: request.quorum.clone(),
-                    electorate: asked,
+                    electorate,
                     approved: BTreeSet::new(),
                     escalated: false,
                     amended_by: None,
@@ -327,7 +331,7 @@ impl LogAuditor {
             M::GateAmend(amend) => {
                 let proposal = self.gates[&amend.gate].clone();
                 let proposer = self.proposals[&proposal].proposer.clone();
-                let asked = self.electorate(&proposer);
+                let electorate = self.electorate(&proposer);
                 let proposal = self.proposals.get_mut(&proposal).unwrap();
                 assert_eq!(
                     amend.digest, proposal.assessment.digest,
@@ -340,7 +344,7 @@ impl LogAuditor {
                 let vote = proposal.vote.as_mut().unwrap();
                 assert_eq!(vote.state, VoteState::Open, "an edit behind a closed gate");
                 vote.approved.clear();
-                vote.electorate = asked;
+                vote.electorate = electorate;
                 vote.amended_by = by.cloned();
                 vote.escalated = false;
                 vote.rule = amend.quorum.clone().unwrap();
@@ -531,25 +535,26 @@ impl LogAuditor {
         vote: &AuditedVote,
     ) -> (BTreeSet<ParticipantId>, BTreeSet<ParticipantId>) {
         let skip = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
-        let mut could = self.electorate(&proposal.proposer);
-        could.retain(|id| {
+        let mut eligible = self.electorate(&proposal.proposer);
+        eligible.retain(|id| {
             let edited = vote.amended_by.as_ref() == Some(id);
             let admin = self.participants[id].announce.roles.contains(&Role::Admin);
             !(self.config.four_eyes && edited) && (admin || !vote.escalated)
         });
-        let mut asked = could.clone();
-        asked.retain(|id| vote.electorate.contains(id) && !(skip && self.participants[id].away));
-        (could, asked)
+        let mut electorate = eligible.clone();
+        electorate
+            .retain(|id| vote.electorate.contains(id) && !(skip && self.participants[id].away));
+        (eligible, electorate)
     }
 
     fn quorum_is_met(&self, proposal: &AuditedProposal, vote: &AuditedVote) -> bool {
-        let (could, asked) = self.eligible_voters(proposal, vote);
+        let (eligible, electorate) = self.eligible_voters(proposal, vote);
         let roles = self
             .participants
             .iter()
             .map(|(id, person)| (id.clone(), person.announce.roles.iter().copied().collect()))
             .collect();
-        quorum_oracle::quorum_met(&vote.rule, &could, &asked, &roles, &vote.approved)
+        quorum_oracle::quorum_met(&vote.rule, &eligible, &electorate, &roles, &vote.approved)
     }
 
     /// A gate that is resolved as passed has passed, by a recount or by a deadline that may
@@ -573,8 +578,8 @@ impl LogAuditor {
             match resolve.how {
                 ResolutionCause::Quorum => {
                     assert!(self.quorum_is_met(proposal, vote), "the quorum is not met");
-                    let (could, _) = self.eligible_voters(proposal, vote);
-                    assert!(given.is_subset(&could), "someone counts who may not");
+                    let (eligible, _) = self.eligible_voters(proposal, vote);
+                    assert!(given.is_subset(&eligible), "someone counts who may not");
                 }
                 ResolutionCause::Clock => {
                     assert_eq!(vote.on_timeout, GateTimeoutAction::AutoApprove);

@@ -148,8 +148,8 @@ impl SessionFixture {
     /// A session without participants and with this configuration.
     pub fn created(settings: SessionSettings, config: Value) -> Self {
         let mut fixture = Self::uncreated(settings);
-        let outcome = fixture.create("ann", json!({"config": config}));
-        assert!(matches!(outcome.answer, Answer::Accepted(Some(1))));
+        let decision = fixture.create("ann", json!({"config": config}));
+        assert!(matches!(decision.answer, Answer::Accepted(Some(1))));
         fixture
     }
 
@@ -192,37 +192,37 @@ impl SessionFixture {
             policy: &POLICY,
             settings: &self.settings,
         };
-        let outcome = self.session.apply(decision_context, stamped);
-        if outcome.entries.is_empty() {
+        let decision = self.session.apply(decision_context, stamped);
+        if decision.entries.is_empty() {
             assert_eq!(
                 self.session, before,
                 "nothing was recorded, so nothing changed"
             );
         }
-        for entry in &outcome.entries {
+        for entry in &decision.entries {
             self.audit.invariant_entry(entry);
             auditor::invariant_stored_form(&mut self.replayed, entry);
         }
         self.audit.invariant_nothing_half_done();
         assert_eq!(self.replayed, self.session, "replay equals live");
-        self.log.extend(outcome.entries.iter().cloned());
-        outcome
+        self.log.extend(decision.entries.iter().cloned());
+        decision
     }
 
     /// A decision as lines: each entry, then the ephemeral message, then the answer.
-    pub fn lines(&mut self, outcome: &Decision) -> Vec<String> {
-        let mut lines: Vec<_> = outcome
+    pub fn lines(&mut self, decision: &Decision) -> Vec<String> {
+        let mut lines: Vec<_> = decision
             .entries
             .iter()
             .map(|entry| self.formatter.format_entry(entry))
             .collect();
-        if let Some(whisper) = &outcome.ephemeral {
+        if let Some(ephemeral) = &decision.ephemeral {
             lines.push(format!(
                 "~ {}",
-                self.formatter.format_envelope(&whisper.envelope)
+                self.formatter.format_envelope(&ephemeral.envelope)
             ));
         }
-        lines.push(entry_format::format_answer(&outcome.answer));
+        lines.push(entry_format::format_answer(&decision.answer));
         lines
     }
 
@@ -263,12 +263,12 @@ impl SessionFixture {
     #[track_caller]
     pub fn joins_as(&mut self, identity: Identity, announce: Announce) -> Vec<String> {
         let id = self.next_id();
-        let outcome = self.apply(Input::Join {
+        let decision = self.apply(Input::Join {
             identity,
             announce,
             id,
         });
-        self.lines(&outcome)
+        self.lines(&decision)
     }
 
     /// Someone sends a message with a fresh id.
@@ -287,11 +287,11 @@ impl SessionFixture {
         kind: &str,
         payload: Value,
     ) -> Vec<String> {
-        let outcome = self.submit(
+        let decision = self.submit(
             who,
             Submitted::new(message_id(name), client_message(kind, &payload)),
         );
-        self.lines(&outcome)
+        self.lines(&decision)
     }
 
     #[track_caller]
@@ -356,8 +356,8 @@ impl SessionFixture {
     #[track_caller]
     pub fn advances_and_ticks(&mut self, seconds: u64) -> Vec<String> {
         self.advance(seconds);
-        let outcome = self.apply(Input::Tick);
-        self.lines(&outcome)
+        let decision = self.apply(Input::Tick);
+        self.lines(&decision)
     }
 
     #[track_caller]
@@ -372,12 +372,12 @@ impl SessionFixture {
 
     #[track_caller]
     fn attendance(&mut self, who: &str, attendance: AttendanceChange) -> Vec<String> {
-        let outcome = self.apply(Input::Attendance {
+        let decision = self.apply(Input::Attendance {
             participant: participant_id(who),
             attendance,
             last_active: self.now,
         });
-        self.lines(&outcome)
+        self.lines(&decision)
     }
 
     /// The digest of a proposal's current action.

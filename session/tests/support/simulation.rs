@@ -141,12 +141,15 @@ impl SessionSimulation {
                 None
             }
             SimulationStep::Expect { answer } => {
-                let heard = self
+                let received = self
                     .last_answer
                     .as_ref()
                     .map(entry_format::format_answer)
                     .unwrap_or_default();
-                assert!(heard.starts_with(&format!("= {answer}")), "heard {heard}");
+                assert!(
+                    received.starts_with(&format!("= {answer}")),
+                    "received {received}"
+                );
                 None
             }
             SimulationStep::Create { .. }
@@ -174,31 +177,31 @@ impl SessionSimulation {
             input,
         };
         let before = self.live.clone();
-        let outcome = self.live.apply(decision_context, stamped);
-        self.invariant_decision(&before, &outcome);
+        let decision = self.live.apply(decision_context, stamped);
+        self.invariant_decision(&before, &decision);
         let id = if let SimulationStep::Say { id, .. } = step {
             Some(super::message_id(id))
         } else {
             None
         };
-        let answer = outcome.answer.clone();
+        let answer = decision.answer.clone();
         self.last_answer = Some(answer.clone());
         self.pending.push_back(PendingBatch {
-            entries: outcome.entries,
+            entries: decision.entries,
             id,
-            answer: outcome.answer,
+            answer: decision.answer,
         });
         answer
     }
 
-    fn invariant_decision(&mut self, before: &Session, outcome: &Decision) {
-        if outcome.entries.is_empty() {
+    fn invariant_decision(&mut self, before: &Session, decision: &Decision) {
+        if decision.entries.is_empty() {
             assert_eq!(
                 &self.live, before,
                 "nothing was recorded, so nothing changed"
             );
         }
-        for entry in &outcome.entries {
+        for entry in &decision.entries {
             self.live_audit.invariant_entry(entry);
             auditor::invariant_stored_form(&mut self.live_replayed, entry);
         }
