@@ -37,21 +37,20 @@ rust:
 
 # The checked-in JSON Schema and TypeScript are what the types say.
 generated:
-	$(CARGO) test -p pvp-protocol --features generate --test generated
+	$(CARGO) test -p pvp-protocol --features generate --test protocol
 
 generate:
-	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test generated
-	PVP_BLESS=1 $(CARGO) test -p pvp --test docs the_settings
-	PVP_BLESS=1 $(CARGO) test -p pvp --test tui the_tables
+	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test protocol generated::
+	PVP_BLESS=1 $(CARGO) test -p pvp --test docs -- pages::the_settings tui::the_tables
 
 # Long rounds of what `make test` does briefly.
 soak:
-	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test properties
-	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test differential
-	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test random
-	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery
-	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test running
-	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test resilience
+	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-policy --test policy properties::
+	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test policy differential::
+	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test session random::
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery server_killed::
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor running::
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery random_kills::
 
 bench:
 	$(CARGO) bench

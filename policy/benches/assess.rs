@@ -7,7 +7,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/policy/support.rs"]
 mod support;
 
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use crate::support::{TestServer, TestUser, audit, read_to_close};
     dead_code,
     reason = "the part that reads payloads is for its own tests"
 )]
-#[path = "../../protocol/tests/generated/schema.rs"]
+#[path = "../../protocol/tests/protocol/schema.rs"]
 mod schema;
 
 use schema::Schema;

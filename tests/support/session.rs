@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::agent_process::{AgentProcess, write_script};
+use super::cli::CliEnv;
+use super::proxy::Proxy;
 use super::{TEST_TIMEOUT, TestClient, TestServer};
 
 /// A session in which gates have no deadline, and someone who may do everything in it.
@@ -28,6 +31,26 @@ pub async fn create_session_on(server: TestServer, config: Value) -> (TestServer
     let ann = server.invite("ann", &["driver", "approver", "admin"], &[]);
     let ann = server.join("owl", &ann).await;
     (server, ann)
+}
+
+/// A room whose agent follows a script and reaches the server over a network that can be cut.
+pub async fn agent_behind_proxy(
+    settings: &[(&str, &str)],
+    script: &str,
+) -> (TestServer, Proxy, TestClient, AgentProcess) {
+    let listener = Proxy::bind().await;
+    let public = format!("http://{}", listener.local_addr().unwrap());
+    let settings = [settings, &[("PVP_PUBLIC_URL", public.as_str())]].concat();
+    let server = TestServer::start_with_env(&[], &settings).await;
+    let (server, ann) = create_session_on(server, json!({})).await;
+    let proxy = Proxy::start(listener, &server.address);
+    let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
+    let link = format!("{public}/?token={}&session=owl", user.token);
+    let cli = CliEnv::new();
+    let script = write_script(&cli, script);
+    let agent_process =
+        AgentProcess::start_with_link(cli, user, link, &["--script", &script], &[]).await;
+    (server, proxy, ann, agent_process)
 }
 
 /// Waits for the next gate; gives its id and the line that it guards.

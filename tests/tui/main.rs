@@ -11,7 +11,6 @@
 mod support;
 
 mod deciding;
-mod docs_page;
 mod fixture;
 mod input_history;
 mod plain_mode;

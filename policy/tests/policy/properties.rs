@@ -1,0 +1,345 @@
+//! Properties that hold for every line.
+
+use crate::support::{HOSTILE_FRAGMENTS, category_of, corpus_cases, explain};
+use proptest::prelude::*;
+use pvp_protocol::Category;
+
+/// The most steps for any 64 KiB; a plain line takes about a hundred.
+const MAX_STEPS: u32 = 100_000;
+
+/// The longest line that is tested.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+
+fn token_line() -> impl Strategy<Value = String> {
+    let token = prop::sample::select(vec![
+        "ls",
+        "rm",
+        "-rf",
+        "/",
+        "~",
+        "$HOME",
+        "$(",
+        ")",
+        "`",
+        "\"",
+        "'",
+        "\\",
+        "${",
+        "}",
+        "{",
+        "|",
+        "||",
+        "&&",
+        "&",
+        ";",
+        "\n",
+        "<",
+        ">",
+        ">>",
+        "<<",
+        "<<<",
+        "EOF",
+        "if",
+        "then",
+        "fi",
+        "for",
+        "in",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "while",
+        "[[",
+        "]]",
+        "((",
+        "))",
+        "[",
+        "]",
+        "*",
+        "?",
+        "#",
+        "!",
+        "=",
+        "a",
+        "b=1",
+        "sudo",
+        "xargs",
+        "find",
+        "-exec",
+        "eval",
+        "bash",
+        "-c",
+        "env",
+        " ",
+        "é",
+        "\u{10ffff}",
+        "\u{0}",
+        "\u{202e}",
+        "$'",
+        "$[",
+        "function",
+        "f()",
+        "2>&1",
+        ">&",
+        "<(",
+        "coproc",
+        "time",
+    ]);
+    prop::collection::vec((token, prop::bool::ANY), 0..60).prop_map(|tokens| {
+        let spaced =
+            |(token, space): (&str, bool)| format!("{token}{}", if space { " " } else { "" });
+        tokens.into_iter().map(spaced).collect()
+    })
+}
+
+fn corpus_line() -> impl Strategy<Value = String> {
+    let lines: Vec<String> = corpus_cases().into_iter().map(|case| case.line).collect();
+    prop::sample::select(lines)
+}
+
+proptest! {
+    // PROPTEST_CASES sets the number of cases.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        max_global_rejects: u32::MAX,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_text_is_assessed_within_bounds(line in any::<String>()) {
+        prop_assert!(explain(&line).steps <= MAX_STEPS);
+    }
+
+    #[test]
+    fn any_tokens_are_assessed_within_bounds(line in token_line()) {
+        prop_assert!(explain(&line).steps <= MAX_STEPS);
+    }
+
+    #[test]
+    fn an_assessment_is_the_same_every_time(line in token_line()) {
+        prop_assert_eq!(explain(&line), explain(&line));
+    }
+
+    #[test]
+    fn a_joined_line_is_no_milder_than_its_second_half(x in corpus_line(), y in corpus_line()) {
+        // An open quote or a comment in the first half would change what the second half means.
+        prop_assume!(is_closed(&x) && !y.trim_start().starts_with(['&', '|']));
+        // A pipe applies only to the first command of a list.
+        let list = ["&&", "||", ";", "\n"].iter().any(|operator| y.contains(operator));
+        let piped = if list { format!("{x} | ( {y}\n)") } else { format!("{x} | {y}") };
+        let mut lines = vec![format!("{x} ; {y}"), format!("{x} && {y}"), piped];
+        for begin in ["", " ", "\t", "\n", "\\\n", " \\\n  ", "# z\n", "#\n\\\n", "# \\\n\\\n"] {
+            lines.push(format!("{x}\n{begin}{y}"));
+        }
+        if y.starts_with(|c: char| c.is_ascii_lowercase()) {
+            // A backslash changes the meaning only of aliases and keywords.
+            let bare = category_of(&format!("\\{y}"));
+            prop_assert!(category_of(&format!("{x}\n\\{y}")) >= bare, "{:?} after {:?}", y, x);
+        }
+        for joined in lines {
+            prop_assert!(category_of(&joined) >= category_of(&y), "{:?} is milder than {:?}", joined, y);
+        }
+    }
+
+    #[test]
+    fn a_substitution_is_no_milder_than_what_it_runs(x in corpus_line(), y in corpus_line()) {
+        prop_assume!(is_closed(&x) && is_closed(&y) && !x.contains('\n'));
+        for line in [format!("{x} $({y}\n)"), format!("{x} \"$({y}\n)\""), format!("{x} <({y}\n)")] {
+            prop_assert!(category_of(&line) >= category_of(&y).max(Category::Write), "{:?} is milder than {:?}", line, y);
+        }
+    }
+}
+
+fn is_closed(line: &str) -> bool {
+    let quotes =
+        line.matches('\'').count().is_multiple_of(2) && line.matches('"').count().is_multiple_of(2);
+    let open = [
+        "$(", "${", "((", "[[", "{", "}", "(", ")", "<<", "if ", "for ", "case", "\\",
+    ];
+    let plain = !open.iter().any(|token| line.contains(token));
+    quotes && plain && !line.contains(['#', '`']) && !line.ends_with(['&', '|', '<', '>'])
+}
+
+#[test]
+fn a_command_behind_a_wrapper_is_no_milder() {
+    let words = |case: &crate::support::CorpusCase| {
+        pvp_policy::plain_words(&crate::support::shell(&case.line)).is_some()
+    };
+    let wrappers = [
+        "sudo",
+        "sudo -u root",
+        "doas",
+        "env",
+        "env -i A=b",
+        "nice",
+        "nice -n 5",
+        "ionice -c 3",
+        "timeout 5",
+        "timeout -k 1 5s",
+        "nohup",
+        "stdbuf -oL",
+        "setsid",
+        "time",
+        "command",
+        "exec",
+        "xargs",
+        "xargs -n 1",
+        "find . -exec",
+        "watch",
+        "parallel",
+        "ssh host",
+        "ssh -p 22 me@host",
+        "docker exec box",
+        "docker exec -it -u root box",
+        "kubectl exec pod --",
+        "chroot /mnt",
+        "unshare -r",
+        "busybox",
+        "eval",
+        "builtin",
+        "sudo nice timeout 5",
+        "flock /tmp/x",
+        "strace -f",
+        "su -c",
+        "runuser -u x --",
+        "systemd-run --user",
+    ];
+    // A sample of the less severe ones is enough.
+    let chosen = |(index, case): &(usize, crate::support::CorpusCase)| {
+        words(case) && (case.expected > Category::Write || index % 8 == 0)
+    };
+    for (_, case) in corpus_cases().into_iter().enumerate().filter(chosen) {
+        let expected = category_of(&case.line).max(Category::Write);
+        for wrapper in wrappers {
+            let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
+            let line = match wrapper {
+                "su -c" => format!("su -c {quoted}"),
+                wrapper => format!("{wrapper} {}", case.line),
+            };
+            assert!(
+                category_of(&line) >= expected,
+                "{line:?} is milder than {:?}",
+                case.line
+            );
+        }
+    }
+}
+
+#[test]
+fn a_script_given_to_a_shell_is_no_milder() {
+    for case in corpus_cases() {
+        let quoted = format!("'{}'", case.line.replace('\'', r"'\''"));
+        for shell in [
+            "bash -c",
+            "sh -lc",
+            "sudo bash -c",
+            "eval",
+            "ssh host",
+            "watch",
+            "su root -c",
+        ] {
+            let line = format!("{shell} {quoted}");
+            let expected = category_of(&case.line).max(Category::Write);
+            assert!(
+                category_of(&line) >= expected,
+                "{line:?} is milder than {:?}",
+                case.line
+            );
+        }
+    }
+}
+
+#[test]
+fn an_output_redirect_never_stays_a_read() {
+    for case in corpus_cases() {
+        if case.line.contains('#') {
+            continue;
+        }
+        for target in [
+            ">out", "> out", ">>out", ">|out", "&>out", "2>out", ">&out", ">$x", "<>out",
+        ] {
+            let line = format!("{} {target}", case.line);
+            assert!(category_of(&line) > Category::Read, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_command_under_another_name_never_stays_a_read() {
+    for case in corpus_cases() {
+        let first = case
+            .line
+            .split([' ', '\n', '\t'])
+            .next()
+            .unwrap_or_default();
+        let plain = first.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let keyword = ["for", "if", "while", "until", "case", "select", "function"];
+        if !plain || first.is_empty() || keyword.contains(&first) {
+            continue;
+        }
+        let rest = &case.line[first.len()..];
+        for name in ["./", "/bin/", "/tmp/", "../", "~/"] {
+            let line = format!("{name}{first}{rest}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
+        }
+        for name in [
+            "$X",
+            "\"$X\"",
+            "${X}",
+            "$(echo ls)",
+            "`echo ls`",
+            "l?",
+            "{ls,}",
+            "${X:-ls}",
+        ] {
+            let line = format!("{name}{rest}");
+            assert!(category_of(&line) > Category::Read, "{line:?}");
+        }
+    }
+}
+
+/// A text that is too long to parse is split at every operator.
+#[test]
+fn blocked_commands_are_found_in_lines_that_are_too_long_to_parse() {
+    let long = "a ".repeat(8 * 1024);
+    for blocked in ["rm -rf /", "r\\\nm -rf /", "\\rm -rf /", "cd /; rm -rf *"] {
+        for line in [
+            format!("{long}\n{blocked}"),
+            format!("{long} | {blocked}; {long}"),
+        ] {
+            assert_eq!(category_of(&line), Category::Blocked, "{blocked:?}");
+        }
+    }
+}
+
+#[test]
+fn deep_and_long_lines_are_bounded_and_never_reads() {
+    for piece in HOSTILE_FRAGMENTS {
+        for length in [100, 9_000, MAX_LINE_BYTES] {
+            let line = piece.repeat(length / piece.len());
+            let explanation = explain(&line);
+            assert!(
+                explanation.steps <= MAX_STEPS,
+                "{piece:?}: {}",
+                explanation.steps
+            );
+            let read = explanation.assessment.category == Category::Read;
+            assert!(!read || line.len() <= 8 * 1024, "{piece:?}");
+        }
+    }
+}
+
+#[test]
+fn nesting_and_parts_beyond_the_limits_are_never_reads() {
+    let nested = |depth: usize| {
+        format!(
+            "{}ls{}",
+            "(".repeat(depth).replace("((", "( ("),
+            ")".repeat(depth)
+        )
+    };
+    assert!(category_of(&nested(40)) > Category::Read);
+    let parts = |count: usize| vec!["ls"; count].join("; ");
+    assert_eq!(category_of(&parts(50)), Category::Read);
+    assert!(category_of(&parts(51)) > Category::Read);
+}

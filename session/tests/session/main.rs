@@ -1,0 +1,16 @@
+//! The session core, input by input: what it records, answers and refuses.
+
+mod agents;
+mod context;
+mod deadlines;
+mod gates;
+mod people;
+mod quorum;
+mod random;
+mod refusals;
+mod rules;
+mod runs;
+mod shell;
+mod support;
+mod transcripts;
+mod votes;

@@ -1,0 +1,328 @@
+//! The command line: what it refuses, and how it says so.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::TestServer;
+use serde_json::Value;
+
+/// Runs `pvp` with nothing but these variables of ours; it must end by itself and badly.
+fn run_refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_pvp"))
+        .args(arguments)
+        .env_remove("PVP_LOG")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{arguments:?} {environment:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?} {environment:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn server_args<'a>(data: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let data = data.to_str().unwrap();
+    [&["server", "--listen", "127.0.0.1:0", "--data", data], more].concat()
+}
+
+#[test]
+fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
+    let data = tempfile::tempdir().unwrap();
+    for (variable, value, allowed) in [
+        (
+            "PVP_LISTEN",
+            "here",
+            "an address and port, such as 127.0.0.1:3000",
+        ),
+        ("PVP_OPEN", "perhaps", "true or false"),
+        (
+            "PVP_PUBLIC_URL",
+            "ftp://x",
+            "an address that begins with http:// or https://",
+        ),
+        ("PVP_MESSAGE_BYTES", "12", "1024 to 8388608"),
+        ("PVP_JSON_DEPTH", "1000", "8 to 120"),
+        ("PVP_JOIN_SECONDS", "0", "1 to 300"),
+        ("PVP_JOIN_SECONDS", "-1", "1 to 300"),
+        ("PVP_MESSAGES_PER_SECOND", "", "1 to 1000000"),
+        ("PVP_OPEN_GATES", "many", "1 to 10000"),
+        ("PVP_SESSIONS", "99999999999999999999", "1 to 10000000"),
+        ("PVP_DATA", "", "a directory"),
+    ] {
+        let said = run_refused(&server_args(data.path(), &[]), &[(variable, value)]);
+        let key = variable.trim_start_matches("PVP_").to_lowercase();
+        assert_eq!(
+            said,
+            format!("pvp: {variable}: `{key}` is {value:?}; use {allowed}\n")
+        );
+    }
+    let path = data.path().to_str().unwrap();
+    for (flag, key, allowed) in [
+        (
+            "--listen",
+            "listen",
+            "an address and port, such as 127.0.0.1:3000",
+        ),
+        (
+            "--public-url",
+            "public_url",
+            "an address that begins with http:// or https://",
+        ),
+    ] {
+        let said = run_refused(&["server", "--data", path, flag, "x"], &[]);
+        assert_eq!(
+            said,
+            format!("pvp: {flag}: `{key}` is \"x\"; use {allowed}\n")
+        );
+    }
+    let file = data.path().join("pvp.toml");
+    for (text, said) in [
+        (
+            "open_gates = 0\n",
+            "pvp.toml:1: `open_gates` is 0; use 1 to 10000\n",
+        ),
+        (
+            "\n\nparticipants = \"x\"\n",
+            "pvp.toml:3: `participants` is \"x\"; use 1 to 100000\n",
+        ),
+        (
+            "listen = 3000\n",
+            "pvp.toml:1: `listen` is 3000; use an address and port, such as 127.0.0.1:3000\n",
+        ),
+        (
+            "open_gate = 1\n",
+            "pvp.toml:1: there is no setting `open_gate`; the settings are listen, data",
+        ),
+        ("open_gates = \n", "pvp.toml:1: "),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let complaint = run_refused(
+            &server_args(data.path(), &["--config", file.to_str().unwrap()]),
+            &[],
+        );
+        let expected = format!("pvp: {}/{said}", data.path().display());
+        assert!(complaint.starts_with(&expected), "{complaint}");
+    }
+    let missing = data.path().join("missing.toml");
+    let said = run_refused(
+        &server_args(data.path(), &["--config", missing.to_str().unwrap()]),
+        &[],
+    );
+    assert!(
+        said.contains("reading the settings in") && said.contains("missing.toml"),
+        "{said}"
+    );
+}
+
+#[test]
+fn flags_and_words_that_do_not_exist_are_named() {
+    for (arguments, parts) in [
+        (&["server", "--opn"][..], &["--opn", "--open"][..]),
+        (&["serve"], &["serve", "server"]),
+        (&["invite", "--data", "x", "--name", "n"], &["--role"]),
+        (
+            &[
+                "invite", "--name", "n", "--role", "driver", "--link", "nonsense",
+            ],
+            &["--link", "a link begins with http:// or https://"],
+        ),
+        (
+            &[
+                "invite", "--data", "x", "--link", "y", "--name", "n", "--role", "driver",
+            ],
+            &["--data", "--link", "cannot be used"],
+        ),
+        (
+            &["invite", "--server", "y", "--name", "n", "--role", "driver"],
+            &["--server"],
+        ),
+        (
+            &["invite", "--data", "x", "--name", "n", "--role", "root"],
+            &["root", "driver", "admin"],
+        ),
+        (
+            &[
+                "invite", "--data", "x", "--name", "n", "--role", "driver", "--kind", "robot",
+            ],
+            &["`robot` is neither human nor agent"],
+        ),
+        (
+            &[
+                "invite",
+                "--data",
+                "x",
+                "--name",
+                "n",
+                "--role",
+                "driver",
+                "--expires",
+                "soon",
+            ],
+            &["`soon` is not a time; write it as 90s, 30m, 2h or 7d"],
+        ),
+        (
+            &[
+                "invite",
+                "--data",
+                "x",
+                "--name",
+                "n",
+                "--role",
+                "driver",
+                "--session",
+                "../s",
+            ],
+            &["an id has '.' at position 0"],
+        ),
+        (
+            &[
+                "invite",
+                "--data",
+                "/nonexistent",
+                "--name",
+                "n",
+                "--role",
+                "driver",
+            ],
+            &["/nonexistent is not a data directory; start `pvp server --data` there first"],
+        ),
+        (
+            &["tokens", "list", "--data", "/nonexistent"],
+            &["/nonexistent is not a data directory"],
+        ),
+        (&["audit", "verify"], &["--data", "--export"]),
+        (
+            &["audit", "export", "--data", "/nonexistent"],
+            &["/nonexistent"],
+        ),
+    ] {
+        let said = run_refused(arguments, &[]);
+        for part in parts {
+            assert!(said.contains(part), "{arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn open_to_the_world_must_be_meant() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().join("never-made");
+    let path = data.to_str().unwrap();
+    for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:3000"] {
+        let said = run_refused(
+            &["server", "--open", "--listen", listen, "--data", path],
+            &[],
+        );
+        assert_eq!(
+            said,
+            format!(
+                "pvp: --open lets anyone who reaches {listen} do anything; listen on 127.0.0.1, or add --i-know-this-is-open\n"
+            )
+        );
+        // However it was opened.
+        let said = run_refused(
+            &["server", "--listen", listen, "--data", path],
+            &[("PVP_OPEN", "1")],
+        );
+        assert!(said.contains("--i-know-this-is-open"), "{said}");
+    }
+    assert!(!data.exists(), "nothing was made on the way");
+}
+
+#[tokio::test]
+async fn open_on_every_address_runs_when_it_is_meant() {
+    let data = tempfile::tempdir().unwrap();
+    let log = data.path().join("stderr.log");
+    let file = std::fs::File::create(&log).unwrap();
+    let flags = ["--open", "--i-know-this-is-open"];
+    let store = data.path().join("store");
+    let server = TestServer::start_with(&store, "0.0.0.0:0", &flags, &[], Some(file)).await;
+    let port = server.address.rsplit(':').next().unwrap();
+    assert_eq!(
+        crate::support::http_get(&format!("127.0.0.1:{port}"), "/health", &[])
+            .await
+            .0,
+        200
+    );
+    let said = std::fs::read_to_string(log).unwrap();
+    assert!(said.contains("OPEN: there is no login"), "{said}");
+    assert!(said.contains("reads run without a sandbox"), "{said}");
+}
+
+#[tokio::test]
+async fn the_admin_link_is_made_once() {
+    let data = tempfile::tempdir().unwrap();
+    let first = TestServer::start_in(data.path(), &[]).await;
+    assert!(first.admin_token.is_some());
+    assert!(first.stop().await.success());
+    let second = TestServer::start_in(data.path(), &[]).await;
+    assert_eq!(second.admin_token, None);
+    assert!(second.stop().await.success());
+    // An open server makes one too: its tokens are for the day when it is not open.
+    let data = tempfile::tempdir().unwrap();
+    let open = TestServer::start_in(data.path(), &["--open"]).await;
+    assert!(open.admin_token.is_some());
+}
+
+#[tokio::test]
+async fn two_servers_do_not_share_a_data_directory_or_an_address() {
+    let data = tempfile::tempdir().unwrap();
+    let first = TestServer::start_in(data.path(), &[]).await;
+    let said = run_refused(&server_args(data.path(), &[]), &[]);
+    assert!(said.contains(data.path().to_str().unwrap()), "{said}");
+    assert!(said.contains("is in use by another pvp server"), "{said}");
+    let other = tempfile::tempdir().unwrap();
+    let path = other.path().to_str().unwrap();
+    let said = run_refused(&["server", "--listen", &first.address, "--data", path], &[]);
+    assert!(
+        said.starts_with(&format!("pvp: cannot listen on {}", first.address)),
+        "{said}"
+    );
+    assert_eq!(
+        crate::support::http_get(&first.address, "/health", &[])
+            .await
+            .0,
+        200
+    );
+    // When it has gone, the directory is free.
+    assert!(first.stop().await.success());
+    assert!(
+        TestServer::start_in(data.path(), &[])
+            .await
+            .stop()
+            .await
+            .success()
+    );
+}
+
+#[tokio::test]
+async fn the_first_line_says_where_it_listens_as_json() {
+    let data = tempfile::tempdir().unwrap();
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_pvp"))
+        .args(server_args(
+            data.path(),
+            &["--json", "--public-url", "https://pvp.example.org/"],
+        ))
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = tokio::time::timeout(crate::support::TEST_TIMEOUT, lines.next_line())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    let mut names: Vec<_> = said.as_object().unwrap().keys().cloned().collect();
+    names.sort();
+    assert_eq!(names, ["admin_link", "data", "listen"]);
+    assert!(said["listen"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert!(
+        said["admin_link"]
+            .as_str()
+            .unwrap()
+            .starts_with("https://pvp.example.org/?token=pvp_")
+    );
+    assert_eq!(said["data"], data.path().to_str().unwrap());
+}

@@ -1,0 +1,25 @@
+//! The command line as a person uses it: the real `pvp` against real servers.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod arguments;
+mod check;
+mod connect;
+mod errors;
+mod gates;
+mod history;
+mod login;
+mod mixed_approval;
+mod send_and_tail;
+mod sessions;
+mod terminal_escapes;
+mod tools;
+mod up_and_demo;
+mod votes;

@@ -1,0 +1,11 @@
+//! Commands as an executor runs them: started, bounded, sandboxed and ended.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "whatever is not as expected ends the test"
+)]
+
+mod running;
+mod sandbox;

@@ -1,0 +1,249 @@
+//! Everything that a command started ends with it.
+
+use pvp_agent::reaper::{KillMechanism, available_controllers};
+use pvp_agent::run::{self, RunError, StopReason, SupervisedProcess};
+use pvp_protocol::SandboxProfile;
+use pvp_protocol::payload::OutputStream;
+
+use super::executor_process::ExecutorProcess;
+use super::fixture::{
+    CommandFixture, TestRun, generous_bounds, parent_pid, reapers, stream_text, wait_until,
+};
+
+/// A program that forks twice, leaves its session, ignores TERM and goes on forking. There is an
+/// end to it, for the day that a test fails, after everyone's patience.
+const FORK_BOMB: &str = r#"
+hydra() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 300 ) & sleep 0.002; disown; done; }
+export -f hydra
+( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 300' & )
+echo started
+"#;
+
+/// Waits until the hydra of a place is forking.
+async fn wait_for_fork_bomb(fixture: &CommandFixture) {
+    let forks = |line: &String| line.trim() == "bash -c hydra";
+    wait_until("it starts", || fixture.live_commands().iter().any(forks)).await;
+}
+
+/// Rounds of ending a hydra; `make soak` asks for more.
+fn rounds() -> usize {
+    std::env::var("PVP_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap())
+}
+
+/// How a command that may have a cgroup is ended on this machine.
+fn expected_mechanism(cgroup: bool) -> KillMechanism {
+    match cgroup && available_controllers().is_some() {
+        true => KillMechanism::Cgroup,
+        false => KillMechanism::Subreaper,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_a_command_started_ends_with_it() {
+    for round in 0..rounds() {
+        let cgroup = round % 2 == 0;
+        let fixture = CommandFixture::new();
+        let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 0.05"));
+        spawn_spec.cgroup = cgroup;
+        let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+        let finish = finish.unwrap();
+        assert_eq!(
+            fixture.live_commands(),
+            Vec::<String>::new(),
+            "round {round}"
+        );
+        assert!(finish.left_behind > 0, "it left something behind");
+        assert_eq!(finish.kill_mechanism, Some(expected_mechanism(cgroup)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_is_killed_leaves_nothing_behind() {
+    for cgroup in [true, false] {
+        let fixture = CommandFixture::new();
+        let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 1000"));
+        spawn_spec.cgroup = cgroup;
+        let mut executor = ExecutorProcess::start(&spawn_spec, generous_bounds());
+        wait_for_fork_bomb(&fixture).await;
+        executor.kill().await;
+        fixture.wait_until_empty().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_ends_the_whole_tree() {
+    let fixture = CommandFixture::new();
+    let line = format!("trap '' TERM; {FORK_BOMB} touch begun; sleep 1000");
+    let running = TestRun::start_until_file(&fixture.spawn_spec(&line), "begun").await;
+    let finish = running.finish().await.unwrap();
+    assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
+    assert_eq!(finish.signal, Some(9));
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+/// As when a task of an executor is ended, and the executor goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_dropped_leaves_nothing_behind() {
+    let fixture = CommandFixture::new();
+    let (_stopper, asked) = run::stop_channel();
+    let line = format!("{FORK_BOMB} sleep 1000");
+    let run = SupervisedProcess::start(&reapers(), &fixture.spawn_spec(&line), asked).await;
+    wait_for_fork_bomb(&fixture).await;
+    drop(run);
+    fixture.wait_until_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_too_long_is_asked_before_it_is_ended() {
+    let fixture = CommandFixture::new();
+    // The shell is not to say that what it waits for was ended.
+    let line = "exec 2>/dev/null; trap 'echo asked; exit 7' TERM; touch begun; \
+                while :; do sleep 0.01; done";
+    let mut spawn_spec = fixture.spawn_spec(line);
+    // It is given all the time it wants to say so.
+    spawn_spec.grace_ms = 180_000;
+    let mut running = TestRun::start_until_file(&spawn_spec, "begun").await;
+    assert_eq!(running.wait_for_text("\n").await, "asked\n");
+    let finish = running.finish().await.unwrap();
+    assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
+    assert_eq!(finish.exit_code, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grandchild_that_holds_the_pipes_open_holds_up_nothing() {
+    let fixture = CommandFixture::new();
+    let (finish, out, _) = fixture.run_line("(setsid sleep 1000 &); echo done").await;
+    assert_eq!((finish.exit_code, out.as_str()), (Some(0), "done\n"));
+    assert_eq!(finish.left_behind, 1);
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_no_text_hides_nobody() {
+    let fixture = CommandFixture::new();
+    let line = r"cp /bin/sleep $'\xff) Z'; (setsid ./$'\xff) Z' 1000 &); echo done";
+    let mut spawn_spec = fixture.spawn_spec(line);
+    spawn_spec.cgroup = false;
+    let (finish, pieces) = fixture.run(&spawn_spec, generous_bounds()).await;
+    assert_eq!(stream_text(&pieces, OutputStream::Stdout), "done\n");
+    assert_eq!(finish.unwrap().left_behind, 1);
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+/// A program outside the command's tree may have been given its pipe.
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
+    let fixture = CommandFixture::new();
+    let line = "echo ready; until [ -e go ]; do sleep 0.01; done; echo done";
+    let mut running = TestRun::start(&fixture.spawn_spec(line), generous_bounds()).await;
+    running.wait_for_text("ready\n").await;
+    let pipe = format!("/proc/{}/fd/1", running.pid);
+    let held = std::fs::OpenOptions::new().write(true).open(pipe).unwrap();
+    std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
+    running.wait_for_text("done\n").await;
+    assert_eq!(running.finish().await.unwrap().exit_code, Some(0));
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn someone_may_stop_it() {
+    let fixture = CommandFixture::new();
+    // The shell is not to say that what it waits for was ended.
+    let line = "exec 2>/dev/null; trap 'echo ended nicely; exit 7' TERM; echo ready; \
+                while :; do sleep 0.01; done";
+    let mut spawn_spec = fixture.spawn_spec(line);
+    // It is given all the time it wants to end nicely.
+    spawn_spec.grace_ms = 180_000;
+    let mut running = TestRun::start(&spawn_spec, generous_bounds()).await;
+    assert_eq!(running.wait_for_text("\n").await, "ready\n");
+    running.stopper.stop("enough");
+    assert_eq!(running.wait_for_text("\n").await, "ended nicely\n");
+    let finish = running.finish().await.unwrap();
+    assert_eq!(
+        finish.stop_reason,
+        Some(StopReason::Requested("enough".to_owned()))
+    );
+    assert_eq!(finish.exit_code, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
+    for cgroup in [true, false] {
+        let fixture = CommandFixture::new();
+        let mut spawn_spec = fixture.spawn_spec(&format!(
+            "{FORK_BOMB} sleep 0.05; kill -9 $PPID; sleep 1000"
+        ));
+        spawn_spec.cgroup = cgroup;
+        let (finish, pieces) = fixture.run(&spawn_spec, generous_bounds()).await;
+        assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
+        assert_eq!(pieces[0].text, "started\n");
+        assert_eq!(fixture.live_commands(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
+    let fixture = CommandFixture::new();
+    for (profile, cgroup, above) in [
+        (SandboxProfile::None, false, 2),
+        (SandboxProfile::Workspace, false, 2),
+        (SandboxProfile::Read, false, 1),
+        (SandboxProfile::Read, true, 1),
+        (SandboxProfile::ReadNet, true, 1),
+    ] {
+        let mut spawn_spec = fixture.spawn_spec("echo ready; exec sleep 1000");
+        spawn_spec.confinement.profile = profile;
+        spawn_spec.cgroup = cgroup;
+        let mut running = TestRun::start(&spawn_spec, generous_bounds()).await;
+        running.wait_for_text("ready").await;
+        let mut ancestor = running.pid;
+        for _ in 0..above {
+            ancestor = parent_pid(ancestor);
+        }
+        assert_eq!(parent_pid(ancestor), std::process::id(), "{profile:?}");
+        running.stopper.kill("enough");
+        let finish = running.finish().await.unwrap();
+        assert_eq!(
+            finish.kill_mechanism,
+            Some(KillMechanism::Subreaper),
+            "{profile:?}"
+        );
+    }
+}
+
+/// A read has no cgroup unless it is to be bounded by one.
+#[tokio::test]
+async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
+    let fixture = CommandFixture::new();
+    let mut spawn_spec = fixture.spawn_spec("true");
+    spawn_spec.confinement.profile = SandboxProfile::Read;
+    spawn_spec.confinement.share.whole.processes = Some(1000);
+    let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+    assert_eq!(
+        finish.unwrap().kill_mechanism,
+        Some(expected_mechanism(true))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_bomb_that_is_held_to_reading_ends_too() {
+    let fixture = CommandFixture::new();
+    let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 0.05"));
+    spawn_spec.confinement.profile = SandboxProfile::Read;
+    let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+    assert!(finish.unwrap().left_behind > 0, "it left something behind");
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_all_above_it_dies_with_them() {
+    let fixture = CommandFixture::new();
+    let mut spawn_spec = fixture.spawn_spec(
+        "keeper=$(ps -o ppid= -p $PPID); touch begun; kill -9 $keeper $PPID; while :; do :; done",
+    );
+    spawn_spec.cgroup = false;
+    let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+    assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
+    assert!(fixture.workspace.path().join("begun").exists());
+    fixture.wait_until_empty().await;
+}

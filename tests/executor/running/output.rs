@@ -1,0 +1,213 @@
+//! What commands print: exact, in order, and never more than there is room for.
+
+use std::time::Duration;
+
+use pvp_agent::run::{OverflowAction, RunLimits, StopReason};
+use pvp_protocol::payload::OutputStream;
+
+use super::executor_process::ExecutorProcess;
+use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, stream_text, wait_until};
+
+/// How much more memory an executor may ever use for a run, however much that prints.
+const GROWTH_KIB: u64 = 32 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
+    let fixture = CommandFixture::new();
+    let bounds = RunLimits {
+        output_bytes: 1_000_003,
+        ..generous_bounds()
+    };
+    let line = "yes out & yes err >&2 & wait";
+    let (finish, pieces) = fixture.run(&fixture.spawn_spec(line), bounds).await;
+    let finish = finish.unwrap();
+    let told: usize = pieces.iter().map(|piece| piece.text.len()).sum();
+    assert_eq!(told, 1_000_003);
+    assert_eq!(finish.stdout.bytes + finish.stderr.bytes, 1_000_003);
+    assert_eq!(finish.stop_reason, Some(StopReason::OutputLimit));
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_may_be_truncated_while_the_command_goes_on() {
+    let fixture = CommandFixture::new();
+    let bounds = RunLimits {
+        output_bytes: 100_003,
+        on_overflow: OverflowAction::Truncate,
+        ..generous_bounds()
+    };
+    let line = "seq 1 200000; echo done >&2; touch finished; exit 4";
+    let (finish, pieces) = fixture.run(&fixture.spawn_spec(line), bounds).await;
+    let finish = finish.unwrap();
+    assert_eq!((finish.exit_code, finish.stop_reason), (Some(4), None));
+    assert!(fixture.workspace.path().join("finished").exists());
+    let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(stream_text(&pieces, OutputStream::Stdout), whole[..100_003]);
+    assert_eq!(stream_text(&pieces, OutputStream::Stderr), "");
+    let (out, err) = (finish.stdout, finish.stderr);
+    assert_eq!((out.bytes, out.truncated), (100_003, true));
+    assert_eq!(out.bytes + out.dropped_bytes, whole.len() as u64);
+    assert!(whole.starts_with(&out.head) && whole.ends_with(&out.tail) && out.tail.len() > 10_000);
+    // There was no room left for what came last, but it is in the summary.
+    assert_eq!(
+        (err.bytes, err.truncated, err.tail.as_str()),
+        (0, true, "done\n")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
+    let fixture = CommandFixture::new();
+    let bounds = RunLimits {
+        output_bytes: 64 * 1024 * 1024 + 1,
+        ..generous_bounds()
+    };
+    let spawn_spec = fixture.spawn_spec("yes | head -c 10000000000");
+    let found = ExecutorProcess::start(&spawn_spec, bounds)
+        .measurement()
+        .await;
+    assert_eq!(found.told, 64 * 1024 * 1024 + 1);
+    assert_eq!(found.stopped.as_deref(), Some("PrintedTooMuch"));
+    assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_truncated_takes_no_memory() {
+    let fixture = CommandFixture::new();
+    let bounds = RunLimits {
+        output_bytes: 1001,
+        on_overflow: OverflowAction::Truncate,
+        ..generous_bounds()
+    };
+    // Invalid bytes become three times as many.
+    let spawn_spec = fixture.spawn_spec("head -c 100000000 /dev/zero | tr '\\0' '\\377'");
+    let found = ExecutorProcess::start(&spawn_spec, bounds)
+        .measurement()
+        .await;
+    assert_eq!((found.told, found.untold), (999, 300_000_000 - 999));
+    assert_eq!(found.stopped, None);
+    assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
+}
+
+/// Prints as fast as it is let, at most 200 MB; notes how much that was when it is let no more.
+const NONBLOCKING_PRINTER: &str = r#"exec perl -MFcntl -e '
+    fcntl(STDOUT, F_SETFL, O_WRONLY | O_NONBLOCK);
+    my ($printed, $waits) = (0, 0);
+    while ($printed < 200_000_000 && $waits < 50) {
+        my $some = syswrite(STDOUT, "x" x 4096);
+        if (defined $some) { $printed += $some; $waits = 0 } else { select(undef, undef, undef, 0.01); $waits++ }
+    }
+    open(my $note, ">", "note"); print $note $printed; close $note;
+    rename "note", "printed";
+    sleep 1000 unless -e "go";
+'"#;
+
+/// Starts it, takes nothing, and gives how much it printed until it was let no more.
+async fn start_nonblocking_printer(fixture: &CommandFixture) -> (TestRun, u64) {
+    let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), generous_bounds()).await;
+    let note = fixture.workspace.path().join("printed");
+    wait_until("it cannot print any more", || note.exists()).await;
+    let printed = std::fs::read_to_string(note).unwrap().parse().unwrap();
+    (running, printed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_takes_nothing_holds_the_command_back() {
+    let fixture = CommandFixture::new();
+    std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
+    let (mut running, printed) = start_nonblocking_printer(&fixture).await;
+    // The pieces of a channel, a buffer, and a pipe.
+    assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
+    // None of it is lost.
+    let told = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
+    assert_eq!(told.len() as u64, printed);
+    assert_eq!(running.finish().await.unwrap().stdout.bytes, printed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_held_back_can_still_be_stopped() {
+    let fixture = CommandFixture::new();
+    let (running, _) = start_nonblocking_printer(&fixture).await;
+    running.stopper.stop("enough");
+    fixture.wait_until_empty().await;
+    let finish = running.finish().await.unwrap();
+    assert_eq!(
+        finish.stop_reason,
+        Some(StopReason::Requested("enough".to_owned()))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_is_held_back_still_has_a_time_limit() {
+    let fixture = CommandFixture::new();
+    let bounds = RunLimits {
+        timeout: Some(Duration::from_secs(2)),
+        ..generous_bounds()
+    };
+    let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), bounds).await;
+    // Nothing is taken of what it prints until it has ended.
+    wait_until("it is ended", || !is_alive(running.pid)).await;
+    let finish = running.finish().await.unwrap();
+    assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_gone_ends_the_command() {
+    let fixture = CommandFixture::new();
+    let mut running = TestRun::start(&fixture.spawn_spec("yes"), generous_bounds()).await;
+    running.wait_for_text("y\n").await;
+    running.pieces.close();
+    let finish = running.finish().await.unwrap();
+    let nobody = "nobody listens any more".to_owned();
+    assert_eq!(finish.stop_reason, Some(StopReason::Requested(nobody)));
+    assert_eq!(fixture.live_commands(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_replaced_as_everywhere() {
+    let fixture = CommandFixture::new();
+    let (finish, out, _) = fixture
+        .run_line("head -c 300000 /dev/urandom | tee raw")
+        .await;
+    let raw = std::fs::read(fixture.workspace.path().join("raw")).unwrap();
+    assert_eq!(raw.len(), 300_000);
+    assert!(out == String::from_utf8_lossy(&raw), "it is the same text");
+    assert_eq!(finish.stdout.bytes, out.len() as u64);
+}
+
+#[tokio::test]
+async fn a_character_that_comes_in_parts_arrives_whole() {
+    let fixture = CommandFixture::new();
+    let line = r"printf 'a\xe2'; until [ -e go ]; do sleep 0.01; done; printf '\x98'; printf '\x95b\xf0\x9d'";
+    let mut running = TestRun::start(&fixture.spawn_spec(line), generous_bounds()).await;
+    // What is whole does not wait for what is not.
+    assert_eq!(running.pieces.recv().await.unwrap().text, "a");
+    std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
+    let rest = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
+    assert_eq!(rest, "\u{2615}b\u{fffd}");
+}
+
+#[tokio::test]
+async fn both_streams_keep_their_own_offsets() {
+    let fixture = CommandFixture::new();
+    let line = "for n in {1..3000}; do echo out $n ☕; echo error $n >&2; done";
+    let (finish, pieces) = fixture
+        .run(&fixture.spawn_spec(line), generous_bounds())
+        .await;
+    let finish = finish.unwrap();
+    for (stream, word, end, bytes) in [
+        (OutputStream::Stdout, "out", " ☕", finish.stdout.bytes),
+        (OutputStream::Stderr, "error", "", finish.stderr.bytes),
+    ] {
+        let mut told = String::new();
+        for piece in pieces.iter().filter(|piece| piece.stream == stream) {
+            assert_eq!(piece.offset, told.len() as u64);
+            assert!(!piece.text.is_empty() && piece.text.len() <= 32 * 1024);
+            told += &piece.text;
+        }
+        let whole: String = (1..=3000).map(|n| format!("{word} {n}{end}\n")).collect();
+        assert!(told == whole, "{word}");
+        assert_eq!(bytes, whole.len() as u64);
+    }
+}

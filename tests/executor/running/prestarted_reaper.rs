@@ -1,0 +1,127 @@
+//! The reaper that is ready before it is needed.
+
+use std::path::PathBuf;
+
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::ReaperPool;
+use pvp_protocol::SandboxProfile;
+
+use super::fixture::{
+    CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path, wait_until,
+    write_program,
+};
+
+/// Reapers that are started one ahead, and whose ids are known.
+struct RecordedReapers {
+    fixture: CommandFixture,
+    pid_file: PathBuf,
+    reapers: ReaperPool,
+}
+
+impl RecordedReapers {
+    fn new() -> Self {
+        let fixture = CommandFixture::new();
+        let pid_file = fixture.workspace.path().join("ids");
+        let script = fixture.workspace.path().join("noted");
+        let (noted, pvp) = (pid_file.display(), pvp_path().display());
+        let lines = format!("#!/bin/sh\necho $$ >> {noted}\nexec {pvp} \"$@\"\n");
+        write_program(&script, &lines);
+        Self {
+            fixture,
+            pid_file,
+            reapers: ReaperPool::with_spare(&script),
+        }
+    }
+
+    fn read_spec(&self, line: &str) -> SpawnSpec {
+        let mut spawn_spec = self.fixture.spawn_spec(line);
+        spawn_spec.confinement.profile = SandboxProfile::Read;
+        spawn_spec
+    }
+
+    /// Runs something to its end.
+    async fn run(&self, spawn_spec: &SpawnSpec) -> Option<i32> {
+        let mut running =
+            TestRun::start_with_reapers(&self.reapers, spawn_spec, generous_bounds()).await;
+        running.remaining_pieces().await;
+        running.finish().await.unwrap().exit_code
+    }
+
+    /// The reapers that were started so far, once there are as many.
+    async fn started_pids(&self, number: usize) -> Vec<u32> {
+        let ids = || -> Vec<u32> {
+            let ids = std::fs::read_to_string(&self.pid_file).unwrap_or_default();
+            ids.lines().map(|id| id.parse().unwrap()).collect()
+        };
+        wait_until("that many reapers", || ids().len() >= number).await;
+        ids()
+    }
+}
+
+/// The processes that a process started, however it is called by now.
+fn child_pids(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    children
+        .split_whitespace()
+        .map(|id| id.parse().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn the_reaper_of_the_next_read_waits_for_it() {
+    let noted = RecordedReapers::new();
+    assert_eq!(noted.run(&noted.read_spec("true")).await, Some(0));
+    let started = noted.started_pids(2).await;
+    assert_eq!(started.len(), 2, "of its own and of the next");
+    let next = noted.read_spec("echo ready; exec sleep 1000");
+    let mut running = TestRun::start_with_reapers(&noted.reapers, &next, generous_bounds()).await;
+    running.wait_for_text("ready").await;
+    assert_eq!(parent_pid(running.pid), started[1]);
+    running.stopper.kill("enough");
+    running.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_people_approved_has_a_reaper_of_its_own_kind() {
+    let noted = RecordedReapers::new();
+    noted.run(&noted.read_spec("true")).await;
+    let started = noted.started_pids(2).await;
+    let mut spawn_spec = noted.fixture.spawn_spec("true");
+    spawn_spec.cgroup = false;
+    assert_eq!(noted.run(&spawn_spec).await, Some(0));
+    assert_eq!(noted.started_pids(3).await.len(), 3);
+    assert!(is_alive(started[1]), "it still waits for a read");
+}
+
+#[tokio::test]
+async fn a_reaper_that_is_killed_while_it_waits_is_not_missed() {
+    let noted = RecordedReapers::new();
+    for round in 0..3 {
+        assert_eq!(
+            noted.run(&noted.read_spec("true")).await,
+            Some(0),
+            "{round}"
+        );
+        let waiting = *noted.started_pids(2 * round + 2).await.last().unwrap();
+        let kill = std::process::Command::new("kill")
+            .args(["-9", &waiting.to_string()])
+            .status();
+        assert!(kill.unwrap().success());
+        wait_until("it is gone", || !is_alive(waiting)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reaper_that_nobody_can_use_any_more_ends() {
+    let noted = RecordedReapers::new();
+    noted.run(&noted.read_spec("true")).await;
+    let waiting = noted.started_pids(2).await[1];
+    wait_until("it waits", || child_pids(waiting).len() == 1).await;
+    let entrance = child_pids(waiting)[0];
+    drop(noted.reapers);
+    wait_until("both are gone", || {
+        ![waiting, entrance].iter().any(|it| is_alive(*it))
+    })
+    .await;
+}

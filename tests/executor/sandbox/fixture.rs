@@ -1,0 +1,662 @@
+//! Somewhere to do damage: trees, secrets, a process, listeners and shared memory that belong to
+//! the test, and a look from outside at whether anything happened to them.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pvp_agent::reaper::SpawnSpec;
+use pvp_agent::run::{
+    self, FinishedRun, OverflowAction, ReaperPool, RunError, RunLimits, StdioChunk,
+    SupervisedProcess,
+};
+use pvp_agent::sandbox::{ResourceLimits, Sandbox};
+use pvp_protocol::SandboxProfile;
+use pvp_protocol::payload::OutputStream;
+use tokio::sync::mpsc;
+
+/// Only to end a test that would hang; no test passes because of it.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// An ordinary user that every Linux has: nobody.
+const NOBODY_UID: u32 = 65534;
+
+/// In every planted file and in the victim's environment; no command may print it.
+pub const PLANTED_SECRET: &str = "pvp-planted-secret-4f1d";
+
+/// What a damaging command prints when it got where it must not get.
+pub const DAMAGE_MARKER: &str = "DAMAGED";
+
+/// Files in a home directory that hold keys and passwords.
+const SECRET_FILES: &[&str] = &[
+    ".ssh/id_rsa",
+    ".aws/credentials",
+    ".netrc",
+    ".git-credentials",
+    ".docker/config.json",
+    ".kube/config",
+    ".config/gh/hosts.yml",
+    ".bash_history",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunAsUser {
+    Root,
+    Nobody,
+}
+
+impl RunAsUser {
+    /// Those that this test can be; the others are named.
+    pub fn available() -> Vec<Self> {
+        match is_root() {
+            true if can_switch_to_nobody() => vec![Self::Root, Self::Nobody],
+            true => {
+                report("skipped as an ordinary user: setpriv cannot change the user here");
+                vec![Self::Root]
+            }
+            false => {
+                report("skipped as root: this test does not run as root");
+                vec![Self::Nobody]
+            }
+        }
+    }
+
+    /// A program as this user.
+    fn command(self, program: &str) -> Command {
+        if self == Self::Nobody && is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+            return command;
+        }
+        Command::new(program)
+    }
+}
+
+/// Tells whoever reads the test's output.
+#[expect(clippy::print_stderr, reason = "it says what was not tested")]
+pub fn report(what: &str) {
+    eprintln!("{what}");
+}
+
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+fn can_switch_to_nobody() -> bool {
+    let status = RunAsUser::Nobody.command("true").status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Everything that a command could damage, and where it runs.
+pub struct SandboxFixture {
+    user: RunAsUser,
+    root: tempfile::TempDir,
+    other_home: tempfile::TempDir,
+    program: PathBuf,
+    victim: Child,
+    tcp: TcpListener,
+    udp: UdpSocket,
+    stream: UnixListener,
+    datagram: UnixDatagram,
+    abstract_socket: UnixListener,
+    ipc_objects: Vec<(char, String)>,
+}
+
+impl SandboxFixture {
+    pub fn new(user: RunAsUser) -> Self {
+        let root = shared_temp_dir();
+        let other_home = shared_temp_dir();
+        let at = |name: &str| root.path().join(name);
+        for tree in ["work", "outside"] {
+            plant_tree(&at(tree));
+        }
+        plant_repository(&at("work"));
+        std::fs::create_dir(at("tmp")).unwrap();
+        plant_secrets(&at("home"));
+        plant_secrets(other_home.path());
+        let stream = UnixListener::bind(at("stream")).unwrap();
+        let datagram = UnixDatagram::bind(at("datagram")).unwrap();
+        let name = SocketAddr::from_abstract_name(root.path().to_str().unwrap()).unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let abstract_socket = UnixListener::bind_addr(&name).unwrap();
+        for nonblocking in [
+            stream.set_nonblocking(true),
+            datagram.set_nonblocking(true),
+            abstract_socket.set_nonblocking(true),
+            tcp.set_nonblocking(true),
+            udp.set_nonblocking(true),
+        ] {
+            nonblocking.unwrap();
+        }
+        std::fs::write(
+            at("work/old-call"),
+            int80_chmod_program(&at("outside/keep")),
+        )
+        .unwrap();
+        std::fs::set_permissions(at("work/old-call"), PermissionsExt::from_mode(0o755)).unwrap();
+        if is_root() && user == RunAsUser::Nobody {
+            chown_to_nobody(root.path());
+            chown_to_nobody(other_home.path());
+        }
+        if is_root() {
+            let id = at("work/setuid-id");
+            std::fs::copy("/usr/bin/id", &id).unwrap();
+            std::fs::set_permissions(&id, PermissionsExt::from_mode(0o4755)).unwrap();
+        }
+        Self {
+            user,
+            program: reaper_program_for(user, root.path()),
+            victim: spawn_victim(user),
+            ipc_objects: ["-M64", "-Q", "-S1"]
+                .map(|what| create_ipc_object(user, what))
+                .into(),
+            root,
+            other_home,
+            tcp,
+            udp,
+            stream,
+            datagram,
+            abstract_socket,
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// What the reaper is started from.
+    pub fn reaper_program(&self) -> &Path {
+        &self.program
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let path = |name: &str| self.path(name).display().to_string();
+        let mut environment = vec![
+            ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin".to_owned()),
+            ("TMPDIR", path("tmp")),
+            ("HOME", home_dir(self.user)),
+            ("WS", path("work")),
+            ("OUT", path("outside")),
+            ("SECRETS", path("home")),
+            ("OTHER", self.other_home.path().display().to_string()),
+            ("VICTIM", self.victim.id().to_string()),
+            ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
+            ("UDP", self.udp.local_addr().unwrap().port().to_string()),
+            ("STREAM", path("stream")),
+            ("DATAGRAM", path("datagram")),
+            ("NAME", self.root.path().display().to_string()),
+        ];
+        for (kind, id) in &self.ipc_objects {
+            let name = match kind {
+                'M' => "SHM",
+                'Q' => "MSG",
+                _ => "SEM",
+            };
+            environment.push((name, id.clone()));
+        }
+        let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+        environment.into_iter().map(owned).collect()
+    }
+
+    pub fn spawn_spec(&self, line: &str, profile: SandboxProfile) -> SpawnSpec {
+        let words = ["--noprofile", "--norc", "-c", line];
+        SpawnSpec {
+            program: "/bin/bash".to_owned(),
+            arguments: words.map(str::to_owned).into(),
+            directory: self.path("work"),
+            environment: self.environment(),
+            confinement: Sandbox {
+                profile,
+                workspace: self.path("work"),
+                temporary: self.path("tmp"),
+                share: ResourceLimits::default(),
+            },
+            grace_ms: 100,
+            cgroup: true,
+            terminal: None,
+        }
+    }
+
+    /// Runs a command to its end; gives how it ended and all that it printed.
+    pub async fn run(
+        &self,
+        spawn_spec: &SpawnSpec,
+    ) -> (Result<FinishedRun, RunError>, CapturedOutput) {
+        self.run_with_program(self.reaper_program(), spawn_spec)
+            .await
+    }
+
+    /// The same, with a reaper from another program.
+    pub async fn run_with_program(
+        &self,
+        program: &Path,
+        spawn_spec: &SpawnSpec,
+    ) -> (Result<FinishedRun, RunError>, CapturedOutput) {
+        let (_stopper, asked) = run::stop_channel();
+        let run = SupervisedProcess::start(&ReaperPool::on_demand(program), spawn_spec, asked)
+            .await
+            .unwrap();
+        let (sender, mut receiver) = mpsc::channel::<StdioChunk>(16);
+        let gather = async {
+            let mut output = CapturedOutput::default();
+            while let Some(piece) = receiver.recv().await {
+                match piece.stream {
+                    OutputStream::Stdout => output.out.push_str(&piece.text),
+                    OutputStream::Stderr => output.err.push_str(&piece.text),
+                }
+            }
+            output
+        };
+        let bounds = RunLimits {
+            timeout: Some(TEST_TIMEOUT / 2),
+            output_bytes: 10 * 1024 * 1024,
+            on_overflow: OverflowAction::Kill,
+        };
+        let secrets = std::collections::BTreeMap::new();
+        let both = async { tokio::join!(run.stream_to_end(bounds, &secrets, sender), gather) };
+        tokio::time::timeout(TEST_TIMEOUT, both)
+            .await
+            .expect("it ends")
+    }
+
+    pub async fn run_line(
+        &self,
+        line: &str,
+        profile: SandboxProfile,
+    ) -> (FinishedRun, CapturedOutput) {
+        let (finish, output) = self.run(&self.spawn_spec(line, profile)).await;
+        (finish.unwrap(), output)
+    }
+
+    /// Everything that a command could have changed.
+    pub fn snapshot(&self) -> SystemSnapshot {
+        let mut files = BTreeMap::new();
+        for tree in ["work", "outside", "home"] {
+            snapshot_tree(&self.path(tree), &mut files);
+        }
+        snapshot_tree(self.other_home.path(), &mut files);
+        let tables = self.ipc_objects.iter().map(|(kind, ours)| {
+            let table = match kind {
+                'M' => "/proc/sysvipc/shm",
+                'Q' => "/proc/sysvipc/msg",
+                _ => "/proc/sysvipc/sem",
+            };
+            let table = std::fs::read_to_string(table).unwrap();
+            let is_ours = |line: &&str| line.split_whitespace().nth(1) == Some(ours);
+            table.lines().find(is_ours).unwrap_or("removed").to_owned()
+        });
+        let tables: Vec<_> = tables.collect();
+        SystemSnapshot {
+            files,
+            victim: self.victim_state(),
+            shared: tables.join("; "),
+            host_name: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap(),
+        }
+    }
+
+    fn victim_state(&self) -> BTreeMap<&'static str, String> {
+        let pid = self.victim.id();
+        let read =
+            |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let stat = read("stat");
+        let after_name: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        // proc(5) counts from 1 and the name is the second.
+        let field = |number: usize| (*after_name.get(number - 3).unwrap_or(&"")).to_owned();
+        // Whether it is just being woken is not a command's doing.
+        let state = match field(3).as_str() {
+            "R" | "S" | "D" => "alive".to_owned(),
+            other => other.to_owned(),
+        };
+        let status = read("status");
+        let named = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            line.unwrap_or_default().to_owned()
+        };
+        let io = Command::new("ionice")
+            .arg("-p")
+            .arg(pid.to_string())
+            .output();
+        BTreeMap::from([
+            ("state", state),
+            ("priority", field(18)),
+            ("nice", field(19)),
+            ("policy", field(41)),
+            ("tracer", named("TracerPid")),
+            ("pending", named("ShdPnd")),
+            ("processors", named("Cpus_allowed:")),
+            ("name", read("comm")),
+            ("limits", read("limits")),
+            ("oom", read("oom_score_adj")),
+            ("dump", read("coredump_filter")),
+            (
+                "io",
+                io.map_or(String::new(), |it| String::from_utf8(it.stdout).unwrap()),
+            ),
+        ])
+    }
+
+    /// What reached the listeners since the last call.
+    pub fn reached_listeners(&self) -> Vec<&'static str> {
+        let quiet = |result: std::io::Result<()>| {
+            result.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        };
+        let mut buffer = [0; 64];
+        let mut heard = Vec::new();
+        for (name, result) in [
+            ("TCP", self.tcp.accept().map(drop)),
+            ("a UNIX socket", self.stream.accept().map(drop)),
+            (
+                "an abstract UNIX socket",
+                self.abstract_socket.accept().map(drop),
+            ),
+            ("UDP", self.udp.recv(&mut buffer).map(drop)),
+            ("a UNIX datagram", self.datagram.recv(&mut buffer).map(drop)),
+        ] {
+            if !quiet(result) {
+                heard.push(name);
+            }
+        }
+        heard
+    }
+
+    /// The temporary directory as at the beginning.
+    pub fn clear_temp_dir(&self) {
+        for entry in std::fs::read_dir(self.path("tmp")).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() && !path.is_symlink() {
+                true => std::fs::remove_dir_all(path).unwrap(),
+                false => std::fs::remove_file(path).unwrap(),
+            }
+        }
+    }
+}
+
+impl Drop for SandboxFixture {
+    fn drop(&mut self) {
+        let _ = self.victim.kill();
+        let _ = self.victim.wait();
+        for (kind, id) in &self.ipc_objects {
+            let kind = kind.to_ascii_lowercase();
+            // A command may have removed it.
+            let mut remove = Command::new("ipcrm");
+            let _ = remove
+                .arg(format!("-{kind}"))
+                .arg(id)
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+/// What a command printed.
+#[derive(Debug, Default)]
+pub struct CapturedOutput {
+    pub out: String,
+    pub err: String,
+}
+
+impl CapturedOutput {
+    /// What it must not have printed.
+    pub fn reported_damage(&self) -> Vec<String> {
+        let both = [&self.out, &self.err];
+        let mut admissions = Vec::new();
+        if both.iter().any(|text| text.contains(PLANTED_SECRET)) {
+            admissions.push("a secret was printed".to_owned());
+        }
+        let damaged = both.iter().flat_map(|text| text.lines());
+        let damaged = damaged.filter(|line| line.contains(DAMAGE_MARKER));
+        admissions.extend(damaged.map(str::to_owned));
+        admissions
+    }
+}
+
+/// What the test sees from outside.
+#[derive(Debug, PartialEq)]
+pub struct SystemSnapshot {
+    files: BTreeMap<PathBuf, String>,
+    victim: BTreeMap<&'static str, String>,
+    shared: String,
+    host_name: String,
+}
+
+impl SystemSnapshot {
+    /// What is not as it was.
+    pub fn diff(&self, after: &Self) -> Vec<String> {
+        let mut changes = Vec::new();
+        let paths = self.files.keys().chain(after.files.keys());
+        for path in paths.collect::<std::collections::BTreeSet<_>>() {
+            let (before, after) = (self.files.get(path), after.files.get(path));
+            if before != after {
+                changes.push(format!("{}: {before:?} became {after:?}", path.display()));
+            }
+        }
+        for (what, before) in &self.victim {
+            if after.victim[what] != *before {
+                changes.push(format!("the victim's {what} became {}", after.victim[what]));
+            }
+        }
+        if self.shared != after.shared {
+            changes.push(format!("{} became {}", self.shared, after.shared));
+        }
+        if self.host_name != after.host_name {
+            changes.push(format!("the host is called {}", after.host_name));
+        }
+        changes
+    }
+}
+
+/// A tree with its names, kinds, modes, owners, links, times and contents. The time of the last
+/// change of an inode (ctime) stands for extended attributes and flags, which it follows.
+fn snapshot_tree(path: &Path, files: &mut BTreeMap<PathBuf, String>) {
+    let metadata = path.symlink_metadata().unwrap();
+    let content = match metadata.file_type() {
+        kind if kind.is_symlink() => std::fs::read_link(path).unwrap().display().to_string(),
+        kind if kind.is_file() => String::from_utf8_lossy(&std::fs::read(path).unwrap()).into(),
+        _ => String::new(),
+    };
+    let content: String = content.chars().take(200).collect();
+    let entry = format!(
+        "{:o} {}:{} links {} mtime {}.{} ctime {}.{} {} bytes {content:?}",
+        metadata.mode(),
+        metadata.uid(),
+        metadata.gid(),
+        metadata.nlink(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+        metadata.len(),
+    );
+    files.insert(path.to_owned(), entry);
+    if metadata.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            snapshot_tree(&entry.unwrap().path(), files);
+        }
+    }
+}
+
+/// A temporary directory that every user may enter.
+fn shared_temp_dir() -> tempfile::TempDir {
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    directory
+}
+
+fn plant_tree(tree: &Path) {
+    std::fs::create_dir_all(tree.join("dir")).unwrap();
+    std::fs::create_dir(tree.join("empty")).unwrap();
+    std::fs::write(tree.join("keep"), "kept one\nkept two\nkept three\n").unwrap();
+    // Whatever the umask is.
+    std::fs::set_permissions(tree.join("keep"), PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::write(tree.join("dir/inner"), "inner\n").unwrap();
+    std::fs::write(tree.join("run.sh"), "#!/bin/sh\necho ran\n").unwrap();
+    std::fs::set_permissions(tree.join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    symlink("keep", tree.join("link")).unwrap();
+}
+
+/// A program for x86-64 that changes the mode of a file by a 32-bit call, whose numbers differ.
+fn int80_chmod_program(file: &Path) -> Vec<u8> {
+    const BASE: u32 = 0x40_0000;
+    const HEADERS: u32 = 120;
+    let code = |name: u32| {
+        let mut code = vec![0xb8, 15, 0, 0, 0, 0xbb]; // mov eax, chmod; mov ebx, name
+        code.extend(name.to_le_bytes());
+        code.extend([0xb9, 0xff, 1, 0, 0, 0xcd, 0x80]); // mov ecx, 0777; int 0x80
+        code.extend([0xb8, 1, 0, 0, 0, 0x31, 0xdb, 0xcd, 0x80]); // exit(0)
+        code
+    };
+    let mut code = code(BASE + HEADERS + u32::try_from(code(0).len()).unwrap());
+    code.extend(file.to_str().unwrap().bytes().chain([0]));
+    let size = u64::from(HEADERS) + code.len() as u64;
+    let mut program = b"\x7fELF\x02\x01\x01".to_vec();
+    program.resize(16, 0);
+    program.extend([2, 0, 62, 0, 1, 0, 0, 0]); // an executable for x86-64
+    for word in [u64::from(BASE + HEADERS), 64, 0] {
+        program.extend(word.to_le_bytes());
+    }
+    program.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+    program.extend([1, 0, 0, 0, 5, 0, 0, 0]); // loaded, readable, executable
+    for word in [0, u64::from(BASE), u64::from(BASE), size, size, 0x1000] {
+        program.extend(word.to_le_bytes());
+    }
+    program.extend(code);
+    program
+}
+
+/// Writes what only the ordinary user may read; for root to do.
+pub fn write_private_file(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+    chown_to_nobody(path);
+}
+
+fn plant_secrets(home: &Path) {
+    for secret in SECRET_FILES {
+        let file = home.join(secret);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, format!("{PLANTED_SECRET}\n")).unwrap();
+    }
+}
+
+fn plant_repository(tree: &Path) {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .current_dir(tree)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
+            // It need not outlive the test, and disks are slow.
+            .args(["-c", "core.fsync=none"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    git(&["init", "--quiet", "--initial-branch=main", "--template="]);
+    git(&["add", "--all"]);
+    git(&["commit", "--quiet", "--message=First things"]);
+    std::fs::write(tree.join("dir/inner"), "inner, changed\n").unwrap();
+}
+
+/// Makes the ordinary user the owner of a tree.
+fn chown_to_nobody(path: &Path) {
+    let metadata = path.symlink_metadata().unwrap();
+    if metadata.is_symlink() {
+        return lchown(path, Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
+    }
+    chown(path, Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
+    if metadata.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            chown_to_nobody(&entry.unwrap().path());
+        }
+    }
+}
+
+/// What starts a reaper as this user.
+fn reaper_program_for(user: RunAsUser, root: &Path) -> PathBuf {
+    let pvp = Path::new(env!("CARGO_BIN_EXE_pvp"));
+    if user == RunAsUser::Root || !is_root() {
+        return pvp.to_owned();
+    }
+    let mut seen = RunAsUser::Nobody.command("test");
+    let seen = seen.arg("-x").arg(pvp).status().unwrap().success();
+    let pvp = match seen {
+        true => pvp.to_owned(),
+        false => {
+            let seen = root.join("pvp");
+            // A test program is large, and a second name for it costs nothing.
+            if std::fs::hard_link(pvp, &seen).is_err() {
+                std::fs::copy(pvp, &seen).unwrap();
+            }
+            seen
+        }
+    };
+    let change = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    write_program(
+        &root.join("as-nobody"),
+        &format!("exec {change} {} \"$@\"", pvp.display()),
+    )
+}
+
+/// Writes a program. A process of its own does: while this one has the file open, so has whatever
+/// another test starts at that moment, and a file that is open for writing cannot be run.
+pub fn write_program(path: &Path, lines: &str) -> PathBuf {
+    let write = r#"printf '#!/bin/bash\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
+    let written = Command::new("/bin/sh")
+        .args(["-c", write, "sh", path.to_str().unwrap(), lines])
+        .status();
+    assert!(written.unwrap().success());
+    path.to_owned()
+}
+
+/// Where this user's settings are, as the system knows it.
+fn home_dir(user: RunAsUser) -> String {
+    let uid = match user {
+        RunAsUser::Root => 0,
+        RunAsUser::Nobody if is_root() => NOBODY_UID,
+        RunAsUser::Nobody => std::fs::metadata("/proc/self").unwrap().uid(),
+    };
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let mut users = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    let user = users.find(|user| user[2] == uid.to_string());
+    user.map_or("/".to_owned(), |user| user[5].to_owned())
+}
+
+/// A process of the same user, in a group of its own, with a secret in its environment.
+fn spawn_victim(user: RunAsUser) -> Child {
+    let victim = user
+        .command("sleep")
+        .arg("1000")
+        .env("VICTIM_SECRET", PLANTED_SECRET)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = format!("/proc/{}/comm", victim.id());
+    let begun = Instant::now();
+    while std::fs::read_to_string(&name).unwrap() != "sleep\n" {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the victim starts");
+        std::thread::yield_now();
+    }
+    victim
+}
+
+/// Shared memory, a queue or a semaphore of this user; what it is and its number.
+fn create_ipc_object(user: RunAsUser, what: &str) -> (char, String) {
+    let made = user.command("ipcmk").arg(what).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let text = String::from_utf8(made.stdout).unwrap();
+    let kind = what.chars().nth(1).unwrap();
+    (kind, text.rsplit(' ').next().unwrap().trim().to_owned())
+}

@@ -1,0 +1,350 @@
+//! What the other profiles allow, what a command is given, and that a machine which cannot confine
+//! runs nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pvp_agent::sandbox::ResourceLimits;
+use pvp_protocol::SandboxProfile;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+use super::attacks::{self, AttackTarget, UnconfinedEffect};
+use super::batch;
+use super::effects;
+use super::fixture::{self, DAMAGE_MARKER, RunAsUser, SandboxFixture};
+
+#[tokio::test]
+async fn a_read_with_sockets_damages_nothing_else() {
+    let mut all = attacks::all_attacks();
+    all.retain(|attack| attack.target != AttackTarget::Sockets);
+    let all: Vec<_> = all.iter().collect();
+    for user in RunAsUser::available() {
+        let failures = batch::failed_attacks(user, &all, SandboxProfile::ReadNet).await;
+        assert!(failures.is_empty(), "as {user:?}: {}", failures.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_read_with_sockets_reaches_others() {
+    for user in RunAsUser::available() {
+        let fixture = SandboxFixture::new(user);
+        let all = attacks::all_attacks();
+        let mut heard = Vec::new();
+        for name in ["TCP", "UDP", "a UNIX socket"] {
+            let attack = all.iter().find(|attack| attack.name == name).unwrap();
+            heard.extend(effects(&fixture, attack, SandboxProfile::ReadNet).await);
+        }
+        let reached = ["TCP", "UDP", "a UNIX socket"].map(|it| format!("{it} was reached"));
+        assert_eq!(heard, reached, "as {user:?}");
+        for name in [
+            "raw sockets",
+            "packets",
+            "machines nearby",
+            "the kernel's ciphers",
+        ] {
+            let attack = all.iter().find(|attack| attack.name == name).unwrap();
+            let effects = effects(&fixture, attack, SandboxProfile::ReadNet).await;
+            assert_eq!(effects, Vec::<String>::new(), "{name} as {user:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_held_to_its_workspace_writes_nowhere_else() {
+    let all = attacks::all_attacks();
+    // Approved commands may talk, and ask others to end.
+    let outside = all
+        .iter()
+        .filter(|attack| attack.target == AttackTarget::Outside);
+    let outside: Vec<_> = outside.collect();
+    assert!(outside.len() >= 40, "{} commands", outside.len());
+    for user in RunAsUser::available() {
+        let failures = batch::failed_attacks(user, &outside, SandboxProfile::Workspace).await;
+        assert!(failures.is_empty(), "as {user:?}: {}", failures.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_command_held_to_its_workspace_works_there() {
+    let all = attacks::all_attacks();
+    let inside = all
+        .iter()
+        .filter(|attack| attack.target == AttackTarget::Inside);
+    let inside: Vec<_> = inside.collect();
+    for user in RunAsUser::available() {
+        let mut worked = 0;
+        for attack in &inside {
+            // Each finds everything as it was planted.
+            let effects = effects(
+                &SandboxFixture::new(user),
+                attack,
+                SandboxProfile::Workspace,
+            )
+            .await;
+            worked += usize::from(!effects.is_empty());
+            if worked == 40 {
+                break;
+            }
+        }
+        assert_eq!(worked, 40, "as {user:?}");
+    }
+}
+
+/// FIXME: Landlock does not know modes, owners, times and attributes, and commands that build need
+/// to set them in their workspace, so they can be set elsewhere on what their user owns.
+#[tokio::test]
+async fn a_command_held_to_its_workspace_can_still_mark_other_files() {
+    for user in RunAsUser::available() {
+        for attack in attacks::all_attacks() {
+            if attack.target == AttackTarget::Metadata
+                && attack.unconfined == UnconfinedEffect::Always
+            {
+                let effects = effects(
+                    &SandboxFixture::new(user),
+                    &attack,
+                    SandboxProfile::Workspace,
+                )
+                .await;
+                assert!(!effects.is_empty(), "{} as {user:?} is held", attack.name);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
+    for user in RunAsUser::available() {
+        let fixture = SandboxFixture::new(user);
+        for name in [
+            "the victim's environment",
+            "its memory",
+            "ptrace attach",
+            "mount",
+            "mount --bind",
+            "a device in the temporary directory",
+            "a disk in the temporary directory",
+            "settings of the kernel",
+            "devices",
+            "reboot with numbers that mean nothing",
+            "a program that changes the user",
+        ] {
+            let mut all = attacks::all_attacks().into_iter();
+            let Some(attack) = all.find(|attack| attack.name == name) else {
+                continue;
+            };
+            let effects = effects(&fixture, &attack, SandboxProfile::Workspace).await;
+            assert_eq!(effects, Vec::<String>::new(), "{name} as {user:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_has_its_three_files_and_no_rights() {
+    for user in RunAsUser::available() {
+        let fixture = SandboxFixture::new(user);
+        for profile in [
+            SandboxProfile::Read,
+            SandboxProfile::ReadNet,
+            SandboxProfile::Workspace,
+        ] {
+            let line = "ls /proc/self/fd | tr '\\n' ' '; grep -E 'NoNewPrivs|Seccomp:|CapAmb|CapInh' /proc/self/status";
+            let (_, output) = fixture.run_line(line, profile).await;
+            let filtered = match profile {
+                SandboxProfile::None | SandboxProfile::Workspace => 0,
+                SandboxProfile::Read | SandboxProfile::ReadNet => 2,
+            };
+            // The fourth file is the directory that is listed.
+            let expected = format!(
+                "0 1 2 3 CapInh:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t{filtered}\n"
+            );
+            assert_eq!(output.out, expected, "{profile:?} as {user:?}: {output:?}");
+        }
+    }
+}
+
+/// Whoever starts the executor may have left files open that its programs inherit.
+#[tokio::test]
+async fn a_command_inherits_no_open_file() {
+    for user in RunAsUser::available() {
+        for profile in [
+            SandboxProfile::Read,
+            SandboxProfile::Workspace,
+            SandboxProfile::None,
+        ] {
+            let fixture = SandboxFixture::new(user);
+            let left_open = fixture::write_program(
+                &fixture.path("left-open"),
+                &format!(
+                    "exec 7>>{0} 12<{1}\nexec {2} \"$@\"",
+                    fixture.path("outside/keep").display(),
+                    fixture.path("home/.netrc").display(),
+                    fixture.reaper_program().display()
+                ),
+            );
+            let spawn_spec = fixture.spawn_spec(
+                "echo x >&7; cat <&12; ls /proc/self/fd; tr '\\0' '\\n' < /proc/$$/cmdline; env",
+                profile,
+            );
+            let before = fixture.snapshot();
+            let (finish, output) = fixture.run_with_program(&left_open, &spawn_spec).await;
+            finish.unwrap();
+            let changes = before.diff(&fixture.snapshot());
+            assert_eq!(changes, Vec::<String>::new(), "{profile:?} as {user:?}");
+            assert_eq!(output.reported_damage(), Vec::<String>::new());
+            let begin = "0\n1\n2\n3\n/bin/bash\n--noprofile\n--norc\n-c\n";
+            assert!(output.out.starts_with(begin), "{output:?}");
+            let variables = output.out.lines().filter(|line| line.contains('='));
+            let own = ["PWD=", "SHLVL=0", "_="];
+            let added = variables.filter(|line| {
+                let given = |(name, value): &(String, String)| *line == format!("{name}={value}");
+                !spawn_spec.environment.iter().any(given)
+                    && !own.iter().any(|it| line.starts_with(it))
+            });
+            assert_eq!(added.collect::<Vec<_>>(), Vec::<&str>::new());
+        }
+    }
+}
+
+/// A file of somebody else's in the workspace can be read by root, as it could without a sandbox.
+#[tokio::test]
+async fn root_reads_what_others_own_in_its_workspace() {
+    if !fixture::is_root() {
+        return fixture::report("skipped: this test does not run as root");
+    }
+    let fixture = SandboxFixture::new(RunAsUser::Nobody);
+    let mut spawn_spec = fixture.spawn_spec("cat private", SandboxProfile::Read);
+    fixture::write_private_file(&fixture.path("work/private"), "mine\n");
+    spawn_spec.environment.clear();
+    let pvp = std::path::Path::new(env!("CARGO_BIN_EXE_pvp"));
+    let (_, output) = fixture.run_with_program(pvp, &spawn_spec).await;
+    assert_eq!(output.out, "mine\n", "{output:?}");
+}
+
+#[tokio::test]
+async fn a_share_stops_what_exceeds_it() {
+    for user in RunAsUser::available() {
+        let fixture = SandboxFixture::new(user);
+        let run = async |line: &str, share: ResourceLimits| {
+            let mut spawn_spec = fixture.spawn_spec(line, SandboxProfile::Read);
+            spawn_spec.confinement.share = share;
+            let (finish, output) = fixture.run(&spawn_spec).await;
+            (finish.unwrap(), output)
+        };
+        let none = ResourceLimits::default();
+
+        let cpu_seconds = Some(1);
+        let (finish, _) = run(
+            "while :; do :; done",
+            ResourceLimits {
+                cpu_seconds,
+                ..none
+            },
+        )
+        .await;
+        assert_eq!(
+            (finish.signal, finish.stop_reason),
+            (Some(9), None),
+            "{user:?}"
+        );
+
+        let memory_bytes = Some(200_000_000);
+        let line = "perl -e 'my $x = \"x\" x 300_000_000; print \"DAMAGED\"'";
+        let (_, output) = run(
+            line,
+            ResourceLimits {
+                memory_bytes,
+                ..none
+            },
+        )
+        .await;
+        assert!(!output.out.contains(DAMAGE_MARKER), "{user:?}: {output:?}");
+        let line = "perl -e 'my $x = \"x\" x 30_000_000; print \"enough\"'";
+        let (_, output) = run(
+            line,
+            ResourceLimits {
+                memory_bytes,
+                ..none
+            },
+        )
+        .await;
+        assert_eq!(output.out, "enough", "{user:?}: {output:?}");
+
+        let file_bytes = Some(1000);
+        let line = "head -c 5000 /dev/zero > $TMPDIR/big; stat -c %s $TMPDIR/big";
+        let (_, output) = run(line, ResourceLimits { file_bytes, ..none }).await;
+        assert_eq!(output.out, "1000\n", "{user:?}: {output:?}");
+
+        let processes = Some(100);
+        let line = "perl -e '$| = 1; my $n; for (1..300) { my $pid = fork; last unless defined $pid; if (!$pid) { sleep 100; exit } $n++ } print $n; kill 9, -getpgrp'";
+        let (_, output) = run(line, ResourceLimits { processes, ..none }).await;
+        match user {
+            RunAsUser::Nobody => assert!(output.out.parse::<u32>().unwrap() < 100, "{output:?}"),
+            // FIXME: the kernel does not count root's processes; only a cgroup can hold them.
+            RunAsUser::Root => assert_eq!(output.out, "300", "{output:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_crashes_leaves_nothing_behind() {
+    let fixture = SandboxFixture::new(RunAsUser::available()[0]);
+    // One byte also keeps the kernel from starting a program that collects dumps.
+    let (_, output) = fixture
+        .run_line(
+            "grep core /proc/self/limits | tr -s ' '",
+            SandboxProfile::Read,
+        )
+        .await;
+    let ones = [
+        "Max core file size 1 1 bytes \n",
+        "Max core file size 0 0 bytes \n",
+    ];
+    assert!(ones.contains(&output.out.as_str()), "{output:?}");
+}
+
+/// Each step of confining is taken away in turn: the call is not there, as on an older kernel.
+#[test]
+fn a_machine_that_cannot_confine_runs_nothing() {
+    let fixture = Arc::new(SandboxFixture::new(RunAsUser::available()[0]));
+    for (call, profiles) in [
+        (libc::SYS_landlock_create_ruleset, CONFINED_PROFILES),
+        (libc::SYS_landlock_add_rule, CONFINED_PROFILES),
+        (libc::SYS_landlock_restrict_self, CONFINED_PROFILES),
+        (libc::SYS_capset, CONFINED_PROFILES),
+        (libc::SYS_seccomp, &CONFINED_PROFILES[..2]),
+    ] {
+        for profile in profiles {
+            let fixture = Arc::clone(&fixture);
+            // A filter holds for the thread that sets it and for what that thread starts.
+            let thread = std::thread::spawn(move || {
+                deny_syscall(call);
+                let runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = { runtime }.enable_all().build().unwrap();
+                let before = fixture.snapshot();
+                let (finish, output) = runtime.block_on(fixture.run_line("echo ran", *profile));
+                assert_eq!(finish.exit_code, Some(127), "{call} {profile:?} {output:?}");
+                assert_eq!(output.out, "");
+                let why = "pvp: cannot confine the command, so it does not run: ";
+                assert!(output.err.starts_with(why), "{output:?}");
+                assert_eq!(before.diff(&fixture.snapshot()), Vec::<String>::new());
+            });
+            thread.join().unwrap();
+        }
+    }
+}
+
+const CONFINED_PROFILES: &[SandboxProfile] = &[
+    SandboxProfile::Read,
+    SandboxProfile::ReadNet,
+    SandboxProfile::Workspace,
+];
+
+/// Takes a system call away from this thread.
+fn deny_syscall(call: i64) {
+    let not_there = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let rules = BTreeMap::from([(call, Vec::new())]);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, not_there, architecture);
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    apply_filter(&program).unwrap();
+}

@@ -1,0 +1,19 @@
+//! What crashes and cuts do to commands that run: nothing is lost, nothing runs twice, and nothing
+//! is waited for in vain.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "whatever is not as expected ends the test"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agent_killed;
+mod connection_lost;
+mod disk_faults;
+mod expired_grants;
+mod random_kills;
+mod server_killed;
+mod session_ends;
