@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pvp_protocol::SessionId;
-use pvp_server::clock;
 use pvp_server::store::{
     AppendCallback, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex, Store,
 };
@@ -110,7 +109,7 @@ async fn append_until(
             session: session.clone(),
             prev,
             records,
-            at: clock::now(),
+            at: pvp_clock::now(),
             index: SessionIndex::default(),
             seal: SealTiming::WhenDue,
             on_done: done,

@@ -1,11 +1,12 @@
-//! A session from beginning to end: made, joined, a command proposed, approved and reported on.
+//! A session from beginning to end: create it, join it, propose a command, approve it, report its
+//! result.
 //!
-//! Start a server, then give this a link with the admin and driver roles, such as the one of
-//! `pvp up`:
+//! Start a server, then pass a link with the admin and driver roles, such as the one that `pvp up`
+//! prints:
 //!
 //!     cargo run --example basic_session -- 'http://127.0.0.1:3000/?token=…'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
 use pvp_client::{ApiClient, ConnectOptions, Connection, ConnectionEvents, Link, View};
@@ -20,7 +21,7 @@ async fn main() -> anyhow::Result<()> {
         .context("give a link with the admin role")?;
     let link = Link::parse(&link)?;
 
-    // Over HTTP: make a session, and invite an agent to it.
+    // Over HTTP: create a session and invite an agent to it.
     let (session, agent_link) = tokio::task::spawn_blocking({
         let api = ApiClient::new(link.clone());
         move || -> anyhow::Result<_> {
@@ -42,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     .await??;
     println!("session   {session}");
 
-    // Both join. What each is told folds into a view.
+    // Both join. The messages that the person receives are folded into a view.
     let options = ConnectOptions {
         session: Some(session),
         ..ConnectOptions::default()
@@ -51,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     let (agent, mut agent_events) = Connection::open(agent_link, ConnectOptions::default()).await?;
     let mut view = View::default();
 
-    // The agent proposes. The server judges it, and it waits.
+    // The agent proposes a command. The server assesses it, and it waits at a gate.
     let proposal = agent
         .propose_shell("echo hello > greeting.txt", "leave a greeting")
         .await?
@@ -63,13 +64,13 @@ async fn main() -> anyhow::Result<()> {
     let card = view.card(&proposal).context("it waits")?;
     println!("waits     {} ({})", card.requested.shown, card.quorum_words);
 
-    // The person approves exactly what was shown, and the agent is granted exactly that, once.
+    // The person approves exactly the action shown, and the agent is granted exactly that, once.
     let (gate, digest) = (card.gate.clone(), card.digest);
     person.approve(&gate, digest, None).await?.ack().await?;
     wait_for_grant(&mut agent_events, &proposal).await?;
     println!("granted   approved by {}", person.participant());
 
-    // An executor would run it here; this one only reports.
+    // A real executor would run the command here; this example only reports a result.
     let result = ToolResult {
         tool_proposal: proposal.clone(),
         success: true,
@@ -93,7 +94,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Folds what is told until the view is as wanted.
+/// Folds messages until the view satisfies the condition.
 async fn fold_until(
     view: &mut View,
     events: &mut ConnectionEvents,
@@ -109,7 +110,7 @@ async fn fold_until(
     Ok(())
 }
 
-/// Waits until the agent may run its proposal.
+/// Waits until the agent is granted its proposal.
 async fn wait_for_grant(events: &mut ConnectionEvents, proposal: &MessageId) -> anyhow::Result<()> {
     loop {
         let envelope = events

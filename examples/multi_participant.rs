@@ -1,15 +1,15 @@
-//! Two of three people have to approve; the third sees the same thing in the same order.
+//! Two of three people must approve; all three see the same events in the same order.
 //!
 //!     cargo run --example multi_participant -- 'http://127.0.0.1:3000/?token=…'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
 use pvp_client::{ApiClient, ConnectOptions, Connection, ConnectionEvents, Link, View};
 use pvp_protocol::api::{CreateSessionRequest, InviteRequest};
 use pvp_protocol::{MessageId, ParticipantKind, QuorumRule, Role, SessionConfig, SessionId};
 
-/// Someone in the session, and what they see of it.
+/// A participant's connection, and what they see of the session.
 struct ConnectedMember {
     connection: Connection,
     events: ConnectionEvents,
@@ -27,7 +27,7 @@ impl ConnectedMember {
         })
     }
 
-    /// Folds what is told until the view is as wanted.
+    /// Folds messages until the view satisfies the condition.
     async fn fold_until(&mut self, done: impl Fn(&View) -> bool) -> anyhow::Result<()> {
         while !done(&self.view) {
             let envelope = self
@@ -40,7 +40,7 @@ impl ConnectedMember {
         Ok(())
     }
 
-    /// Approves what this person sees at the gate of a proposal.
+    /// Approves the action that this person sees at the proposal's gate.
     async fn approve(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
         self.fold_until(|view| view.card(proposal).is_some())
             .await?;

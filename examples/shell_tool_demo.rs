@@ -1,10 +1,12 @@
-//! An agent's shell tool as a library: a read, a write, a destructive command, a blocked one, and
-//! output as it is printed. Give it an agent's link, such as the one of `pvp up`, and approve from
-//! another shell with `pvp gates` and `pvp approve`:
+//! The agent's shell tool as a library: it proposes a read, a write, a destructive command and a
+//! blocked one, and streams the output.
+//!
+//! Pass an agent's link, such as the one that `pvp up` prints, and approve from another shell with
+//! `pvp gates` and `pvp approve`:
 //!
 //!     cargo run --example shell_tool_demo -- 'http://127.0.0.1:3000/?token=…&session=main'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
 use pvp_agent::agent::{Agent, ProposalEvent, ProposeError};
@@ -13,7 +15,7 @@ use pvp_client::Link;
 use pvp_protocol::payload::OutputStream;
 
 fn main() -> anyhow::Result<std::process::ExitCode> {
-    // A command runs below this same program under another name.
+    // Each command runs under a helper process, which is this same program with a subcommand.
     if let Some(code) = pvp_agent::run_internal_subcommand() {
         return Ok(code);
     }

@@ -1,8 +1,9 @@
-//! The smallest approver: shows each card that waits and asks for a yes on standard input.
+//! A minimal approver: shows each card that waits for a vote and reads the decision from standard
+//! input.
 //!
 //!     cargo run --example watch_and_approve -- 'http://127.0.0.1:3000/?token=…&session=…'
 
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use std::collections::BTreeSet;
 
@@ -21,18 +22,18 @@ async fn main() -> anyhow::Result<()> {
         Connection::open(Link::parse(&link)?, ConnectOptions::default()).await?;
     let mut answers = BufReader::new(tokio::io::stdin()).lines();
     let mut view = View::default();
-    // What was asked already, as it was shown: an edited command is asked again.
-    let mut asked: BTreeSet<(MessageId, Digest)> = BTreeSet::new();
+    // Cards already shown, with the digest of the action; an amended command is shown again.
+    let mut shown: BTreeSet<(MessageId, Digest)> = BTreeSet::new();
     let mut open: Option<GateCard> = None;
     println!("watching as {}", connection.participant());
     loop {
         if open.is_none() {
             open = view
                 .awaiting_my_vote()
-                .find(|card| !asked.contains(&(card.gate.clone(), card.digest)))
+                .find(|card| !shown.contains(&(card.gate.clone(), card.digest)))
                 .cloned();
             if let Some(card) = &open {
-                asked.insert((card.gate.clone(), card.digest));
+                shown.insert((card.gate.clone(), card.digest));
                 print_card(card);
             }
         }
@@ -51,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
                 }
             }
         }
-        // Somebody else may have decided meanwhile.
+        // Somebody else may have decided in the meantime.
         if open
             .as_ref()
             .is_some_and(|card| view.card(&card.gate).is_none())
@@ -78,7 +79,7 @@ async fn vote(connection: &Connection, card: &GateCard, answer: &str) -> anyhow:
         "y" => connection.approve(&card.gate, card.digest, None).await?,
         reason => connection.reject(&card.gate, card.digest, reason).await?,
     };
-    // Answers come among the events, so this does not wait for one.
+    // The acknowledgement arrives while events are read, so waiting for it here would block.
     tokio::spawn(async move {
         match receipt.ack().await {
             Ok(_) => println!("counted"),

@@ -1,4 +1,4 @@
-//! One module a command.
+//! The commands of the `pvp` binary, one module per command or group of commands.
 
 mod agent;
 mod audit;
@@ -136,12 +136,12 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Prints a line that was asked for.
+/// Prints a line to standard output.
 fn print_line(line: impl std::fmt::Display) -> anyhow::Result<()> {
     print_bytes(format!("{line}\n").as_bytes())
 }
 
-/// Prints what was asked for. A reader who has seen enough ends the program quietly.
+/// Prints bytes to standard output. If the reader has closed the pipe, exits quietly.
 fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -150,29 +150,30 @@ fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Says what went wrong; if even that fails there is nobody left to tell.
+/// Prints an error to standard error. If that fails too, there is nobody left to tell.
 pub(crate) fn print_error(error: &anyhow::Error) {
-    // It may quote what others wrote.
+    // The message may quote text from others.
     let problem = escape_invisible(&format!("{error:#}"));
     let _ = writeln!(std::io::stderr(), "pvp: {problem}");
 }
 
-/// Text from others that cannot be taken for a line of ours.
+/// Escapes text from others so that it cannot pass for a line of this program's output.
 fn one_line(text: &str) -> String {
     escape_invisible(text)
         .replace('\n', "\\n")
         .replace('\t', "\\t")
 }
 
-/// Where this account keeps what programs remember, ours below it.
+/// This user's state directory for PVP.
 fn state_directory() -> anyhow::Result<PathBuf> {
     user_directory("XDG_STATE_HOME", ".local/state")
 }
 
-/// Ours in a directory of this account: the one that a variable names, else the usual one.
+/// The `pvp` directory below the base directory that an environment variable names, or below
+/// `$HOME/{default}` if it is not set.
 fn user_directory(variable: &str, default: &str) -> anyhow::Result<PathBuf> {
-    let named = std::env::var_os(variable).filter(|path| !path.is_empty());
-    let base = match (named, std::env::var_os("HOME")) {
+    let configured = std::env::var_os(variable).filter(|path| !path.is_empty());
+    let base = match (configured, std::env::var_os("HOME")) {
         (Some(path), _) => PathBuf::from(path),
         (None, Some(home)) => PathBuf::from(home).join(default),
         (None, None) => anyhow::bail!("HOME is not set; set {variable}"),
@@ -187,7 +188,8 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("starting the runtime")
 }
 
-/// Waits for Ctrl-C or SIGTERM; they are watched for from the call on.
+/// Returns a future that waits for Ctrl-C or SIGTERM. The signals are caught from this call on, not
+/// only from the first poll.
 fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt()).context("watching for signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("watching for signals")?;

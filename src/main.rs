@@ -1,4 +1,4 @@
-//! The `pvp` command line: reads arguments and calls what does the work.
+//! The `pvp` binary: parses the arguments and runs the chosen command.
 
 mod cli;
 

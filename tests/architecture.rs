@@ -13,6 +13,7 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
     (
         "protocol",
         &[
+            "data-encoding",
             "jiff",
             "schemars",
             "serde",
@@ -51,15 +52,23 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
 
 /// The crates that do, and which of ours they may use.
 const IO_CRATES: &[(&str, &[&str])] = &[
-    ("server", &["pvp-policy", "pvp-protocol", "pvp-session"]),
-    ("client", &["pvp-protocol"]),
-    ("agent", &["pvp-client", "pvp-policy", "pvp-protocol"]),
+    ("clock", &["pvp-protocol"]),
+    (
+        "server",
+        &["pvp-clock", "pvp-policy", "pvp-protocol", "pvp-session"],
+    ),
+    ("client", &["pvp-clock", "pvp-protocol"]),
+    (
+        "agent",
+        &["pvp-client", "pvp-clock", "pvp-policy", "pvp-protocol"],
+    ),
     ("tui-client", &["pvp-client", "pvp-protocol"]),
     (
         ".",
         &[
             "pvp-agent",
             "pvp-client",
+            "pvp-clock",
             "pvp-policy",
             "pvp-protocol",
             "pvp-server",

@@ -1,4 +1,4 @@
-//! An agent as a library: proposes commands, runs what is granted, and yields what becomes of each.
+//! An agent as a library: proposes commands, runs granted ones, and reports what happens to each.
 
 mod recap;
 mod session_context;
@@ -25,10 +25,10 @@ use crate::executor::{self, Executor, ExecutorSettings};
 pub use recap::SessionRecap;
 use task::{AgentCommand, AgentTask};
 
-/// Wishes that wait to be taken; people who want more at once are not heard.
+/// Inputs that may wait to be read; further ones are dropped while the queue is full.
 const INPUT_QUEUE_LEN: usize = 1024;
 
-/// Why there is no agent.
+/// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub enum AgentError {
     Executor(anyhow::Error),
 }
 
-/// Why a command was not proposed. Nothing ran, and unless the server refused it nothing was sent.
+/// Why a command was not proposed. Nothing ran, and nothing was sent unless the server refused it.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposeError {
     #[error("blocked by rule `{rule}`: {reason}")]
@@ -61,26 +61,26 @@ impl From<SendError> for ProposeError {
     }
 }
 
-/// What becomes of a proposal, in order; the last one is `Finished` or `NotRun`.
+/// What happens to a proposal, in order; the last event is `Finished` or `NotRun`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProposalEvent {
-    /// The server's verdict.
+    /// The server's assessment.
     Assessed(Box<Assessment>),
-    /// People are asked; what it waits for.
+    /// A gate was opened; `quorum` says which votes it waits for.
     GateOpened {
         quorum: String,
     },
-    /// Someone edited it; this is what would run.
+    /// Someone edited the command; `command` is what would run now.
     Edited {
         by: Option<ParticipantId>,
         command: String,
         reason: Option<String>,
     },
-    /// It may run.
+    /// The proposal was approved and may run.
     Granted {
         approved_by: Vec<ParticipantId>,
     },
-    /// It runs, as this process; a background job's output is also kept in a file.
+    /// The command runs under this process id; a background job's output also goes to `file`.
     Started {
         pid: u32,
         file: Option<PathBuf>,
@@ -90,24 +90,24 @@ pub enum ProposalEvent {
         text: String,
     },
     Finished(Box<ToolResult>),
-    /// It does not run: how its gate closed.
+    /// The command does not run; the payload says how its gate closed.
     NotRun(Box<GateResolve>),
 }
 
-/// A command on its way.
+/// A proposal that was sent, and the events about it.
 pub struct ProposalHandle {
-    /// Names it from here on, its output too.
+    /// The proposal's id; its output is read by the same id.
     pub id: MessageId,
     events: mpsc::UnboundedReceiver<ProposalEvent>,
 }
 
 impl ProposalHandle {
-    /// The next step; `None` after the last one. Output is bounded by what the grant allows.
+    /// The next event; `None` after the last one. The grant's output limit bounds the output.
     pub async fn next(&mut self) -> Option<ProposalEvent> {
         self.events.recv().await
     }
 
-    /// Waits for the end: the result, or why it did not run.
+    /// Waits for the last event: the result, or why the command did not run.
     pub async fn outcome(mut self) -> Option<ProposalEvent> {
         let mut last = None;
         while let Some(event) = self.next().await {
@@ -117,45 +117,46 @@ impl ProposalHandle {
     }
 }
 
-/// Someone who wants something.
+/// The participant who sent an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requester {
     pub id: ParticipantId,
-    /// What people call them.
+    /// The display name.
     pub name: String,
 }
 
-/// What people want of an agent.
+/// What an agent receives from the session: people's requests, and once a recap of the past.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentInput {
     Prompt {
         id: MessageId,
         by: Requester,
         prompt: Box<PromptSubmit>,
-        /// What the prompt's context keys stand for, as far as it is known here.
+        /// The content of the prompt's context keys, as far as this agent knows it.
         context: Vec<(String, String)>,
     },
-    /// Someone thought better of a prompt.
+    /// Someone amended an earlier prompt.
     Amend {
         id: MessageId,
         by: Requester,
         amend: Box<PromptAmend>,
     },
-    /// Acknowledged already; stopping what runs is done already, too.
+    /// An interrupt. The agent has already acknowledged it and stopped what it had to stop.
     Interrupt {
         id: MessageId,
         by: Requester,
         interrupt: Box<InterruptRaise>,
     },
-    /// What this agent did here before it was started, told once, before anything else.
+    /// What this agent did in the session before it was started; sent once, before anything else.
     Recap(Box<SessionRecap>),
 }
 
-/// What people want, in order.
+/// The inputs of an agent, in order.
 pub struct AgentInputs(mpsc::Receiver<AgentInput>);
 
 impl AgentInputs {
-    /// The next wish; `None` when the session is over for us. May be given up without losing one.
+    /// The next input; `None` when the session is over for this agent. Cancel safe: dropping the
+    /// future loses no input.
     pub async fn next(&mut self) -> Option<AgentInput> {
         self.0.recv().await
     }
@@ -163,17 +164,24 @@ impl AgentInputs {
 
 /// An agent in a session. Dropping it ends its connection and everything it runs.
 pub struct Agent {
+    /// Commands to the agent's task.
     commands: mpsc::Sender<AgentCommand>,
+    /// The inputs; `None` once they were taken with [`take_inputs`](Self::take_inputs).
     inputs: Option<AgentInputs>,
+    /// The connection to the session.
     connection: Connection,
+    /// The rules that are checked here, before a proposal is sent.
     policy: Arc<Policy>,
+    /// How the executor runs commands.
     settings: ExecutorSettings,
+    /// The workspace as the policy needs it to assess a command.
     workspace: Workspace,
+    /// Closes when the agent's task has ended; holds why the server refused the agent, if it did.
     stopped: watch::Receiver<Option<String>>,
 }
 
 impl Agent {
-    /// Joins the session that a link leads to, ready to run what is granted.
+    /// Joins the session that a link points to, ready to run granted commands.
     pub async fn connect(link: Link, settings: ExecutorSettings) -> Result<Self, AgentError> {
         Self::connect_with(
             link,
@@ -184,7 +192,7 @@ impl Agent {
         .await
     }
 
-    /// The same with more to say about joining, and rules of one's own.
+    /// Like [`connect`](Self::connect), with connection options and a policy of the caller's.
     pub async fn connect_with(
         link: Link,
         options: ConnectOptions,
@@ -221,12 +229,12 @@ impl Agent {
         })
     }
 
-    /// Waits until the agent has gone and everything that it ran has ended; gives why the server
-    /// does not let it in any more, if that is so.
+    /// Waits until the agent has left and everything that it ran has ended. Returns why the server
+    /// no longer lets it in, if that is the reason.
     pub fn stopped(&self) -> impl Future<Output = Option<String>> + Send + 'static {
         let mut stopped = self.stopped.clone();
         async move {
-            // The other end is dropped when all is said.
+            // The sender is dropped after its last value.
             while stopped.changed().await.is_ok() {}
             stopped.borrow().clone()
         }
@@ -240,36 +248,36 @@ impl Agent {
         self.connection.session()
     }
 
-    /// The connection, for saying other things.
+    /// The connection, for sending other messages.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// How it runs things.
+    /// How the executor runs commands.
     pub fn settings(&self) -> &ExecutorSettings {
         &self.settings
     }
 
-    /// The next thing that people want; `None` when the session is over for us, or when someone
-    /// else listens.
+    /// The next input; `None` when the session is over for this agent, or after
+    /// [`take_inputs`](Self::take_inputs).
     pub async fn next_input(&mut self) -> Option<AgentInput> {
         self.inputs.as_mut()?.next().await
     }
 
-    /// What people want of this agent, apart from it; whoever asks first listens.
+    /// Moves the inputs out, to be read apart from the agent; `None` if they were taken before.
     pub fn take_inputs(&mut self) -> Option<AgentInputs> {
         self.inputs.take()
     }
 
-    /// Proposes a line for the shell. What is blocked here is not even sent.
+    /// Proposes a shell command line. A command that the local policy blocks is not sent.
     pub async fn propose_shell(&self, line: &str) -> Result<ProposalHandle, ProposeError> {
         let mut arguments = JsonObject::new();
         arguments.insert("full_command".to_owned(), line.into());
         self.propose(arguments, "").await
     }
 
-    /// Proposes a command with arguments as `tool.propose` has them, and what it is for. What is
-    /// blocked here is not even sent.
+    /// Proposes a command with the arguments of `tool.propose`, and its purpose. A command that
+    /// the local policy blocks is not sent.
     pub async fn propose(
         &self,
         arguments: JsonObject,
@@ -282,7 +290,8 @@ impl Agent {
         }
     }
 
-    /// The same, but what is blocked is sent too, so that the record shows that it was tried.
+    /// Like [`propose`](Self::propose), but sends blocked commands too, so that the log shows the
+    /// attempt.
     pub async fn propose_even_if_blocked(
         &self,
         arguments: JsonObject,
@@ -335,7 +344,9 @@ impl Agent {
         Ok(ProposalHandle { id, events })
     }
 
-    /// What the agent adds to a command, it adds before anyone sees it.
+    /// Adds the co-author trailer. It is added before anyone sees the command, so that people
+    /// approve
+    /// exactly what runs.
     fn with_co_author(&self, mut arguments: JsonObject) -> Result<JsonObject, ProposeError> {
         if let Some(author) = &self.settings.git.co_author {
             let action = Action::from_arguments("shell", &arguments)?;
@@ -354,7 +365,7 @@ impl Agent {
             tool_name: "shell".to_owned(),
             arguments,
             agent: self.participant().clone(),
-            // A claim that can only raise the verdict: this one leaves it to the server.
+            // This claim can only raise the risk; `Safe` leaves the assessment to the server.
             risk_level: Risk::Safe,
             description: purpose.to_owned(),
             requires_approval: false,
@@ -365,7 +376,7 @@ impl Agent {
         }
     }
 
-    /// Lines of what a command printed, by the id of its proposal.
+    /// Reads lines of a command's output, by the id of its proposal.
     pub async fn read_output(&self, read: OutputRead) -> Result<OutputPage, ProposeError> {
         loop {
             let id = fresh_id();
@@ -378,22 +389,23 @@ impl Agent {
             let receipt = self.connection.send_with_id(id, None, read.clone()).await?;
             match receipt.ack().await {
                 Ok(_) => return answer.await.map_err(|_| ProposeError::AgentStopped),
-                // The connection was lost meanwhile; asking again changes nothing.
+                // The connection was lost meanwhile. Reading has no effect, so it is safe to
+                // repeat.
                 Err(SendError::Dropped) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The background jobs of this agent, oldest first, also those that have ended lately.
+    /// The background jobs of this agent, oldest first, including some that have ended.
     pub async fn jobs(&self) -> Result<Vec<BackgroundJob>, ProposeError> {
         let (jobs, answer) = oneshot::channel();
         self.send_command(AgentCommand::ListJobs { jobs }).await?;
         answer.await.map_err(|_| ProposeError::AgentStopped)
     }
 
-    /// Stops a background job of this agent's, with everything that it started; gives how it
-    /// ended, if that is known here.
+    /// Stops a background job of this agent, with everything that it started. Returns how it
+    /// ended, if this agent knows the job.
     pub async fn stop_job(
         &self,
         job: &MessageId,

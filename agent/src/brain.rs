@@ -1,4 +1,4 @@
-//! What decides what the agent says and proposes: a script, or a model behind a provider's API.
+//! Decides what the agent says and proposes: a script, or a model behind a provider's API.
 
 pub mod conversation;
 pub mod proposal_result;
@@ -21,13 +21,13 @@ pub use result_text::ResultTextLimits;
 pub use scripted::ScriptedBrain;
 pub use tools::{ParsedToolCall, ToolContext, ToolDefinition};
 
-/// Events of one answer that may wait to be taken; then the provider waits.
+/// Events of one answer that may wait to be read; then the provider has to wait.
 const EVENT_QUEUE_LEN: usize = 256;
 
-/// Context of a script, which forgets nothing, in tokens.
+/// The context size of a script in tokens; a script needs no limit.
 const UNLIMITED_TOKENS: u64 = 1 << 40;
 
-/// What answers prompts.
+/// What decides an agent's next step.
 #[derive(Debug)]
 pub enum Brain {
     Scripted(ScriptedBrain),
@@ -35,7 +35,7 @@ pub enum Brain {
 }
 
 impl Brain {
-    /// Begins to answer a conversation, which is first made to fit. Needs a tokio runtime.
+    /// Starts to answer a conversation, which is first shortened to fit. Needs a tokio runtime.
     pub fn start_answer(
         &mut self,
         conversation: &mut Conversation,
@@ -57,7 +57,7 @@ impl Brain {
         }
     }
 
-    /// Whether it begins before anyone has asked anything.
+    /// Whether it starts before the first prompt.
     pub fn speaks_first(&self) -> bool {
         match self {
             Brain::Scripted(scripted) => scripted.speaks_first(),
@@ -65,7 +65,7 @@ impl Brain {
         }
     }
 
-    /// How much of a command's output this brain reads at first.
+    /// How much of a command's output goes into a result for this brain.
     pub fn text_limits(&self) -> ResultTextLimits {
         match self {
             Brain::Scripted(_) => ResultTextLimits::default(),
@@ -73,7 +73,7 @@ impl Brain {
         }
     }
 
-    /// Tokens of conversation that this brain can read.
+    /// Tokens of conversation that fit into this brain's context.
     pub fn context_budget(&self, tools: &[ToolDefinition]) -> u64 {
         match self {
             Brain::Scripted(_) => UNLIMITED_TOKENS,
@@ -82,24 +82,25 @@ impl Brain {
     }
 }
 
-/// A piece of an answer.
+/// A part of an answer as it arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BrainEvent {
-    /// More of what it thinks.
+    /// More thinking.
     Thinking(String),
-    /// What the provider wants back, unchanged, with the thinking before it. Not for people.
+    /// A signature that the provider wants back, unchanged, with the thinking before it. Not for
+    /// people.
     ThinkingSignature(String),
-    /// Thinking that the provider shows nobody, but wants back.
+    /// Thinking that the provider keeps hidden, but wants back.
     RedactedThinking(String),
-    /// More of what it says.
+    /// More response text.
     Text(String),
-    /// A whole call. Act on it only once the answer is `Finished`.
+    /// A complete call. Act on it only once the answer is `Finished`.
     ToolCall(ToolCall),
-    /// The provider could not answer, and is asked again after a wait.
+    /// The provider could not answer; the request is repeated after a wait.
     Retrying { why: String, wait: Duration },
-    /// What the answer cost, once, just before the end.
+    /// The token usage, once, just before the end.
     Usage(UsageStats),
-    /// The end.
+    /// The end of the answer.
     Finished(AnswerFinish),
 }
 
@@ -109,14 +110,14 @@ pub enum AnswerFinish {
     Complete,
     /// It waits for the results of its calls.
     ToolUse,
-    /// It was cut off; its last call may be half a call.
+    /// It was cut off; its last call may be incomplete.
     MaxTokens,
-    /// The provider did not let the model answer.
+    /// The provider withheld the answer.
     Withheld,
 }
 
 impl AnswerFinish {
-    /// The word on the wire.
+    /// The finish reason of the protocol.
     pub fn finish_reason(self) -> FinishReason {
         match self {
             AnswerFinish::Complete => FinishReason::Complete,
@@ -135,20 +136,20 @@ pub struct BrainError {
     pub message: String,
 }
 
-/// What to do about it.
+/// The kind of error, which decides whether to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrainErrorKind {
-    /// The provider has too much to do; it may say when to come back.
+    /// The provider is overloaded; it may say when to retry.
     Busy { after: Option<Duration> },
-    /// The connection failed, fell silent, or ended in the middle.
+    /// The connection failed, went silent, or ended in the middle.
     ConnectionLost,
-    /// What came makes no sense.
+    /// The response could not be understood.
     InvalidResponse,
     /// The conversation is too long; a shorter one may be answered.
     ContextTooLong,
-    /// The provider refuses: the key, the model, the address or the request is wrong.
+    /// The provider refused: the key, the model, the address or the request is wrong.
     Refused,
-    /// The script did not expect what happened.
+    /// Something happened that the script did not expect.
     ScriptFailed,
 }
 
@@ -158,7 +159,7 @@ impl BrainError {
         Self { kind, message }
     }
 
-    /// Whether the same question may be answered later.
+    /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self.kind {
             BrainErrorKind::Busy { .. }
@@ -171,7 +172,7 @@ impl BrainError {
     }
 }
 
-/// An answer as it comes. Dropping it ends the request.
+/// An answer as it arrives. Dropping it cancels the request.
 #[derive(Debug)]
 pub struct AnswerStream {
     events: mpsc::Receiver<Result<BrainEvent, BrainError>>,
@@ -180,8 +181,8 @@ pub struct AnswerStream {
 }
 
 impl AnswerStream {
-    /// The next event; `None` after `Finished` or an error. Waiting may be given up and begun
-    /// again without losing anything.
+    /// The next event; `None` after `Finished` or an error. Cancel safe: dropping the future loses
+    /// no event.
     pub async fn next(&mut self) -> Option<Result<BrainEvent, BrainError>> {
         if self.ended {
             return None;
@@ -194,7 +195,7 @@ impl AnswerStream {
         Some(event)
     }
 
-    /// An answer that is there already.
+    /// An answer whose events are all known.
     pub(crate) fn from_events(events: Vec<Result<BrainEvent, BrainError>>) -> Self {
         let (sender, receiver) = mpsc::channel(events.len().max(1));
         for event in events {
@@ -209,7 +210,7 @@ impl AnswerStream {
         }
     }
 
-    /// An answer that a task gives.
+    /// An answer that a task produces.
     pub(crate) fn from_task<F>(
         produce: impl FnOnce(mpsc::Sender<Result<BrainEvent, BrainError>>) -> F,
     ) -> Self
@@ -240,9 +241,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_breaks_off_ends_with_an_error_and_then_with_nothing() {
-        let said = BrainEvent::Text("half".to_owned());
-        let mut answer_stream = AnswerStream::from_events(vec![Ok(said.clone())]);
-        assert_eq!(answer_stream.next().await, Some(Ok(said)));
+        let text = BrainEvent::Text("half".to_owned());
+        let mut answer_stream = AnswerStream::from_events(vec![Ok(text.clone())]);
+        assert_eq!(answer_stream.next().await, Some(Ok(text)));
         let broken = BrainError::new(
             BrainErrorKind::ConnectionLost,
             "the answer ended without an end",
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_a_reply_ends_its_task() {
+    async fn dropping_an_answer_ends_its_task() {
         let (alive, mut gone) = mpsc::channel::<()>(1);
         let answer_stream = AnswerStream::from_task(|_events| async move {
             let _alive = alive;

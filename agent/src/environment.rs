@@ -1,9 +1,10 @@
-//! What a command finds in its environment: what it needs, no secrets, and nothing that asks.
+//! Builds the environment of a command: what it needs, no secrets, and nothing that waits for a
+//! person.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Beginnings of names whose values stay with the executor.
+/// Prefixes of names whose values are not passed to commands.
 const SECRET_PREFIXES: &[&str] = &[
     "ANTHROPIC_",
     "OPENAI_",
@@ -23,7 +24,7 @@ const SECRET_PREFIXES: &[&str] = &[
     "BASH_FUNC_",
 ];
 
-/// Parts of names that say what the value is.
+/// Parts of names that mark a value as secret.
 const SECRET_SUBSTRINGS: &[&str] = &[
     "TOKEN",
     "SECRET",
@@ -34,10 +35,10 @@ const SECRET_SUBSTRINGS: &[&str] = &[
     "APIKEY",
 ];
 
-/// Ends of names that do.
+/// Suffixes of names that mark a value as secret.
 const SECRET_SUFFIXES: &[&str] = &["_KEY", "_PAT", "_DSN", "_AUTH"];
 
-/// Names that hold a secret, or a way to one, without saying so.
+/// Other names that hold a secret or give access to one.
 const SECRET_NAMES: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
@@ -51,7 +52,7 @@ const SECRET_NAMES: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
-/// Names that change what a program does before its first line.
+/// Names that change what a program does before its first line runs.
 const CODE_INJECTION_NAMES: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -63,10 +64,10 @@ const CODE_INJECTION_NAMES: &[&str] = &[
     "CDPATH",
 ];
 
-/// An editor that cannot be used, and says so.
+/// An editor that fails and says why.
 const NO_EDITOR: &str = "sh -c 'echo \"pvp: there is no editor here; give the text on the command line (git commit -m, git rebase with GIT_SEQUENCE_EDITOR set to a command)\" >&2; exit 1' pvp-no-editor";
 
-/// Whether a variable of the executor's may be seen by commands.
+/// Whether a variable of the executor may be passed to commands.
 fn is_safe_to_pass(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let secret = SECRET_PREFIXES
@@ -81,15 +82,15 @@ fn is_safe_to_pass(name: &str) -> bool {
     !secret && !injection && !name.is_empty()
 }
 
-/// Whom a command can ask something while it runs.
+/// Whether a person can answer a command while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interactivity {
     NonInteractive,
-    /// Someone is at the keys of its terminal.
+    /// A person may type into its terminal.
     Interactive,
 }
 
-/// What keeps a command from asking.
+/// Variables that keep a command from asking questions.
 const NON_INTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("EDITOR", NO_EDITOR),
     ("VISUAL", NO_EDITOR),
@@ -106,8 +107,8 @@ const NON_INTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
 ];
 
-/// The environment of a command: what the executor has and may give, what keeps it from asking,
-/// what was granted with it, and the secrets that were shared with it.
+/// The environment of a command: the safe variables of the executor, those that keep a command from
+/// asking, those of the granted action, and the shared secrets; later ones win.
 pub fn command_environment(
     inherited: impl IntoIterator<Item = (String, String)>,
     granted: &BTreeMap<String, String>,
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_of_the_executor_stay_with_it() {
+    fn secrets_of_the_executor_are_not_passed_on() {
         for name in [
             "ANTHROPIC_API_KEY",
             "OPENAI_API_KEY",
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_person_at_the_keys_editors_and_pagers_are_theirs() {
+    fn an_interactive_command_keeps_its_editor_and_pager() {
         let own = [("EDITOR".to_owned(), "vi".to_owned())];
         let none = BTreeMap::new();
         let seen = command_environment(
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_and_shared_is_there_and_nothing_asks() {
+    fn granted_variables_and_secrets_are_set_and_questions_are_disabled() {
         let seen = visible_to_command(
             &[("PAGER", "less"), ("A", "1")],
             &[("A", "2"), ("PAGER", "more")],

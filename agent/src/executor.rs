@@ -1,4 +1,4 @@
-//! Runs what is granted to this participant, and tells of it.
+//! Runs the commands that are granted to this participant, and reports their output and results.
 
 mod active_run;
 mod git_notes;
@@ -30,13 +30,14 @@ use active_run::ActiveRun;
 use run_task::RunTask;
 pub(crate) use spawn_spec::resolve_directory;
 
-/// Runs whose stop was asked for before their grant came; more are forgotten, oldest id first.
+/// Runs whose cancel arrived before their grant; beyond this, those with the lowest ids are
+/// dropped.
 const MAX_EARLY_STOPS: usize = 256;
 
-/// Bytes of memory of each process of a read, unless the settings say otherwise.
+/// Memory in bytes for each process of a read, unless the settings say otherwise.
 pub const DEFAULT_READ_MEMORY_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
-/// What an executor does for git beside running it.
+/// What an executor does for git besides running it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GitSettings {
     /// `Name <address>` that is added to commits as a co-author, before they are proposed.
@@ -45,34 +46,36 @@ pub struct GitSettings {
     pub notes: bool,
 }
 
-/// How an executor runs things.
+/// How an executor runs commands.
 #[derive(Debug, Clone)]
 pub struct ExecutorSettings {
-    /// What reapers are started from: this program.
+    /// The program that reapers are started from: this one.
     pub program: PathBuf,
-    /// Where commands run unless they say otherwise.
+    /// The directory that commands run in unless they name another.
     pub workspace: PathBuf,
-    /// Where the journal and the output of background jobs are kept.
+    /// The directory for the journal and the output of background jobs.
     pub state_directory: PathBuf,
-    /// A prefix that every approved command runs behind, such as a container.
+    /// A prefix for every approved command, such as the start of a container.
     pub runner: Vec<String>,
-    /// Commands at a time; more wait their turn.
+    /// Commands that run at a time; others wait.
     pub max_commands: usize,
-    /// Background jobs at a time; one more is refused, because they do not end by themselves.
+    /// Background jobs at a time; one more is refused, because jobs may never end by themselves.
     pub max_background_jobs: usize,
-    /// Between asking a command to end and ending it.
+    /// Time between asking a command to end and killing it.
     pub kill_grace: Duration,
-    /// What each command may use.
+    /// What each command may use of the machine.
     pub limits: ResourceLimits,
-    /// Bytes of memory of each process of a read, because nobody was asked whether it may run.
+    /// Memory in bytes for each process of a read. Reads have their own limit because they run
+    /// without approval.
     pub read_memory_bytes: u64,
-    /// What becomes of a command that prints more than it may.
+    /// What to do with a command that prints more than it may.
     pub on_overflow: OverflowAction,
+    /// What to do for git besides running it.
     pub git: GitSettings,
 }
 
 impl ExecutorSettings {
-    /// The usual ones for a workspace.
+    /// The default settings for a workspace.
     pub fn new(workspace: PathBuf, state_directory: PathBuf) -> Self {
         Self {
             program: PathBuf::from("/proc/self/exe"),
@@ -89,7 +92,7 @@ impl ExecutorSettings {
         }
     }
 
-    /// What to announce at joining.
+    /// What the executor announces when it joins.
     pub fn executor_info(&self) -> ExecutorInfo {
         ExecutorInfo {
             profiles: sandbox::enforceable_profiles(),
@@ -107,14 +110,14 @@ pub enum RunEvent {
     Started {
         proposal: MessageId,
         pid: u32,
-        /// Where a background job's output is kept on this machine.
+        /// The local file that stores a background job's output; `None` for other commands.
         file: Option<PathBuf>,
     },
-    /// Its result is on its way.
+    /// The run has ended and its result was sent.
     Finished { proposal: MessageId },
 }
 
-/// What the executor's own tasks tell it.
+/// What the task of a run reports to the executor.
 enum RunTaskEvent {
     Started {
         proposal: MessageId,
@@ -127,34 +130,45 @@ enum RunTaskEvent {
     },
 }
 
-/// How things stood when we were welcomed; what is told up to `head` is past.
+/// The state of the replay that follows a welcome: entries up to `head` are in the past.
 struct ReplayState {
     head: u64,
-    /// What the session thinks we run, and we may still begin.
+    /// Runs of ours according to the session whose grant may still arrive in the replay.
     running: BTreeSet<MessageId>,
 }
 
 /// Runs what is granted to one participant of one session.
 pub struct Executor {
+    /// The connection to the session.
     connection: Connection,
+    /// How commands are run.
     settings: Arc<ExecutorSettings>,
+    /// Processes that commands are started under.
     reapers: Arc<ReaperPool>,
+    /// The local rules; a command that they block does not run.
     policy: Arc<Policy>,
+    /// Decides which grants are acted on.
     grant_check: GrantCheck,
+    /// The durable list of grants that were acted on.
     journal: Arc<Mutex<Journal>>,
+    /// One permit for each command that may run at the same time.
     slots: Arc<Semaphore>,
+    /// Runs that are under way or about to start, by proposal.
     active_runs: BTreeMap<MessageId, ActiveRun>,
-    /// Stopped before their grant was told.
+    /// Proposals that were stopped before their grant arrived, with the reason.
     early_stops: BTreeMap<MessageId, String>,
+    /// The replay that is under way; `None` before the welcome and when the replay is complete.
     replay: Option<ReplayState>,
-    /// Begun by an earlier life of this executor, which did not live to tell how they ended.
+    /// Runs that an earlier process of this executor started without recording a result.
     orphaned: BTreeSet<MessageId>,
+    /// Events from the tasks of the runs.
     run_events: mpsc::UnboundedReceiver<RunTaskEvent>,
+    /// Cloned into the task of each run.
     run_event_sender: mpsc::UnboundedSender<RunTaskEvent>,
 }
 
 impl Executor {
-    /// Opens the journal. Nothing runs before [`hear`](Self::hear) is told of a grant.
+    /// Opens the journal. Nothing runs until [`on_message`](Self::on_message) receives a grant.
     pub fn new(
         connection: Connection,
         settings: ExecutorSettings,
@@ -188,17 +202,17 @@ impl Executor {
         })
     }
 
-    /// Notes a proposal of ours before it is sent, so that its grant finds it.
+    /// For registering a proposal of ours before it is sent, so that its grant is recognized.
     pub fn grant_check(&mut self) -> &mut GrantCheck {
         &mut self.grant_check
     }
 
-    /// How many commands are running or about to.
+    /// The number of commands that are running or about to start.
     pub fn running_count(&self) -> usize {
         self.active_runs.len()
     }
 
-    /// Waits for the next thing that happens to a run. May be given up without losing anything.
+    /// Waits for the next event of a run. Cancel safe: dropping the future loses no event.
     pub async fn next_event(&mut self) -> RunEvent {
         let event = self.run_events.recv().await;
         let event = event.expect("the executor itself holds a sender");
@@ -211,10 +225,10 @@ impl Executor {
                 proposal,
                 pid,
                 file,
-                pty_input: keyboard,
+                pty_input,
             } => {
                 if let Some(active) = self.active_runs.get_mut(&proposal) {
-                    active.on_started(keyboard);
+                    active.on_started(pty_input);
                 }
                 RunEvent::Started {
                     proposal,
@@ -229,7 +243,7 @@ impl Executor {
         }
     }
 
-    /// Takes every message that the server tells; acts on those that concern execution.
+    /// Receives every message of the session and acts on those that concern execution.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else does not concern execution"
@@ -283,8 +297,8 @@ impl Executor {
         self.replay = Some(ReplayState { head, running });
     }
 
-    /// Once all of the past was told, what the session thinks we run and we do not is lost: we say
-    /// so instead of letting everyone wait.
+    /// Ends the replay once its head is reached. What the session believes we run and we do not run
+    /// is lost; a result says so, instead of letting everyone wait.
     fn finish_replay(&mut self, seq: Option<u64>) {
         let reached = |replay: &mut ReplayState| seq.is_some_and(|seq| seq >= replay.head);
         let Some(replay) = self.replay.take_if(reached) else {
@@ -307,11 +321,11 @@ impl Executor {
 
     fn on_grant(&mut self, execute: &ToolExecute, seq: Option<u64>) {
         let proposal = execute.tool_proposal.clone();
-        // Of the past, only what still counts as running may be begun.
-        let already_over = self.replay.as_ref().is_some_and(|past| {
-            seq.is_some_and(|seq| seq <= past.head) && !past.running.contains(&proposal)
+        // Of the replayed grants, only those that still count as running may start.
+        let already_over = self.replay.as_ref().is_some_and(|replay| {
+            seq.is_some_and(|seq| seq <= replay.head) && !replay.running.contains(&proposal)
         });
-        // A grant told again is not an answer to the run that it began.
+        // A grant that arrives a second time must not disturb the run that it started.
         if already_over || self.active_runs.contains_key(&proposal) {
             return;
         }
@@ -362,7 +376,7 @@ impl Executor {
         full.then(|| format!("{running} running here, which is the most; stop one first"))
     }
 
-    /// Answers a grant that is not acted on, unless it was acted on before.
+    /// Reports why a grant was not acted on, unless it was acted on before.
     fn refuse_grant(&self, proposal: MessageId, grant: MessageId, why: String) {
         tracing::warn!(%proposal, why, "did not act on a grant");
         let (connection, journal) = (self.connection.clone(), self.journal.clone());
@@ -378,8 +392,8 @@ impl Executor {
         self.early_stops.remove(proposal);
     }
 
-    /// A result that is not ours closes a run that the session has given up: nobody would see
-    /// what it goes on doing.
+    /// A result that is not ours closes a run that the session has given up, so stop it: nobody
+    /// would see what it goes on doing.
     fn on_result(&mut self, result: &ToolResult) {
         self.forget_proposal(&result.tool_proposal);
         if let Some(active) = self.active_runs.get_mut(&result.tool_proposal) {
@@ -395,7 +409,7 @@ impl Executor {
         }
     }
 
-    /// Asks one run to end.
+    /// Asks one run to end. A stop requested before the start prevents it.
     fn stop_run(&mut self, proposal: &MessageId, why: &str) {
         if let Some(active) = self.active_runs.get_mut(proposal) {
             active.stop(why);
@@ -410,7 +424,7 @@ impl Executor {
     fn on_interrupt(&mut self, urgency: InterruptUrgency, why: &str) {
         for active in self.active_runs.values_mut() {
             match urgency {
-                // What runs may finish; the brain begins nothing more.
+                // Running commands may finish; the brain starts nothing more.
                 InterruptUrgency::Pause => {}
                 InterruptUrgency::Stop => active.stop(why),
                 InterruptUrgency::Emergency => active.kill(why),
@@ -418,7 +432,7 @@ impl Executor {
         }
     }
 
-    /// The session is over: nothing of it goes on.
+    /// Asks every run to end, because the session is over or the agent stops.
     pub fn stop_all(&mut self, why: &str) {
         for active in self.active_runs.values_mut() {
             active.stop(why);
@@ -439,7 +453,7 @@ fn failed_result(tool_proposal: MessageId, why: &str) -> ToolResult {
     }
 }
 
-/// A result that says that nobody knows.
+/// A result whose outcome is not known.
 fn unknown_result(tool_proposal: MessageId, why: &str) -> ToolResult {
     ToolResult {
         outcome: Some(RunOutcome::Unknown),

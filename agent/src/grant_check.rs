@@ -1,4 +1,4 @@
-//! Which grants an executor acts on: its own, exactly as shown, once, in time, and not blocked.
+//! Decides which grants an executor acts on: its own, exactly as shown, once, in time, not blocked.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{GateAmend, GateRequest, ShellExec, ToolExecute, ToolPropose};
 use pvp_protocol::{Action, Category, Digest, MessageId, ParticipantId, Timestamp};
 
-/// Proposals that are remembered as shown; the oldest is forgotten, and its grant refused.
+/// Shown proposals that are remembered; the oldest is dropped, and its grant then refused.
 const MAX_SHOWN: usize = 4096;
 
 /// Why a grant is not acted on.
@@ -26,11 +26,15 @@ pub enum GrantRefused {
 
 /// What was shown to everyone and may come back as a grant.
 #[derive(Debug)]
+/// The executor's own participant id.
 pub struct GrantCheck {
+    /// The workspace, for assessing granted actions.
     me: ParticipantId,
+    /// The digest of every shown action, by the id of its proposal or shell command.
     workspace: Workspace,
     shown_actions: BTreeMap<MessageId, ShownAction>,
-    /// The proposal that each gate guards.
+    /// The proposal behind each gate.
+    /// The number of the next shown action; the lowest numbers are the oldest.
     gate_proposals: BTreeMap<MessageId, MessageId>,
     next_number: u64,
 }
@@ -52,7 +56,7 @@ impl GrantCheck {
         }
     }
 
-    /// A proposal as it was sent; only this executor's own matter.
+    /// Notes a proposal as it was sent; other agents' proposals are ignored.
     pub fn on_propose(&mut self, id: &MessageId, propose: &ToolPropose) {
         if propose.agent == self.me
             && let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
@@ -61,7 +65,7 @@ impl GrantCheck {
         }
     }
 
-    /// A person's own command, if it is asked of this executor.
+    /// Notes a person's own command, if it is addressed to this executor.
     pub fn on_shell_exec(&mut self, id: &MessageId, exec: &ShellExec) {
         if exec.executor.as_ref() == Some(&self.me) {
             self.insert_shown(id, Action::from_shell_exec(exec).digest());
@@ -75,7 +79,7 @@ impl GrantCheck {
         }
     }
 
-    /// A recorded edit of something shown: from here on that is what may run.
+    /// Applies a recorded edit: from here on the edited action is the one that may run.
     pub fn on_gate_amend(&mut self, amend: &GateAmend) {
         let proposal = self.gate_proposals.get(&amend.gate).unwrap_or(&amend.gate);
         let Some(shown) = self.shown_actions.get_mut(proposal) else {
@@ -108,13 +112,13 @@ impl GrantCheck {
         }
     }
 
-    /// It is over; a second grant for it is refused.
+    /// Forgets a proposal that is over; a second grant for it is refused.
     pub fn forget(&mut self, proposal: &MessageId) {
         self.shown_actions.remove(proposal);
         self.gate_proposals.retain(|_, guarded| guarded != proposal);
     }
 
-    /// Whether to act on a grant; `None` if it is somebody else's.
+    /// Whether to act on a grant; `None` if it is for another executor.
     pub fn check(
         &self,
         execute: &ToolExecute,
@@ -231,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn exactly_what_was_shown_is_acted_on() {
+    fn a_grant_for_exactly_the_shown_action_is_accepted() {
         assert_eq!(check(&grant_check(), &grant("p1", "touch a")), Some(Ok(())));
     }
 
     #[test]
-    fn whatever_else_is_refused() {
+    fn any_other_grant_is_refused() {
         let grant_check = grant_check();
         let refused = |execute: &ToolExecute| check(&grant_check, execute).unwrap().unwrap_err();
         assert_eq!(refused(&grant("p1", "touch b")), GrantRefused::Changed);
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_blocked_here_does_not_run_whatever_the_server_says() {
+    fn a_command_that_the_local_policy_blocks_does_not_run() {
         let mut grant_check = grant_check();
         grant_check.on_propose(&id("p9"), &propose("rm -rf /"));
         let refused = check(&grant_check, &grant("p9", "rm -rf /"))
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_was_recorded_replaces_what_was_shown() {
+    fn a_recorded_edit_replaces_the_shown_action() {
         let mut grant_check = grant_check();
         let request = json!({
             "action_type": "tool", "action_ref": "p1", "quorum": { "type": "any", "count": 1 },
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_acted_on_again() {
+    fn a_grant_for_a_proposal_that_is_over_is_refused() {
         let mut grant_check = grant_check();
         grant_check.forget(&id("p1"));
         assert_eq!(
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_persons_command_runs_if_it_was_asked_of_us() {
+    fn a_persons_command_runs_only_on_the_executor_it_names() {
         let mut grant_check = grant_check();
         let exec = |executor: &str| -> ShellExec {
             serde_json::from_value(json!({ "command": "ls", "executor": executor })).unwrap()
@@ -323,7 +327,7 @@ mod tests {
         );
     }
 
-    /// Changes one thing in a grant, wherever it stands.
+    /// A copy of a grant with one value changed, anywhere in it.
     fn mutated(value: &Value, number: usize) -> Value {
         let mut value = value.clone();
         let leaves = leaves(&value, String::new());
@@ -361,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Every change of what would run, for whom or by whom is refused; the rest changes nothing.
+    /// Any change to what would run, for whom or by whom is refused; other changes have no effect.
     #[test]
     fn ten_thousand_mutated_grants_run_nothing_but_what_was_shown() {
         let grant_check = grant_check();

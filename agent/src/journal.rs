@@ -1,4 +1,5 @@
-//! Which grants have been acted on, on disk before anything runs, so that nothing runs twice.
+//! The durable list of grants that were acted on, written before anything runs so that none runs
+//! twice.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,14 +13,13 @@ use serde::{Deserialize, Serialize};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// How long a grant is remembered after it has expired, in milliseconds: a day, for clocks that
-/// differ.
+/// How long a grant is kept after it has expired, in milliseconds: a day, in case clocks differ.
 const RETENTION_MS: u64 = DAY_MS;
 
-/// And how long if nobody knows how it ended: jobs run for long, and are asked about afterwards.
+/// The same for a grant without a result: jobs run for long, and people ask about them afterwards.
 const UNFINISHED_RETENTION_MS: u64 = 30 * DAY_MS;
 
-/// Grants that are noted before those that expired long ago are looked for and dropped.
+/// Grants that are recorded before expired ones are pruned.
 const PRUNE_INTERVAL: usize = 10_000;
 
 /// One line of the journal.
@@ -53,23 +53,27 @@ impl UsedGrant {
     }
 }
 
-/// The journal of one executor. Its directory is locked: two executors do not share one.
+/// The journal of one executor. Its directory is locked, so that no two executors share one.
 #[derive(Debug)]
 pub struct Journal {
-    /// Held, and never replaced, for as long as the journal is open.
+    /// The lock on the directory, held for as long as the journal is open; the file is never
+    /// replaced.
     _lock: File,
+    /// The path of the journal file.
     path: PathBuf,
+    /// The journal file, opened for appending.
     file: File,
-    /// Bytes of the file that are whole lines.
+    /// The length of the file in bytes, up to its last complete line.
     length: u64,
+    /// The grants that were acted on, by their ids.
     used_grants: BTreeMap<MessageId, UsedGrant>,
-    /// How many may be spent before it is looked which are to be dropped.
+    /// The number of grants at which expired ones are pruned next.
     prune_at: usize,
 }
 
 impl Journal {
-    /// Opens the journal in a directory, making both where missing. What expired long ago is
-    /// dropped; a last line that was cut off by a crash never happened.
+    /// Opens the journal in a directory, and creates both if they do not exist. Drops grants that
+    /// expired long ago, and a last line that a crash cut off.
     pub fn open(directory: &Path, now: Timestamp) -> anyhow::Result<Self> {
         DirBuilder::new()
             .recursive(true)
@@ -88,7 +92,7 @@ impl Journal {
             .with_context(|| format!("reading {}", path.display()))?;
         let mut used_grants =
             parse_records(&text).with_context(|| format!("reading {}", path.display()))?;
-        used_grants.retain(|_, one| one.is_retained(now));
+        used_grants.retain(|_, used_grant| used_grant.is_retained(now));
         let (file, length) = rewrite(&path, &used_grants)?;
         Ok(Self {
             _lock: lock,
@@ -100,8 +104,8 @@ impl Journal {
         })
     }
 
-    /// Notes that a grant is about to be acted on; false if it was noted before. When this
-    /// returns, the note survives a crash.
+    /// Records that a grant is about to be acted on; returns false if it was recorded before. When
+    /// this returns, the record survives a crash.
     pub fn record_start(
         &mut self,
         grant: &MessageId,
@@ -128,10 +132,10 @@ impl Journal {
         Ok(true)
     }
 
-    /// Notes that the result of a grant was accepted.
+    /// Records that the result of a grant was accepted.
     pub fn record_done(&mut self, grant: &MessageId) -> anyhow::Result<()> {
-        if let Some(spent) = self.used_grants.get_mut(grant) {
-            spent.done = true;
+        if let Some(used_grant) = self.used_grants.get_mut(grant) {
+            used_grant.done = true;
             let grant = grant.clone();
             self.append_record(&JournalRecord::Done { grant })?;
         }
@@ -143,16 +147,20 @@ impl Journal {
         self.used_grants.contains_key(grant)
     }
 
-    /// Proposals that were begun and of which nobody knows how they ended.
+    /// Proposals that were started and have no recorded result.
     pub fn unfinished_proposals(&self) -> impl Iterator<Item = &MessageId> {
-        let unfinished = self.used_grants.values().filter(|spent| !spent.done);
-        unfinished.map(|spent| &spent.proposal)
+        let unfinished = self
+            .used_grants
+            .values()
+            .filter(|used_grant| !used_grant.done);
+        unfinished.map(|used_grant| &used_grant.proposal)
     }
 
-    /// An executor that runs for months does not remember all of them.
+    /// Drops expired grants now and then, because an executor may run for months.
     fn prune(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if self.used_grants.len() >= self.prune_at {
-            self.used_grants.retain(|_, one| one.is_retained(now));
+            self.used_grants
+                .retain(|_, used_grant| used_grant.is_retained(now));
             (self.file, self.length) = rewrite(&self.path, &self.used_grants)?;
             self.prune_at = self.used_grants.len() + PRUNE_INTERVAL;
         }
@@ -168,7 +176,7 @@ impl Journal {
     }
 
     fn append_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        // What a write that failed half-way left, as on a full disk, must not spoil the next line.
+        // A write that failed half-way, as on a full disk, must not corrupt the next line.
         if self.file.metadata()?.len() != self.length {
             self.file.set_len(self.length)?;
         }
@@ -214,8 +222,8 @@ fn parse_records(text: &str) -> anyhow::Result<BTreeMap<MessageId, UsedGrant>> {
                 );
             }
             JournalRecord::Done { grant } => {
-                if let Some(spent) = used_grants.get_mut(&grant) {
-                    spent.done = true;
+                if let Some(used_grant) = used_grants.get_mut(&grant) {
+                    used_grant.done = true;
                 }
             }
         }
@@ -223,29 +231,29 @@ fn parse_records(text: &str) -> anyhow::Result<BTreeMap<MessageId, UsedGrant>> {
     Ok(used_grants)
 }
 
-/// Writes only what is still to be remembered, in one step.
+/// Replaces the file atomically with one that holds only these grants.
 fn rewrite(
     path: &Path,
     used_grants: &BTreeMap<MessageId, UsedGrant>,
 ) -> anyhow::Result<(File, u64)> {
     let new_path: PathBuf = path.with_extension("new");
     let mut lines = String::new();
-    for (grant, one) in used_grants {
+    for (grant, used_grant) in used_grants {
         let begun = JournalRecord::Begun {
             grant: grant.clone(),
-            proposal: one.proposal.clone(),
-            expires: one.expires,
+            proposal: used_grant.proposal.clone(),
+            expires: used_grant.expires,
         };
         lines += &serde_json::to_string(&begun).context("writing the journal")?;
         lines.push('\n');
-        if one.done {
+        if used_grant.done {
             let grant = grant.clone();
             lines += &serde_json::to_string(&JournalRecord::Done { grant })
                 .context("writing the journal")?;
             lines.push('\n');
         }
     }
-    // A leftover of a crash in this very place is of no use.
+    // A crash in this function may have left an incomplete file behind.
     let _ = std::fs::remove_file(&new_path);
     let mut file = open_append(&new_path)?;
     file.write_all(lines.as_bytes())
@@ -269,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_begun_once_also_after_a_restart() {
+    fn a_grant_is_recorded_once_also_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         assert!(
@@ -307,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_cut_off_by_a_crash_never_happened_and_a_damaged_one_stops_everything() {
+    fn a_line_cut_off_by_a_crash_is_ignored_and_a_damaged_one_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         journal
@@ -330,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn two_executors_do_not_share_one() {
+    fn two_executors_cannot_share_a_directory() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path(), at(0)).unwrap();
         let error = Journal::open(directory.path(), at(0)).unwrap_err();
@@ -340,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_write_left_does_not_spoil_the_next_line() {
+    fn a_failed_write_does_not_corrupt_the_next_line() {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         journal
@@ -357,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_the_end_of_is_remembered_for_longer() {
+    fn a_grant_without_a_result_is_kept_for_longer() {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
         for (grant, proposal) in [("g1", "p1"), ("g2", "p2")] {
@@ -378,10 +386,10 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_for_ever() {
+    fn the_journal_does_not_grow_forever() {
         let directory = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(directory.path(), at(0)).unwrap();
-        // Writing ten thousand to disk takes long; that they are there is what counts.
+        // Writing ten thousand records to disk takes long, so they are only added in memory.
         let old = (0..PRUNE_INTERVAL).map(|number| {
             let proposal = id(&format!("p{number}"));
             let used_grant = UsedGrant {

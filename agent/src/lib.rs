@@ -1,4 +1,5 @@
-//! Proposing and executing. This crate never decides whether a command may run.
+//! The agent: proposes commands and executes granted ones. It never decides whether a command may
+//! run.
 
 pub mod agent;
 pub mod brain;
@@ -18,8 +19,9 @@ mod skip;
 
 use std::process::ExitCode;
 
-/// What this process is, if it was started to be a part of running a command. A program that runs
-/// commands calls this first thing in `main`, before it has a second thread.
+/// Runs one of the internal subcommands if this process was started as one; these are the helper
+/// processes that commands run under. A program that runs commands calls this first thing in
+/// `main`, before it starts a second thread.
 pub fn run_internal_subcommand() -> Option<ExitCode> {
     match std::env::args().nth(1).as_deref() {
         Some(reaper::REAP_SUBCOMMAND) => Some(reaper::main()),

@@ -1,19 +1,19 @@
-//! Hiding the values of shared secrets in what a command prints, also across the edges of pieces.
+//! Masks the values of shared secrets in a command's output, also across chunk boundaries.
 
 use std::collections::BTreeMap;
 
-/// Shorter values would hide half of any text.
+/// Shorter values are not masked: they would match in half of any text.
 const MIN_SECRET_BYTES: usize = 4;
 
-/// What stands in the place of a value.
+/// Replaces a value in the output.
 const REPLACEMENT: &str = "[secret]";
 
-/// Hides values in one stream.
+/// Masks values in one stream.
 #[derive(Debug, Clone, Default)]
 pub struct SecretMask {
-    /// Longest first, so that a value inside another does not uncover the rest of it.
+    /// Longest first, so that a value inside another does not reveal the rest of it.
     values: Vec<String>,
-    /// The end of what came so far, which may be the beginning of a value.
+    /// The end of the text so far that may be the beginning of a value.
     pending: String,
 }
 
@@ -31,7 +31,7 @@ impl SecretMask {
         }
     }
 
-    /// The text with values hidden; holds back what may be the beginning of one.
+    /// Returns the text with values masked; holds back what may be the beginning of a value.
     pub fn push(&mut self, text: &str) -> String {
         if self.values.is_empty() {
             return text.to_owned();
@@ -46,7 +46,7 @@ impl SecretMask {
                 .filter_map(|value| Some((rest.find(value.as_str())?, value.len())))
                 .min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length)));
             let Some((at, length)) = found else { break };
-            // A longer value may begin here, and its end may be still to come.
+            // A longer value may start here whose end has not arrived yet.
             let longer =
                 |value: &&String| value.len() > rest.len() - at && value.starts_with(&rest[at..]);
             if self.values.iter().any(|value| longer(&value)) {
@@ -61,7 +61,7 @@ impl SecretMask {
         out + &rest
     }
 
-    /// The end of the stream: what was held back was not the beginning of a longer value.
+    /// Ends the stream: what was held back was not the beginning of a longer value.
     pub fn finish(&mut self) -> String {
         let mut rest = std::mem::take(&mut self.pending);
         for value in &self.values {
@@ -103,12 +103,12 @@ mod tests {
         let pieces = characters
             .chunks(size)
             .map(|piece| piece.iter().collect::<String>());
-        let told: String = pieces.map(|piece| mask.push(&piece)).collect();
-        told + &mask.finish()
+        let output: String = pieces.map(|piece| mask.push(&piece)).collect();
+        output + &mask.finish()
     }
 
     #[test]
-    fn values_are_hidden_wherever_the_text_is_cut() {
+    fn values_are_masked_wherever_the_text_is_split() {
         for size in 1..30 {
             assert_eq!(
                 masked(&["hunter2"], "a hunter2 b hunter hunter2", size),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_without_values() {
+    fn without_values_the_text_is_unchanged() {
         assert_eq!(masked(&[], "anything", 3), "anything");
         assert_eq!(
             masked(&["ab"], "ab is too short to hide", 3),

@@ -1,13 +1,14 @@
-//! The small process above each command: it outlives the executor just long enough to kill
-//! everything that the command started.
+//! The reaper: the small process above each command, which ends everything that the command
+//! started.
 //!
-//! It is this program again, under a hidden name, with one thread. Its standard input is a socket
-//! to the executor: the errand comes in, reports go out, and its end means that the executor is
-//! gone. Its standard output and error are the command's.
+//! It is this program again, started with a hidden subcommand and with one thread. It outlives the
+//! executor just long enough to kill what the command started. Its standard input is a socket to
+//! the executor: the spec and commands come in, reports go out, and end of file means that the
+//! executor is gone. Its standard output and error are the command's.
 //!
-//! A command may kill its reaper, unless it is held to reading and can signal nobody. What has a
-//! cgroup is then ended by the executor. What has none has a keeper: a second reaper above the
-//! first, to which orphans fall when the first is gone.
+//! A command can kill its reaper, unless its sandbox profile allows only reading and no signals. If
+//! the command has a cgroup, the executor then kills what is in it. If it has none, there is an
+//! outer reaper above the first one, which inherits the orphans when the first is gone.
 
 mod cgroup;
 mod exec_step;
@@ -35,70 +36,75 @@ use supervisor::Supervisor;
 
 use crate::sandbox::{CgroupLimits, Sandbox};
 
-/// The hidden name under which the program is a reaper.
+/// The hidden subcommand that runs a reaper.
 pub const REAP_SUBCOMMAND: &str = "__reap";
 
-/// The hidden name under which it confines itself and becomes the command.
+/// The hidden subcommand that applies the sandbox and then executes the command.
 pub const EXEC_STEP_SUBCOMMAND: &str = "__enter";
 
-/// What the reaper is to run.
+/// What a reaper runs, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpawnSpec {
+    /// The program: a path, or a name that is looked up in `PATH`.
     pub program: String,
+    /// Its arguments, without its own name.
     pub arguments: Vec<String>,
+    /// The working directory.
     pub directory: PathBuf,
+    /// The complete environment.
     pub environment: Vec<(String, String)>,
+    /// The sandbox and the resource limits.
     pub confinement: Sandbox,
-    /// Between asking a tree to end and ending it, in milliseconds.
+    /// Time between asking the processes to end and killing them, in milliseconds.
     pub grace_ms: u64,
-    /// Whether a cgroup may be made for it.
+    /// Whether the reaper may create a cgroup for the command.
     pub cgroup: bool,
-    /// Whether it has a terminal, and of what size at first. Then standard output and error are
-    /// that terminal, and it becomes the command's own.
+    /// The initial size of the command's terminal; `None` if it has none. With a terminal, standard
+    /// output and error are that terminal, and it becomes the controlling one.
     pub terminal: Option<PtySize>,
 }
 
-/// How much a terminal shows, in characters.
+/// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PtySize {
     pub columns: u16,
     pub rows: u16,
 }
 
-/// What the executor says while a command runs.
+/// What the executor sends to the reaper while a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReaperCommand {
-    /// Ask everything to end, and after the grace end it.
+    /// Ask all processes to end, and kill them after the grace period.
     Stop,
-    /// End everything at once.
+    /// Kill all processes at once.
     Kill,
 }
 
-/// What the reaper says.
+/// What the reaper reports to the executor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReaperReport {
     Started {
         pid: u32,
-        /// Where everything that it starts is, if it has a cgroup.
+        /// The cgroup of the command, if it has one.
         cgroup: Option<Cgroup>,
     },
     /// It could not be started, and nothing ran.
     NotStarted { why: String },
-    /// The command itself has ended; what it left behind is being ended.
+    /// The command itself has ended; what it left behind is being killed.
     Ended {
         code: Option<i32>,
         signal: Option<i32>,
     },
-    /// Nothing of it is left.
+    /// No process of the command is left.
     Gone {
         mechanism: KillMechanism,
         left_behind: u32,
     },
 }
 
-/// Runs as a reaper until nothing is left of its command.
+/// Runs as a reaper until no process of its command is left.
 pub fn main() -> ExitCode {
     match run_reaper(ReaperBackup::from_argument(
         std::env::args().nth(2).as_deref(),
@@ -109,27 +115,27 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What a reaper relies on to end everything, should a command kill it.
+/// What ends a command's processes if the command kills its reaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReaperBackup {
-    /// On a cgroup if it can be made, else on a keeper.
+    /// A cgroup if one can be created, else an outer reaper.
     Cgroup,
-    /// On a keeper.
+    /// An outer reaper.
     OuterReaper,
-    /// It has its keeper already, or needs none.
+    /// There is an outer reaper already, or none is needed.
     NotNeeded,
 }
 
 impl ReaperBackup {
-    /// What an errand needs.
+    /// The backup that a spec needs.
     pub(crate) fn for_spec(spawn_spec: &SpawnSpec) -> Self {
         let share = spawn_spec.confinement.share;
         let can_signal = match spawn_spec.confinement.profile {
             SandboxProfile::None | SandboxProfile::Workspace => true,
             SandboxProfile::Read | SandboxProfile::ReadNet => false,
         };
-        // Entering a cgroup takes the kernel some 15 ms, which someone who approved a command does
-        // not notice. Reads are many and short, and end as surely without.
+        // Entering a cgroup takes the kernel some 15 ms. Nobody notices that after approving a
+        // command, but reads are many and short, and can be ended as reliably without one.
         match spawn_spec.cgroup && (can_signal || share.whole != CgroupLimits::default()) {
             true => Self::Cgroup,
             false if can_signal => Self::OuterReaper,
@@ -137,7 +143,7 @@ impl ReaperBackup {
         }
     }
 
-    /// The word that a reaper is started with.
+    /// The argument that a reaper is started with.
     pub(crate) fn as_argument(self) -> &'static str {
         match self {
             Self::Cgroup => "cgroup",
@@ -146,9 +152,11 @@ impl ReaperBackup {
         }
     }
 
-    fn from_argument(word: Option<&str>) -> Self {
+    fn from_argument(argument: Option<&str>) -> Self {
         let all = [Self::Cgroup, Self::NotNeeded];
-        let found = all.into_iter().find(|it| Some(it.as_argument()) == word);
+        let found = all
+            .into_iter()
+            .find(|backup| Some(backup.as_argument()) == argument);
         found.unwrap_or(Self::OuterReaper)
     }
 }
@@ -165,7 +173,7 @@ fn run_reaper(backup: ReaperBackup) -> anyhow::Result<()> {
         return run_outer_reaper();
     }
     let tree = ProcessTree::new(cgroup);
-    // It is begun before its errand is known, while there is nothing else to do.
+    // Started before the spec arrives, while there is nothing else to do.
     let exec_step = ExecStep::spawn();
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut commands = BufReader::new(socket.try_clone()?);
@@ -174,7 +182,7 @@ fn run_reaper(backup: ReaperBackup) -> anyhow::Result<()> {
     let spawn_spec: SpawnSpec = serde_json::from_str(&line)?;
     let grace = Duration::from_millis(spawn_spec.grace_ms);
     let mut supervisor = Supervisor::new(tree, grace, socket, commands);
-    match exec_step.and_then(|entrance| entrance.start(&spawn_spec, supervisor.tree())) {
+    match exec_step.and_then(|exec_step| exec_step.start(&spawn_spec, supervisor.tree())) {
         Ok(child) => supervisor.supervise(child),
         Err(error) => {
             supervisor.tree().kill_all();
@@ -184,7 +192,8 @@ fn run_reaper(backup: ReaperBackup) -> anyhow::Result<()> {
     }
 }
 
-/// Starts the reaper, which takes everything from here, and ends what falls to us when it is gone.
+/// Starts the actual reaper, which inherits the socket, and kills the orphans that are left when it
+/// is gone.
 fn run_outer_reaper() -> anyhow::Result<()> {
     let mut reaper = Command::new("/proc/self/exe")
         .arg0("pvp")

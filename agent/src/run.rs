@@ -1,4 +1,4 @@
-//! One command from its start to the last of its processes: streamed, bounded, stopped.
+//! One command from its start to the end of its last process: streamed, limited, stoppable.
 
 mod output_recorder;
 mod pty;
@@ -27,28 +27,29 @@ pub use stop_channel::{StopReceiver, StopSender, stop_channel};
 /// What one run may use before it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimits {
-    /// `None` is for ever.
+    /// How long it may run; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// Bytes of both streams together, counted as they are told.
+    /// Bytes of both streams together, counted after decoding and masking.
     pub output_bytes: u64,
+    /// What to do when it prints more.
     pub on_overflow: OverflowAction,
 }
 
 /// What happens to a command that prints more than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverflowAction {
-    /// It is ended.
+    /// It is killed.
     Kill,
-    /// It goes on; of what it prints then only the end is kept, for the summary.
+    /// It goes on; of the excess output only the end is kept, for the summary.
     Truncate,
 }
 
-/// A piece of what a command printed: whole characters, at their place in their stream.
+/// A chunk of a command's output: whole characters, with their position in their stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StdioChunk {
     pub stream: OutputStream,
     pub text: String,
-    /// Bytes of the stream that were told before.
+    /// Bytes of the stream before this chunk.
     pub offset: u64,
 }
 
@@ -57,32 +58,38 @@ pub struct StdioChunk {
 pub enum StopReason {
     TimedOut,
     OutputLimit,
-    /// Someone wanted it to; what they said.
+    /// Someone asked for it, with this reason.
     Requested(String),
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedRun {
+    /// The exit code; `None` if a signal ended the command.
     pub exit_code: Option<i32>,
+    /// The signal that ended the command, if one did.
     pub signal: Option<i32>,
+    /// Why the command was stopped; `None` if it ended by itself.
     pub stop_reason: Option<StopReason>,
+    /// From the start to the end of the last process.
     pub duration: Duration,
+    /// What was printed to standard output, or to the terminal.
     pub stdout: StreamSummary,
+    /// What was printed to standard error.
     pub stderr: StreamSummary,
-    /// How its processes were ended; `None` if that could not be seen.
+    /// How its processes were killed; `None` if that is not known.
     pub kill_mechanism: Option<KillMechanism>,
-    /// Processes that it left behind, and that were ended.
+    /// Processes that the command left behind, and that were killed.
     pub left_behind: u32,
 }
 
-/// Why there is no finish.
+/// Why there is no [`FinishedRun`].
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Nothing ran.
     #[error("it could not be started: {0}")]
     NotStarted(String),
-    /// Nothing ran, because someone wanted it stopped before it began; what they said.
+    /// Nothing ran: a stop was requested before the start, with this reason.
     #[error("it was stopped before it began: {0}")]
     StoppedBeforeStart(String),
     /// It may or may not have run to its end.
@@ -90,18 +97,26 @@ pub enum RunError {
     Lost(String),
 }
 
-/// A command that has begun below a reaper.
+/// A command that was started under a reaper.
 pub struct SupervisedProcess {
+    /// The reaper's process.
     reaper: Child,
+    /// Where output, reports, input and stop requests come from.
     sources: RunEventSources,
+    /// Sends commands to the reaper.
     reaper_commands: OwnedWriteHalf,
+    /// The process id of the command.
     pid: u32,
+    /// The command's cgroup; `None` if it has none.
     cgroup: Option<Cgroup>,
+    /// When the reaper was asked for.
     started_at: Instant,
 }
 
 impl SupervisedProcess {
-    /// Starts a command, and returns when it has begun.
+    /// Starts a command, and returns when it has started. A stop requested before the start
+    /// prevents
+    /// it.
     pub async fn start(
         reapers: &ReaperPool,
         spawn_spec: &SpawnSpec,
@@ -133,18 +148,20 @@ impl SupervisedProcess {
         })
     }
 
-    /// The process that is the command.
+    /// The process id of the command.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Its keyboard, if it has a terminal.
+    /// The input of its terminal, if it has one.
     pub fn pty_input(&self) -> Option<PtyInput> {
         self.sources.pty.as_ref().map(Pty::input)
     }
 
-    /// Sends what is printed, with the values of `secrets` hidden, to `pieces` until nothing is left of the command. A receiver that
-    /// does not keep up slows the command down; one that is gone stops it.
+    /// Sends the output to `chunks`, with the values of `secrets` masked, until no process of the
+    /// command is left. A receiver that does not keep up slows the command down; one that is
+    /// dropped
+    /// stops it.
     pub async fn stream_to_end(
         self,
         limits: RunLimits,
@@ -161,13 +178,13 @@ impl SupervisedProcess {
         );
         state.drive(self.sources, &chunks).await;
         let mut reaper = self.reaper;
-        // It has told everything that it knows, or it was killed.
+        // It has reported everything that it knows, or it was killed.
         let _ = reaper.wait().await;
         state.finish(self.started_at.elapsed())
     }
 }
 
-/// Waits until the reaper says that the command has begun, and as which process.
+/// Waits until the reaper reports that the command has started, and its process id.
 async fn await_start(reports: &mut ReaperReports) -> Result<(u32, Option<Cgroup>), RunError> {
     let lost = |why: &str| RunError::Lost(why.to_owned());
     let line = match reports.next_line().await {

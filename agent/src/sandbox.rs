@@ -1,6 +1,7 @@
-//! Holding a process to what its profile allows: Landlock for files and sockets, seccomp for the
-//! rest, limits on what it may use. Applied by the process itself, just before it becomes the
-//! command, and inherited by everything it starts.
+//! The sandbox of a command: Landlock for files and sockets, seccomp for the rest, resource limits.
+//!
+//! The process applies it to itself, just before it becomes the command, and everything that the
+//! command starts inherits it.
 
 mod capabilities;
 mod file_access;
@@ -15,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::{CgroupController, CgroupLimits, ResourceLimits};
 
-/// What a command is held to.
+/// What a command may access and use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sandbox {
     pub profile: SandboxProfile,
-    /// What the command is about: readable, and in profile `workspace` writable.
+    /// The working directory: readable, and writable in the `workspace` profile.
     pub workspace: PathBuf,
     /// Its own temporary directory, writable in every profile.
     pub temporary: PathBuf,
@@ -27,7 +28,9 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Confines this process, which keeps its own `terminal`; an error means that it must not go on.
+    /// Applies the sandbox to this process, which keeps access to its own `terminal`. After an
+    /// error
+    /// the process must not go on.
     pub(crate) fn apply(&self, terminal: &[PathBuf]) -> anyhow::Result<()> {
         self.share.apply().context("setting limits")?;
         file_access::restrict(self, terminal)?;
@@ -37,7 +40,7 @@ impl Sandbox {
             SandboxProfile::Read => syscalls::NetworkAccess::Denied,
             SandboxProfile::ReadNet => syscalls::NetworkAccess::Allowed,
         };
-        // Before Linux 6.12 a command that may end its own processes may end anyone's.
+        // Before Linux 6.12, a command that may signal its own processes may signal any process.
         let signals = match file_access::can_scope_signals() {
             true => syscalls::SignalAccess::Scoped,
             false => syscalls::SignalAccess::Denied,
@@ -46,7 +49,7 @@ impl Sandbox {
     }
 }
 
-/// Which profiles this machine can enforce.
+/// The profiles that this machine can enforce.
 pub fn enforceable_profiles() -> Vec<SandboxProfile> {
     let files_supported = file_access::is_supported();
     let syscalls_supported = syscalls::is_supported();

@@ -1,9 +1,9 @@
-//! Attending a session: answers what people ask with a brain, and does what the brain calls for.
+//! The turn loop: answers prompts with a brain and runs the tools that the brain calls.
 //!
-//! An attendant is idle, answering, or performing the calls of an answer. Prompts that come while
-//! it is busy wait and join the conversation before the next answer. An interrupt ends the turn:
-//! `pause` after the answer and the commands that are under way, `stop` and `emergency` at once;
-//! the next prompt begins a new one.
+//! The loop is idle, answering, or running the calls of an answer. Prompts that arrive while it is
+//! busy are queued and join the conversation before the next answer. An interrupt ends the turn:
+//! `pause` after the answer and the commands that are under way, `stop` and `emergency` at once.
+//! The next prompt starts a new turn.
 
 mod prompt_queue;
 mod response_stream;
@@ -25,7 +25,7 @@ use prompt_queue::{Halt, PromptQueue, PromptQueueEvent};
 use response_stream::ResponseStream;
 use tool_calls::ToolCallBatch;
 
-/// What an attendant does, for whoever looks over its shoulder.
+/// What the agent does, for a program that displays it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentEvent {
     Prompted {
@@ -37,11 +37,11 @@ pub enum AgentEvent {
         command: String,
         purpose: String,
     },
-    /// A proposal waits for people.
+    /// A proposal waits for votes.
     GateOpened {
         quorum: String,
     },
-    /// What became of a command, in the words of its first line.
+    /// A command has ended or was not run; `how` is the first line of its result.
     CommandEnded {
         command: String,
         how: String,
@@ -53,10 +53,10 @@ pub enum AgentEvent {
     Failed(String),
 }
 
-/// Someone who looks over an attendant's shoulder.
+/// Called with every event.
 pub type AgentEventCallback = Arc<dyn Fn(AgentEvent) + Send + Sync>;
 
-/// When an attendant goes home.
+/// When the loop returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitWhen {
     /// When the session is over.
@@ -65,14 +65,16 @@ pub enum ExitWhen {
     FirstTurnDone,
 }
 
-/// How an attendant behaves.
+/// How the turn loop behaves.
 #[derive(Clone)]
 pub struct AgentOptions {
-    /// What it is told before anything else, beside what every agent is told.
+    /// Additional text for the system prompt.
     pub instructions: Option<String>,
-    /// Answers in a row, with commands between them, before it waits for a person.
+    /// Answers in a row, with tool calls between them, before it waits for a person.
     pub max_steps: u32,
+    /// When the loop returns.
     pub exit_when: ExitWhen,
+    /// Receives what the agent does.
     pub on_event: AgentEventCallback,
 }
 
@@ -87,8 +89,8 @@ impl Default for AgentOptions {
     }
 }
 
-/// Attends the session that an agent has joined. An error is a script that was not followed;
-/// whatever else goes wrong is told to the people, who may ask again.
+/// Runs the turn loop for an agent that has joined a session. Returns an error only if a script was
+/// not followed; any other failure is reported to the people in the session, who may ask again.
 pub async fn run_turn_loop(
     mut agent: Agent,
     brain: Brain,
@@ -124,7 +126,7 @@ pub async fn run_turn_loop(
     turn_loop.run().await
 }
 
-/// What every agent is told.
+/// The system prompt: the common part, the configured instructions, and a recap after a restart.
 fn system_prompt(agent: &Agent, options: &AgentOptions, recap_text: Option<&str>) -> String {
     let mut text = format!(
         "You are `{}`, an agent in the shared session `{}`. Several people supervise you together: \
@@ -154,16 +156,23 @@ struct CurrentPrompt {
 }
 
 struct TurnLoop {
+    /// The agent in its session.
     agent: Agent,
+    /// Answers the prompts.
     brain: Brain,
+    /// How the loop behaves.
     options: AgentOptions,
+    /// The conversation so far, as the brain sees it.
     conversation: Conversation,
+    /// The tools that the brain may call.
     tools: Vec<ToolDefinition>,
+    /// Prompts and interrupts that have arrived.
     prompt_queue: PromptQueue,
+    /// The prompt that is being answered.
     current_prompt: CurrentPrompt,
 }
 
-/// What an answer came to.
+/// How an answer ended.
 enum AnswerOutcome {
     Calls(Vec<ToolCall>),
     Done,
@@ -186,7 +195,7 @@ impl TurnLoop {
             }
         }
         loop {
-            // Also someone who spoke while what was halted came to its end.
+            // A prompt may also have arrived while a halted turn came to its end.
             if self.prompt_queue.is_awaiting_answer() {
                 self.run_turn(false).await?;
                 if self.options.exit_when == ExitWhen::FirstTurnDone {
@@ -202,12 +211,13 @@ impl TurnLoop {
         }
     }
 
-    /// What an earlier life of this agent did, and what it left undone.
+    /// Adds what an earlier process of this agent did to the system prompt, and tells people if it
+    /// left a prompt unanswered.
     async fn apply_recap(&mut self, recap: &SessionRecap) {
         if !self.conversation.turns().is_empty() {
             return;
         }
-        // A quarter of what the brain can read, at about three bytes a token.
+        // A quarter of the context, at about three bytes a token.
         let budget = self.brain.context_budget(&self.tools).saturating_mul(3) / 4;
         let recap_text = recap.text(usize::try_from(budget).unwrap_or(usize::MAX));
         self.conversation =
@@ -222,7 +232,7 @@ impl TurnLoop {
         }
     }
 
-    /// Answers and performs until there is nothing left to answer.
+    /// Answers and runs tool calls until there is nothing left to answer.
     async fn run_turn(&mut self, mut unprompted: bool) -> Result<(), BrainError> {
         for _ in 0..self.options.max_steps.max(1) {
             self.add_queued_prompts();
@@ -249,7 +259,7 @@ impl TurnLoop {
         Ok(())
     }
 
-    /// Lets prompts that wait join the conversation.
+    /// Adds the queued prompts to the conversation.
     fn add_queued_prompts(&mut self) {
         while let Some(queued) = self.prompt_queue.pop_prompt() {
             self.conversation.push_prompt(queued.text);
@@ -260,7 +270,7 @@ impl TurnLoop {
         }
     }
 
-    /// Something to say about the prompt that is being answered.
+    /// Starts a response to the current prompt.
     fn response_stream(&self) -> ResponseStream {
         ResponseStream::new(
             self.agent.connection().clone(),
@@ -268,7 +278,7 @@ impl TurnLoop {
         )
     }
 
-    /// Says something that is not the brain's.
+    /// Sends a response that does not come from the brain.
     async fn send_notice(&self, text: &str) {
         let mut response = self.response_stream();
         response.push_text(text).await;
@@ -279,7 +289,7 @@ impl TurnLoop {
         let mut shortened = false;
         loop {
             match self.answer_once().await {
-                // Nothing was said yet, so the same can be asked with less.
+                // Nothing was sent yet, so the request can be repeated with a shorter conversation.
                 Err(error) if error.kind == BrainErrorKind::ContextTooLong && !shortened => {
                     shortened = true;
                     let budget = self
@@ -290,7 +300,7 @@ impl TurnLoop {
                 }
                 Err(error) if error.kind == BrainErrorKind::ScriptFailed => return Err(error),
                 Err(error) => {
-                    // Whatever else went wrong was told already.
+                    // Other errors were already reported.
                     if error.kind == BrainErrorKind::ContextTooLong {
                         let mut response = self.response_stream();
                         send_error(&mut response, &error).await;
@@ -304,7 +314,7 @@ impl TurnLoop {
         }
     }
 
-    /// One answer of the brain, told as it comes.
+    /// Gets one answer from the brain, and streams it as it arrives.
     async fn answer_once(&mut self) -> Result<AnswerOutcome, BrainError> {
         let config = self.current_prompt.config.as_ref();
         let mut answer_stream =
@@ -344,16 +354,16 @@ impl TurnLoop {
                 () = response.wait_flush_due() => response.flush().await,
             }
         };
-        // Ends the request, if it is still under way.
+        // Cancels the request, if it is still under way.
         drop(answer_stream);
         if finish == Some(AnswerFinish::Withheld) {
             response.push_text(WITHHELD_NOTICE).await;
         }
-        let said = response.response_text().to_owned();
+        let response_text = response.response_text().to_owned();
         let reason = finish.map_or(FinishReason::Interrupted, AnswerFinish::finish_reason);
         response.finish(reason, usage).await;
-        if !said.is_empty() {
-            (self.options.on_event)(AgentEvent::Responded(said));
+        if !response_text.is_empty() {
+            (self.options.on_event)(AgentEvent::Responded(response_text));
         }
         if finish == Some(AnswerFinish::Withheld) {
             self.conversation.retract_unanswered();
@@ -364,14 +374,14 @@ impl TurnLoop {
             self.conversation.fail_open_calls(INTERRUPTED_RESULT);
             return Ok(AnswerOutcome::Halted);
         }
-        // A call that was cut off is answered with what is wrong with it.
+        // A call that was cut off gets a result that says what is wrong with it.
         Ok(match calls.is_empty() {
             true => AnswerOutcome::Done,
             false => AnswerOutcome::Calls(calls),
         })
     }
 
-    /// An answer that broke off: what was said stays said, and people hear why there is no more.
+    /// Handles an answer that broke off: what was sent stays, and people are told why it ended.
     async fn on_answer_error(
         &mut self,
         answer: ModelAnswer,
@@ -387,14 +397,14 @@ impl TurnLoop {
         self.conversation.push_answer(answer);
         self.conversation
             .fail_open_calls("Nothing was done: the answer broke off.");
-        // What was said cannot be said again with less.
+        // What was sent cannot be repeated with a shorter conversation.
         if error.kind == BrainErrorKind::ContextTooLong {
             error.kind = BrainErrorKind::Refused;
         }
         error
     }
 
-    /// Performs the calls of one answer at the same time, and gives the brain their results.
+    /// Runs the calls of one answer concurrently, and adds their results to the conversation.
     async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnFlow {
         let allowed = self.current_prompt.config.as_ref();
         let batch = ToolCallBatch::new(
@@ -408,10 +418,10 @@ impl TurnLoop {
         let mut unanswered = None;
         let results = loop {
             tokio::select! {
-                // A stop is heard before the end of what it stopped.
+                // Check for a stop before the end of what it stopped.
                 biased;
                 queue_event = self.prompt_queue.next(), if !self.prompt_queue.is_closed() => match queue_event {
-                    // What runs may end, or is being ended; then nothing is begun any more.
+                    // What runs may end, or is being stopped; nothing more is started after it.
                     PromptQueueEvent::Halt(halt) => {
                         flow = TurnFlow::Halt;
                         batch.halt(halt);
@@ -442,14 +452,14 @@ async fn send_error(response: &mut ResponseStream, error: &BrainError) {
     response.push_text(&text).await;
 }
 
-/// What a call is answered with that was not begun because of an interrupt.
+/// The result of a call that was not started because of an interrupt.
 const INTERRUPTED_RESULT: &str =
     "Nothing was done: people interrupted you before this call was begun.";
 
-/// What is said when the provider does not let the model answer.
+/// Sent when the provider withholds an answer.
 const WITHHELD_NOTICE: &str = "\n\n[The provider withheld this answer. What led to it is taken out of the \
                         conversation; ask in other words.]";
 
-/// What is said to someone who asks while a proposal waits.
+/// Sent to someone who prompts the agent while a proposal waits for votes.
 const STILL_WAITING_NOTICE: &str = "I have heard you. What I proposed last still waits for a decision; \
                              approve it or reject it, and I go on with what you said.";

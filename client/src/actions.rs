@@ -1,4 +1,4 @@
-//! What people and agents do most, each as one call on a connection.
+//! The most common actions of people and agents, each as one method of a connection.
 
 use pvp_protocol::payload::{
     GateAmend, GateApprove, GateReject, InterruptRaise, InterruptUrgency, PromptSubmit,
@@ -9,7 +9,7 @@ use pvp_protocol::{Digest, ExtraFields, JsonObject, MessageId, ParticipantId, Ri
 use crate::connection::{Connection, Receipt, SendError};
 
 impl Connection {
-    /// Asks an agent something.
+    /// Sends a prompt to an agent.
     pub async fn prompt(&self, agent: &ParticipantId, text: &str) -> Result<Receipt, SendError> {
         self.send(PromptSubmit {
             content: text.to_owned(),
@@ -22,14 +22,14 @@ impl Connection {
         .await
     }
 
-    /// Proposes a line for the shell. The receipt's id names the proposal from here on.
+    /// Proposes a shell command line. The receipt's id is the id of the proposal.
     pub async fn propose_shell(&self, line: &str, purpose: &str) -> Result<Receipt, SendError> {
         let mut arguments = JsonObject::new();
         arguments.insert("full_command".to_owned(), line.into());
         self.propose(arguments, purpose).await
     }
 
-    /// Proposes a command with arguments as `tool.propose` has them.
+    /// Proposes a command with the arguments of a `tool.propose` message.
     pub async fn propose(
         &self,
         arguments: JsonObject,
@@ -39,7 +39,8 @@ impl Connection {
             tool_name: "shell".to_owned(),
             arguments,
             agent: self.participant().clone(),
-            // A claim that can only raise the verdict: this one leaves it to the server.
+            // The proposer's claim can only raise the assessed risk; `Safe` leaves it to the
+            // server.
             risk_level: Risk::Safe,
             description: purpose.to_owned(),
             requires_approval: false,
@@ -51,7 +52,7 @@ impl Connection {
         .await
     }
 
-    /// Approves exactly what was shown, which the digest binds.
+    /// Approves exactly the action that was shown, identified by its digest.
     pub async fn approve(
         &self,
         gate: &MessageId,
@@ -68,7 +69,7 @@ impl Connection {
         .await
     }
 
-    /// Rejects it; the agent reads the reason.
+    /// Rejects the action at a gate. The agent reads the reason.
     pub async fn reject(
         &self,
         gate: &MessageId,
@@ -85,7 +86,8 @@ impl Connection {
         .await
     }
 
-    /// Edits a command that waits; `arguments` are the whole new ones, `digest` what is edited.
+    /// Edits a command that waits at a gate. `arguments` replaces all of the old arguments;
+    /// `digest` identifies the action that is edited.
     pub async fn amend(
         &self,
         gate: &MessageId,
@@ -107,7 +109,7 @@ impl Connection {
         .await
     }
 
-    /// Runs a command of one's own on an executor, or on the only one there.
+    /// Runs the participant's own command on an executor; `None` picks the only one in the session.
     pub async fn exec_shell(
         &self,
         line: &str,
@@ -125,7 +127,7 @@ impl Connection {
         .await
     }
 
-    /// Withdraws a proposal, or stops a run.
+    /// Withdraws a proposal, or stops it if it is running.
     pub async fn cancel(
         &self,
         proposal: &MessageId,
@@ -139,7 +141,7 @@ impl Connection {
         .await
     }
 
-    /// Interrupts one agent, or all of them.
+    /// Interrupts one agent, or all of them if `target` is `None`.
     pub async fn interrupt(
         &self,
         target: Option<ParticipantId>,
@@ -157,7 +159,7 @@ impl Connection {
         .await
     }
 
-    /// Leaves the session; the connection ends with it.
+    /// Leaves the session, which also ends the connection.
     pub async fn leave(self, reason: Option<String>) -> Result<(), SendError> {
         let leave = SessionLeave {
             reason,

@@ -1,5 +1,8 @@
 //! A server's HTTP side, typed. Calls block; use them from a thread that may.
 
+use std::error::Error;
+use std::io::Read;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use pvp_protocol::api::{
@@ -9,10 +12,10 @@ use pvp_protocol::api::{
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{JsonObject, MessageId, SessionId};
+use reqwest::blocking::{Client, RequestBuilder};
+use reqwest::{Method, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::http::Response;
-use ureq::{Agent, Body};
 
 use crate::Link;
 
@@ -56,17 +59,13 @@ type QueryParams<'a> = &'a [(&'a str, Option<String>)];
 /// A server, asked on behalf of a link's token.
 pub struct ApiClient {
     link: Link,
-    http: Agent,
+    /// Made by the first request, because making it blocks as requests do.
+    http: OnceLock<Client>,
 }
 
 impl ApiClient {
     pub fn new(link: Link) -> Self {
-        let http = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .max_redirects(0)
-            .build()
-            .into();
+        let http = OnceLock::new();
         Self { link, http }
     }
 
@@ -190,64 +189,110 @@ impl ApiClient {
         query: QueryParams<'_>,
         wait: Duration,
     ) -> Result<T, ApiError> {
-        let mut request = self.http.get(format!("{}{path}", self.link.base_url()));
-        for (key, value) in query {
-            if let Some(value) = value {
-                request = request.query(key, value);
-            }
-        }
-        if let Some(token) = self.link.token() {
-            request = request.header("Authorization", format!("Bearer {token}"));
-        }
-        let request = request
-            .config()
-            .timeout_global(Some(wait + RESPONSE_TIMEOUT))
-            .build();
-        self.parse_response(request.call())
+        let request = self.request(Method::GET, path, query)?;
+        self.send_request(request.timeout(wait + RESPONSE_TIMEOUT))
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
-        let mut request = self.http.post(format!("{}{path}", self.link.base_url()));
-        if let Some(token) = self.link.token() {
-            request = request.header("Authorization", format!("Bearer {token}"));
-        }
+        let body = serde_json::to_vec(body).map_err(|error| self.unreachable(&error))?;
+        let request = self.request(Method::POST, path, &[])?;
         let request = request
-            .config()
-            .timeout_global(Some(RESPONSE_TIMEOUT))
-            .build();
-        self.parse_response(request.send_json(body))
+            .header("Content-Type", "application/json")
+            .body(body);
+        self.send_request(request.timeout(RESPONSE_TIMEOUT))
     }
 
-    fn parse_response<T: DeserializeOwned>(
+    fn request(
         &self,
-        response: Result<Response<Body>, ureq::Error>,
-    ) -> Result<T, ApiError> {
-        let base = || self.link.base_url().to_owned();
-        let mut response = response.map_err(|error| ApiError::Unreachable {
-            base: base(),
-            why: error.to_string(),
-        })?;
+        method: Method,
+        path: &str,
+        query: QueryParams<'_>,
+    ) -> Result<RequestBuilder, ApiError> {
+        let url = format!("{}{path}", self.link.base_url());
+        let mut url = Url::parse(&url).map_err(|error| self.unreachable(&error))?;
+        for (key, value) in query {
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(key, value);
+            }
+        }
+        let request = self.http()?.request(method, url);
+        Ok(match self.link.token() {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        })
+    }
+
+    fn http(&self) -> Result<&Client, ApiError> {
+        if let Some(client) = self.http.get() {
+            return Ok(client);
+        }
+        let client = build_http_client(self.link.base_url());
+        let client = client.map_err(|error| self.unreachable(&error))?;
+        Ok(self.http.get_or_init(|| client))
+    }
+
+    fn unreachable(&self, error: &dyn Error) -> ApiError {
+        ApiError::Unreachable {
+            base: self.link.base_url().to_owned(),
+            why: error_chain(error),
+        }
+    }
+
+    fn send_request<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ApiError> {
+        let lost = |error: reqwest::Error| self.unreachable(&error.without_url());
+        let response = request.send().map_err(lost)?;
         let status = response.status();
-        let text = response
-            .body_mut()
-            .with_config()
-            .limit(MAX_RESPONSE_BYTES)
-            .read_to_string()
-            .map_err(|error| ApiError::Unreachable {
-                base: base(),
-                why: error.to_string(),
-            })?;
+        let mut body = Vec::new();
+        response
+            .take(MAX_RESPONSE_BYTES + 1)
+            .read_to_end(&mut body)
+            .map_err(|error| self.unreachable(&error))?;
+        let base = || self.link.base_url().to_owned();
         let invalid_response = |why: String| ApiError::InvalidResponse { base: base(), why };
+        if body.len() as u64 > MAX_RESPONSE_BYTES {
+            let why = format!("more than {MAX_RESPONSE_BYTES} bytes");
+            return Err(invalid_response(why));
+        }
         if status.is_success() {
-            return serde_json::from_str(&text)
+            return serde_json::from_slice(&body)
                 .map_err(|error| invalid_response(error.to_string()));
         }
-        match serde_json::from_str::<ErrorReport>(&text) {
+        match serde_json::from_slice::<ErrorReport>(&body) {
             Ok(report) => Err(ApiError::Refused(Box::new(report))),
             Err(_) => {
+                let text = String::from_utf8_lossy(&body);
                 let excerpt: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
                 Err(invalid_response(format!("{status} {excerpt}")))
             }
         }
     }
+}
+
+fn build_http_client(base_url: &str) -> reqwest::Result<Client> {
+    // Only the first call has an effect; all of our crates install the same provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        // A token goes to nobody but the server it is for.
+        .redirect(redirect::Policy::none());
+    let builder = match base_url.starts_with("http:") {
+        // Loading the system's certificates takes longer than a request on the loopback.
+        true => builder.tls_certs_only([]),
+        false => builder,
+    };
+    builder.build()
+}
+
+/// An error with its causes, each said once.
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        cause = next.source();
+    }
+    text
 }

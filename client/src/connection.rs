@@ -1,11 +1,13 @@
-//! A participant's connection: joins, sends with acknowledgement, and comes back by itself.
+//! A participant's connection to a session: it joins, tracks the answer to each message, and
+//! reconnects on its own.
 
 mod task;
 
+use pvp_clock::{fresh_id, now};
 use pvp_protocol::payload::{Announce, ErrorReport, ExecutorInfo, SessionAck, SessionWelcome};
 use pvp_protocol::{
     ClientMessage, Envelope, ExtraFields, Heading, JsonObject, MessageId, ParticipantId,
-    ParticipantKind, Role, Sender, SessionId, Timestamp, Transport, WireMessage,
+    ParticipantKind, Role, Sender, SessionId, Transport, WireMessage,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,33 +15,35 @@ use crate::api::{ApiClient, ApiError};
 use crate::link::Link;
 use crate::outbox::{OutgoingMessage, ResendPolicy};
 
-/// Events that may wait to be taken; then the socket is not read, and the server waits.
+/// Capacity of the event channel. When it is full the socket is not read, so back-pressure reaches
+/// the server.
 const EVENT_BUFFER: usize = 1024;
 
-/// Messages that may wait to be sent; then sending waits.
+/// Capacity of the send channel. When it is full, sending waits.
 const SEND_BUFFER: usize = 256;
 
-/// How to join.
+/// How to join a session.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectOptions {
-    /// The session, if the link does not name it.
+    /// The session to join; `None` uses the one that the link or the token names.
     pub session: Option<SessionId>,
-    /// Fewer roles than the token allows.
+    /// The roles to join with, to have fewer than the token allows; `None` joins with all of them.
     pub roles: Option<Vec<Role>>,
-    /// Who to be where nobody logs in.
+    /// The participant id to join as; needed only on a server without login.
     pub participant: Option<ParticipantId>,
-    /// Human, where nobody logs in and nothing else is said.
+    /// Human or agent, on a server without login; `None` means human.
     pub kind: Option<ParticipantKind>,
     /// Set by agents that run commands.
     pub executor: Option<ExecutorInfo>,
+    /// Free-form facts about this client, announced to the other participants.
     pub metadata: Option<JsonObject>,
-    /// Resume: tell only what came after this seq.
+    /// Resume after this sequence number: only later messages are delivered.
     pub after: Option<u64>,
-    /// How many past messages to tell when not resuming; the server's default if not given.
+    /// How many past messages to receive when not resuming; `None` uses the server's default.
     pub history: Option<u64>,
 }
 
-/// Why there is no connection.
+/// Why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error(transparent)]
@@ -54,30 +58,32 @@ pub enum ConnectError {
     Failed(String),
 }
 
-/// What happens on a connection.
+/// One event of a connection.
 #[derive(Debug)]
 pub enum ConnectionEvent {
-    /// Joined, for the first time or again. Not `resumed` means that the view begins anew.
+    /// Joined, for the first time or after a reconnect. When `resumed` is false, the caller starts
+    /// with an empty view.
     Connected { resumed: bool },
-    /// A message from the server; `envelope` is `None` if this version does not know its type.
+    /// A message from the server. `envelope` is `None` if this version does not know its type or
+    /// cannot parse it; `text` is always the JSON as received.
     Message {
         envelope: Option<Box<Envelope>>,
         text: String,
     },
-    /// The connection is lost and will be tried again.
+    /// The connection is lost; a reconnect follows.
     Disconnected { why: String },
-    /// It is over, and will not be tried again.
+    /// The connection is closed for good; no reconnect follows.
     Ended(EndReason),
 }
 
-/// How a connection ended for good.
+/// Why a connection ended for good.
 #[derive(Debug)]
 pub enum EndReason {
-    /// We closed it.
+    /// This client closed it.
     Closed,
-    /// We left the session.
+    /// This client left the session.
     Left,
-    /// The server does not let us in any more.
+    /// The server no longer lets this client in.
     Refused(Box<ErrorReport>),
 }
 
@@ -92,11 +98,11 @@ pub enum SendError {
     Dropped,
 }
 
-/// The answer to a message.
+/// Delivers the server's answer to the caller that sent the message.
 pub(crate) type AckSender = oneshot::Sender<Result<SessionAck, SendError>>;
 
-/// A place in a session. Dropping the last clone closes the connection once everything sent is
-/// answered.
+/// A handle to a joined session. Dropping the last clone closes the connection, once the server has
+/// answered every message that was sent.
 #[derive(Clone)]
 pub struct Connection {
     outgoing: mpsc::Sender<OutgoingMessage<AckSender>>,
@@ -104,8 +110,8 @@ pub struct Connection {
     session: SessionId,
 }
 
-/// What happens on a connection, in order. Not taking events holds the connection up, answers
-/// included; dropping this lets them pass unseen.
+/// The events of a connection, in order. A caller that does not read them blocks the connection,
+/// acknowledgements included; dropping this discards the events instead.
 pub struct ConnectionEvents(mpsc::Receiver<ConnectionEvent>);
 
 impl ConnectionEvents {
@@ -114,7 +120,8 @@ impl ConnectionEvents {
         self.0.recv().await
     }
 
-    /// The next message of a type this version knows; waits through losses.
+    /// The next message of a type that this version knows; waits across reconnects. `None` after
+    /// the connection has ended.
     pub async fn next_message(&mut self) -> Option<Box<Envelope>> {
         loop {
             if let ConnectionEvent::Message {
@@ -128,22 +135,22 @@ impl ConnectionEvents {
     }
 }
 
-/// A message under way.
+/// A sent message whose answer is pending.
 pub struct Receipt {
-    /// Its id.
+    /// The id of the message.
     pub id: MessageId,
     ack: oneshot::Receiver<Result<SessionAck, SendError>>,
 }
 
 impl Receipt {
-    /// Waits for the server's answer, through losses of the connection.
+    /// Waits for the server's answer, across reconnects.
     pub async fn ack(self) -> Result<SessionAck, SendError> {
         self.ack.await.unwrap_or(Err(SendError::Closed))
     }
 }
 
 impl Connection {
-    /// Joins a session. After this, losing the connection is an event, not an error.
+    /// Joins a session. After this returns, losing the connection is an event, not an error.
     pub async fn open(
         link: Link,
         options: ConnectOptions,
@@ -181,7 +188,7 @@ impl Connection {
         })
     }
 
-    /// Who we are here.
+    /// The participant that this connection joined as.
     pub fn participant(&self) -> &ParticipantId {
         &self.participant
     }
@@ -190,12 +197,12 @@ impl Connection {
         &self.session
     }
 
-    /// Sends a message; the receipt tells when the server has taken it.
+    /// Sends a message. The receipt resolves when the server answers it.
     pub async fn send(&self, message: impl Into<ClientMessage>) -> Result<Receipt, SendError> {
         self.send_with_id(fresh_id(), None, message).await
     }
 
-    /// Sends a message under an id of one's own, about another one.
+    /// Sends a message with an id chosen by the caller, optionally referring to another message.
     pub async fn send_with_id(
         &self,
         id: MessageId,
@@ -216,7 +223,7 @@ impl Connection {
         self.send_text(id, kind, text).await
     }
 
-    /// Sends and waits for the answer.
+    /// Sends a message and waits for the server's answer.
     pub async fn send_and_wait(
         &self,
         message: impl Into<ClientMessage>,
@@ -224,7 +231,7 @@ impl Connection {
         self.send(message).await?.ack().await
     }
 
-    /// Sends a whole envelope, of which this is the id and the type, as text.
+    /// Sends a complete envelope as JSON text; `id` and `kind` must be those of the envelope.
     pub async fn send_text(
         &self,
         id: MessageId,
@@ -246,21 +253,6 @@ impl Connection {
     }
 }
 
-/// This moment, as far as this machine knows.
-pub fn now() -> Timestamp {
-    let since_epoch = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// An id that nobody has used.
-pub fn fresh_id() -> MessageId {
-    let mut entropy = [0; 10];
-    getrandom::fill(&mut entropy).expect("the kernel's random source always answers");
-    MessageId::new_v7(now(), entropy)
-}
-
 fn encode_envelope<M: WireMessage>(heading: Heading, message: M) -> String {
     let envelope = Envelope {
         heading,
@@ -271,7 +263,8 @@ fn encode_envelope<M: WireMessage>(heading: Heading, message: M) -> String {
     String::from_utf8(envelope.to_json()).expect("JSON is UTF-8")
 }
 
-/// Finds out whom the link's token stands for, and which session it is about.
+/// Finds out which participant and which session to join: from the token if the link has one,
+/// otherwise from the options.
 async fn resolve_identity(
     link: &Link,
     options: &ConnectOptions,
@@ -312,7 +305,7 @@ async fn resolve_identity(
     Ok((announce, session))
 }
 
-/// What a welcome says about how the server listens.
+/// The limits of the server that matter to a connection, as the welcome states them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WelcomeLimits {
     pub(crate) heartbeat_seconds: u64,

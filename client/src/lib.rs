@@ -1,4 +1,5 @@
-//! A participant's side of a PVP session: the connection, and the pure view that any screen folds.
+//! The participant's side of a PVP session: a connection to the server, and a pure view of the
+//! session that any user interface can draw.
 
 pub mod api;
 pub mod connection;
@@ -7,14 +8,14 @@ pub mod shell_result;
 pub mod view;
 
 mod actions;
-mod backoff;
 mod outbox;
 
 pub use api::{ApiClient, ApiError};
 pub use connection::{
     ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason,
-    Receipt, SendError, fresh_id, now,
+    Receipt, SendError,
 };
 pub use link::{Link, LinkError};
+pub use pvp_clock::{fresh_id, now};
 pub use shell_result::{ShellResult, ShellResultQueue};
 pub use view::View;

@@ -1,20 +1,21 @@
-//! Links: an address with the token that opens it and, perhaps, the session it leads to.
+//! Links: a server's address with a token and perhaps a session.
 
 use std::fmt;
 use std::str::FromStr;
 
 use pvp_protocol::SessionId;
 
-/// Where a server is, and what opens it. Its `Debug` and `Display` do not show the token.
+/// A server's address, a token to log in with, and perhaps a session. `Debug` and `Display` do not
+/// show the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Link {
-    /// `http://` or `https://`, host, perhaps a path; no slash at the end.
+    /// `http://` or `https://`, the host and perhaps a path, without a trailing slash.
     base_url: String,
     token: Option<String>,
     session: Option<SessionId>,
 }
 
-/// Why a text is not a link.
+/// Why a text is not a valid link.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     #[error("a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…")]
@@ -28,7 +29,7 @@ pub enum LinkError {
 }
 
 impl Link {
-    /// Reads a link as `pvp invite` prints it; the parameters may stand after `?` or after `#`.
+    /// Parses a link as `pvp invite` prints it. The parameters may follow `?` or `#`.
     pub fn parse(text: &str) -> Result<Self, LinkError> {
         let text = text.trim();
         let (secure, rest) = [
@@ -69,28 +70,28 @@ impl Link {
         &self.base_url
     }
 
-    /// The token, if it has one.
+    /// The token, if the link has one.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// The session it leads to, if it names one.
+    /// The session, if the link names one.
     pub fn session(&self) -> Option<&SessionId> {
         self.session.as_ref()
     }
 
-    /// The same link into this session.
+    /// The same link, but to this session.
     pub fn with_session(mut self, session: SessionId) -> Self {
         self.session = Some(session);
         self
     }
 
-    /// Where its socket is.
+    /// The address of the server's WebSocket endpoint.
     pub fn websocket_url(&self) -> String {
         format!("{}/ws", self.base_url.replacen("http", "ws", 1))
     }
 
-    /// The whole link, secret included.
+    /// The whole link, including the token.
     pub fn reveal(&self) -> String {
         let token = self.token.as_ref().map(|token| format!("token={token}"));
         let session = self.session.as_ref().map(|id| format!("session={id}"));
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_read_and_written_the_same() {
+    fn a_parsed_link_prints_the_same_text() {
         for text in [
             "http://127.0.0.1:3000/?token=pvp_ab_cd&session=owl",
             "https://pvp.example/team/?token=pvp_ab_cd",
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_named() {
+    fn an_invalid_link_is_refused_with_the_reason() {
         for (text, error) in [
             ("", LinkError::Scheme),
             ("127.0.0.1:3000", LinkError::Scheme),

@@ -1,27 +1,28 @@
-//! What was said and is not answered yet: kept in order, and said again after a reconnect.
+//! Messages that the server has not answered yet, kept in order and resent after a reconnect.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use pvp_protocol::MessageId;
 
-/// Messages under way at a time; the server reads no more of one connection.
+/// Messages that may be sent but unanswered at a time; the server does not read further ahead on
+/// one connection.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;
 
-/// What losing the connection means for a message.
+/// What happens to a message when the connection is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResendPolicy {
-    /// Nobody answers it.
+    /// The server does not answer it, so it is done once sent.
     NoReply,
-    /// What someone is doing just now; not worth saying later.
+    /// It describes the present moment and is useless later, so it is dropped.
     DropOnDisconnect,
-    /// Said again on the next connection.
+    /// It is sent again on the next socket.
     Resend,
-    /// The same, and once it is accepted there is no next connection.
+    /// It is sent again on the next socket, and once it is accepted the connection closes.
     ResendThenClose,
 }
 
 impl ResendPolicy {
-    /// The weight of a type of message.
+    /// The policy for a message type.
     pub(crate) fn for_type(kind: &str) -> Self {
         match kind {
             "heartbeat.pong" => ResendPolicy::NoReply,
@@ -34,23 +35,26 @@ impl ResendPolicy {
     }
 }
 
-/// One message on its way.
+/// One message to send.
 #[derive(Debug)]
 pub(crate) struct OutgoingMessage<R> {
     pub(crate) id: MessageId,
     pub(crate) text: String,
     pub(crate) resend_policy: ResendPolicy,
-    /// Who waits for the answer.
+    /// Receives the server's answer.
     pub(crate) ack_sender: R,
 }
 
-/// Messages waiting to be sent, and those sent and not answered.
+/// Messages waiting to be sent, and messages sent but not answered.
 ///
-/// A message is repeated under the same id, which the server applies once.
+/// A message is resent with the same id, which the server applies only once.
 #[derive(Debug)]
 pub(crate) struct Outbox<R> {
+    /// Not sent on the current socket, oldest first.
     unsent: VecDeque<OutgoingMessage<R>>,
+    /// Sent and not answered, by the order of sending.
     in_flight: BTreeMap<u64, OutgoingMessage<R>>,
+    /// The key of the next message in `in_flight`.
     next_number: u64,
 }
 
@@ -69,7 +73,8 @@ impl<R> Outbox<R> {
         self.unsent.push_back(outgoing);
     }
 
-    /// The text to send next, if the window has room, and the message if nobody answers it.
+    /// The text to send next, or `None` if there is none or too many messages are in flight. A
+    /// message that the server does not answer is returned with its text.
     pub(crate) fn next_to_send(&mut self) -> Option<(String, Option<OutgoingMessage<R>>)> {
         if self.in_flight.len() >= MAX_IN_FLIGHT {
             return None;
@@ -84,7 +89,7 @@ impl<R> Outbox<R> {
         Some((text, None))
     }
 
-    /// The message that this answer is for.
+    /// Removes and returns the message that an answer is for.
     pub(crate) fn acknowledge(&mut self, id: &MessageId) -> Option<OutgoingMessage<R>> {
         let number = self
             .in_flight
@@ -94,8 +99,8 @@ impl<R> Outbox<R> {
         self.in_flight.remove(&number)
     }
 
-    /// The connection is gone: what was under way goes first on the next one. Gives back what is
-    /// not worth saying late.
+    /// Prepares for the next socket after the connection was lost: messages in flight are sent
+    /// again first. Returns the messages that are dropped instead.
     pub(crate) fn requeue_for_reconnect(&mut self) -> Vec<OutgoingMessage<R>> {
         let in_flight = std::mem::take(&mut self.in_flight).into_values();
         let unsent = std::mem::take(&mut self.unsent);
@@ -115,7 +120,7 @@ impl<R> Outbox<R> {
         self.unsent.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Everything that will not be answered any more.
+    /// Removes and returns all messages, because none will be answered any more.
     pub(crate) fn drain(&mut self) -> Vec<OutgoingMessage<R>> {
         let in_flight = std::mem::take(&mut self.in_flight).into_values();
         in_flight.chain(std::mem::take(&mut self.unsent)).collect()
@@ -177,8 +182,8 @@ mod tests {
             .map(|one| one.text)
             .collect();
         assert_eq!(dropped, ["m1"]);
-        let again: Vec<_> = std::iter::from_fn(|| Some(outbox.next_to_send()?.0)).collect();
-        assert_eq!(again, ["m0", "m3"]);
+        let resent: Vec<_> = std::iter::from_fn(|| Some(outbox.next_to_send()?.0)).collect();
+        assert_eq!(resent, ["m0", "m3"]);
         assert!(!outbox.is_empty());
         assert_eq!(outbox.drain().len(), 2);
         assert!(outbox.is_empty());

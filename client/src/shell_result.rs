@@ -1,4 +1,4 @@
-//! Results of a person's own commands, on their way to an agent with that person's next prompt.
+//! Results of a person's own commands, which are sent to an agent with that person's next prompt.
 
 use std::collections::VecDeque;
 
@@ -8,28 +8,29 @@ use serde::Serialize;
 
 use crate::view::{OutputChunk, OutputView, ProposalView, StreamTotal};
 
-/// Characters of a stream that a block holds whole.
+/// A stream of up to this many characters is included whole.
 pub const MAX_INLINE_CHARS: usize = 10_000;
 
-/// Lines at the beginning, and at the end, that an excerpt shows.
+/// Lines that an excerpt shows from the beginning, and as many again from the end.
 pub const EXCERPT_LINES: usize = 100;
 
-/// Characters of either part of an excerpt; one line may be as long as a file.
+/// Maximum characters of either part of an excerpt, because one line may be as long as a file.
 const EXCERPT_CHARS: usize = 10_000;
 
-/// Characters of the command: enough to recognise it.
+/// Characters of the command that are included: enough to recognise it.
 pub const PREVIEW_CHARS: usize = 300;
 
-/// Results that wait at a time; who runs more before saying anything loses the oldest.
+/// Results that may be queued at a time. Someone who runs more commands without sending a prompt
+/// loses the oldest results.
 pub const MAX_QUEUED_RESULTS: usize = 64;
 
-/// Bytes of blocks that go with one prompt; a message has at most a mebibyte by default.
+/// Bytes of result blocks sent with one prompt; a message has at most one mebibyte by default.
 const MAX_BLOCK_BYTES_PER_PROMPT: usize = 512 * 1024;
 
-/// One result, ready to be sent.
+/// One command's result, ready to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellResult {
-    /// The command's id, under which its output is read too.
+    /// The command's id, which also identifies its output.
     pub id: MessageId,
     /// The beginning of the command, verbatim.
     pub command_preview: String,
@@ -38,39 +39,53 @@ pub struct ShellResult {
     pub block: String,
 }
 
+/// The JSON inside a `<shell_result>` block, as the agent reads it.
 #[derive(Serialize)]
 struct ShellResultBlock<'a> {
+    /// The command's id.
     id: &'a MessageId,
+    /// The beginning of the command, verbatim.
     command_preview: &'a str,
+    /// `None` if a signal ended the command or it did not run to its end.
     exit_code: Option<i64>,
+    /// The signal that ended the command, if one did.
     signal: Option<&'a str>,
+    /// How long the command ran, in milliseconds.
     duration_ms: u64,
+    /// All of stdout; `None` if it is empty or too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout: Option<&'a str>,
+    /// All of stderr; `None` if it is empty or too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr: Option<&'a str>,
+    /// The beginning and the end of a stdout that is too long to include whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_excerpt: Option<&'a str>,
+    /// The beginning and the end of a stderr that is too long to include whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr_excerpt: Option<&'a str>,
+    /// The id to read all of stdout by; `None` unless it is an excerpt.
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_cache_id: Option<&'a str>,
+    /// The id to read all of stderr by; `None` unless it is an excerpt.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr_cache_id: Option<&'a str>,
+    /// Which parts of the output are incomplete.
     truncated: TruncatedStreams,
 }
 
 #[derive(Serialize)]
 struct TruncatedStreams {
-    /// The block has only an excerpt of it.
+    /// The block has only an excerpt of stdout.
     stdout: bool,
+    /// The block has only an excerpt of stderr.
     stderr: bool,
-    /// The executor itself did not keep everything.
+    /// The executor itself did not keep all of the output.
     combined: bool,
 }
 
 impl ShellResult {
-    /// The result of a command that has finished; `None` while it has not.
+    /// The result of a finished command; `None` if it has not finished.
     pub fn from_proposal(proposal: &ProposalView) -> Option<Self> {
         let finish = proposal.finish.as_ref()?;
         let stdout = StreamText::new(&proposal.output, OutputStream::Stdout);
@@ -105,10 +120,10 @@ impl ShellResult {
     }
 }
 
-/// JSON in which nothing can be taken for the end of the block.
+/// Encodes the block so that nothing inside it can be mistaken for its end.
 fn encode_block(block: &ShellResultBlock<'_>) -> String {
     let json = serde_json::to_string(block).unwrap_or_default();
-    // Outside of strings JSON has neither, and inside an escape means the same.
+    // JSON has these characters only inside strings, where the escape means the same.
     let json = json.replace('<', "\\u003c").replace('>', "\\u003e");
     format!("<shell_result>{json}</shell_result>")
 }
@@ -123,7 +138,7 @@ fn command_preview(command: &str) -> String {
     }
 }
 
-/// What is told of one stream.
+/// How much of one stream a block includes.
 enum StreamText {
     Empty,
     Whole(String),
@@ -176,7 +191,7 @@ impl StreamText {
     }
 }
 
-/// The first lines of a text, as far as an excerpt shows them.
+/// The first lines of a text, up to the limits of an excerpt.
 fn first_lines(text: &str) -> &str {
     let lines = text.split_inclusive('\n').take(EXCERPT_LINES);
     let end: usize = lines.map(str::len).sum();
@@ -184,7 +199,7 @@ fn first_lines(text: &str) -> &str {
     &text[..cut.map_or(end, |(at, _)| at)]
 }
 
-/// The last lines of a text.
+/// The last lines of a text, up to the limits of an excerpt.
 fn last_lines(text: &str) -> &str {
     let lines = text.split_inclusive('\n').rev().take(EXCERPT_LINES);
     let start = text.len() - lines.map(str::len).sum::<usize>();
@@ -192,7 +207,7 @@ fn last_lines(text: &str) -> &str {
     &text[cut.map_or(start, |(at, _)| start + at)..]
 }
 
-/// Both parts, and how much of the stream is not between them.
+/// Joins both parts, with a note of how much was omitted between them.
 fn join_excerpt(first: &str, last: &str, total: StreamTotal) -> String {
     let shown = first.lines().count() + last.lines().count();
     let lines = total.lines.saturating_sub(shown as u64);
@@ -207,7 +222,7 @@ fn join_excerpt(first: &str, last: &str, total: StreamTotal) -> String {
     }
 }
 
-/// Results that wait for the next prompt, in the order in which the commands finished.
+/// Results waiting for the next prompt, in the order in which the commands finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShellResultQueue {
     queue: VecDeque<QueuedShellResult>,
@@ -216,12 +231,12 @@ pub struct ShellResultQueue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct QueuedShellResult {
     result: ShellResult,
-    /// The message it went with, which is not answered yet.
+    /// The prompt it was sent with, while that is unanswered; `None` if it has not been sent.
     sent_with: Option<MessageId>,
 }
 
 impl ShellResultQueue {
-    /// Adds a result. Gives the oldest that waits back if there are too many.
+    /// Adds a result. If there are too many, removes and returns the oldest.
     pub fn push(&mut self, result: ShellResult) -> Option<ShellResult> {
         let sent_with = None;
         self.queue
@@ -232,7 +247,7 @@ impl ShellResultQueue {
         self.queue.pop_front().map(|queued| queued.result)
     }
 
-    /// Results that have not reached the agent, oldest first.
+    /// Results that have not been delivered, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &ShellResult> {
         self.queue.iter().map(|queued| &queued.result)
     }
@@ -241,13 +256,13 @@ impl ShellResultQueue {
         self.queue.is_empty()
     }
 
-    /// Forgets the result of one command, which then no agent is told.
+    /// Removes the result of one command, so that no agent receives it.
     pub fn remove(&mut self, id: &MessageId) {
         self.queue.retain(|queued| queued.result.id != *id);
     }
 
-    /// The text of a prompt with every result before it that is not under way. They are kept
-    /// until the message of this id is [accepted](Self::accepted).
+    /// The text of a prompt, preceded by the results that are not yet sent. They stay queued until
+    /// the message with this id is [accepted](Self::prompt_accepted).
     pub fn prepend_to_prompt(&mut self, message: &MessageId, text: &str) -> String {
         let mut remaining_bytes = MAX_BLOCK_BYTES_PER_PROMPT;
         let mut prompt = String::new();
@@ -255,7 +270,7 @@ impl ShellResultQueue {
         for queued in results.filter(|queued| queued.sent_with.is_none()) {
             let block = &queued.result.block;
             let Some(left) = remaining_bytes.checked_sub(block.len()) else {
-                // What follows would overtake this one.
+                // Results stay in order, so no later one may go first.
                 break;
             };
             remaining_bytes = left;
@@ -266,13 +281,13 @@ impl ShellResultQueue {
         prompt + text
     }
 
-    /// The message was taken; what went with it has arrived.
+    /// The server accepted the message; removes the results sent with it.
     pub fn prompt_accepted(&mut self, message: &MessageId) {
         let was_sent_with = |queued: &QueuedShellResult| queued.sent_with.as_ref() == Some(message);
         self.queue.retain(|queued| !was_sent_with(queued));
     }
 
-    /// The message was not taken; what was to go with it waits again, in its place.
+    /// The server did not accept the message; its results wait again, in their old position.
     pub fn prompt_failed(&mut self, message: &MessageId) {
         for queued in &mut self.queue {
             if queued.sent_with.as_ref() == Some(message) {

@@ -1,12 +1,13 @@
-//! What a person sees of a session, folded from the messages they are told.
+//! What one participant sees of a session, folded from the messages they receive.
 //!
-//! Pure: no clock, no I/O, no chance. The same messages give the same view in any language; the
-//! golden transcripts in `tests/transcripts` say which. Whatever is told, in whatever order and
-//! however often, a view stays of bounded size and never panics.
+//! The view is pure: no clock, no I/O, no randomness. The same messages give the same view in every
+//! language; the golden transcripts in `tests/transcripts` define the result. Whatever messages
+//! arrive, in whatever order and however often, a view has a bounded size and never panics.
 //!
-//! A [`welcome`](pvp_protocol::payload::SessionWelcome) says how things stand at its `head`. The
-//! history that is told after it, up to that head, is past: it fills the stream and the list of
-//! commands, and whatever the welcome does not tell, but opens no card and moves nobody.
+//! A [`welcome`](pvp_protocol::payload::SessionWelcome) states the session's state at its `head`.
+//! Messages received after it, up to that head, are history: they fill in the timeline, the list of
+//! commands and the details that the welcome leaves out, but they open no card and change no
+//! participant.
 
 mod card;
 mod commands;
@@ -56,45 +57,55 @@ pub use timeline::{
 
 use text::{MAX_LINE_BYTES, truncate_line, truncate_optional_line};
 
-/// What a person sees.
+/// What one participant sees of a session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct View {
+    /// The session; `None` before the first message. Messages of other sessions are ignored.
     pub session: Option<SessionId>,
+    /// The session's name, if it has one.
     pub name: Option<String>,
-    /// What I am here; unknown until I am welcomed.
+    /// The participant whose view this is; `None` before the first welcome.
     pub me: Option<SelfView>,
+    /// The session's configuration.
     pub config: SessionConfig,
+    /// The server's limits; `None` before the first welcome.
     pub limits: Option<Limits>,
+    /// The protocol extensions that the server supports; `None` before the first welcome.
     pub extensions: Option<ProtocolExtensions>,
-    /// The server's name and version.
+    /// The server's name and version; `None` before the first welcome.
     pub server: Option<String>,
-    /// The seq of the last message that was told; resume after it.
+    /// The sequence number of the last message folded, to resume after; 0 if there is none.
     pub head: u64,
-    /// Why nothing starts at the moment, if it does not: who is missed.
+    /// The absent participants that the session waits for before it starts another command; `None`
+    /// if it is not paused.
     pub paused: Option<String>,
+    /// How the session ended; `None` while it is open.
     pub ended: Option<SessionEndView>,
-    /// Where commands run unless they say otherwise.
+    /// Where commands run by default; `None` if the server has not said.
     pub working_directory: Option<String>,
+    /// The participants, including those who have left.
     pub people: BTreeMap<ParticipantId, ParticipantView>,
+    /// What happened, item by item.
     pub stream: Timeline,
     /// Open gates, oldest first.
     pub gates: Vec<GateCard>,
-    /// Commands in whatever state, oldest first.
+    /// Commands in every state, oldest first.
     pub commands: VecDeque<ProposalView>,
     /// Closed cards, oldest first.
     pub resolved: VecDeque<ClosedGateCard>,
-    /// Commands that are over, oldest first.
+    /// Commands that have ended, one line each, oldest first.
     pub history: VecDeque<CommandHistoryEntry>,
-    /// Allow rules, oldest first; each says until when it holds.
+    /// Allow rules, oldest first; some may have expired.
     pub rules: VecDeque<AllowRuleView>,
-    /// What others are typing, the latest of each.
+    /// What others are typing, the latest draft of each.
     pub drafts: BTreeMap<ParticipantId, DraftView>,
+    /// Shared context by key, without the content.
     pub context: BTreeMap<String, ContextView>,
-    /// Secrets that I know by name.
+    /// Secrets by name, without their values.
     pub secrets: BTreeMap<String, SecretView>,
     /// Interrupts that some agent has not acknowledged, oldest first.
     pub interrupts: VecDeque<InterruptView>,
-    /// The head of the last welcome: what is told up to here is past.
+    /// The head of the last welcome; messages up to it are history.
     #[serde(skip)]
     welcome_head: u64,
 }
@@ -108,23 +119,29 @@ pub struct SessionEndView {
     pub final_state: FinalState,
 }
 
-/// The envelope of the message that is being folded.
+/// The parts of the envelope that folding a message needs.
 struct MessageMeta<'a> {
+    /// The message's id.
     id: &'a MessageId,
+    /// When the server stamped it.
     at: Timestamp,
+    /// Its sequence number in the log; `None` if it is ephemeral.
     seq: Option<u64>,
+    /// Who sent it.
     sender: &'a Sender,
+    /// The message that it refers to, if any.
     reference: Option<&'a MessageId>,
-    /// Whether the last welcome already tells what came of it.
+    /// Whether the last welcome already includes its effects.
     is_history: bool,
 }
 
 impl MessageMeta<'_> {
-    /// Whether it stands in the log; the rest is told once and forgotten.
+    /// Whether the message is in the log; otherwise it is ephemeral.
     fn is_logged(&self) -> bool {
         self.seq.is_some()
     }
 
+    /// The participant who sent it; `None` for the server itself.
     fn participant(&self) -> Option<&ParticipantId> {
         match self.sender {
             Sender::System => None,
@@ -134,8 +151,8 @@ impl MessageMeta<'_> {
 }
 
 impl View {
-    /// Takes the next message that was told. What was told before is ignored, and so is what
-    /// belongs to another session.
+    /// Folds the next message. A message that was folded before, or that belongs to another
+    /// session, is ignored.
     pub fn fold(&mut self, envelope: &Envelope) {
         let heading = &envelope.heading;
         let session = self.session.get_or_insert_with(|| heading.session.clone());
@@ -206,7 +223,8 @@ impl View {
             M::ToolResult(result) => self.fold_result(meta, result),
             M::ToolCancel(cancel) => self.fold_cancel(meta, cancel),
             M::Error(report) => self.fold_error(meta, report),
-            // Answers to what a connection asked, and keys that show in the output they cause.
+            // Replies to requests of the connection, and keystrokes, whose effect shows in the
+            // output.
             M::SessionAck(_)
             | M::HeartbeatPing(_)
             | M::HeartbeatPong(_)
@@ -215,14 +233,14 @@ impl View {
         }
     }
 
-    /// Adds a line to the stream, if what it is about is kept.
+    /// Adds an item to the timeline if the message is logged.
     fn push_logged_item(&mut self, meta: &MessageMeta<'_>, event: TimelineEvent) {
         if meta.is_logged() {
             self.push_item(meta, event);
         }
     }
 
-    /// Adds a line to the stream.
+    /// Adds an item to the timeline.
     fn push_item(&mut self, meta: &MessageMeta<'_>, event: TimelineEvent) {
         self.stream.push(TimelineItem {
             id: meta.id.clone(),
@@ -283,10 +301,10 @@ impl View {
     }
 }
 
-/// Adds a line to a list of the newest few.
-fn push_bounded<T>(list: &mut VecDeque<T>, item: T, most: usize) {
+/// Appends an item to a bounded list, dropping the oldest if it is full.
+fn push_bounded<T>(list: &mut VecDeque<T>, item: T, max: usize) {
     list.push_back(item);
-    if list.len() > most {
+    if list.len() > max {
         list.pop_front();
     }
 }

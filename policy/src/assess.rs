@@ -1,4 +1,4 @@
-//! The verdict on a whole line: every part, what it runs, where it writes.
+//! Assesses a whole line: every part of it, what each part runs, and where it writes.
 
 mod read_check;
 
@@ -17,36 +17,43 @@ use crate::verdict::CommandVerdict;
 use crate::word::ShellWord;
 use crate::wrappers::{self, WrappedCommand};
 
-/// Wrappers around wrappers that are opened.
+/// How many levels of wrappers inside wrappers are opened.
 const MAX_WRAPPER_DEPTH: usize = 8;
 
-/// Commands that are judged for one line, inner ones included.
+/// How many commands are assessed for one line, including wrapped ones.
 const MAX_ASSESSED_COMMANDS: usize = 160;
 
-/// Bytes that are parsed for one line, scripts inside it included.
+/// How many bytes are parsed for one line, including scripts inside it.
 const MAX_PARSED_BYTES: usize = 80 * 1024;
 
-/// The opinion on one stretch of the line.
+/// The verdict on one span of the line.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanVerdict {
     pub(crate) span: Range<usize>,
     pub(crate) verdict: CommandVerdict,
 }
 
-/// Collects opinions on one action.
+/// Collects the verdicts on one action.
 pub(crate) struct Assessor<'a> {
+    /// The rules.
     table: &'a RuleTable,
+    /// Where the command would run.
     workspace: &'a Workspace,
+    /// The verdicts so far.
     pub(crate) span_verdicts: Vec<SpanVerdict>,
+    /// Reasons why the action cannot be a read.
     pub(crate) doubts: Vec<String>,
+    /// Remarks for those who vote.
     pub(crate) notes: BTreeSet<String>,
-    /// Every rule that matched anywhere.
+    /// Ids of all rules that matched anything.
     pub(crate) matched_rules: BTreeSet<String>,
+    /// How many commands have been assessed, to stop at a limit.
     commands_assessed: usize,
+    /// How many bytes have been parsed, to stop at a limit.
     bytes_parsed: usize,
-    /// What was done to come to the verdict, the same on every machine.
+    /// How much work the assessment took; the same number on every machine.
     pub(crate) steps: u32,
-    /// Something runs a script that is not in its arguments.
+    /// Whether something runs a script that is not in its arguments.
     runs_unseen_script: bool,
 }
 
@@ -66,14 +73,14 @@ impl<'a> Assessor<'a> {
         }
     }
 
-    /// Judges a line that a shell would run in `base`.
+    /// Assesses a line that a shell would run in `directory`.
     pub(crate) fn assess_line(&mut self, source: &str, directory: &ResolvedPath) {
         let (span_verdicts, doubts) = self.assess_script(source, directory, 0);
         self.span_verdicts = span_verdicts;
         self.doubts = doubts;
     }
 
-    /// Judges words that are run without a shell.
+    /// Assesses words that are run without a shell.
     pub(crate) fn assess_argv(
         &mut self,
         mut words: Vec<ShellWord>,
@@ -111,7 +118,7 @@ impl<'a> Assessor<'a> {
             let reason = "more scripts inside scripts than can be overseen";
             let verdict = CommandVerdict::write(Risk::High, "default.too-much", reason);
             let span = 0..source.len();
-            // The raw patterns have seen this text as a part of the whole line.
+            // The raw rules check this text as part of the whole line.
             self.runs_unseen_script = true;
             return (vec![SpanVerdict { span, verdict }], vec![reason.to_owned()]);
         }
@@ -160,7 +167,7 @@ impl<'a> Assessor<'a> {
         (span_verdicts, script.doubts)
     }
 
-    /// Patterns over the text itself, where it may hold more than its parts have shown.
+    /// Applies the raw rules to text that may run more than its parsed commands show.
     fn apply_raw_rules(
         &mut self,
         source: &str,
@@ -208,12 +215,12 @@ impl<'a> Assessor<'a> {
         })
     }
 
-    /// Whether what comes through a pipe is code for this command.
+    /// Whether this command runs what it receives on standard input.
     fn interprets_stdin(&self, command: &SimpleCommand) -> bool {
         command_name(command).is_some_and(|name| self.table.stdin_interpreters.contains(&name))
     }
 
-    /// Whether the arguments are only ever data for this command.
+    /// Whether this command never runs its arguments.
     fn has_inert_arguments(&self, command: &SimpleCommand) -> bool {
         command_name(command).is_some_and(|name| {
             let inert = self.table.inert_commands.contains(&name);
@@ -258,7 +265,7 @@ impl<'a> Assessor<'a> {
         }
     }
 
-    /// What the rules for a name say of these words.
+    /// The verdicts of the rules for a name that match these words.
     fn match_rules(
         &mut self,
         name: &str,
@@ -350,7 +357,7 @@ impl<'a> Assessor<'a> {
         }
     }
 
-    /// Braces may hold a whole command.
+    /// Assesses the expansion of braces, which may contain a whole command.
     fn assess_brace_expansion(
         &mut self,
         command: &SimpleCommand,
@@ -428,14 +435,14 @@ impl<'a> Assessor<'a> {
     }
 }
 
-/// The name a command goes by, without its directory.
+/// The name of a command, without its directory.
 fn command_name(command: &SimpleCommand) -> Option<String> {
     let text = command.words.first()?.text();
     let name = text.rsplit('/').next().unwrap_or(&text);
     Some(name.strip_suffix(".exe").unwrap_or(name).to_owned())
 }
 
-/// A function that starts itself more than once, or in the background, never ends.
+/// Finds a function that calls itself more than once or in the background, and so never ends.
 fn detect_fork_bomb(source: &str, script: &ParsedScript) -> Option<SpanVerdict> {
     let calls = |function: &ShellFunction| {
         let inside = |command: &&SimpleCommand| {
@@ -461,7 +468,7 @@ fn detect_fork_bomb(source: &str, script: &ParsedScript) -> Option<SpanVerdict> 
     })
 }
 
-/// The sandbox that all reads among the findings need.
+/// The sandbox that suffices for all the verdicts.
 pub(crate) fn required_profile(span_verdicts: &[SpanVerdict]) -> SandboxProfile {
     let profiles = span_verdicts
         .iter()

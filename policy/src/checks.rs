@@ -9,12 +9,12 @@ mod test;
 use crate::read_rules::CheckedArguments;
 use crate::word::ShellWord;
 
-/// How a command's arguments are looked at.
+/// A function that checks a command's arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ArgumentCheck {
-    /// All arguments as they stand; answers with the paths that would be read.
+    /// Takes the arguments as written and returns the paths that would be read.
     Raw(fn(&[ShellWord]) -> Result<Vec<ShellWord>, String>),
-    /// What the flag lists have taken apart already.
+    /// Takes arguments that were parsed by the rule's flag lists.
     Parsed(fn(&mut CheckedArguments) -> Result<(), String>),
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn by_name(name: &str) -> Option<ArgumentCheck> {
     })
 }
 
-/// The words, each of which must always be the same string.
+/// The words as strings; each must be one that a shell would not change.
 fn literals(words: &[ShellWord]) -> Result<Vec<String>, String> {
     words
         .iter()
@@ -44,7 +44,8 @@ fn literals(words: &[ShellWord]) -> Result<Vec<String>, String> {
         .collect()
 }
 
-/// `printf -v` assigns, and `%n` stores through a name that may hold commands.
+/// Refuses `printf -v`, which assigns, and `%n`, which stores through a name that may contain
+/// commands.
 fn check_printf(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
     let format = match words.first().map(ShellWord::text).as_deref() {
         Some("--") => words.get(1),
@@ -70,7 +71,7 @@ fn check_printf(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
     Ok(Vec::new())
 }
 
-/// Expressions of yq may load other files, and some builds run commands.
+/// Refuses `yq` expressions that may load other files or, in some builds, run commands.
 fn check_yq(checked: &mut CheckedArguments) -> Result<(), String> {
     let expression = |text: &str| {
         ["load", "system", "input", "strload", "@sh"]
@@ -83,7 +84,7 @@ fn check_yq(checked: &mut CheckedArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// Secrets of a cluster are not for everyone's screen.
+/// Refuses to show a cluster's secrets, because everyone in the session sees the output.
 fn check_not_secrets(checked: &mut CheckedArguments) -> Result<(), String> {
     let secret = |word: &ShellWord| word.text().to_ascii_lowercase().contains("secret");
     if checked.operands.iter().any(secret) {

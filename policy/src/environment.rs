@@ -1,4 +1,4 @@
-//! Variables: which of them can change what a command does.
+//! Environment variables, and which of them can change what a command does.
 
 use pvp_protocol::Risk;
 
@@ -33,7 +33,7 @@ pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     known && value_is_plain
 }
 
-/// A variable that may change what a command does.
+/// The verdict on setting a variable that may change what a command does.
 pub(crate) fn variable_verdict(name: &str) -> CommandVerdict {
     let hooks = [
         "LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_",

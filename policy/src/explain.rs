@@ -1,4 +1,4 @@
-//! The rules as a person reads them, and whether their examples hold.
+//! Describes the rules to people and checks their examples.
 
 use pvp_protocol::{Action, Assessment, Category, Command, Risk};
 
@@ -6,44 +6,52 @@ use crate::load::{PolicyError, RuleSource};
 use crate::verdict::default_risk;
 use crate::{Policy, RuleOrigin, Workspace};
 
-/// What kind of rule it is.
+/// The kind of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
-    /// A pattern over one simple command.
+    /// A pattern that is matched against one simple command.
     Command,
-    /// A pattern over the raw text.
+    /// A pattern that is matched against the raw text.
     Raw,
-    /// A command that reads, with the arguments it may have.
+    /// A command that only reads, and the arguments it may have.
     Read,
 }
 
 /// One rule, for `pvp policy show`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleInfo<'a> {
+    /// The rule's stable id.
     pub id: &'a str,
+    /// The kind of rule.
     pub kind: RuleKind,
+    /// Who wrote it.
     pub origin: RuleOrigin,
-    /// The commands it speaks of; empty for raw patterns.
+    /// The commands it names; empty for raw patterns.
     pub command: &'a str,
     /// The regular expression, if there is one.
     pub pattern: Option<&'a str>,
+    /// The category of a match.
     pub category: Category,
+    /// The risk of a match.
     pub risk: Risk,
+    /// Why, in a sentence for those who vote.
     pub reason: &'a str,
+    /// Commands that it must match.
     pub matches: &'a [String],
+    /// Commands that it must not match.
     pub not: &'a [String],
 }
 
-/// A verdict with every rule that matched, for `pvp policy explain`.
+/// An assessment with every rule that matched, for `pvp policy explain`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     pub assessment: Assessment,
-    /// How much work the verdict took, counted and not timed.
+    /// How much work the assessment took, counted rather than timed.
     pub steps: u32,
     pub matched_rules: Vec<String>,
 }
 
-/// An example that does not hold, for `pvp policy test`.
+/// An example that fails, for `pvp policy test`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("rule `{rule}`: `{example}` {problem}")]
 pub struct ExampleFailure {
@@ -99,7 +107,7 @@ impl Policy {
         self.rules().find(|rule| rule.id == id)
     }
 
-    /// Every example of every rule that does not hold.
+    /// Every example that fails, of every rule.
     pub fn failing_examples(&self) -> Vec<ExampleFailure> {
         let rules = self.rules();
         rules
@@ -125,7 +133,7 @@ impl Policy {
             .collect()
     }
 
-    /// Whether a rule has a say on this line; a read rule must also be the outcome.
+    /// Whether a rule matches this line; for a read rule the line must also be assessed as a read.
     fn rule_matches(&self, rule: &RuleInfo<'_>, line: &str) -> bool {
         let action = Action::new(Command::Shell {
             line: line.to_owned(),
@@ -136,7 +144,7 @@ impl Policy {
         matched && (rule.kind != RuleKind::Read || read)
     }
 
-    /// The first example of a user's rule that does not hold.
+    /// Refuses a user's file at the first rule without examples or example that fails.
     pub(crate) fn check_user_examples(&self, source: RuleSource<'_>) -> Result<(), PolicyError> {
         let users = self.rules().filter(|rule| rule.origin == RuleOrigin::User);
         for rule in users {

@@ -1,20 +1,20 @@
-//! A second, strict reading of a line: only plain words and operators, or nothing at all.
+//! A second, strict lexer that accepts only lines of plain words and operators.
 //!
-//! A line is a read only where this reading and the parser's agree on every word, so that a
-//! construct one of them misjudges cannot pass.
+//! A line is a read only if this lexer and the parser agree on every word, so that a construct that
+//! one of them misunderstands cannot pass.
 
 use std::ops::Range;
 
 use crate::word::{ScanUntil, ScannedWord, scan_word};
 
-/// The words of a line by their places, as one reader saw them.
+/// The spans of a line's words, as the parser or the lexer found them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineLayout {
     /// The words of each simple command, and the values of each loop.
     pub(crate) commands: Vec<Vec<Range<usize>>>,
-    /// What the redirections point to.
+    /// The targets of the redirections.
     pub(crate) redirect_targets: Vec<Range<usize>>,
-    /// `NAME=value` before a command.
+    /// Each `NAME=value` before a command.
     pub(crate) assignments: Vec<Range<usize>>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn lex_line(source: &str) -> Option<LineLayout> {
     Some(lexer.layout)
 }
 
-/// The words of one simple command without operators, if that is all there is.
+/// The words of a line that is one simple command without operators.
 pub(crate) fn single_command_words(source: &str) -> Option<Vec<ScannedWord>> {
     let layout = lex_line(source)?;
     let [words] = layout.commands.as_slice() else {
@@ -39,7 +39,7 @@ pub(crate) fn single_command_words(source: &str) -> Option<Vec<ScannedWord>> {
     if !layout.redirect_targets.is_empty() || !layout.assignments.is_empty() {
         return None;
     }
-    // Nothing but blanks may stand outside the words: no comment, operator or keyword.
+    // Only blanks may come between the words: no comment, operator or keyword.
     let mut outside = String::new();
     let mut end = 0;
     for word in words {
@@ -56,13 +56,13 @@ pub(crate) fn single_command_words(source: &str) -> Option<Vec<ScannedWord>> {
     })
 }
 
-/// What may follow where a command has not begun.
+/// The part of the line since the last operator or keyword.
 #[derive(Default)]
 struct Segment {
     words: Vec<Range<usize>>,
-    /// A keyword such as `done` ended it; only redirections may follow.
+    /// Whether a keyword such as `done` ended it, so that only redirections may follow.
     closed: bool,
-    /// Inside `for name in …`.
+    /// Whether this is inside `for name in …`.
     in_loop_values: bool,
 }
 
@@ -121,7 +121,7 @@ impl Lexer<'_> {
 
     fn redirect(&mut self) -> Option<()> {
         let rest = self.rest();
-        // Here-documents, process substitution and read-write opening are beyond this reading.
+        // This lexer does not accept here-documents, process substitution or `<>`.
         if (rest.starts_with("<<") && !rest.starts_with("<<<"))
             || rest.starts_with("<(")
             || rest.starts_with(">(")
@@ -140,7 +140,7 @@ impl Lexer<'_> {
         Some(())
     }
 
-    /// A word that is there and holds nothing uncertain.
+    /// The next word, if there is one and it is understood with certainty.
     fn certain_word(&mut self) -> Option<Range<usize>> {
         let start = self.at;
         let scan = scan_word(self.source, start, ScanUntil::Operator);
@@ -179,7 +179,7 @@ impl Lexer<'_> {
         Some(())
     }
 
-    /// `name in`, after which the values follow.
+    /// Lexes `name in`, which comes before the values.
     fn for_header(&mut self) -> Option<()> {
         for expected in [None, Some("in")] {
             let blanks = self.rest().len() - self.rest().trim_start_matches(' ').len();
@@ -195,7 +195,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Whether this is a variable's name.
+/// Whether this is a valid variable name.
 pub(crate) fn is_variable_name(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())

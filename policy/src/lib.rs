@@ -1,4 +1,5 @@
-//! How dangerous a command is, and why. Anything that is not certain is a write.
+//! Assesses how dangerous a command is, and why. A command that is not certain to be a read is a
+//! write.
 
 mod assess;
 mod checks;
@@ -38,20 +39,20 @@ use rule_table::RuleTable;
 use verdict::CommandVerdict;
 use word::ShellWord;
 
-/// Longest command line that may be a read.
+/// The longest command line that may be a read.
 const MAX_READ_LINE_BYTES: usize = 8 * 1024;
 
-/// The rule of a command whose parts only read, but which is not certain as a whole.
+/// The rule of a command whose parts only read, but that has a doubt as a whole.
 const DOUBT_RULE: &str = "default.doubt";
 
-/// A set of rules that gives verdicts; the same action always gets the same one.
+/// A set of rules that assesses actions. The same action always gets the same assessment.
 #[derive(Debug, Clone)]
 pub struct Policy {
     table: Arc<RuleTable>,
 }
 
 impl Policy {
-    /// The rules that come with the program.
+    /// The rules that are built into the program.
     pub fn built_in() -> Self {
         static BUILT_IN: OnceLock<Arc<RuleTable>> = OnceLock::new();
         let table = BUILT_IN.get_or_init(|| {
@@ -63,7 +64,7 @@ impl Policy {
         }
     }
 
-    /// The built-in rules with a user's file on top; its examples are checked here.
+    /// The built-in rules and a user's rule file, whose examples are checked here.
     pub fn with_user_file(text: &str, file_name: &str) -> Result<Self, PolicyError> {
         let mut table = built_in_table()?;
         let source = load::RuleSource {
@@ -78,32 +79,32 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Compiles every pattern at once; without it, each is compiled when a command first needs it.
+    /// Compiles every pattern now. Otherwise each is compiled when a command first needs it.
     pub fn compile_patterns(&self) {
         self.table.compile_all();
     }
 
-    /// Names the rule set; recorded with every verdict.
+    /// The hash of the rules, recorded in every assessment.
     pub fn hash(&self) -> &str {
         &self.table.hash
     }
 
-    /// What runs of a category may use, where a user's file says so.
+    /// The limits of runs by category, where a user's file sets them.
     pub fn limits(&self) -> &BTreeMap<Category, ExecutionLimits> {
         &self.table.limits
     }
 
-    /// How a gate is decided that this rule opened, where a user's file says so.
+    /// The quorum of gates that this rule opens, where a rule file sets one.
     pub fn quorum_for(&self, rule: &str) -> Option<&QuorumRule> {
         self.table.quorums.get(rule)
     }
 
-    /// The verdict on an action, with its reason.
+    /// Assesses an action.
     pub fn assess(&self, action: &Action, workspace: &Workspace) -> Assessment {
         self.explain(action, workspace).assessment
     }
 
-    /// The verdict, and every rule that matched on the way to it.
+    /// Assesses an action and lists every rule that matched.
     pub fn explain(&self, action: &Action, workspace: &Workspace) -> Explanation {
         let mut assessor = Assessor::new(&self.table, workspace);
         let shown = self.collect_verdicts(action, workspace, &mut assessor);
@@ -114,7 +115,7 @@ impl Policy {
             Category::Write | Category::Destructive | Category::Blocked => SandboxProfile::None,
         };
         let mut notes: Vec<String> = assessor.notes.iter().cloned().collect();
-        // The first doubt is the reason; where a rule decided, doubts changed nothing.
+        // The first doubt is already the reason. If a rule decided, the doubts had no effect.
         if decision.rule == DOUBT_RULE {
             let others = doubts.iter().skip(1);
             notes.extend(others.map(|doubt| format!("not a read: {doubt}")));
@@ -137,7 +138,7 @@ impl Policy {
         }
     }
 
-    /// Fills the judge, and answers with the text that spans refer to.
+    /// Collects verdicts in the assessor and returns the text that their spans refer to.
     fn collect_verdicts(
         &self,
         action: &Action,
@@ -182,7 +183,7 @@ fn built_in_table() -> Result<RuleTable, PolicyError> {
     Ok(table)
 }
 
-/// The most severe opinion; never a read where there is a doubt.
+/// The most severe verdict, which is never a read if there is a doubt.
 fn decide(assessor: &Assessor<'_>, doubts: &[String]) -> CommandVerdict {
     let verdicts = assessor
         .span_verdicts
@@ -198,7 +199,7 @@ fn decide(assessor: &Assessor<'_>, doubts: &[String]) -> CommandVerdict {
     }
 }
 
-/// Everything that keeps an action from being a read, whatever its command is.
+/// Everything that prevents an action from being a read, whatever its command is.
 fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> {
     let mut doubts = assessor.doubts.clone();
     if shown.len() > MAX_READ_LINE_BYTES {
@@ -232,7 +233,7 @@ fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> 
     doubts
 }
 
-/// Characters that hide something from the one who looks.
+/// Characters that hide something from the person who reviews the command.
 fn is_invisible(c: char) -> bool {
     let invisible = matches!(
         c,
@@ -244,13 +245,13 @@ fn is_invisible(c: char) -> bool {
     blank || invisible || (c.is_control() && !matches!(c, '\t' | '\n'))
 }
 
-/// Characters that every login shell, fish and zsh among them, takes in the same way.
+/// Characters that mean the same in every login shell, including fish and zsh.
 fn is_same_in_every_shell(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:@%+, \"'|&;=".contains(c)
 }
 
-/// The verdicts of the parts, where there is more than one. A part that was read in several ways is
-/// told once, at its worst.
+/// The assessments of the parts, if there are several. A part that was interpreted in several ways
+/// is listed once, with its most severe verdict.
 fn part_assessments(assessor: &Assessor<'_>, shown: &str) -> Vec<PartAssessment> {
     let mut span_verdicts: Vec<_> = assessor.span_verdicts.iter().collect();
     span_verdicts.sort_by_key(|span_verdict| {
@@ -276,12 +277,12 @@ fn part_assessments(assessor: &Assessor<'_>, shown: &str) -> Vec<PartAssessment>
     span_verdicts.into_iter().map(verdict).collect()
 }
 
-/// Characters that no shell acts on, not even to take them away.
+/// Characters that no shell interprets or removes.
 fn is_inert(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:=@%+, ".contains(c)
 }
 
-/// The words of an action that is one simple command without anything a shell would expand.
+/// The words of an action, if it is one simple command in which a shell would expand nothing.
 pub fn plain_words(action: &Action) -> Option<Vec<String>> {
     match &action.command {
         Command::Shell { line }
@@ -293,7 +294,7 @@ pub fn plain_words(action: &Action) -> Option<Vec<String>> {
         Command::Argv { command, args } => {
             Some(std::iter::once(command).chain(args).cloned().collect())
         }
-        // A login shell may have aliases and functions, so its words mean what it says they mean.
+        // A login shell may have aliases and functions, so its words may mean something else.
         Command::Shell { .. } | Command::LoginShell { .. } | Command::Tool { .. } => None,
     }
 }

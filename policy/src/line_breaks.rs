@@ -1,18 +1,18 @@
-//! Backslashes around line breaks, which the parser misreads.
+//! Works around backslashes next to line breaks, which the parser misunderstands.
 //!
-//! A backslash that begins a line makes it take the break for a blank, and a command for more
-//! words of the one above: a blank before it helps. Where the line above ends in a backslash too,
-//! only the parser knows whether that is in a comment, where it joins nothing, so that some texts
-//! have two readings. What changed may have been inside quotes, so that no changed reading is
-//! taken for a read.
+//! If a line begins with a backslash, the parser treats the line break before it as a blank, and
+//! the command as more words of the one above. Inserting a blank before the backslash prevents
+//! that. If the line above ends in a backslash too, only the parser knows whether that is in a
+//! comment, where it does not join lines, so some texts have two interpretations. The inserted
+//! blank may be inside quotes, so a modified interpretation is never a read.
 
 use std::ops::Range;
 
-/// A text for the parser.
+/// A text that is given to the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Interpretation {
     pub(crate) text: String,
-    /// Where blanks were put in.
+    /// The positions of inserted blanks.
     inserted_spaces: Vec<usize>,
 }
 
@@ -21,7 +21,7 @@ impl Interpretation {
         !self.inserted_spaces.is_empty()
     }
 
-    /// The place of a span in the original.
+    /// The same span in the original text.
     pub(crate) fn original_span(&self, span: &Range<usize>) -> Range<usize> {
         let original_offset =
             |at: usize| at - self.inserted_spaces.partition_point(|blank| *blank < at);
@@ -29,7 +29,7 @@ impl Interpretation {
     }
 }
 
-/// Every way in which a shell may read this.
+/// Every way in which a shell may interpret this text.
 pub(crate) fn interpretations(source: &str) -> Vec<Interpretation> {
     let plain = interpret(source, false);
     let commented = interpret(source, true);
@@ -40,7 +40,7 @@ pub(crate) fn interpretations(source: &str) -> Vec<Interpretation> {
     }
 }
 
-/// `comments` is whether a `#` may have begun a comment that is the rest of its line.
+/// One interpretation; `comments` is whether a `#` may begin a comment up to the end of its line.
 fn interpret(source: &str, comments: bool) -> Interpretation {
     let mut text = String::with_capacity(source.len());
     let mut blanks = Vec::new();
@@ -57,7 +57,7 @@ fn interpret(source: &str, comments: bool) -> Interpretation {
     }
 }
 
-/// Whether what follows this text is on a line that nothing joins to the one before.
+/// Whether this text ends in a line break that a backslash does not remove.
 fn starts_line(before: &str, comments: bool) -> bool {
     before.strip_suffix('\n').is_some_and(|before| {
         let line = before.rsplit('\n').next().unwrap_or(before);
@@ -71,19 +71,21 @@ mod tests {
     use super::*;
 
     fn texts(source: &str) -> Vec<String> {
-        let readings = interpretations(source).into_iter();
-        readings.map(|interpretation| interpretation.text).collect()
+        let interpretations = interpretations(source).into_iter();
+        interpretations
+            .map(|interpretation| interpretation.text)
+            .collect()
     }
 
     #[test]
-    fn a_line_that_begins_with_a_backslash_is_a_line() {
+    fn a_line_that_begins_with_a_backslash_is_a_line_of_its_own() {
         assert_eq!(texts("a\n\\b\n\\\n\\c"), ["a\n \\b\n \\\n\\c"]);
         assert_eq!(texts("a\\\\\n\\b"), ["a\\\\\n \\b"]);
         assert_eq!(texts("# a\n\\b"), ["# a\n \\b"]);
     }
 
     #[test]
-    fn what_may_be_a_comment_is_read_in_both_ways() {
+    fn a_possible_comment_has_two_interpretations() {
         assert_eq!(texts("# a\\\n\\b"), ["# a\\\n\\b", "# a\\\n \\b"]);
         assert_eq!(texts("#\na\\\n\\b").len(), 1);
     }

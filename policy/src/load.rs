@@ -1,4 +1,4 @@
-//! Rule files: the ones in the binary, and one that a user adds to them.
+//! Loads rule files: those embedded in the binary, and one that a user adds.
 
 use pvp_protocol::{Category, Digest};
 use sha2::{Digest as _, Sha256};
@@ -18,7 +18,7 @@ pub struct PolicyError {
     pub reason: String,
 }
 
-/// A file's name and text, for telling where something is wrong.
+/// A rule file's name and text, for errors that name a line.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleSource<'a> {
     pub(crate) file: &'a str,
@@ -46,7 +46,7 @@ macro_rules! built_in {
     };
 }
 
-/// Embedded in the binary, by area.
+/// The rule files in the binary, one for each area.
 pub(crate) const BUILT_IN: &[(&str, &str)] = built_in![
     "files.toml",
     "text.toml",
@@ -212,7 +212,7 @@ fn add_read_rule(
     Ok(())
 }
 
-/// A user may call a command a read, but not one that runs whatever it is given.
+/// A user may declare a command a read, unless it runs other commands.
 fn check_user_read_rule(table: &RuleTable, data: &ReadRuleData) -> Result<(), String> {
     let first = data.command.split_whitespace().next().unwrap_or_default();
     if data.id.is_none() {

@@ -1,14 +1,15 @@
-//! The form of a command that patterns look at: words between single blanks, places by name.
+//! Normalises a command's arguments for the patterns: single blanks between words, and names for
+//! important locations.
 
 use crate::paths::{PathRoot, ResolvedPath};
 use crate::word::ShellWord;
 
-/// Stands for a blank inside a word, so that a pattern sees where words end.
+/// Replaces a blank inside a word, so that patterns can tell where words end.
 pub(crate) const INNER_SPACE: char = '\u{1f}';
 
-/// The arguments as patterns see them, ` -rf <root> `, once for every directory that the command
-/// may run in, once with only those places that are the same everywhere, and once without any: a
-/// word such as `stop` is no path to every command, wherever it runs.
+/// The arguments in the form that patterns match, such as ` -rf <root> `: once for every directory
+/// that the command may run in, once with only the locations that do not depend on the directory,
+/// and once without any locations, because a word such as `stop` is not a path for every command.
 pub(crate) fn argument_forms(words: &[ShellWord], directories: &[ResolvedPath]) -> Vec<String> {
     let any_directory = ResolvedPath::new(PathRoot::Unknown);
     let directories = directories.iter().chain([&any_directory]).map(Some);
@@ -38,7 +39,7 @@ fn normalized_argument(word: &ShellWord, directory: Option<&ResolvedPath>) -> St
     shown.replace(char::is_whitespace, &INNER_SPACE.to_string())
 }
 
-/// The word with a place of note in it replaced by that place's name.
+/// The word with an important location in it replaced by the location's name.
 fn with_location_name(word: &ShellWord, text: &str, directory: &ResolvedPath) -> Option<String> {
     if let Some((key, value)) = text.split_once('=')
         && !key.contains('/')
@@ -102,7 +103,7 @@ const AUTH_FILES: &[&str] = &[
     "etc/securetty",
 ];
 
-/// The name of a place that rules speak of.
+/// The name of a location that rules mention.
 pub(crate) fn location_name(path: &ResolvedPath) -> Option<&'static str> {
     match path.root {
         PathRoot::Absolute => absolute_location_name(&path.components),
@@ -158,7 +159,7 @@ fn matches_everything(name: &str) -> bool {
     plain || matches!(name, "[a-z]*" | "[a-zA-Z]*" | "[!.]*" | ".[!.]*" | "??*")
 }
 
-/// A line's words where braces stand for several, at most 64 of them.
+/// The words that braces in a word expand to, at most 64.
 pub(crate) fn expand_braces(text: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];

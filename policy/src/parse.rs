@@ -1,23 +1,24 @@
-//! The parser, under a budget that counts its steps, so that every machine gives the same verdict.
+//! Runs the parser with a limit on its steps rather than on time, so that every machine gives the
+//! same verdict.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use tree_sitter::{ParseOptions, Parser, Tree};
 
-/// Progress reports of the parser before it is stopped; one comes about every hundred steps.
-/// A line of 8 KiB takes about a hundred, and this many take a few milliseconds.
+/// How many progress reports the parser may make before it is stopped, one about every hundred
+/// steps. A line of 8 KiB takes about a hundred reports, and this many take a few milliseconds.
 const MAX_PROGRESS_REPORTS: u32 = 400;
 
-/// Longest text that is parsed at all; a longer one is never a read.
+/// The longest text that is parsed; a longer one is never a read.
 const MAX_SOURCE_BYTES: usize = 8 * 1024;
 
-/// Characters with a meaning in one text; some errors cost the parser the square of their number
-/// between two reports of progress.
+/// The most special characters in one text. On some errors the parser takes time that is quadratic
+/// in their number between two progress reports.
 const MAX_SPECIAL_CHARS: usize = 400;
 
 thread_local! {
-    // A parser is only scratch space: it is reset before every line.
+    // A parser carries no state from line to line: it is reset before each.
     static PARSER: RefCell<Option<Parser>> = RefCell::new(new_parser());
 }
 
@@ -29,7 +30,7 @@ fn new_parser() -> Option<Parser> {
         .then_some(parser)
 }
 
-/// The syntax tree, unless the text is too long or the budget was spent, and the steps it took.
+/// The syntax tree, unless the text is too long or took too many steps, and the steps it took.
 pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
     if source.len() > MAX_SOURCE_BYTES || count_special_chars(source) > MAX_SPECIAL_CHARS {
         return (None, 0);
@@ -55,9 +56,10 @@ pub(crate) fn parse(source: &str) -> (Option<Tree>, u32) {
     (tree, steps)
 }
 
-/// The same text with every character beyond ASCII as so many letters, which is how a shell takes
-/// it. The scanner of tree-sitter-bash asks C's `isdigit` for whatever follows a `{`, which reads
-/// outside of its table: `ls {` and a character from the end of Unicode crashed the process.
+/// The same text with every byte of a non-ASCII character replaced by a letter, which is how a
+/// shell treats it. The scanner of tree-sitter-bash passes whatever follows a `{` to C's `isdigit`,
+/// which then reads outside its table: `ls {` and a character from the end of Unicode crashed the
+/// process.
 fn mask_non_ascii(source: &str) -> Vec<u8> {
     let mask = |byte: u8| if byte.is_ascii() { byte } else { b'x' };
     source.bytes().map(mask).collect()

@@ -1,12 +1,12 @@
-//! Where a path leads, as far as can be told from its text.
+//! Resolves paths as far as their text allows, and classifies reads of them.
 
 use crate::secret_files::{is_secret, may_match_secret};
 use crate::word::{ShellWord, WordPart};
 
-/// Where a command would run, as far as its executor has said.
+/// Where a command would run, as far as its executor has announced it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// The executor's working directory; relative paths are below it.
+    /// The executor's working directory, which relative paths start from; `None` if unknown.
     pub directory: Option<String>,
 }
 
@@ -15,11 +15,11 @@ pub struct Workspace {
 pub(crate) enum PathRoot {
     Absolute,
     Home,
-    /// A workspace whose own path is not known.
+    /// A workspace whose own path is unknown.
     Workspace,
     /// Above such a workspace.
     AboveWorkspace,
-    /// Anywhere.
+    /// It may be anywhere.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ impl ResolvedPath {
         }
     }
 
-    /// Where this text leads from here; links are not followed.
+    /// Resolves a path relative to this one, without following symbolic links.
     pub(crate) fn join(&self, text: &str) -> ResolvedPath {
         let mut path = if text.starts_with('/') {
             ResolvedPath::new(PathRoot::Absolute)
@@ -54,7 +54,7 @@ impl ResolvedPath {
     fn push_component(&mut self, name: &str) {
         match name {
             "" | "." => {}
-            // Links below /proc lead anywhere, so the way back up is not known.
+            // Links below /proc may lead anywhere, so their parent directory is unknown.
             ".." if self.root == PathRoot::Absolute
                 && self.components.len() > 1
                 && self.components[0] == "proc" =>
@@ -100,7 +100,7 @@ impl ResolvedPath {
     }
 }
 
-/// `~root/…`, `~+`, `~-`.
+/// Resolves `~root/…`, `~+` and `~-`.
 fn resolve_user_tilde(text: &str) -> ResolvedPath {
     match text.split_once('/') {
         Some((name, rest)) if !name.contains(['+', '-']) => {
@@ -124,14 +124,14 @@ impl std::fmt::Display for ResolvedPath {
     }
 }
 
-/// How a read of a path is seen.
+/// Whether a path may be read without a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PathAccess {
     /// In the workspace or in a system directory.
     Allowed,
-    /// Somewhere else.
+    /// Outside of them.
     Outside(String),
-    /// It may hold secrets, wherever it is.
+    /// A file that may hold secrets, wherever it is.
     Secret(String),
 }
 
@@ -153,7 +153,7 @@ const SYSTEM_FILES: &[&str] = &[
 ];
 
 impl Workspace {
-    /// Where relative paths begin for an action with this working directory.
+    /// The directory that relative paths of an action with this `cwd` start from.
     pub(crate) fn resolve_cwd(&self, cwd: Option<&str>) -> ResolvedPath {
         let workspace = match &self.directory {
             Some(workspace) if workspace.starts_with('/') => {
@@ -170,7 +170,7 @@ impl Workspace {
         }
     }
 
-    /// Whether this path may be read without asking.
+    /// Whether this path may be read without a vote.
     pub(crate) fn classify_read(&self, path: &ResolvedPath) -> PathAccess {
         let outside_workspace = path.root != PathRoot::Workspace && !self.contains(path);
         if is_secret(path) || (outside_workspace && may_match_secret(path)) {
@@ -178,7 +178,7 @@ impl Workspace {
         }
         let near = match path.root {
             PathRoot::Workspace => true,
-            // Without a known workspace, nothing tells inside from outside.
+            // Without a known workspace there is no inside or outside.
             PathRoot::AboveWorkspace => self.directory.is_none(),
             PathRoot::Absolute => {
                 self.directory.is_none() || self.contains(path) || is_system_path(path)
@@ -201,7 +201,7 @@ impl Workspace {
     }
 }
 
-/// Where `.*` leads when it stands for `..`, as it does in many shells.
+/// The path if `.*` matches `..`, as it does in many shells.
 fn dot_glob_parent(path: &ResolvedPath) -> Option<ResolvedPath> {
     let hidden = |name: &String| name.starts_with('.') && name.contains(['*', '?', '[']);
     let at = path.components.iter().position(hidden)?;
@@ -218,7 +218,7 @@ pub(crate) fn is_system_path(path: &ResolvedPath) -> bool {
         return false;
     };
     let joined = path.components.join("/");
-    // Below these, /proc leads to any place of the machine.
+    // Below these, links in /proc lead to anywhere on the machine.
     let escape_links = ["root", "cwd", "fd", "task", "map_files"];
     if first == "proc"
         && path

@@ -1,4 +1,4 @@
-//! The second key of a read: every argument is one that is known to only read.
+//! Read rules: a command is a read only if every argument is known to only read.
 
 use pvp_protocol::SandboxProfile;
 use regex::Regex;
@@ -7,27 +7,35 @@ use crate::checks;
 use crate::rule_file::{OperandKind, ReadRuleData};
 use crate::word::{ShellWord, WordPart};
 
-/// A command that only reads when its arguments are of the right kind.
+/// A command that only reads if its arguments are of the right kind.
 #[derive(Debug)]
 pub(crate) struct ReadRule {
+    /// The rule's stable id.
     pub(crate) id: String,
     /// The command and its subcommand.
     pub(crate) words: Vec<String>,
+    /// The rule as written in its file.
     pub(crate) data: ReadRuleData,
+    /// What every operand must match, compiled.
     operand: Option<Regex>,
+    /// What no argument may match, compiled.
     refuse: Option<Regex>,
+    /// The check in code, if the rule names one.
     check: Option<checks::ArgumentCheck>,
+    /// Long flags without a required value.
     long: Vec<String>,
+    /// Long flags that take a value.
     long_value: Vec<String>,
+    /// Long flags that exist but are refused; `None` forbids abbreviations.
     refused_long: Option<Vec<String>>,
 }
 
-/// Arguments that were taken apart and found harmless.
+/// Arguments that were parsed and found harmless.
 #[derive(Debug, Default)]
 pub(crate) struct CheckedArguments {
     pub(crate) flags: Vec<(String, Option<ShellWord>)>,
     pub(crate) operands: Vec<ShellWord>,
-    /// Everything that would be opened.
+    /// Every file that would be opened.
     pub(crate) paths: Vec<ShellWord>,
 }
 
@@ -90,7 +98,7 @@ impl ReadRule {
         }
     }
 
-    /// The paths that would be read, or what stands against it.
+    /// The paths that would be read, or why this is not a read.
     pub(crate) fn check(&self, arguments: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
         if self.data.text {
             let plain = arguments.iter().all(ShellWord::has_only_plain_variables);
@@ -186,7 +194,7 @@ impl ReadRule {
         }
     }
 
-    /// The allowed flag that this name, or an abbreviation of it, always means.
+    /// The allowed flag that this name or abbreviation unambiguously means.
     fn resolve_long_flag(&self, name: &str) -> Option<String> {
         let allowed = || self.long.iter().chain(&self.long_value);
         if let Some(full) = allowed().find(|full| *full == name) {
@@ -285,7 +293,8 @@ fn is_path_like(word: &ShellWord) -> bool {
     word.leading_tilde || text.starts_with('/') || text.split('/').any(|name| name == "..")
 }
 
-/// A value that stands as its own word. One that looks like a flag may be one.
+/// The value of a flag, given as the next word. One that looks like a flag is refused, because it
+/// may be one.
 fn flag_value<'a>(
     words: &mut impl Iterator<Item = &'a ShellWord>,
     flag: &str,
@@ -299,7 +308,7 @@ fn flag_value<'a>(
     Ok(value.clone())
 }
 
-/// Names that begin like this word up to a `=` are still the same flag.
+/// Whether a glob could expand to another flag. After a `=` it cannot.
 fn glob_in_flag(word: &ShellWord) -> bool {
     word.has_glob()
         && !matches!(word.parts.first(), Some(WordPart::Text(text)) if text.contains('='))
@@ -364,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_does_not() {
+    fn unknown_flags_do_not_pass() {
         for line in [
             "-o x",
             "-ro x",

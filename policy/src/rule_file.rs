@@ -1,4 +1,4 @@
-//! The shape of a rule file, built in or a user's own.
+//! The format of a rule file, built-in or the user's own.
 
 use std::collections::BTreeMap;
 
@@ -10,126 +10,155 @@ use toml::Spanned;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RuleFile {
+    /// Patterns for simple commands.
     pub(crate) rule: Vec<CommandRuleData>,
+    /// Patterns for raw text.
     pub(crate) raw: Vec<RawRuleData>,
+    /// Commands that only read.
     pub(crate) read: Vec<ReadRuleData>,
+    /// Flags between a command and its subcommand.
     pub(crate) tool: Vec<GlobalFlagsData>,
+    /// Commands that run other commands.
     pub(crate) wrapper: Vec<WrapperData>,
+    /// Commands whose arguments or input are special; only built-in files use it.
     pub(crate) arguments: CommandLists,
+    /// The limits of runs, by category.
     pub(crate) limits: BTreeMap<Category, LimitData>,
-    /// Changes to rules that are there already.
+    /// Changes to existing rules.
     pub(crate) change: Vec<RuleChangeData>,
 }
 
+/// Lists of commands whose arguments or input are special.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CommandLists {
-    /// Commands whose arguments are never run.
+    /// Commands that never run their arguments.
     pub(crate) inert: String,
-    /// Commands that run what they are given through a pipe.
+    /// Commands that run what they receive on standard input.
     pub(crate) takes_code: String,
 }
 
-/// A pattern over one simple command.
+/// A pattern that is matched against one simple command.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommandRuleData {
+    /// The rule's stable id.
     pub(crate) id: Spanned<String>,
-    /// Names of commands, between blanks; `*` is any.
+    /// The command names, separated by blanks; `*` is any command.
     pub(crate) command: String,
-    /// A regular expression over the canonical arguments; none matches all.
+    /// A regular expression for the normalised arguments; `None` matches all.
     pub(crate) args: Option<String>,
+    /// The category of a match; never read.
     pub(crate) category: Category,
+    /// The risk of a match; the default of the category if `None`.
     pub(crate) risk: Option<Risk>,
+    /// Why, in a sentence for those who vote.
     pub(crate) reason: String,
+    /// Commands that the rule must match.
     #[serde(default)]
     pub(crate) matches: Vec<String>,
+    /// Commands that the rule must not match.
     #[serde(default)]
     pub(crate) not: Vec<String>,
+    /// The quorum of gates that the rule opens; the session's own if `None`.
     pub(crate) quorum: Option<QuorumRule>,
 }
 
-/// A pattern over raw text; only raises.
+/// A pattern that is matched against raw text; it only makes a verdict more severe.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRuleData {
+    /// The rule's stable id.
     pub(crate) id: Spanned<String>,
+    /// A regular expression for the text.
     pub(crate) pattern: String,
+    /// The category of a match: destructive or blocked.
     pub(crate) category: Category,
+    /// Why, in a sentence for those who vote.
     pub(crate) reason: String,
+    /// Commands that the rule must match.
     #[serde(default)]
     pub(crate) matches: Vec<String>,
+    /// Commands that the rule must not match.
     #[serde(default)]
     pub(crate) not: Vec<String>,
 }
 
-/// What may follow a command that only reads.
+/// A command that only reads, and the arguments it may have.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ReadRuleData {
+    /// The rule's stable id; made from the command if `None`, which a user's file may not leave
+    /// out.
     pub(crate) id: Option<Spanned<String>>,
-    /// The command and its subcommand, between blanks.
+    /// The command and its subcommand, separated by blanks.
     pub(crate) command: String,
+    /// Why it is a read, in a sentence.
     pub(crate) reason: String,
-    /// Needed in a user's file: says that this lowers a write to a read.
+    /// Required in a user's file: confirms that this lowers a write to a read.
     pub(crate) allow_read: bool,
-    /// Letters that may be clustered.
+    /// Flag letters that may be combined.
     pub(crate) short: String,
-    /// Letters that take a value.
+    /// Flag letters that take a value.
     pub(crate) short_value: String,
-    /// Letters whose value, if any, is attached.
+    /// Flag letters that take an optional value, which must be attached.
     pub(crate) short_optional: String,
-    /// Names, each perhaps with `=value`.
+    /// Long flags, with or without `=value`.
     pub(crate) long: String,
-    /// Names that take a value, attached or as the next word.
+    /// Long flags that take a value, attached or as the next word.
     pub(crate) long_value: String,
-    /// Names that exist and are refused; abbreviations are only taken where this is given.
+    /// Long flags that exist but are refused. Abbreviations are allowed only if this list is given.
     pub(crate) refused_long: Option<String>,
-    /// Words that are taken as they stand, such as `-version`.
+    /// Words that are allowed exactly as written, such as `-version`.
     pub(crate) exact: String,
-    /// `-5` is taken.
+    /// Whether flags such as `-5` are allowed.
     pub(crate) number: bool,
     /// Flags whose value is a path.
     pub(crate) path_flags: String,
-    /// At least one of these must be there.
+    /// Flags of which at least one must be given; empty for none.
     pub(crate) requires: String,
+    /// What the operands are.
     pub(crate) operands: OperandKind,
+    /// The most operands; no limit if `None`.
     pub(crate) max_operands: Option<usize>,
+    /// The fewest operands.
     pub(crate) min_operands: usize,
-    /// What every operand must look like.
+    /// A regular expression that every operand must match.
     pub(crate) operand: Option<String>,
-    /// What no argument may contain.
+    /// A regular expression that no argument may match.
     pub(crate) refuse: Option<String>,
     /// No flag of this command, known or not, does more than read.
     pub(crate) harmless_flags: bool,
-    /// Nothing in the arguments is a flag or a file; even values only the shell knows may stand there.
+    /// No argument is a flag or a file, so variables are allowed too.
     pub(crate) text: bool,
-    /// Holds although a rule calls the command a write in general.
+    /// Applies even if a command rule says write.
     pub(crate) beats_write: bool,
-    /// Code that looks at the arguments as well.
+    /// The name of a check in code that also inspects the arguments.
     pub(crate) check: Option<String>,
-    /// Talks to a daemon or cluster.
+    /// The command talks to a daemon or a cluster.
     pub(crate) net: bool,
+    /// Commands that the rule must match.
     pub(crate) matches: Vec<String>,
+    /// Commands that the rule must not match.
     pub(crate) not: Vec<String>,
 }
 
-/// What operands are.
+/// What the operands of a command are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum OperandKind {
     #[default]
     None,
-    /// Text that is not looked up as a file.
+    /// Text that is not opened as a file.
     Any,
     Paths,
-    /// Names of another kind, but files where they begin like a path.
+    /// Names of another kind, unless they look like paths.
     Names,
     /// The first is a pattern, the others are paths.
     Pattern,
 }
 
-/// Flags that may stand between a command and its subcommand.
+/// Flags that may come between a command and its subcommand.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct GlobalFlagsData {
@@ -139,33 +168,37 @@ pub(crate) struct GlobalFlagsData {
     pub(crate) path_flags: String,
 }
 
-/// A command that runs another one.
+/// A command that runs another command.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct WrapperData {
+    /// The wrapper's names, separated by commas, each with its subcommand if it has one.
     pub(crate) command: String,
-    /// Letters without a value.
+    /// Flag letters without a value.
     pub(crate) short: String,
-    /// Letters with one.
+    /// Flag letters with a value.
     pub(crate) short_value: String,
+    /// Long flags without a value.
     pub(crate) long: String,
+    /// Long flags with a value.
     pub(crate) long_value: String,
-    /// Operands before the command.
+    /// How many operands come before the command.
     pub(crate) skip: usize,
-    /// Letters whose value is a shell script.
+    /// Flag letters whose value is a shell script.
     pub(crate) script: String,
+    /// Long flags whose value is a shell script.
     pub(crate) long_script: String,
-    /// Words are joined and given to a shell.
+    /// The words are joined and passed to a shell.
     pub(crate) join: bool,
-    /// `NAME=value` may stand before the command.
+    /// `NAME=value` may come before the command.
     pub(crate) assignments: bool,
-    /// Runs with more rights.
+    /// The command runs with more privileges.
     pub(crate) raises: bool,
-    /// Without a script it reads one from its input or from a file.
+    /// Without a script, it runs one from its input or from a file.
     pub(crate) shell: bool,
 }
 
-/// More severity or another quorum for a rule that exists.
+/// A more severe category or another quorum for an existing rule.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleChangeData {
@@ -174,7 +207,7 @@ pub(crate) struct RuleChangeData {
     pub(crate) quorum: Option<QuorumRule>,
 }
 
-/// What a run of a category may use.
+/// The limits of runs of one category.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitData {

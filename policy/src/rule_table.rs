@@ -1,4 +1,4 @@
-//! The rules as they are used: compiled, and found by the command they speak of.
+//! The table of compiled rules, indexed by command name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -10,20 +10,20 @@ use crate::read_rules::ReadRule;
 use crate::rule_file::{CommandRuleData, GlobalFlagsData, RawRuleData, WrapperData};
 use crate::verdict::{CommandVerdict, default_risk};
 
-/// Memory one set of patterns may take when compiled.
+/// The most memory that one compiled set of patterns may use.
 const MAX_COMPILED_BYTES: usize = 16 * 1024 * 1024;
 
-/// Memory that searching with a set may take; more of it only makes long lines faster.
+/// The most memory for searching with a set; more would only make long lines faster.
 const MAX_SEARCH_BYTES: usize = 1024 * 1024;
 
-/// A pattern over one simple command.
+/// A pattern that is matched against one simple command.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandRule {
     pub(crate) data: CommandRuleData,
     pub(crate) origin: RuleOrigin,
 }
 
-/// A pattern over raw text.
+/// A pattern that is matched against raw text.
 #[derive(Debug, Clone)]
 pub(crate) struct RawRule {
     pub(crate) data: RawRuleData,
@@ -37,12 +37,13 @@ pub enum RuleOrigin {
     User,
 }
 
-/// Rules for some command names; the patterns are compiled when one of them is first met.
+/// The rules of some command names. Their patterns are compiled when one of the commands first
+/// occurs.
 #[derive(Debug, Default)]
 struct RuleGroup {
-    /// Rules that hold for any arguments.
+    /// Indexes of rules that match any arguments.
     unconditional: Vec<usize>,
-    /// Rules with a pattern.
+    /// Indexes of rules with a pattern.
     conditional: Vec<usize>,
     patterns: OnceLock<Option<RegexSet>>,
 }
@@ -50,23 +51,37 @@ struct RuleGroup {
 /// All rules.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTable {
+    /// Patterns for simple commands.
     pub(crate) command_rules: Vec<CommandRule>,
+    /// Patterns for raw text.
     pub(crate) raw_rules: Vec<RawRule>,
+    /// Commands that only read, each with its origin.
     pub(crate) read_rules: Vec<(ReadRule, RuleOrigin)>,
+    /// Flags between a command and its subcommand, by command.
     pub(crate) global_flags: BTreeMap<String, GlobalFlagsData>,
+    /// Commands that run other commands, by name.
     pub(crate) wrappers: BTreeMap<String, WrapperData>,
+    /// Commands that never run their arguments.
     pub(crate) inert_commands: BTreeSet<String>,
+    /// Commands that run what they receive on standard input.
     pub(crate) stdin_interpreters: BTreeSet<String>,
+    /// The limits of runs, where a file sets them.
     pub(crate) limits: BTreeMap<Category, ExecutionLimits>,
+    /// The quorums of gates that a rule opens, by rule id.
     pub(crate) quorums: BTreeMap<String, QuorumRule>,
+    /// The hash of all files loaded so far.
     pub(crate) hash: String,
+    /// Command rules, grouped by the set of rules that a command has.
     groups: Vec<RuleGroup>,
+    /// The index in `groups`, by command name.
     group_by_name: BTreeMap<String, usize>,
+    /// The compiled patterns of `raw_rules`; `None` inside if they do not compile.
     raw_patterns: OnceLock<Option<RegexSet>>,
+    /// Indexes in `read_rules`, by command name.
     read_rules_by_name: BTreeMap<String, Vec<usize>>,
 }
 
-/// Compiles patterns; plain bytes are enough for commands, and much smaller.
+/// Compiles patterns over bytes, which suffices for commands and takes much less memory.
 pub(crate) fn compile<'a>(
     patterns: impl Iterator<Item = &'a str>,
 ) -> Result<RegexSet, regex::Error> {
@@ -78,7 +93,7 @@ pub(crate) fn compile<'a>(
 }
 
 impl RuleTable {
-    /// Finds rules by name from here on.
+    /// Rebuilds the indexes after rules were added.
     pub(crate) fn rebuild_index(&mut self) {
         self.index_rules();
         self.read_rules_by_name.clear();
@@ -96,7 +111,7 @@ impl RuleTable {
         }
     }
 
-    /// Commands with the same rules share their compiled patterns.
+    /// Groups the rules so that commands with the same rules share their compiled patterns.
     fn index_rules(&mut self) {
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, rule) in self.command_rules.iter().enumerate() {
@@ -118,7 +133,7 @@ impl RuleTable {
     }
 
     fn build_group(&self, rules: Vec<usize>) -> RuleGroup {
-        // The canonical arguments begin with a blank, so these match anything.
+        // The normalised arguments begin with a blank, so these match anything.
         let matches_any_arguments = |index: &usize| {
             matches!(
                 self.command_rules[*index].data.args.as_deref(),
@@ -133,7 +148,7 @@ impl RuleTable {
         }
     }
 
-    /// Compiles all patterns, so that no verdict has to wait for it.
+    /// Compiles all patterns, so that no assessment has to wait for it.
     pub(crate) fn compile_all(&self) {
         for group in &self.groups {
             self.matching_in_group(group, "");
@@ -141,7 +156,7 @@ impl RuleTable {
         self.matching_raw_rules("");
     }
 
-    /// Every rule that matches a command by name and canonical arguments.
+    /// Every rule that matches a command by name and normalised arguments.
     pub(crate) fn matching_rules(&self, name: &str, arguments: &str) -> Vec<&CommandRule> {
         let versionless =
             name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
@@ -170,15 +185,15 @@ impl RuleTable {
                 .into_iter()
                 .map(|at| group.conditional[at])
                 .collect(),
-            // Patterns are checked when they are loaded; if they still do not compile together,
-            // every one of them counts as matched.
+            // Patterns are checked when they are loaded. If they still do not compile as a set,
+            // all of them count as matched.
             None => group.conditional.clone(),
         };
         let indexes = group.unconditional.iter().chain(&matched);
         indexes.map(|&index| &self.command_rules[index]).collect()
     }
 
-    /// Every raw pattern found in the text.
+    /// Every raw rule that matches the text.
     pub(crate) fn matching_raw_rules(&self, text: &str) -> Vec<&RawRule> {
         let patterns = self.raw_patterns.get_or_init(|| {
             compile(self.raw_rules.iter().map(|raw| raw.data.pattern.as_str())).ok()
@@ -193,7 +208,7 @@ impl RuleTable {
         }
     }
 
-    /// The read rules for a command name, those with the longest subcommand first.
+    /// The read rules of a command name, those with the longest subcommand first.
     pub(crate) fn read_rules_for(
         &self,
         name: &str,
@@ -205,7 +220,7 @@ impl RuleTable {
         indexes.iter().map(|&index| &self.read_rules[index])
     }
 
-    /// Whether any rule speaks of this command.
+    /// Whether any rule names this command.
     pub(crate) fn has_rules_for(&self, name: &str) -> bool {
         self.group_by_name.contains_key(name) || self.read_rules_by_name.contains_key(name)
     }

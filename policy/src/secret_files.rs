@@ -1,4 +1,4 @@
-//! Files that usually hold keys, passwords or tokens.
+//! Recognises files that usually hold keys, passwords or tokens.
 
 use crate::paths::{PathRoot, ResolvedPath, is_system_path};
 
@@ -76,7 +76,7 @@ pub(crate) fn is_secret(path: &ResolvedPath) -> bool {
         || (disk && !is_system_path(path) && path.components.len() > 1)
 }
 
-/// Whether a pattern outside the workspace could stand for such a name.
+/// Whether a glob in the path could match such a name.
 pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
     let pattern = |name: &&String| name.contains(['*', '?', '[']);
     let mut patterns = path.components.iter().filter(pattern);
@@ -86,7 +86,7 @@ pub(crate) fn may_match_secret(path: &ResolvedPath) -> bool {
     })
 }
 
-/// Whether a pattern could match a name; a bracket is taken for any one character.
+/// Whether a glob could match a name; a bracket counts as any one character.
 fn glob_matches(pattern: &[char], name: &str) -> bool {
     let Some((first, rest)) = pattern.split_first() else {
         return name.is_empty();

@@ -1,4 +1,4 @@
-//! From the syntax tree to simple commands, with the directory each would run in.
+//! Extracts simple commands from the syntax tree, with the directories each may run in.
 
 mod commands;
 
@@ -11,36 +11,39 @@ use crate::parse::parse;
 use crate::paths::{PathRoot, ResolvedPath};
 use crate::word::{ScanUntil, ShellWord, scan_word};
 
-/// Levels of nesting beyond which a line is never a read.
+/// The deepest nesting of a line that may be a read.
 const MAX_READ_NESTING: usize = 32;
 
-/// Levels of the syntax tree that are walked at all; what lies below is only seen by raw patterns.
+/// How many levels of the syntax tree are visited; only raw rules see what is below.
 const MAX_TREE_DEPTH: usize = 200;
 
-/// Simple commands in one line beyond which it is never a read.
+/// The most simple commands of a line that may be a read.
 const MAX_READ_COMMANDS: usize = 50;
 
-/// Simple commands that are looked at; a longer line is judged by raw patterns too.
+/// How many simple commands are assessed; raw rules are applied to longer lines too.
 const MAX_COMMANDS: usize = 150;
 
-/// Words of one command that are looked at; a longer one is judged by raw patterns too.
+/// How many words of one command are assessed; raw rules are applied to longer commands too.
 pub(crate) const MAX_WORDS: usize = 300;
 
-/// Directories that a command is judged in.
+/// How many possible directories of a command are tracked.
 const MAX_DIRECTORIES: usize = 16;
 
-/// Loop values that are tried one by one.
+/// How many values of a loop are substituted one by one.
 const MAX_LOOP_VALUES: usize = 16;
 
 /// One simple command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SimpleCommand {
+    /// The command's name and its arguments.
     pub(crate) words: Vec<ShellWord>,
+    /// The variables that are set for this command.
     pub(crate) assignments: Vec<(String, ShellWord)>,
+    /// Where it is in the line.
     pub(crate) span: Range<usize>,
     /// Every directory it might run in.
     pub(crate) directories: Vec<ResolvedPath>,
-    /// A here-document feeds it.
+    /// Whether its input is a here-document.
     pub(crate) has_here_document: bool,
 }
 
@@ -53,28 +56,31 @@ pub(crate) struct Redirect {
     pub(crate) directories: Vec<ResolvedPath>,
 }
 
-/// A function's name and body, for those that call themselves.
+/// A function's name and body, to detect functions that call themselves.
 #[derive(Debug, Clone)]
 pub(crate) struct ShellFunction {
     pub(crate) name: String,
     pub(crate) body: Range<usize>,
 }
 
-/// All that a line says.
+/// What a line consists of.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedScript {
+    /// The simple commands, in order.
     pub(crate) commands: Vec<SimpleCommand>,
+    /// The redirections.
     pub(crate) redirects: Vec<Redirect>,
+    /// The functions that are defined.
     pub(crate) functions: Vec<ShellFunction>,
-    /// Why the line cannot be a read, whatever its parts are.
+    /// Why the line cannot be a read, whatever its commands are.
     pub(crate) doubts: Vec<String>,
-    /// Steps of the parser and nodes walked: the same number on every machine.
+    /// Steps of the parser and nodes visited; the same number on every machine.
     pub(crate) steps: u32,
-    /// Something was not understood, so that the raw text has to be searched.
+    /// Whether something was not understood, so that raw rules must search the text.
     pub(crate) opaque: bool,
 }
 
-/// Reads a line that would be run in `base`.
+/// Parses a line that would run in `directory`.
 pub(crate) fn parse_script(source: &str, directory: &ResolvedPath) -> ParsedScript {
     let mut walker = SyntaxWalker::new(source, directory);
     let (tree, steps) = parse(source);
@@ -94,20 +100,25 @@ pub(crate) fn parse_script(source: &str, directory: &ResolvedPath) -> ParsedScri
     walker.script
 }
 
+/// Visits the syntax tree and collects commands, redirections and doubts.
 struct SyntaxWalker<'a> {
+    /// The line.
     source: &'a str,
+    /// What has been found so far.
     script: ParsedScript,
-    /// The words as the parser saw them.
+    /// The words as the parser sees them, for comparison with the strict lexer.
     layout: LineLayout,
+    /// The directories that the next command may run in.
     directories: Vec<ResolvedPath>,
-    /// Where commands run if the last `cd` failed.
+    /// The directories before the last `cd`, if it may have failed.
     directories_if_cd_fails: Option<Vec<ResolvedPath>>,
+    /// The values of the variables of enclosing loops.
     bindings: Vec<(String, ShellWord)>,
-    /// Not the first round of a loop body.
+    /// Whether this is a later iteration of a loop, whose words are recorded already.
     repeated_iteration: bool,
-    /// Inside a statement that a here-document feeds.
+    /// Whether this is inside a statement with a here-document.
     in_here_document: bool,
-    /// Words of a command that stand behind its redirections, by the command's node.
+    /// Words that follow a command's redirections, by the id of the command's node.
     trailing_words: Vec<(usize, Vec<Range<usize>>)>,
 }
 
@@ -139,8 +150,8 @@ impl SyntaxWalker<'_> {
         self.add_doubt(why);
     }
 
-    /// A read only where the strict reading saw exactly the same words; where it saw other
-    /// commands, the line is judged by those too.
+    /// Compares the parser's words with those of the strict lexer. The line can be a read only if
+    /// they are exactly the same; if the lexer found other commands, those are assessed too.
     fn cross_check(&mut self, directory: &ResolvedPath) {
         self.layout.redirect_targets.sort_by_key(|span| span.start);
         self.layout.assignments.sort_by_key(|span| span.start);
@@ -282,7 +293,7 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// Statements on their own lines follow each other whether or not the first succeeds.
+    /// A statement on its own line runs whether or not the one before it succeeded.
     fn settle_between_statements(&mut self, children: &[Node<'_>], child: Node<'_>) {
         if children
             .first()
@@ -292,13 +303,13 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// From here on the last `cd` may have failed.
+    /// Takes into account that the last `cd` may have failed.
     fn allow_for_failed_cd(&mut self) {
         let fallback = self.directories_if_cd_fails.take().unwrap_or_default();
         self.add_directories(fallback);
     }
 
-    /// What follows may run in these directories too.
+    /// Adds directories that the following commands may run in.
     fn add_directories(&mut self, paths: Vec<ResolvedPath>) {
         for path in paths {
             if !self.directories.contains(&path) {
@@ -307,7 +318,7 @@ impl SyntaxWalker<'_> {
         }
         if self.directories.len() > MAX_DIRECTORIES {
             self.add_doubt("goes to more directories than can be followed");
-            // The worst place stands for all that are known.
+            // The root stands for all known directories, because it is the worst of them.
             self.directories = vec![
                 ResolvedPath::new(PathRoot::Absolute),
                 ResolvedPath::new(PathRoot::Unknown),
@@ -315,7 +326,7 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// Walks something that cannot change this shell's directory.
+    /// Visits something that cannot change this shell's directory.
     fn in_subshell(&mut self, visit: impl FnOnce(&mut Self)) {
         let saved = (
             self.directories.clone(),
@@ -330,7 +341,7 @@ impl SyntaxWalker<'_> {
         for child in node.children(&mut cursor) {
             let lines = self.source[self.span(child)].contains('\n');
             if child.kind() == "list" || lines {
-                // The parser puts what follows `a | b | c`, behind `&&` or on the next line, into
+                // The parser puts what follows `a | b | c`, after `&&` or on the next line, into
                 // the pipeline.
                 let outside = self.directories.clone();
                 self.visit(child, depth, nesting);
@@ -389,8 +400,8 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// Where a node stands in the source. The parser sees other characters of the same length, so
-    /// that it might begin or end within one.
+    /// The span of a node in the source. The parser sees other characters of the same length, so a
+    /// node might begin or end inside a character.
     fn span(&self, node: Node<'_>) -> Range<usize> {
         let range = node.byte_range();
         self.source.floor_char_boundary(range.start)..self.source.ceil_char_boundary(range.end)
@@ -404,7 +415,7 @@ impl SyntaxWalker<'_> {
         word
     }
 
-    /// Looks for commands inside a word.
+    /// Finds commands inside a word.
     fn visit_word(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
         match node.kind() {
@@ -431,7 +442,7 @@ impl SyntaxWalker<'_> {
     }
 }
 
-/// Names that no program looks at; `for PATH in …` would change which programs run.
+/// Whether no program reads this variable; `for PATH in …` would change which programs run.
 fn is_safe_loop_variable(name: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.bytes().all(lower) && !name.ends_with("_proxy")

@@ -1,3 +1,5 @@
+//! Tests of assessing whole actions.
+
 use super::*;
 
 fn shell(line: &str) -> Action {
@@ -98,7 +100,7 @@ fn anything_uncertain_is_a_write() {
 }
 
 #[test]
-fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
+fn destructive_and_blocked_commands_are_found_anywhere_in_the_line() {
     for line in [
         "rm -rf build",
         "ls; rm -fr x",
@@ -134,7 +136,7 @@ fn destruction_and_catastrophe_are_seen_anywhere_in_the_line() {
 }
 
 #[test]
-fn environment_and_modes_are_judged_too() {
+fn environment_and_modes_are_assessed_too() {
     let policy = Policy::built_in();
     let category = |action: &Action| policy.assess(action, &Workspace::default()).category;
     let ls = shell("ls");
@@ -161,7 +163,7 @@ fn environment_and_modes_are_judged_too() {
 }
 
 #[test]
-fn a_login_shell_reads_only_what_every_shell_reads_alike() {
+fn a_login_shell_command_is_a_read_only_if_it_means_the_same_in_every_shell() {
     let policy = Policy::built_in();
     let category = |line: &str| {
         let line = line.to_owned();
@@ -176,7 +178,7 @@ fn a_login_shell_reads_only_what_every_shell_reads_alike() {
 }
 
 #[test]
-fn argv_is_judged_word_by_word_without_a_shell() {
+fn argv_is_assessed_word_by_word_without_a_shell() {
     let argv = |command: &str, args: &[&str]| {
         Action::new(Command::Argv {
             command: command.to_owned(),
@@ -199,7 +201,7 @@ fn argv_is_judged_word_by_word_without_a_shell() {
 }
 
 #[test]
-fn paths_outside_the_workspace_are_asked_for_and_named() {
+fn reads_outside_the_workspace_need_a_vote_and_name_the_path() {
     let policy = Policy::built_in();
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
@@ -250,7 +252,7 @@ fn paths_outside_the_workspace_are_asked_for_and_named() {
 }
 
 #[test]
-fn a_verdict_explains_its_parts() {
+fn an_assessment_explains_its_parts() {
     let assessment = Policy::built_in().assess(&shell("ls && rm -rf x"), &Workspace::default());
     let parts: Vec<_> = assessment
         .parts
@@ -277,7 +279,7 @@ fn a_verdict_explains_its_parts() {
 }
 
 #[test]
-fn words_are_those_of_one_plain_command() {
+fn plain_words_are_those_of_one_plain_command() {
     let own = |words: &[&str]| {
         Some(
             words

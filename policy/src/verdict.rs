@@ -1,8 +1,8 @@
-//! One opinion on one command; the most severe of several counts.
+//! The verdict on one command, and how several are combined into the most severe.
 
 use pvp_protocol::{Category, Risk, SandboxProfile};
 
-/// What a rule says of a command.
+/// What one rule says about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandVerdict {
     pub(crate) category: Category,
@@ -27,7 +27,7 @@ impl CommandVerdict {
         Self::new(Category::Write, risk, rule, reason)
     }
 
-    /// The more severe of the two; the earlier one where they are equal.
+    /// The more severe of the two; `self` if they are equal.
     pub(crate) fn max(self, other: Self) -> Self {
         if (other.category, other.risk) > (self.category, self.risk) {
             other
@@ -36,7 +36,7 @@ impl CommandVerdict {
         }
     }
 
-    /// This opinion, but never a read: what another program is told to run is not certain.
+    /// This verdict, but never a read, because it is not certain what the wrapper runs.
     pub(crate) fn at_least_write(self, wrapper: &str) -> Self {
         if self.category > Category::Read {
             return self;
@@ -45,7 +45,7 @@ impl CommandVerdict {
         Self::write(Risk::Low, "default.wrapped", &reason)
     }
 
-    /// One step more risk, because it runs with more rights.
+    /// This verdict with a higher risk, because the command runs with more privileges.
     pub(crate) fn with_raised_risk(self) -> Self {
         let risk = match self.risk {
             Risk::Safe => Risk::Medium,
@@ -57,7 +57,7 @@ impl CommandVerdict {
     }
 }
 
-/// The risk of a category where a rule does not say.
+/// The risk of a category, unless a rule sets another.
 pub(crate) fn default_risk(category: Category) -> Risk {
     match category {
         Category::Read => Risk::Safe,

@@ -1,24 +1,24 @@
-//! One shell word: what its quoting means, and what a shell would still expand in it.
+//! Shell words: what their quotes mean, and what a shell would still expand in them.
 
-/// A stretch of a word.
+/// A part of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WordPart {
     /// Exactly these characters.
     Text(String),
-    /// An unquoted `*`, `?`, `[` or `]`: stands for names that are not known here.
+    /// An unquoted `*`, `?`, `[` or `]`, which expands to unknown file names.
     Glob(char),
     /// `$name` or `${name}`.
     Variable { name: String, quoted: bool },
-    /// Anything else that a shell would evaluate, as written.
+    /// Anything else that a shell would evaluate, as written in the source.
     Opaque(String),
 }
 
-/// A word as its pieces; an unquoted leading `~` is told apart from a quoted one.
+/// A word in parts, with a flag that tells an unquoted leading `~` from a quoted one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShellWord {
     pub(crate) parts: Vec<WordPart>,
     pub(crate) leading_tilde: bool,
-    /// Unquoted braces, which may stand for several words.
+    /// Whether it has unquoted braces, which may expand to several words.
     pub(crate) has_braces: bool,
 }
 
@@ -30,7 +30,7 @@ impl ShellWord {
         }
     }
 
-    /// The characters, with what is not known left as written.
+    /// The text, in which unknown values stay as written.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for piece in &self.parts {
@@ -46,19 +46,19 @@ impl ShellWord {
         text
     }
 
-    /// The one string this word always is, if it is always the same.
+    /// The string that this word always is, if a shell would expand nothing in it.
     pub(crate) fn as_literal(&self) -> Option<String> {
         let fixed = |piece: &WordPart| matches!(piece, WordPart::Text(_));
         (!self.leading_tilde && self.parts.iter().all(fixed)).then(|| self.text())
     }
 
-    /// Whether anything but file names could come out of it.
+    /// Whether a shell could expand nothing in it but file names.
     pub(crate) fn is_static(&self) -> bool {
         let known = |piece: &WordPart| matches!(piece, WordPart::Text(_) | WordPart::Glob(_));
         self.parts.iter().all(known)
     }
 
-    /// Whether a shell puts only plain variables into it.
+    /// Whether a shell would expand nothing in it but file names and plain variables.
     pub(crate) fn has_only_plain_variables(&self) -> bool {
         let plain = |piece: &WordPart| !matches!(piece, WordPart::Opaque(_));
         self.parts.iter().all(plain)
@@ -69,7 +69,7 @@ impl ShellWord {
         self.parts.iter().any(glob)
     }
 
-    /// Whether an expanded file name could come first, and so begin with a dash.
+    /// Whether it begins with a glob, so that its expansion could begin with a dash.
     pub(crate) fn starts_with_glob(&self) -> bool {
         let first = self
             .parts
@@ -78,7 +78,7 @@ impl ShellWord {
         matches!(first, Some(WordPart::Glob(_)))
     }
 
-    /// This word with a loop variable's value in place of the variable.
+    /// This word with a loop variable replaced by its value.
     pub(crate) fn substitute(&self, variable: &str, value: &ShellWord) -> ShellWord {
         let mut parts = Vec::new();
         for piece in &self.parts {
@@ -102,7 +102,7 @@ impl ShellWord {
     }
 }
 
-/// Whether an unquoted variable with this value stays one word and is not a pattern.
+/// Whether an unquoted variable with this value expands to one word without globs.
 fn survives_splitting(value: &ShellWord) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     value
@@ -110,25 +110,25 @@ fn survives_splitting(value: &ShellWord) -> bool {
         .is_some_and(|text| !text.is_empty() && text.chars().all(plain))
 }
 
-/// Characters of an unknown stretch that are kept for the patterns.
+/// How many characters of an opaque part are kept for the patterns.
 const MAX_OPAQUE_CHARS: usize = 200;
 
-/// A word that was read, and where it ended.
+/// A scanned word and where it ends.
 pub(crate) struct ScannedWord {
     pub(crate) word: ShellWord,
     pub(crate) end: usize,
-    /// Nothing in it is beyond what this crate is certain of.
+    /// Whether everything in it was understood with certainty.
     pub(crate) certain: bool,
 }
 
-/// Whether to stop where an unquoted operator begins, or to take everything up to the end.
+/// Whether to stop at an unquoted operator, or to scan to the end of the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanUntil {
     Operator,
     End,
 }
 
-/// Reads one word from `start`.
+/// Scans one word from `start`.
 pub(crate) fn scan_word(source: &str, start: usize, until: ScanUntil) -> ScannedWord {
     let mut scanner = WordScanner {
         source,
@@ -142,7 +142,7 @@ pub(crate) fn scan_word(source: &str, start: usize, until: ScanUntil) -> Scanned
     scanner.scan();
     scanner.flush_text();
     let raw = &source[start..scanner.at];
-    // Braces may expand into other words; only the empty pair is always itself.
+    // Braces may expand to other words. Only `{}` and lone braces never do.
     let braces = raw.contains(['{', '}']) && !matches!(raw, "{}" | "{" | "}");
     let braces = braces && !braces_are_quoted(raw);
     ScannedWord {
@@ -174,12 +174,19 @@ fn braces_are_quoted(raw: &str) -> bool {
     true
 }
 
+/// Scans one word, character by character.
 struct WordScanner<'a> {
+    /// The whole line.
     source: &'a str,
+    /// The position of the next character.
     at: usize,
+    /// The parts that are complete.
     parts: Vec<WordPart>,
+    /// The text of the part that is being scanned.
     text: String,
+    /// Whether everything so far was understood with certainty.
     certain: bool,
+    /// Where to stop.
     until: ScanUntil,
 }
 
@@ -339,7 +346,7 @@ impl WordScanner<'_> {
         self.at += length;
     }
 
-    /// `$'…'`: decoded so that patterns can see it, never certain.
+    /// `$'…'` is decoded so that patterns can see it, but it is never certain.
     fn ansi_quoted(&mut self) {
         self.certain = false;
         self.at += 2;
@@ -402,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn quoting_is_taken_off() {
+    fn quotes_are_removed() {
         for (source, text) in [
             ("ls", "ls"),
             ("'a b'", "a b"),

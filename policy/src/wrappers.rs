@@ -1,25 +1,25 @@
-//! Commands that run other commands: what they would run.
+//! Finds what wrappers, the commands that run other commands, would run.
 
 use crate::lex::{is_assignment, is_variable_name};
 use crate::rule_file::WrapperData;
 use crate::rule_table::RuleTable;
 use crate::word::ShellWord;
 
-/// Ways to read one wrapper that are looked at; raw patterns see the rest.
+/// How many possible commands of one wrapper are assessed; raw rules see the rest.
 const MAX_WRAPPED: usize = 8;
 
 /// What a wrapper runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum WrappedCommand {
-    /// A command, word by word.
+    /// A command, as words.
     Words(Vec<ShellWord>),
-    /// Text for a shell.
+    /// A script for a shell.
     Script(String),
-    /// Something that is not in the line: a file, or what comes through a pipe.
+    /// A script that is not in the line: a file or standard input.
     UnseenScript,
 }
 
-/// All that could be run by these words, if they are a wrapper's.
+/// Everything that these words could run, if they are a wrapper's.
 pub(crate) fn wrapped_commands(
     table: &RuleTable,
     name: &str,
@@ -47,7 +47,7 @@ pub(crate) fn wrapped_commands(
     Some(found)
 }
 
-/// `command -v` only tells what a name stands for.
+/// Whether this is `command -v`, which only prints what a name means.
 fn is_name_lookup(words: &[ShellWord]) -> bool {
     let flag = words.get(1).and_then(ShellWord::as_literal);
     matches!(flag.as_deref(), Some("-v" | "-V"))
@@ -72,7 +72,7 @@ fn find_wrapper<'a>(
     })
 }
 
-/// `A=1`, `a[0]=1`, and the `!` that may follow `time`.
+/// Whether this is `A=1`, `a[0]=1`, or the `!` that may follow `time`.
 fn is_command_prefix(text: &str) -> bool {
     let element = text
         .split_once('[')
@@ -109,8 +109,8 @@ impl WrapperParser<'_> {
         found.extend(self.commands_from(self.at));
     }
 
-    /// What would run if the command began at this word. Joined words lose their quotes, so they
-    /// are also taken as they stand.
+    /// What would run if the command began at this word. Words that are joined lose their quotes,
+    /// so both the joined script and the words themselves are returned.
     fn commands_from(&self, at: usize) -> Vec<WrappedCommand> {
         let rest = self.words.get(at..).unwrap_or_default();
         if rest.is_empty() {
@@ -174,7 +174,7 @@ impl WrapperParser<'_> {
         }
     }
 
-    /// Shells take the script from the next operand; others from what is attached.
+    /// A shell takes its script from the next operand, other wrappers from the attached value.
     fn script(&mut self, attached: &str, found: &mut Vec<WrappedCommand>) {
         if !attached.is_empty() {
             found.push(WrappedCommand::Script(attached.to_owned()));
@@ -188,7 +188,7 @@ impl WrapperParser<'_> {
         }
     }
 
-    /// Nobody knows whether this flag takes a value, so the command may begin in two places.
+    /// It is unknown whether this flag takes a value, so the command may begin at either word.
     fn unknown_flag(&self, found: &mut Vec<WrappedCommand>) {
         if found.len() >= MAX_WRAPPED {
             return;
@@ -198,7 +198,7 @@ impl WrapperParser<'_> {
     }
 }
 
-/// What `-exec` and its like run.
+/// What `-exec` and similar actions of `find` run.
 fn find_exec_commands(words: &[ShellWord]) -> Vec<WrappedCommand> {
     let texts: Vec<String> = words.iter().map(ShellWord::text).collect();
     let mut found = Vec::new();

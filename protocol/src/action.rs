@@ -1,4 +1,4 @@
-//! What exactly would be done: a proposal's arguments, read once into one meaning.
+//! The action that a proposal asks for, parsed once from the proposal's arguments.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ wire_enums! {
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "form", rename_all = "snake_case")]
 pub enum Command {
-    /// Run by bash, byte for byte as shown.
+    /// A line that bash runs, byte for byte as shown.
     Shell { line: String },
-    /// Run directly, without any shell.
+    /// A program and its arguments, run directly without a shell.
     Argv { command: String, args: Vec<String> },
     /// A person's own command, run by the account's login shell.
     LoginShell { line: String },
-    /// A tool other than the shell; never run automatically.
+    /// A tool other than the shell; it never runs without a vote.
     Tool {
         name: String,
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
@@ -44,7 +44,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// One line that names the command; for people, never for running.
+    /// One line that describes the command to people. It is never executed.
     pub fn summary(&self) -> String {
         match self {
             Command::Shell { line } | Command::LoginShell { line } => line.clone(),
@@ -72,17 +72,21 @@ fn shell_quoted(word: &str) -> String {
 }
 
 wire_structs! {
-    /// Everything that decides what happens when a proposal is granted.
+    /// What exactly runs when a proposal is granted.
     pub struct Action {
+        /// What to run.
         pub command: Command,
+        /// The working directory; the executor's own if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cwd: Option<String>,
-        /// Additions to the environment.
+        /// Variables added to the environment.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub env: BTreeMap<String, String>,
+        /// How the command is run.
         #[serde(default)]
         pub mode: RunMode,
+        /// The requested time limit; the default of the category and mode if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub timeout_seconds: Option<u32>,
         /// Who may type, in `pty` mode.
@@ -91,7 +95,7 @@ wire_structs! {
     }
 }
 
-/// Why a proposal's arguments do not say what to do.
+/// Why a proposal's arguments do not describe an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ActionError {
     #[error("shell arguments need `full_command`, or `command` and `args`")]
@@ -104,7 +108,7 @@ pub enum ActionError {
 }
 
 impl Action {
-    /// Reads `tool.propose` arguments. If `full_command` is there, it alone is what runs.
+    /// Parses `tool.propose` arguments. If `full_command` is present, it alone is what runs.
     pub fn from_arguments(tool_name: &str, arguments: &JsonObject) -> Result<Self, ActionError> {
         if tool_name != "shell" {
             let command = Command::Tool {
@@ -132,7 +136,7 @@ impl Action {
         })
     }
 
-    /// A command and nothing else.
+    /// An action with this command and defaults for everything else.
     pub fn new(command: Command) -> Self {
         Self {
             command,
@@ -144,7 +148,7 @@ impl Action {
         }
     }
 
-    /// What a person's own command asks for.
+    /// The action of a person's own command.
     pub fn from_shell_exec(exec: &ShellExec) -> Self {
         Self {
             cwd: exec.cwd.clone(),
@@ -155,7 +159,7 @@ impl Action {
         }
     }
 
-    /// The fingerprint of exactly this action; the order of JSON keys does not matter.
+    /// The digest of exactly this action. The order of JSON keys does not affect it.
     pub fn digest(&self) -> Digest {
         let bytes = serde_json::to_vec(self).expect("an action is plain data");
         Digest::of(&[b"pvp.action.v1", &bytes])
@@ -208,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn without_it_the_words_run_without_a_shell() {
+    fn without_full_command_the_arguments_run_without_a_shell() {
         let arguments = object(json!({"command": "echo", "args": ["a b", "$(x)", ""]}));
         let action = Action::from_arguments("shell", &arguments).unwrap();
         assert_eq!(action.command.summary(), "echo 'a b' '$(x)' ''");
     }
 
     #[test]
-    fn arguments_that_say_nothing_clear_are_refused() {
+    fn unclear_arguments_are_refused() {
         for (arguments, error) in [
             (json!({}), ActionError::MissingCommand),
             (

@@ -1,4 +1,4 @@
-//! What is said over HTTP besides messages: lists, pages, ballots.
+//! The request and response bodies of the HTTP API, apart from messages.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 wire_enums! {
-    /// How a gate stands.
+    /// The state of a gate.
     pub enum GateStatus {
         Open,
         Approved,
@@ -20,7 +20,7 @@ wire_enums! {
         Cancelled,
     }
 
-    /// How far a command has come.
+    /// The state of a command.
     pub enum CommandStatus {
         Waiting,
         Running,
@@ -31,7 +31,7 @@ wire_enums! {
         Finished,
     }
 
-    /// Yes or no.
+    /// A vote for or against.
     pub enum VoteChoice {
         Approve,
         Reject,
@@ -39,41 +39,49 @@ wire_enums! {
 }
 
 wire_structs! {
-    /// Who a token says you are, and the most you may be.
+    /// Who a token identifies, and the most that they may be.
     pub struct WhoAmI {
+        /// The participant's id.
         pub participant: ParticipantId,
+        /// The name that others see.
         pub name: String,
+        /// A person or an agent.
         pub kind: ParticipantKind,
+        /// The roles that the token allows.
         pub roles: BTreeSet<Role>,
-        /// The one session it is for; all of them if not given.
+        /// The only session the token is for; all sessions if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub session: Option<SessionId>,
+        /// When the token expires; never if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub expires: Option<Timestamp>,
     }
 
-    /// Whom to invite.
+    /// Creates a token for somebody.
     #[serde(deny_unknown_fields)]
     pub struct InviteRequest {
+        /// The name that others see.
         pub name: String,
-        /// The most they may be.
+        /// The roles that the token allows.
         pub roles: BTreeSet<Role>,
+        /// A person or an agent; a person if not given.
         #[serde(default = "human")]
         pub kind: ParticipantKind,
+        /// Capabilities beyond those of the roles.
         #[serde(default)]
         pub capabilities: BTreeSet<Capability>,
-        /// The one session it is for; all of them if not given.
+        /// The only session the token is for; all sessions if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub session: Option<SessionId>,
-        /// How long the token lives; for ever if not given.
+        /// Seconds until the token expires; never if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub expires_seconds: Option<u64>,
-        /// Another device or another token for someone who is known already.
+        /// The id of somebody who already has a token, to give them another token or device.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub participant: Option<ParticipantId>,
     }
 
-    /// What the invited gets. The token is shown once and cannot be shown again.
+    /// The token of an invitation and the link that carries it. The token is shown only this once.
     pub struct Invitation {
         pub token: String,
         pub link: String,
@@ -82,11 +90,11 @@ wire_structs! {
         pub expires: Option<Timestamp>,
     }
 
-    /// A session to be made.
+    /// Creates a session.
     #[derive(Default)]
     #[serde(deny_unknown_fields)]
     pub struct CreateSessionRequest {
-        /// Its id; a fresh one if not given.
+        /// The session's id; generated if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub session: Option<SessionId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +103,7 @@ wire_structs! {
         pub config: SessionConfig,
     }
 
-    /// A session that was made.
+    /// The session that was created.
     pub struct CreatedSession {
         pub session: SessionId,
         pub seq: u64,
@@ -103,69 +111,86 @@ wire_structs! {
 
     /// A session in a list.
     pub struct SessionListItem {
+        /// The session's id.
         pub session: SessionId,
+        /// Its name, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
+        /// When it was created.
         pub created_at: Timestamp,
+        /// When its last message was logged.
         pub updated_at: Timestamp,
-        /// The seq of the last message in the log.
+        /// The sequence number of the last message in the log.
         pub head: u64,
+        /// How many gates are open.
         pub open_gates: u32,
+        /// Whether the session has ended.
         pub ended: bool,
     }
 
-    /// Sessions, newest first.
+    /// A page of sessions, newest first.
     pub struct SessionList {
         pub sessions: Vec<SessionListItem>,
-        /// There are older ones; ask again with `before` as the last session's id.
+        /// Whether there are older ones; pass the last session's id as `before` to get them.
         pub more: bool,
     }
 
-    /// A session as it is.
+    /// The current state of a session.
     pub struct SessionDetails {
+        /// The session's id.
         pub session: SessionId,
+        /// Its name, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
+        /// Its configuration.
         pub config: SessionConfig,
+        /// The sequence number of the last message in the log.
         pub head: u64,
+        /// Everyone in the session.
         pub people: Vec<Participant>,
+        /// The open gates.
         pub gates: Vec<GateListItem>,
+        /// The commands that are running.
         pub running: Vec<RunningCommand>,
-        /// Why nothing starts at the moment, if it does not.
+        /// Why the session is paused; absent if it is not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub paused: Option<String>,
+        /// Whether the session has ended.
         pub ended: bool,
     }
 
-    /// Messages of a session, in order.
+    /// A page of a session's messages, in order.
     pub struct MessagePage {
-        /// Envelopes, as on the socket.
+        /// Envelopes, the same as on the WebSocket.
         #[cfg_attr(feature = "generate", ts(type = "ServerMessage[]"))]
         pub messages: Vec<JsonObject>,
-        /// Ask for what follows with this as `after`.
+        /// Pass this as `after` to get the messages that follow.
         pub next: u64,
-        /// The seq of the last message in the log.
+        /// The sequence number of the last message in the log.
         pub head: u64,
     }
 
-    /// An open gate, and how the vote stands.
+    /// An open gate and the state of its vote.
     pub struct GateListItem {
+        /// The session's id.
         pub session: SessionId,
+        /// The gate and the proposal that waits at it.
         #[serde(flatten)]
         pub open: OpenGate,
-        /// Approvals that count, and how many are needed.
+        /// Approvals that count.
         pub received: u32,
+        /// Approvals that are needed.
         pub required: u32,
-        /// Named people whose approval is still needed; empty if anyone's will do.
+        /// Named people whose approval is still needed; empty if any voter will do.
         pub awaited: Vec<ParticipantId>,
-        /// Whether the one who asks may vote on it.
+        /// Whether the caller may vote on it.
         pub may_vote: bool,
     }
 
-    /// Open gates of every session that the one who asks may see, oldest session first.
+    /// The open gates of every session that the caller may see, oldest session first.
     pub struct GateList {
         pub gates: Vec<GateListItem>,
-        /// Ask again with this as `after` and a `wait` to hear of the next change.
+        /// Pass this as `after`, with a `wait`, to wait for the next change.
         pub version: u64,
     }
 
@@ -180,31 +205,31 @@ wire_structs! {
         pub resolution: Option<GateResolve>,
     }
 
-    /// A vote.
+    /// Votes on a gate.
     #[serde(deny_unknown_fields)]
     pub struct VoteRequest {
         pub vote: VoteChoice,
-        /// Said with an approval.
+        /// A comment on an approval.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
-        /// Why not; a rejection needs one, and the agent reads it.
+        /// Why the command was rejected; required for a rejection and sent to the agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// The digest of what was shown; needed once a command was edited.
+        /// The digest of the command that was shown; required once a command was edited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub digest: Option<Digest>,
-        /// The id of the vote; repeating it does not vote twice.
+        /// The id of the vote; sending it again does not vote twice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub id: Option<MessageId>,
     }
 
-    /// An edit of a command that waits.
+    /// Edits a command that waits at a gate.
     #[serde(deny_unknown_fields)]
     pub struct EditRequest {
-        /// The whole new arguments, as in `tool.propose`.
+        /// The complete new arguments, as in `tool.propose`.
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         pub arguments: JsonObject,
-        /// The digest of what is edited.
+        /// The digest of the command that is edited.
         pub digest: Digest,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
@@ -212,59 +237,80 @@ wire_structs! {
         pub id: Option<MessageId>,
     }
 
-    /// A vote or an edit that counted, and what the gate is after it.
+    /// The response to a vote or an edit: its acknowledgement, and the gate after it.
     pub struct GateUpdateResponse {
         pub ack: SessionAck,
         pub gate: GateDetails,
     }
 
-    /// One command of the past, or one that waits or runs.
+    /// One command of a session, whether it waits, runs or has ended.
     pub struct CommandRecord {
-        /// The proposal; its output is read by the same id.
+        /// The proposal's id, which also names its output.
         pub tool_proposal: MessageId,
+        /// The sequence number of the proposal.
         pub seq: u64,
+        /// When it was proposed.
         pub at: Timestamp,
+        /// Who proposed it.
         pub proposer: ParticipantId,
+        /// The command as one line.
         pub command: String,
+        /// The working directory; the executor's own if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub cwd: Option<String>,
+        /// What the proposer says it does.
         pub description: String,
+        /// The category of its assessment.
         pub category: Category,
+        /// The risk of its assessment.
         pub risk: Risk,
+        /// The policy rule that decided the assessment.
         pub rule: String,
+        /// Its state.
         pub status: CommandStatus,
-        /// Who edited it last.
+        /// Who edited it last; absent if nobody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub edited_by: Option<ParticipantId>,
+        /// How its gate closed; absent if it has none or is still open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub resolution: Option<GateResolve>,
+        /// Who runs it; absent before a grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub executor: Option<ParticipantId>,
+        /// What allowed it to run; absent before a grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub cleared_by: Option<ClearedBy>,
+        /// The approvals it was granted with.
         #[serde(default)]
         pub approvals: Vec<Approval>,
+        /// How it ended; absent before that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub result: Option<CommandResult>,
     }
 
-    /// How a command ended.
+    /// The result of a command.
     pub struct CommandResult {
+        /// When the result was logged.
         pub at: Timestamp,
+        /// Whether the executor reports success.
         pub success: bool,
+        /// The exit code; absent if a signal ended the command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub exit_code: Option<i64>,
+        /// What went wrong, if anything did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub error: Option<String>,
+        /// How long the command ran, in milliseconds.
         pub duration_ms: u64,
+        /// Whether the executor saw the command end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub outcome: Option<RunOutcome>,
     }
 
-    /// Commands of a session, newest first.
+    /// A page of a session's commands, newest first.
     pub struct CommandPage {
         pub commands: Vec<CommandRecord>,
-        /// Ask for older ones with this as `before`.
+        /// Pass this as `before` to get older ones; absent if there are none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub next: Option<u64>,
     }
@@ -274,7 +320,7 @@ fn human() -> ParticipantKind {
     ParticipantKind::Human
 }
 
-/// Types that only HTTP uses, with a name to generate them by.
+/// Registers the types that only the HTTP API uses with the generators.
 #[cfg(feature = "generate")]
 macro_rules! api_types {
     ($($name:ident),*) => {

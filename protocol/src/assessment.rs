@@ -72,36 +72,43 @@ impl std::fmt::Display for Category {
 wire_structs! {
     /// The verdict on one proposal: computed once, recorded, never computed again.
     pub struct Assessment {
+        /// What the action does to the machine.
         pub category: Category,
+        /// How bad it could be.
         pub risk: Risk,
         /// The stable id of the rule that decided.
         pub rule: String,
-        /// Why, in a sentence for the person who votes.
+        /// Why, in a sentence for those who vote.
         pub reason: String,
-        /// Verdicts of the parts of a compound command, in the order they stand.
+        /// The assessments of the parts of a compound command, in order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub parts: Vec<PartAssessment>,
-        /// What kept it from a milder category, or what the agent's own claim raised.
+        /// What prevented a milder category, or what the agent's own estimate raised.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub notes: Vec<String>,
-        /// The sandbox an automatic run needs.
+        /// The sandbox that a run without a vote needs.
         pub profile: SandboxProfile,
-        /// Binds the verdict, and every vote, to exactly this action.
+        /// The digest of the action, which binds the assessment and every vote to it.
         pub digest: Digest,
-        /// Hash of the rule set that gave the verdict.
+        /// The hash of the rules that were applied.
         pub policy: String,
     }
 
     /// The verdict on one simple command inside a longer line.
     pub struct PartAssessment {
-        /// Byte range in the command as shown.
+        /// Where the part begins in the command as shown, in bytes.
         pub start: usize,
+        /// Where it ends.
         pub end: usize,
+        /// The part itself.
         pub text: String,
+        /// What the part does to the machine.
         pub category: Category,
+        /// The stable id of the rule that decided.
         pub rule: String,
+        /// Why, in a sentence for those who vote.
         pub reason: String,
     }
 }

@@ -1,47 +1,48 @@
-//! A session's configuration: the published fields, and ours beside them.
+//! A session's configuration: the fields of the published protocol and this server's extensions.
 
 use crate::{ExtraFields, Limits, QuorumRule, SandboxProfile, ToolCategory};
 
 wire_enums! {
-    /// The order messages are told in; a total order is always given.
+    /// The order in which messages are delivered. The server always gives a total order.
     pub enum OrderingMode {
         Causal,
         Total,
     }
 
-    /// What happens to decisions when a participant has not been heard of for `away_timeout_seconds`.
+    /// What happens to decisions when a participant is away, silent for `away_timeout_seconds`.
     pub enum ParticipantTimeoutAction {
-        /// Gates go on waiting for them.
+        /// Gates keep waiting for them.
         Wait,
-        /// Gates count without them until they are back.
+        /// Gates do not count them until they are back.
         Skip,
-        /// Nothing is started or granted until they are back.
+        /// Nothing starts and nothing is granted until they are back.
         PauseSession,
     }
 
     /// What happens when a gate's deadline passes.
     pub enum GateTimeoutAction {
         Reject,
-        /// Admins are asked once, with the same deadline again; then it is rejected.
+        /// Asks the admins once, with the same timeout again, and then rejects.
         Escalate,
-        /// Approves by the clock; only ever for the write category.
+        /// Approves without votes; only for commands of the category write.
         AutoApprove,
     }
 
     /// Whether people may run their own commands.
     pub enum ShellExecMode {
-        /// Reads and writes at once, destructive commands at a gate.
+        /// Reads and writes run at once; destructive commands need a gate.
         Direct,
-        /// Everything but blocked commands at once.
+        /// Everything except blocked commands runs at once.
         DirectAll,
-        /// Everything at a gate.
+        /// Every command needs a gate.
         Gated,
+        /// People may not run commands.
         Off,
     }
 }
 
 wire_structs! {
-    /// Quorum for a category, where it differs from the default.
+    /// The quorum of a category, where it differs from the default.
     #[derive(Default)]
     pub struct QuorumByCategory {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +52,7 @@ wire_structs! {
     }
 }
 
-/// Makes the configuration and the set of changes to it from one list of fields.
+/// Defines the configuration and the set of changes to it from one list of fields.
 macro_rules! session_config {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr;)*) => {
         wire_structs! {
@@ -64,10 +65,11 @@ macro_rules! session_config {
                 pub extra: ExtraFields,
             }
 
-            /// The fields of a configuration that change.
+            /// Changes to a configuration; fields that are not given keep their value.
             #[derive(Default)]
             pub struct ConfigChanges {
                 $(
+                    $(#[$doc])*
                     #[serde(skip_serializing_if = "Option::is_none")]
                     pub $field: Option<$type>,
                 )*
@@ -84,7 +86,7 @@ macro_rules! session_config {
         }
 
         impl SessionConfig {
-            /// This configuration with the changes made.
+            /// This configuration with the changes applied.
             pub fn with_changes(mut self, changes: &ConfigChanges) -> Self {
                 $(if let Some(value) = &changes.$field {
                     self.$field = value.clone();
@@ -97,34 +99,45 @@ macro_rules! session_config {
 }
 
 session_config! {
-    /// Tool categories that always ask, whatever the verdict.
+    /// Tool categories that always need a gate, whatever the assessment.
     require_approval_for: Vec<ToolCategory> = Vec::new();
+    /// The quorum of a gate unless its category or rule sets another.
     default_gate_quorum: QuorumRule = QuorumRule::Any { count: 1 };
+    /// Whether forks are allowed; has no effect yet, because the server refuses all forks.
     allow_forks: bool = true;
+    /// How many participants may be in the session at once.
     max_participants: u32 = 10;
+    /// The requested order of delivery; has no effect, because the order is always total.
     ordering_mode: OrderingMode = OrderingMode::Causal;
+    /// What happens to decisions while a participant is away.
     on_participant_timeout: ParticipantTimeoutAction = ParticipantTimeoutAction::Skip;
+    /// Seconds between heartbeat pings.
     heartbeat_interval_seconds: u32 = 30;
+    /// Seconds without activity after which a participant is idle.
     idle_timeout_seconds: u32 = 120;
+    /// Seconds of silence after which a participant is away.
     away_timeout_seconds: u32 = 300;
+    /// Quorums that differ from the default, by the category of the command.
     quorum_by_category: QuorumByCategory = QuorumByCategory::default();
-    /// 0 means that a gate never closes by itself.
+    /// Seconds until a gate's deadline; 0 means that gates have none.
     gate_timeout_seconds: u32 = 300;
+    /// What happens when a gate's deadline passes.
     on_gate_timeout: GateTimeoutAction = GateTimeoutAction::Reject;
+    /// Whether people may run their own commands.
     shell_exec: ShellExecMode = ShellExecMode::Direct;
-    /// Who amends a command may not vote on it.
+    /// Whoever amends a command may not vote on it.
     four_eyes: bool = false;
-    /// Run reads at once even where the executor cannot sandbox them.
+    /// Reads run without a vote even if the executor cannot sandbox them.
     trust_reads: bool = false;
     /// The sandbox of approved commands: `none` or `workspace`.
     profile: SandboxProfile = SandboxProfile::None;
 }
 
-/// Longest time anything may wait, a year; keeps arithmetic on deadlines far from overflow.
+/// The longest timeout, one year. It keeps arithmetic on deadlines far from overflow.
 const MAX_TIMEOUT_SECONDS: u32 = 31_536_000;
 
 impl SessionConfig {
-    /// Says which field is wrong and what it may be.
+    /// Checks every field; the error names the field and its allowed values.
     pub fn validate(&self, limits: &Limits) -> Result<(), String> {
         let check_range = |name: &str, value: u32, least: u32, most: u32| {
             if (least..=most).contains(&value) {
@@ -194,7 +207,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_published_configuration_is_read_and_the_rest_has_defaults() {
+    fn a_published_configuration_is_parsed_and_missing_fields_get_defaults() {
         let config: SessionConfig = serde_json::from_value(json!({
             "require_approval_for": ["deploy"], "default_gate_quorum": {"type": "role", "role": "navigator", "count": 2},
             "allow_forks": false, "max_participants": 3, "ordering_mode": "total",
@@ -209,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_makes_no_sense_is_named_with_what_is_allowed() {
+    fn an_error_names_the_invalid_field_and_its_range() {
         let bad = |changes: serde_json::Value| {
             let changes: ConfigChanges = serde_json::from_value(changes).unwrap();
             SessionConfig::default()

@@ -1,4 +1,4 @@
-//! The envelope around every message, read from text and written to it.
+//! The envelope around every message, parsed from JSON and serialised to it.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use crate::{
 /// Who a message is from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sender {
-    /// The server; on the wire, `system`.
+    /// The server, `system` on the wire.
     System,
     Participant(ParticipantId),
 }
 
 impl Sender {
-    /// The word that stands for the server.
+    /// The sender name of the server.
     pub const SYSTEM: &'static str = "system";
 
-    /// The word on the wire.
+    /// The name on the wire.
     pub fn as_str(&self) -> &str {
         match self {
             Sender::System => Self::SYSTEM,
@@ -55,58 +55,78 @@ impl<'de> Deserialize<'de> for Sender {
     }
 }
 
-/// Everything in an envelope but the message itself.
+/// The envelope fields that name a message and what it belongs to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heading {
+    /// The message's own id, chosen by its sender.
     pub id: MessageId,
+    /// The session it belongs to.
     pub session: SessionId,
+    /// Who sent it.
     pub sender: Sender,
+    /// The message that this one answers or continues (`ref` on the wire), if any.
     pub reference: Option<MessageId>,
+    /// Earlier messages that led to this one; relayed but not interpreted.
     pub causal_refs: Vec<MessageId>,
+    /// The fork it belongs to; `None` for the main history.
     pub fork: Option<ForkId>,
 }
 
 /// A message with its envelope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope<M = ServerMessage> {
+    /// Ids, sender and references.
     pub heading: Heading,
+    /// The server's time (`ts` on the wire).
     pub at: Timestamp,
-    /// The place in the session's order; messages that are not kept have none.
+    /// The sequence number in the session's log; `None` for ephemeral messages.
     pub seq: Option<u64>,
+    /// The type and its payload.
     pub message: M,
 }
 
-/// Why a text is not a message, and which message it was if that much could be read.
+/// Why a text is not a valid message, with the message's id if that could be parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessageParseError {
     pub refusal: Refusal,
     pub related_to: Option<MessageId>,
 }
 
-/// An envelope as it stands on the wire, its payload not yet read.
+/// An envelope as it is on the wire, with its payload not yet parsed.
 #[derive(Deserialize)]
 struct RawEnvelope<'a> {
+    /// The protocol version.
     v: u64,
+    /// The message's own id.
     id: MessageId,
+    /// When it was sent; a client may leave it out, and the server replaces it.
     #[serde(default)]
     ts: Option<Timestamp>,
+    /// The session it belongs to.
     session: SessionId,
+    /// Who sent it.
     sender: Sender,
+    /// The type of message, such as `tool.propose`.
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
+    /// The payload, unparsed.
     #[serde(borrow)]
     payload: &'a RawValue,
+    /// The message that this one answers or continues.
     #[serde(rename = "ref", default)]
     reference: Option<MessageId>,
+    /// The sequence number, set by the server.
     #[serde(default)]
     seq: Option<u64>,
+    /// Earlier messages that led to this one.
     #[serde(default)]
     causal_refs: Option<Vec<MessageId>>,
+    /// The fork it belongs to.
     #[serde(default)]
     fork: Option<ForkId>,
 }
 
-/// Most earlier messages that one message may name as its causes.
+/// The most earlier messages that one message may name in `causal_refs`.
 const MAX_CAUSAL_REFS: usize = 64;
 
 impl RawEnvelope<'_> {
@@ -122,7 +142,7 @@ impl RawEnvelope<'_> {
     }
 }
 
-/// Reads what a client said. Size is the transport's business; depth and form are checked here.
+/// Parses a client's message. The transport limits its size; nesting and form are checked here.
 pub fn parse_client_message(
     text: &str,
     limits: &Limits,
@@ -160,7 +180,7 @@ pub fn parse_client_message(
     Ok((raw.into_heading(), message))
 }
 
-/// Reads what a server said; `None` if it is of a type that this version does not know.
+/// Parses a server's message; `None` if this version does not know its type.
 pub fn parse_server_message(
     text: &str,
     limits: &Limits,
@@ -213,7 +233,7 @@ fn parse_raw_envelope<'a>(
     Ok(raw)
 }
 
-/// The id of a message whose envelope could not be read, so that its sender knows which it was.
+/// The id of a message whose envelope is invalid, so that the error can name it to its sender.
 fn parse_id_only(text: &str) -> Option<MessageId> {
     #[derive(Deserialize)]
     struct IdOnlyEnvelope {
@@ -224,7 +244,7 @@ fn parse_id_only(text: &str) -> Option<MessageId> {
         .map(|only| only.id)
 }
 
-/// A parser's complaint without its position, which means nothing to someone who sent one line.
+/// The text of a parse error without its line and column, which do not help in a one-line message.
 pub(crate) fn parse_error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
@@ -259,7 +279,7 @@ impl<M: WireMessage> Serialize for Envelope<M> {
 }
 
 impl<M: WireMessage> Envelope<M> {
-    /// The text that is stored, hashed and told: one serialisation for all three.
+    /// The bytes that are stored, hashed and sent: one serialisation for all three.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an envelope is plain data")
     }
@@ -314,14 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_bad_message_is_found_where_it_can_be() {
+    fn the_id_of_an_invalid_message_is_reported_if_it_can_be_parsed() {
         let bad = r#"{"v":1,"id":"m7","session":"s"}"#;
         let error = parse_client_message(bad, &Limits::default()).unwrap_err();
         assert_eq!(error.related_to, Some(MessageId::parse("m7").unwrap()));
     }
 
     #[test]
-    fn a_wrong_value_is_named_with_its_path() {
+    fn an_error_names_the_path_of_the_wrong_value() {
         let text = r#"{"v":1,"id":"a","session":"s","sender":"x","type":"session.join",
             "payload":{"participant":{"id":"x","name":7,"type":"human","roles":[],"transport":"websocket"},"supported_versions":[1]}}"#;
         assert_eq!(

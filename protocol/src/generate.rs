@@ -1,4 +1,4 @@
-//! JSON Schema and TypeScript for every message, made from the types themselves.
+//! Generates JSON Schema and TypeScript for every message from the Rust types.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{ClientMessage, ServerMessage, is_published};
 
-/// One schema document: `#/$defs/client` and `#/$defs/server` are the two vocabularies.
+/// One schema document; `#/$defs/client` and `#/$defs/server` are the two sets of messages.
 pub fn json_schema() -> Value {
     let mut generator = schemars::generate::SchemaSettings::draft2020_12().into_generator();
     let client = ClientMessage::schemas(&mut generator);
@@ -56,7 +56,7 @@ fn envelope(kind: &str, payload: Value) -> Value {
     })
 }
 
-/// Collects the declaration of every type that a vocabulary uses, by name.
+/// Collects the declarations of all types that the messages use, by name.
 struct Declarations {
     config: ts_rs::Config,
     by_name: BTreeMap<String, String>,
@@ -95,7 +95,7 @@ pub fn typescript() -> String {
          seq?: number;\n  causal_refs?: string[];\n  fork?: string;\n}\n",
     );
     for declaration in declarations.by_name.values() {
-        // A payload without fields of its own may hold anything.
+        // A payload that defines no fields may hold any.
         let declaration = declaration.replace("{  }", "Record<string, unknown>");
         text.push_str("\nexport ");
         for line in declaration.lines() {

@@ -1,17 +1,17 @@
-//! Identifiers: opaque strings that were checked once and are cheap to copy around.
+//! Identifiers: opaque strings that are validated once and cheap to clone.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Longest identifier anyone may use, in characters.
+/// The longest identifier, in characters.
 pub const MAX_ID_LENGTH: usize = 128;
 
 /// Why a string is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// Nothing between the quotes.
+    /// The string is empty.
     #[error("an id is empty; use 1 to {MAX_ID_LENGTH} characters of A-Z a-z 0-9 _ . : -")]
     Empty,
     /// More than [`MAX_ID_LENGTH`] characters.
@@ -50,13 +50,14 @@ macro_rules! id_types {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The only way in: 1 to 128 characters of `[A-Za-z0-9_.:-]`, the first alphanumeric.
+            /// Validates an id: 1 to 128 characters of `[A-Za-z0-9_.:-]`, the first alphanumeric.
+            /// There is no other way to make one.
             pub fn parse(text: &str) -> Result<Self, IdError> {
                 validate(text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The identifier as it stands on the wire.
+            /// The identifier as it is on the wire.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -98,18 +99,18 @@ macro_rules! id_types {
 }
 
 id_types! {
-    /// One session: one ordered log.
+    /// A session, which is one ordered log.
     SessionId
-    /// One person or agent, on however many devices.
+    /// A person or an agent, on however many devices.
     ParticipantId
-    /// One message; proposals, gates and prompts are named by the message that made them.
+    /// A message. A proposal, gate or prompt has the id of the message that created it.
     MessageId
-    /// A line of history beside the main one.
+    /// A fork: a history beside the main one.
     ForkId
 }
 
 impl MessageId {
-    /// A UUIDv7 of this moment; the entropy comes from the caller.
+    /// A UUIDv7 for this time; the caller supplies the entropy.
     pub fn new_v7(at: crate::Timestamp, entropy: [u8; 10]) -> Self {
         let uuid = uuid::Builder::from_unix_timestamp_millis(at.as_millis(), &entropy).into_uuid();
         Self(uuid.hyphenated().to_string().into())
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn json_goes_through_the_same_check() {
+    fn deserialising_validates_too() {
         assert!(serde_json::from_str::<SessionId>("\"ok\"").is_ok());
         assert!(serde_json::from_str::<SessionId>("\"a\\u002fb\"").is_err());
         assert!(serde_json::from_str::<SessionId>("7").is_err());

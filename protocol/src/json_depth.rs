@@ -1,8 +1,8 @@
-//! How deeply a JSON text is nested, found without parsing it.
+//! The nesting depth of a JSON text, found without parsing it.
 
 /// The deepest nesting of arrays and objects in `json`, counted up to `limit + 1`.
 ///
-/// Runs before the parser, so that a hostile text costs one pass over its bytes and no stack.
+/// This runs before the parser, so a hostile text costs one pass over its bytes and no stack.
 pub fn nesting_depth(json: &str, limit: usize) -> usize {
     let bytes = json.as_bytes();
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
@@ -24,21 +24,21 @@ pub fn nesting_depth(json: &str, limit: usize) -> usize {
     deepest
 }
 
-/// Where a string has ended whose first byte is at `at`.
+/// The position after a string whose first byte is at `at`.
 fn skip_string(bytes: &[u8], mut at: usize) -> usize {
     loop {
         at += plain_prefix_len(bytes.get(at..).unwrap_or_default());
         match bytes.get(at) {
             None => return at,
             Some(b'"') => return at + 1,
-            // A backslash, and whatever it escapes.
+            // Skip the backslash and the byte it escapes.
             Some(_) => at += 2,
         }
     }
 }
 
 /// How many bytes come before the first quote or backslash. Most of a message is the text of one
-/// string, so whole chunks are looked at with wide instructions.
+/// string, so this checks whole chunks, which compile to wide instructions.
 fn plain_prefix_len(bytes: &[u8]) -> usize {
     const CHUNK: usize = 16;
     let special = |byte: &u8| *byte == b'"' || *byte == b'\\';

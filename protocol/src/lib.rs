@@ -1,10 +1,12 @@
-//! What may be said in a PVP session: identifiers, envelope, payloads, roles, quorum rules,
-//! refusals and limits. No I/O, no clock, no randomness.
+//! The PVP wire protocol: ids, envelope, payloads, roles, quorum rules, refusals and limits.
+//!
+//! This crate does no I/O and uses no clock and no randomness.
 
 #[macro_use]
 mod wire;
 
 pub mod api;
+pub mod hex;
 pub mod payload;
 
 mod action;
@@ -43,7 +45,7 @@ pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};
 pub use wire::{ExtraFields, JsonObject};
 
-/// The JSON Schema of every message and of what HTTP says, generated from the types.
+/// The JSON Schema of every message and every HTTP body, generated from the types.
 pub const SCHEMA: &str = include_str!("../generated/pvp.schema.json");
 
 /// The protocol version in every envelope.

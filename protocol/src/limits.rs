@@ -1,29 +1,29 @@
-//! How much of everything: finite by default, configurable by the server's owner.
+//! Limits on what sessions and runs may use: finite by default, configurable by the server's owner.
 
 wire_structs! {
-    /// What a session and its participants may use; told in the welcome.
+    /// What a session and its participants may use, as sent in `session.welcome`.
     pub struct Limits {
         /// Bytes of one message.
         pub message_bytes: usize,
         /// Levels of nested JSON.
         pub json_depth: usize,
-        /// Messages a second that a participant may go on sending.
+        /// Messages per second that a participant may send continuously.
         pub messages_per_second: u32,
-        /// Messages that may come at once before the rate counts.
+        /// Messages that a participant may send at once before the rate applies.
         pub message_burst: u32,
-        /// People and agents in one session, whatever its own configuration allows.
+        /// Participants of one session; its own configuration cannot allow more.
         pub participants: u32,
-        /// Proposals of one agent that are waiting or running.
+        /// Proposals of one agent that may wait or run at a time.
         pub open_proposals: u32,
-        /// Gates of one session that are open at a time.
+        /// Gates of one session that may be open at a time.
         pub open_gates: u32,
-        /// Bytes of context that one session holds.
+        /// Bytes of context that one session may hold.
         pub context_bytes: usize,
-        /// Proposals over the life of one session; their ids are never forgotten.
+        /// Proposals over the life of one session, because their ids are kept for ever.
         pub proposals: u32,
     }
 
-    /// What one run may use before it is stopped.
+    /// What one run may use before the executor stops it.
     #[derive(Copy, Eq)]
     pub struct ExecutionLimits {
         /// Milliseconds; 0 means no limit (background and interactive runs).

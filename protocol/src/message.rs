@@ -1,17 +1,17 @@
-//! The two vocabularies: what a client may say, and what the server says.
+//! The two sets of messages: what a client may send, and what the server sends.
 
 use serde::Serialize;
 
 use crate::envelope::parse_error_text;
 use crate::payload::*;
 
-/// Either vocabulary: messages that know the word for their type.
+/// A message of either set, which knows its `type`.
 pub trait WireMessage: Serialize {
-    /// The word in the envelope's `type`.
+    /// The envelope's `type`.
     fn kind(&self) -> &'static str;
 }
 
-/// One vocabulary: an enum with a variant for each type of message.
+/// Defines an enum with one variant for each type of message.
 macro_rules! message_enum {
     ($(#[$doc:meta])* $name:ident { $($variant:ident($payload:ty) = $kind:literal,)* }) => {
         $(#[$doc])*
@@ -21,10 +21,10 @@ macro_rules! message_enum {
         }
 
         impl $name {
-            /// Every type of message in this vocabulary.
+            /// Every type of message in this enum.
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
-            /// Reads a payload; `None` if the type is not in this vocabulary.
+            /// Parses a payload; `None` if this enum has no such type of message.
             pub fn parse_payload(kind: &str, payload: &str) -> Option<Result<Self, String>> {
                 match kind {
                     $($kind => Some(parse_object(payload).map($name::$variant)),)*
@@ -39,7 +39,7 @@ macro_rules! message_enum {
             }
         }
 
-        /// Written as the payload alone; the envelope says the type.
+        /// Serialises the payload alone; the type is a field of the envelope.
         impl Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self { $($name::$variant(payload) => payload.serialize(serializer),)* }
@@ -54,7 +54,7 @@ macro_rules! message_enum {
 
         #[cfg(feature = "generate")]
         impl $name {
-            /// Each type of message with the generator of its payload's schema.
+            /// Each type of message with its payload's schema.
             pub fn schemas(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
                 vec![$(($kind, generator.subschema_for::<$payload>())),*]
             }
@@ -72,13 +72,13 @@ macro_rules! message_enum {
     };
 }
 
-/// A payload is a JSON object; serde's derived types would also take a list of values.
+/// Parses a JSON object. Serde's derived types would also accept an array of the field values.
 fn parse_object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, String> {
     if !payload.trim_start().starts_with('{') {
         return Err("`payload` must be an object".to_owned());
     }
     serde_json::from_str(payload).map_err(|error| {
-        // Read once more, slowly, to find out where it went wrong.
+        // Tracking the path is slow, so it happens only on this second parse, after a failure.
         let mut reader = serde_json::Deserializer::from_str(payload);
         match serde_path_to_error::deserialize::<_, T>(&mut reader) {
             Err(error) if error.path().iter().len() > 0 => {
@@ -90,7 +90,7 @@ fn parse_object<T: serde::de::DeserializeOwned>(payload: &str) -> Result<T, Stri
 }
 
 message_enum! {
-    /// What a client may say. There is no word here for `tool.execute`.
+    /// The messages a client may send. `tool.execute` is not one of them.
     ClientMessage {
         SessionCreate(SessionCreate) = "session.create",
         SessionJoin(SessionJoin) = "session.join",
@@ -141,7 +141,7 @@ message_enum! {
 }
 
 message_enum! {
-    /// What the server says: what it relays, and what only it may say.
+    /// The messages the server sends: those it relays, and those only the server may send.
     ServerMessage {
         SessionCreate(SessionCreate) = "session.create",
         SessionLeave(SessionLeave) = "session.leave",
@@ -192,7 +192,7 @@ message_enum! {
     }
 }
 
-/// Whether a type of message is one of the 41 of the published protocol.
+/// Whether a type of message is one of the 41 in the published protocol.
 pub fn is_published(kind: &str) -> bool {
     const EXTENSIONS: [&str; 11] = [
         "session.welcome",

@@ -1,4 +1,4 @@
-//! What each message carries.
+//! The payload type of each message.
 
 mod agent;
 mod context;

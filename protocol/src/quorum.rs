@@ -1,28 +1,28 @@
-//! How many of whom must approve, and whether they have.
+//! Quorum rules: how many of whom must approve a gate, and the count of their approvals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ParticipantId, Role};
 
-/// The rule a gate is decided by.
+/// The rule that decides a gate.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum QuorumRule {
-    /// That many approvals, from anyone who may approve.
+    /// `count` approvals from anyone who may approve.
     Any { count: u32 },
-    /// Everyone who could approve when the gate opened.
+    /// Approval by everyone who could approve when the gate opened.
     All,
-    /// That many approvals from holders of the role.
+    /// `count` approvals from holders of the role.
     Role { role: Role, count: u32 },
-    /// Exactly these people, all of them.
+    /// Approval by every one of these people.
     Specific { participants: Vec<ParticipantId> },
-    /// Strictly more than half of those who could approve when the gate opened.
+    /// Approval by more than half of those who could approve when the gate opened.
     Majority,
 }
 
 impl QuorumRule {
-    /// A rule that nobody could fail to meet is no rule: says what is wrong with it.
+    /// Refuses a rule that would pass without an approval, or that names someone twice.
     pub fn validate(&self) -> Result<(), String> {
         match self {
             QuorumRule::Any { count: 0 } | QuorumRule::Role { count: 0, .. } => {
@@ -62,28 +62,32 @@ impl std::fmt::Display for QuorumRule {
     }
 }
 
-/// The people a gate is decided by, as they are at this moment.
+/// The people who decide a gate, at the time of counting.
 #[derive(Debug, Default)]
 pub struct Approvers {
-    /// Everyone whose approval counts: may approve, is a person, is not the proposer.
+    /// Everyone whose approval counts: people who may approve, except the proposer.
     pub eligible: BTreeSet<ParticipantId>,
-    /// Of those who could approve when the gate opened, the ones it still waits for.
+    /// Those who could approve when the gate opened and who still count for it.
     pub electorate: BTreeSet<ParticipantId>,
-    /// Roles of the eligible.
+    /// The roles of the eligible people.
     pub roles: BTreeMap<ParticipantId, BTreeSet<Role>>,
 }
 
-/// How a vote stands.
+/// The current state of a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
+    /// Approvals that count.
     pub received: u32,
+    /// Approvals that are needed.
     pub required: u32,
+    /// Whether the gate has passed.
     pub passed: bool,
-    /// Named people whose approval is still needed; empty if anyone's will do.
+    /// Named people whose approval is still needed; empty if any voter will do.
     pub awaited: BTreeSet<ParticipantId>,
 }
 
-/// Counts approvals against a rule. Only the eligible count; newcomers count but never raise the bar.
+/// Counts approvals against a rule. Only eligible people count. Those who joined after the gate
+/// opened count too, but never raise the number required.
 pub fn tally(
     rule: &QuorumRule,
     approvers: &Approvers,

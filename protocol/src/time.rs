@@ -1,4 +1,4 @@
-//! Moments: UTC milliseconds, written as ISO 8601 on the wire.
+//! Timestamps: UTC milliseconds, written as ISO 8601 on the wire.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use jiff::civil::{DateTime, date};
 use jiff::fmt::StdFmtWrite;
 use jiff::fmt::temporal::{DateTimeParser, DateTimePrinter, PiecesOffset};
 
-/// The last moment that has a four-digit year, 9999-12-31T23:59:59.999Z.
+/// The last time with a four-digit year, 9999-12-31T23:59:59.999Z.
 const MAX_MS: u64 = 253_402_300_799_999;
 
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
@@ -19,13 +19,13 @@ const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
-/// The text is not an ISO 8601 moment.
+/// The text is not an ISO 8601 time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time; write it as 2026-01-31T12:00:00.000Z")]
 pub struct TimestampError(String);
 
 impl Timestamp {
-    /// A moment from milliseconds since the epoch; far futures are held at the year 9999.
+    /// A timestamp from milliseconds since the epoch, capped at the end of the year 9999.
     pub fn from_millis(ms: u64) -> Self {
         Self(ms.min(MAX_MS))
     }
@@ -35,23 +35,23 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment and `ms` milliseconds.
+    /// The time `ms` milliseconds later.
     pub fn plus_millis(self, ms: u64) -> Self {
         Self::from_millis(self.0.saturating_add(ms))
     }
 
-    /// This moment and `seconds` seconds.
+    /// The time `seconds` seconds later.
     pub fn plus_seconds(self, seconds: u64) -> Self {
         self.plus_millis(seconds.saturating_mul(1000))
     }
 
-    /// How long after `earlier` this is, in milliseconds; zero if it is not after.
+    /// Milliseconds since `earlier`; zero if this is not later.
     pub fn millis_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Reads `2026-01-31T12:00:00Z`, with or without a fraction of a second, `Z` or `±hh:mm`.
-    /// Moments before 1970 are refused.
+    /// Parses `2026-01-31T12:00:00Z`, with or without a fraction of a second, `Z` or `±hh:mm`.
+    /// Times before 1970 are refused.
     pub fn parse(text: &str) -> Result<Self, TimestampError> {
         parse_ms(text)
             .map(Self::from_millis)
@@ -78,9 +78,9 @@ fn parse_ms(text: &str) -> Option<u64> {
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = i64::try_from(self.0).map_err(|_| fmt::Error)?;
-        let moment = EPOCH.checked_add(SignedDuration::from_millis(ms));
+        let datetime = EPOCH.checked_add(SignedDuration::from_millis(ms));
         PRINTER
-            .print_datetime(&moment.map_err(|_| fmt::Error)?, StdFmtWrite(&mut *f))
+            .print_datetime(&datetime.map_err(|_| fmt::Error)?, StdFmtWrite(&mut *f))
             .map_err(|_| fmt::Error)?;
         f.write_str("Z")
     }
@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_moments_read_and_write() {
+    fn known_times_parse_and_print() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_of_a_moment_are_read() {
+    fn other_spellings_of_a_time_are_parsed() {
         let noon = Timestamp::parse("2026-01-31T12:00:00Z").unwrap();
         for text in [
             "2026-01-31T12:00:00.0Z",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_times_are_refused() {
         for text in [
             "",
             "now",
@@ -150,13 +150,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_moment_survives_the_wire(ms in 0..=MAX_MS) {
-            let moment = Timestamp::from_millis(ms);
-            prop_assert_eq!(Timestamp::parse(&moment.to_string()), Ok(moment));
+        fn every_timestamp_survives_a_round_trip(ms in 0..=MAX_MS) {
+            let timestamp = Timestamp::from_millis(ms);
+            prop_assert_eq!(Timestamp::parse(&timestamp.to_string()), Ok(timestamp));
         }
 
         #[test]
-        fn reading_never_panics(text in "\\PC{0,40}") {
+        fn parsing_never_panics(text in "\\PC{0,40}") {
             let _ = Timestamp::parse(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! The owner's settings: from a TOML file, then `PVP_*` variables, then flags.
+//! Reads the server's settings from a TOML file, then from `PVP_*` variables, then from flags.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use pvp_protocol::{ExecutionLimits, Limits};
 use pvp_session::SessionSettings;
 use toml::{Spanned, Value};
 
-/// A setting that was not understood: where it stands, what it says, and what it may be.
+/// A setting that is not valid: where it is, what it says, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{location}: `{key}` is {found}; use {allowed}")]
@@ -30,7 +30,7 @@ pub enum ConfigError {
     Unsafe(String),
 }
 
-/// How one kind of setting is read.
+/// A type that a setting can have.
 trait SettingValue: Sized {
     fn read(value: &Value) -> Option<Self>;
 }
@@ -98,7 +98,7 @@ impl<T: SettingValue> SettingValue for Option<T> {
     }
 }
 
-/// One setting as documentation wants it.
+/// One setting, as the documentation describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingDoc {
     pub key: &'static str,
@@ -124,7 +124,7 @@ macro_rules! settings {
         impl ServerConfig {
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
 
-            /// Every setting with its default, what it may be and what it means.
+            /// Every setting with its default, its allowed values and its meaning.
             pub fn reference() -> Vec<SettingDoc> {
                 let default = Self::default();
                 vec![$(SettingDoc {
@@ -268,7 +268,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// `--open` on an address that others can reach must be meant.
+    /// Refuses `--open` on an address that other machines can reach, unless the user confirmed it.
     pub fn check_exposure(&self, known_to_be_open: bool) -> Result<(), ConfigError> {
         if !self.open || self.listen.ip().is_loopback() || known_to_be_open {
             return Ok(());
@@ -279,7 +279,7 @@ impl ServerConfig {
         )))
     }
 
-    /// What the session core needs of it.
+    /// The settings that the session core uses.
     pub fn settings(&self) -> SessionSettings {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_environment_and_that_over_the_file() {
+    fn flags_override_the_environment_which_overrides_the_file() {
         let file = "listen = \"127.0.0.1:1\"\nopen_gates = 5\nparticipants = 7\n";
         let env = [
             ("PVP_LISTEN", "127.0.0.1:2"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_named_with_where_it_stands_and_what_is_allowed() {
+    fn an_invalid_value_is_reported_with_its_location_and_what_is_allowed() {
         let error = |result: Result<ServerConfig, ConfigError>| result.unwrap_err().to_string();
         assert_eq!(
             error(load("\nopen_gates = 0\n", &[], &[])),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn open_on_a_reachable_address_must_be_meant() {
+    fn open_on_a_reachable_address_must_be_confirmed() {
         let open = |listen: &str| load("open = true", &[], &[("listen", listen)]).unwrap();
         assert!(open("127.0.0.1:3000").check_exposure(false).is_ok());
         assert!(open("[::1]:3000").check_exposure(false).is_ok());

@@ -1,4 +1,4 @@
-//! One WebSocket connection: first a stranger in the lobby, then a participant in a room.
+//! Serves one WebSocket connection: first the handshake, then a participant of a session.
 
 mod backfill;
 mod handshake;
@@ -17,7 +17,7 @@ use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::socket::{Incoming, Socket, SocketError, SocketStream, text_frame};
 use crate::token::Login;
 
-/// How long a closing connection may take to say goodbye.
+/// How long the peer may take to answer a close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Close codes, as WebSocket defines them.
@@ -29,7 +29,7 @@ mod close_code {
     pub(super) const TRY_AGAIN: u16 = 1013;
 }
 
-/// Why a connection ends: what the other side is told.
+/// The close code and reason that the peer receives.
 struct CloseReason {
     code: u16,
     reason: String,
@@ -46,9 +46,9 @@ impl CloseReason {
 
 /// How a connection ended.
 enum ConnectionEnd {
-    /// We end it.
+    /// The server closes it.
     ByServer(CloseReason),
-    /// The other side closed, broke the protocol or is gone; the socket knows what to answer.
+    /// The peer closed it, broke the protocol or disconnected; the socket has queued the answer.
     ByPeer,
 }
 
@@ -59,16 +59,16 @@ pub(crate) async fn serve(
     login: Option<Login>,
     slot: ConnectionSlot,
 ) {
-    // Boxed here and where messages are heard: a task is as large as the largest thing it may wait
-    // for, and most connections wait for the next message only.
+    // Boxed here and where messages are handled: a task is as large as the largest future it may
+    // await, and most connections only wait for the next message.
     let end = match Box::pin(handshake::await_join(&mut socket, &directory, login, slot)).await {
         Ok(admitted) => Box::pin(participant::serve(&mut socket, directory, admitted)).await,
-        Err(ended) => ended,
+        Err(end) => end,
     };
     if let ConnectionEnd::ByServer(close_reason) = end {
         socket.close(close_reason.code, &close_reason.reason);
     }
-    // Whoever does not answer the close in time is dropped.
+    // A peer that does not answer the close in time is dropped.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, poll_fn(|cx| socket.poll_closed(cx))).await;
 }
 

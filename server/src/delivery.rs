@@ -1,4 +1,4 @@
-//! From stored records to what each viewer is told.
+//! Builds deliveries from entries and from stored records.
 
 use bytes::Bytes;
 use pvp_protocol::ServerMessage;
@@ -8,9 +8,9 @@ use crate::feed::Delivery;
 use crate::secrets::SecretStore;
 use crate::store::LogRecord;
 
-/// A durable entry on its way to the viewers.
+/// The delivery of a durable entry.
 pub(crate) fn from_entry(entry: &Entry, body: Bytes, secrets: &SecretStore) -> Delivery {
-    let private = entry.private.as_ref().map(|private| {
+    let executor_copy = entry.private.as_ref().map(|private| {
         (
             private.to.clone(),
             encode_executor_copy(entry, private, secrets),
@@ -20,11 +20,11 @@ pub(crate) fn from_entry(entry: &Entry, body: Bytes, secrets: &SecretStore) -> D
         seq: entry.seq(),
         body,
         audience: entry.audience.clone(),
-        executor_copy: private,
+        executor_copy,
     }
 }
 
-/// A stored record; its body is read only if someone gets another copy of it than the rest.
+/// The delivery of a stored record. The body is parsed only if an executor gets its own copy.
 pub(crate) fn from_record(
     record: &LogRecord,
     secrets: &SecretStore,
@@ -42,7 +42,7 @@ pub(crate) fn from_record(
     })
 }
 
-/// The copy that may be acted on: with the nonce and the values of shared secrets.
+/// The copy that the executor acts on: it has the nonce and the values of shared secrets.
 fn encode_executor_copy(entry: &Entry, private: &GrantNonce, secrets: &SecretStore) -> Bytes {
     let mut envelope = entry.envelope.clone();
     if let ServerMessage::ToolExecute(execute) = &mut envelope.message {

@@ -1,4 +1,4 @@
-//! The house: the directory of sessions that are in memory, and what they all share.
+//! The directory of the sessions in memory, with the state that all of them share.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,7 +15,6 @@ use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
 use pvp_session::{Answer, Identity, Session, SessionSettings, Submitted};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
-use crate::clock;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::reply_queue::ReplyQueue;
@@ -25,35 +24,46 @@ use crate::task::{
     SessionHandle, SessionRequest,
 };
 
-/// Readers of the store at a time; more wait their turn.
+/// How many tasks may read the store at a time; others wait for a permit.
 const MAX_CONCURRENT_READS: usize = 8;
 
-/// How often sessions that are not in memory are looked up for deadlines.
+/// How often the store is searched for unloaded sessions whose deadline has passed.
 const DEADLINE_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Due sessions that are woken at a time.
+/// The most due sessions that one search loads.
 const MAX_WAKES_PER_SWEEP: usize = 64;
 
-/// What every session shares.
+/// The sessions in memory, and what every session shares.
 pub(crate) struct SessionDirectory {
+    /// The logs, tokens and keys on disk.
     pub(crate) store: Store,
+    /// The server's configuration.
     pub(crate) config: ServerConfig,
+    /// What the configuration says about sessions, in the form that the session core takes.
     pub(crate) settings: SessionSettings,
+    /// The rules that assess commands; replaced when the policy is reloaded.
     policy: RwLock<Arc<Policy>>,
+    /// The handle of each session in memory.
     sessions: DashMap<SessionId, SessionHandle>,
+    /// Sessions in the store, plus those that are being created.
     stored_session_count: AtomicU64,
+    /// Open connections and waiting requests, by token id.
     connections_by_token: Mutex<HashMap<String, u64>>,
+    /// Open connections in total.
     connection_count: AtomicU64,
-    /// Rings when the last connection has gone.
+    /// Notified when the last connection has closed.
     last_connection_closed: Notify,
+    /// Permits for reading the store; see [`MAX_CONCURRENT_READS`].
     pub(crate) read_permits: Arc<Semaphore>,
+    /// True once the server shuts down.
     shutdown: watch::Sender<bool>,
-    /// Counts changes of gates anywhere, for those who wait for the next.
+    /// Incremented when a gate of any session changes; waiting requests watch it.
     gates_version: watch::Sender<u64>,
+    /// The counters behind the metrics endpoint.
     pub(crate) metrics: Metrics,
 }
 
-/// A place among the connections of one token, given back when dropped.
+/// One connection counted against the server's limit and its token's limit until it is dropped.
 pub(crate) struct ConnectionSlot {
     directory: Arc<SessionDirectory>,
     token: Option<String>,
@@ -74,7 +84,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// One request of a token's that waits, for as long as it is kept.
+/// One waiting request counted against its token's limit until it is dropped.
 pub(crate) struct RequestSlot {
     directory: Arc<SessionDirectory>,
     token: String,
@@ -105,8 +115,8 @@ impl SessionDirectory {
             last_connection_closed: Notify::new(),
             read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
             shutdown: watch::channel(false).0,
-            // Not a number that an earlier run of the server has given out.
-            gates_version: watch::channel(clock::now().as_millis()).0,
+            // Starts at the clock, so that it never repeats a version of an earlier server run.
+            gates_version: watch::channel(pvp_clock::now().as_millis()).0,
             metrics: Metrics::default(),
         }))
     }
@@ -115,7 +125,7 @@ impl SessionDirectory {
         self.policy.read().clone()
     }
 
-    /// From here on commands are sorted by these rules.
+    /// Replaces the rules; commands proposed from now on are assessed by the new ones.
     pub(crate) fn set_policy(&self, policy: Policy) {
         *self.policy.write() = Arc::new(policy);
     }
@@ -129,7 +139,7 @@ impl SessionDirectory {
         self.shutdown.subscribe()
     }
 
-    /// Something about a gate has changed.
+    /// Wakes the requests that wait for a gate to change.
     pub(crate) fn notify_gates_changed(&self) {
         self.gates_version.send_modify(|version| *version += 1);
     }
@@ -138,7 +148,7 @@ impl SessionDirectory {
         self.gates_version.subscribe()
     }
 
-    /// Connections, sessions in memory and sessions stored, at this moment.
+    /// The current number of connections, sessions in memory and sessions stored.
     pub(crate) fn counts(&self) -> (u64, usize, u64) {
         (
             self.connection_count.load(Ordering::Relaxed),
@@ -147,7 +157,7 @@ impl SessionDirectory {
         )
     }
 
-    /// Room for one more connection.
+    /// Counts one more connection; `None` if the server has reached its limit.
     pub(crate) fn acquire_connection_slot(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let taken = self.connection_count.fetch_add(1, Ordering::Relaxed);
         let slot = ConnectionSlot {
@@ -168,7 +178,7 @@ impl SessionDirectory {
         Ok(())
     }
 
-    /// Counts a request that may wait towards its token, as a connection is.
+    /// Counts a request that may wait towards its token, as if it were a connection.
     pub(crate) fn acquire_request_slot(
         self: &Arc<Self>,
         token: &str,
@@ -192,7 +202,7 @@ impl SessionDirectory {
         Ok(())
     }
 
-    /// Takes that back, for a connection that did not get in.
+    /// Undoes [`attach_token`](Self::attach_token), for a connection that was refused.
     pub(crate) fn detach_token(&self, slot: &mut ConnectionSlot) {
         if let Some(token) = slot.token.take() {
             self.release_token_slot(&token);
@@ -209,7 +219,7 @@ impl SessionDirectory {
         }
     }
 
-    /// Counts a session that is about to be made.
+    /// Counts a session that is about to be created towards the server's limit.
     pub(crate) fn reserve_session(&self) -> Result<(), Refusal> {
         let limit = self.config.sessions;
         if self.stored_session_count.fetch_add(1, Ordering::Relaxed) < limit {
@@ -222,7 +232,7 @@ impl SessionDirectory {
         })
     }
 
-    /// It was not made after all.
+    /// Undoes [`reserve_session`](Self::reserve_session) when the session was not created.
     pub(crate) fn release_reserved_session(&self) {
         self.stored_session_count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -231,35 +241,36 @@ impl SessionDirectory {
         self.sessions.remove(session);
     }
 
-    /// Gives an order to a session's task, which is started if it is not there.
+    /// Sends a command to a session's task, starting the task if the session is not in memory.
     async fn send_command(self: &Arc<Self>, session: &SessionId, mut command: SessionCommand) {
         while let Some(handle) = self.get_or_spawn(session) {
             match handle.commands.send(command).await {
                 Ok(()) => return,
                 Err(unsent) => command = unsent.0,
             }
-            // The task is letting go of the session; the next one starts when it has.
+            // The task is unloading the session; another one may start when it has finished.
             let mut unloaded = handle.unloaded;
-            let _ = unloaded.wait_for(|gone| *gone).await;
+            let _ = unloaded.wait_for(|unloaded| *unloaded).await;
         }
         command.refuse(Refusal::WriteFailed(
             "the server is shutting down".to_owned(),
         ));
     }
 
-    /// Gives an order that only matters to a session that is in memory.
+    /// Sends a command that only matters to a session in memory.
     async fn send_if_loaded(&self, session: &SessionId, command: SessionCommand) {
         let commands = self
             .sessions
             .get(session)
             .map(|handle| handle.commands.clone());
-        if let Some(orders) = commands {
-            // A task that is letting go has no use for it.
-            let _ = orders.send(command).await;
+        if let Some(commands) = commands {
+            // A task that is unloading the session does not need the command.
+            let _ = commands.send(command).await;
         }
     }
 
-    /// The session's task; `None` when the server is stopping and no task is to be started.
+    /// The session's task, started if needed; `None` if the server is shutting down and no task
+    /// may be started.
     fn get_or_spawn(self: &Arc<Self>, session: &SessionId) -> Option<SessionHandle> {
         match self.sessions.entry(session.clone()) {
             Entry::Occupied(entry) => Some(entry.get().clone()),
@@ -333,7 +344,7 @@ impl SessionDirectory {
         .await;
     }
 
-    /// As `say`, for someone who waits for the answer.
+    /// Like [`submit`](Self::submit), but waits for the answer and returns it.
     pub(crate) async fn submit_and_wait(
         self: &Arc<Self>,
         session: &SessionId,
@@ -350,7 +361,7 @@ impl SessionDirectory {
         answer.await.unwrap_or_else(|_| Err(session_unloaded()))
     }
 
-    /// Looks in on a session without a connection.
+    /// Gives access to a session for one HTTP request, which has no connection of its own.
     pub(crate) async fn http_access(
         self: &Arc<Self>,
         session: &SessionId,
@@ -379,7 +390,7 @@ impl SessionDirectory {
             .await;
     }
 
-    /// Looks something up in a session as it is; `None` if it cannot be read.
+    /// Runs a query on the current state of a session; `None` if its log cannot be read.
     pub(crate) async fn query<T: Send + 'static>(
         self: &Arc<Self>,
         session: &SessionId,
@@ -389,7 +400,7 @@ impl SessionDirectory {
             .await
     }
 
-    /// As `ask`, with who is there.
+    /// Like [`query`](Self::query), but also passes who is present.
     pub(crate) async fn query_with_presence<T: Send + 'static>(
         self: &Arc<Self>,
         session: &SessionId,
@@ -399,7 +410,7 @@ impl SessionDirectory {
         let boxed_query = Box::new(
             move |session: &Session, presence: &PresenceMap| -> DeferredReply {
                 let answer = query(session, presence);
-                // Who asked may have gone.
+                // The caller may have stopped waiting.
                 Box::new(move || drop(sender.send(answer)))
             },
         );
@@ -408,7 +419,7 @@ impl SessionDirectory {
         answer.await.ok()
     }
 
-    /// Wakes sessions whose deadlines have come while they were not in memory.
+    /// Loads sessions whose deadlines have passed while they were not in memory.
     pub(crate) async fn wake_due_sessions(self: Arc<Self>) {
         let mut shutdown = self.shutdown_signal();
         loop {
@@ -418,12 +429,12 @@ impl SessionDirectory {
             }
             let store = self.store.clone();
             let due = tokio::task::spawn_blocking(move || {
-                store.due_sessions(clock::now(), MAX_WAKES_PER_SWEEP)
+                store.due_sessions(pvp_clock::now(), MAX_WAKES_PER_SWEEP)
             });
             match due.await {
                 Ok(Ok(due)) => {
                     for session in due {
-                        // Loading is enough: the task looks at the clock itself.
+                        // Loading is enough: the task checks its deadlines itself.
                         self.get_or_spawn(&session);
                     }
                 }
@@ -433,7 +444,7 @@ impl SessionDirectory {
         }
     }
 
-    /// The address that links begin with.
+    /// The URL that invitation links start with.
     pub(crate) fn base_url(&self) -> String {
         match &self.config.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
@@ -441,12 +452,12 @@ impl SessionDirectory {
         }
     }
 
-    /// No new connections, no new sessions.
+    /// From here on the server accepts no connections and loads no sessions.
     pub(crate) fn begin_shutdown(&self) {
         self.shutdown.send_replace(true);
     }
 
-    /// Waits until the last connection has gone.
+    /// Waits until the last connection has closed.
     pub(crate) async fn wait_all_disconnected(&self) {
         loop {
             let mut notified = pin!(self.last_connection_closed.notified());
@@ -458,7 +469,7 @@ impl SessionDirectory {
         }
     }
 
-    /// Tells everyone, lets every session write what it has, and waits for them.
+    /// Signals the shutdown, has every session write what it has, and waits until all are unloaded.
     pub(crate) async fn shut_down(self: &Arc<Self>) {
         self.shutdown.send_replace(true);
         let handles: Vec<_> = self
@@ -467,16 +478,16 @@ impl SessionDirectory {
             .map(|entry| entry.value().clone())
             .collect();
         for handle in &handles {
-            // A task that is gone has stopped already.
+            // If the send fails, the task has stopped already.
             let _ = handle.commands.send(SessionCommand::Stop).await;
         }
         for mut handle in handles {
-            let _ = handle.unloaded.wait_for(|gone| *gone).await;
+            let _ = handle.unloaded.wait_for(|unloaded| *unloaded).await;
         }
     }
 }
 
-/// What is said of a session whose log is damaged or cannot be read.
+/// The refusal for a session whose log is damaged or cannot be read.
 pub(crate) fn log_unreadable() -> Refusal {
     Refusal::ReadFailed("`pvp audit verify` says why".to_owned())
 }

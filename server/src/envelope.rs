@@ -1,14 +1,13 @@
-//! Envelopes that the server makes outside the log: answers, welcomes, heartbeats.
+//! Builds the envelopes that are not logged: answers, welcomes, heartbeats.
 
 use pvp_protocol::payload::{ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck};
 use pvp_protocol::{
     Envelope, ExtraFields, Heading, MessageId, Refusal, Sender, ServerMessage, SessionId,
 };
 
-use crate::clock;
 use crate::reply_queue::{ConnectionReply, ReplyStatus};
 
-/// Something the server says that is not kept.
+/// A message from the server that is not logged.
 pub(crate) fn ephemeral(
     session: &SessionId,
     reference: Option<MessageId>,
@@ -17,7 +16,8 @@ pub(crate) fn ephemeral(
     ephemeral_from(session, Sender::System, reference, message)
 }
 
-/// Something someone said before, told again to a newcomer.
+/// A message from `sender` that is not logged, such as an earlier announcement repeated to a
+/// participant who has just joined.
 pub(crate) fn ephemeral_from(
     session: &SessionId,
     sender: Sender,
@@ -25,7 +25,7 @@ pub(crate) fn ephemeral_from(
     message: impl Into<ServerMessage>,
 ) -> Vec<u8> {
     let heading = Heading {
-        id: clock::fresh_id(),
+        id: pvp_clock::fresh_id(),
         session: session.clone(),
         sender,
         reference,
@@ -34,14 +34,14 @@ pub(crate) fn ephemeral_from(
     };
     Envelope {
         heading,
-        at: clock::now(),
+        at: pvp_clock::now(),
         seq: None,
         message: message.into(),
     }
     .to_json()
 }
 
-/// A refusal as the one who asked is told.
+/// A refusal, as the sender of the refused message receives it.
 pub(crate) fn error_report(
     session: &SessionId,
     refusal: &Refusal,

@@ -1,7 +1,7 @@
-//! A session's recent entries as encoded frames, and the cursors that read them.
+//! A session's recent entries as encoded frames, which its connections read through cursors.
 //!
-//! Nobody queues for anybody: a connection takes frames when it has room, and one that falls
-//! out of the ring reads from the store instead.
+//! There is no queue per connection: a connection reads frames when it has room to send them, and
+//! one that falls behind the ring reads from the store instead.
 
 use std::collections::VecDeque;
 
@@ -14,24 +14,25 @@ use tokio::sync::Notify;
 use crate::socket::{append_text_frame, text_frame};
 use crate::viewer::Viewer;
 
-/// Bytes of frames that a session keeps at hand.
+/// Bytes of frames that a session keeps in memory.
 const MAX_RING_BYTES: usize = 2 * 1024 * 1024;
 
-/// Unkept messages that a session keeps at hand; who lags behind them misses them.
+/// Ephemeral messages that a session keeps in memory; a connection that falls further behind
+/// misses the oldest.
 const MAX_EPHEMERAL_FRAMES: usize = 64;
 
-/// Most pieces a connection takes at a time: what one vectored write carries.
+/// The most buffers a connection takes at a time: what one vectored write carries.
 pub(crate) const MAX_BATCH_FRAMES: usize = 64;
 
-/// Most bytes a connection takes at a time.
+/// A connection takes no further buffer once it has taken this many bytes.
 const MAX_BATCH_BYTES: usize = 256 * 1024;
 
-/// One entry on its way to the viewers.
+/// One entry as the connections of a session send it on.
 pub(crate) struct Delivery {
     pub(crate) seq: u64,
     pub(crate) body: Bytes,
     pub(crate) audience: Audience,
-    /// The executor's own copy.
+    /// The copy for the executor that a grant is for, with the nonce and the secret values.
     pub(crate) executor_copy: Option<(ParticipantId, Bytes)>,
 }
 
@@ -40,7 +41,7 @@ impl Delivery {
         self.executor_copy.is_none() && self.audience == Audience::everyone()
     }
 
-    /// What this viewer is told, if anything.
+    /// The copy that this viewer may see; `None` if they may not see the entry.
     pub(crate) fn body_for(&self, viewer: &Viewer) -> Option<&Bytes> {
         match &self.executor_copy {
             Some((to, body)) if *to == viewer.participant => Some(body),
@@ -50,7 +51,7 @@ impl Delivery {
 }
 
 impl Delivery {
-    /// As `body_for`; who did not say who they are sees what everyone may.
+    /// Like [`body_for`](Self::body_for); an anonymous reader sees what everyone may see.
     pub(crate) fn body_for_http_reader(&self, viewer: Option<&Viewer>) -> Option<&Bytes> {
         match viewer {
             Some(viewer) => self.body_for(viewer),
@@ -67,9 +68,9 @@ struct RingChunk {
 }
 
 enum ChunkFrames {
-    /// For everyone alike: whole frames one after the other, and where each ends.
+    /// The same for everyone: whole frames one after the other, and where each ends.
     Shared { bytes: Bytes, ends: Vec<u32> },
-    /// For some only, or not alike for all.
+    /// One entry that not everyone may see, or that has a separate executor copy.
     Single {
         frame: Bytes,
         audience: Audience,
@@ -131,7 +132,7 @@ impl RingChunk {
         }
     }
 
-    /// What a viewer gets of this chunk from `from` on.
+    /// The frames of this chunk that a viewer may see, from the sequence number `from` on.
     fn frames_for(&self, from: u64, viewer: &Viewer) -> Option<Bytes> {
         match &self.frames {
             ChunkFrames::Shared { bytes, .. } if from <= self.first_seq => Some(bytes.clone()),
@@ -150,43 +151,49 @@ impl RingChunk {
     }
 }
 
-/// Consecutive entries that every viewer sees alike are merged up to this size.
+/// Consecutive entries that are the same for every viewer are merged into chunks of about this
+/// size, in bytes.
 const MAX_MERGED_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
 struct FrameRing {
+    /// The most recent entries, oldest first.
     chunks: VecDeque<RingChunk>,
+    /// The size of all chunks in bytes.
     bytes: usize,
-    /// The last seq that may be told.
+    /// The sequence number of the last published entry.
     head: u64,
+    /// The most recent ephemeral messages with their numbers, oldest first.
     ephemeral_frames: VecDeque<(u64, Bytes)>,
+    /// The number of the last ephemeral message; they are counted from 1.
     last_ephemeral: u64,
-    /// The session is being put away; connections must come again.
+    /// The session is being unloaded; clients must reconnect.
     closed: bool,
 }
 
-/// Where a connection is in the log.
+/// How far a connection has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogCursor {
-    /// The next seq to tell.
+    /// The sequence number of the next entry to send.
     pub(crate) next_seq: u64,
+    /// The number of the last ephemeral message that was sent.
     pub(crate) ephemeral: u64,
 }
 
-/// What a look at the ring gave.
+/// The outcome of reading from the feed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FeedRead {
-    /// Frames, or nothing but a moved cursor.
+    /// The cursor moved, with or without frames for this viewer.
     Advanced,
-    /// Nothing to tell.
+    /// There is nothing to send.
     UpToDate,
-    /// The ring no longer has what comes next; the store does.
+    /// The ring no longer has the next entry; the store does.
     Behind,
-    /// The session is gone from memory.
+    /// The session is being unloaded.
     Closed,
 }
 
-/// The ring of a session and the bell that wakes its viewers.
+/// The ring of a session, with the notification that wakes its connections.
 #[derive(Default)]
 pub(crate) struct SessionFeed {
     ring: RwLock<FrameRing>,
@@ -198,17 +205,17 @@ impl SessionFeed {
         &self.notify
     }
 
-    /// The last seq that may be told.
+    /// The sequence number of the last published entry.
     pub(crate) fn head(&self) -> u64 {
         self.ring.read().head
     }
 
-    /// Whether the session is being put away.
+    /// Whether the session is being unloaded.
     pub(crate) fn is_closed(&self) -> bool {
         self.ring.read().closed
     }
 
-    /// Where someone starts who has seen everything up to `seen`.
+    /// The cursor of a connection that has seen all entries up to `seen`.
     pub(crate) fn cursor_after(&self, seen: u64) -> LogCursor {
         LogCursor {
             next_seq: seen + 1,
@@ -216,7 +223,8 @@ impl SessionFeed {
         }
     }
 
-    /// The log has been read up to here; what is not in the ring comes from the store.
+    /// Moves the head to where the log was replayed; cursors read the entries before it from the
+    /// store.
     pub(crate) fn advance_head_to(&self, head: u64) {
         let mut ring = self.ring.write();
         if head > ring.head {
@@ -228,7 +236,7 @@ impl SessionFeed {
         self.notify.notify_waiters();
     }
 
-    /// Tells durable entries.
+    /// Publishes durable entries to the connections.
     pub(crate) fn publish(&self, deliveries: Vec<Delivery>) {
         let Some(last) = deliveries.last() else {
             return;
@@ -250,7 +258,7 @@ impl SessionFeed {
         self.notify.notify_waiters();
     }
 
-    /// Tells something that is not kept.
+    /// Broadcasts a message that is not logged.
     pub(crate) fn broadcast_ephemeral(&self, text: &[u8]) {
         let frame = text_frame(text);
         let mut ring = self.ring.write();
@@ -264,13 +272,13 @@ impl SessionFeed {
         self.notify.notify_waiters();
     }
 
-    /// No more will be told here.
+    /// Ends the feed: nothing more will be published here.
     pub(crate) fn close(&self) {
         self.ring.write().closed = true;
         self.notify.notify_waiters();
     }
 
-    /// Moves a cursor on, handing out at most one batch of what its viewer may see.
+    /// Advances a cursor by at most one batch, pushing the frames that its viewer may see.
     pub(crate) fn read_batch(
         &self,
         cursor: &mut LogCursor,
@@ -370,7 +378,7 @@ mod tests {
         Audience::only([ParticipantId::parse(name).unwrap()])
     }
 
-    /// Everything a viewer gets from a cursor on, as the texts of the frames.
+    /// Everything a viewer gets from the sequence number `from` on, as the texts of the frames.
     fn read_texts(feed: &SessionFeed, from: u64, viewer: &Viewer) -> (Vec<String>, LogCursor) {
         let mut cursor = LogCursor {
             next_seq: from,

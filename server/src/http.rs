@@ -1,4 +1,4 @@
-//! The HTTP edge: the upgrade to WebSocket, and the API beside it.
+//! Serves HTTP: the upgrade to WebSocket and the API.
 
 mod commands;
 mod extractors;
@@ -33,13 +33,13 @@ use crate::metrics;
 use crate::origin::AllowedHosts;
 use crate::socket::{SocketLimits, UpgradeRefusal, upgrade};
 
-/// Longest wait for something to happen; bounded, so that a caller who is gone is noticed.
+/// The longest that a request may wait; bounded, so that a caller who is gone is detected.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Bytes of a request's body, where it is not a message.
+/// The most bytes in a request's body, unless the body is a message.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// A refusal as an HTTP answer.
+/// A refusal as an HTTP response.
 pub(crate) struct RefusalResponse {
     refusal: Refusal,
     status: StatusCode,
@@ -75,7 +75,7 @@ impl From<Refusal> for RefusalResponse {
 }
 
 impl RefusalResponse {
-    /// For someone who has not shown who they are.
+    /// The response to a caller who did not authenticate.
     fn unauthenticated(refusal: Refusal) -> Self {
         let status = match refusal.code() == ErrorCode::Unauthorized {
             true => StatusCode::UNAUTHORIZED,
@@ -88,7 +88,7 @@ impl RefusalResponse {
         }
     }
 
-    /// Says which message was refused.
+    /// Adds the id of the refused message.
     fn with_related_to(mut self, id: &MessageId) -> Self {
         self.related_to = Some(id.clone());
         self
@@ -110,7 +110,7 @@ impl IntoResponse for RefusalResponse {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
-        // The middleware counts it.
+        // The middleware that counts requests reads it.
         response
             .extensions_mut()
             .insert(RefusalExtension(self.refusal));
@@ -118,7 +118,7 @@ impl IntoResponse for RefusalResponse {
     }
 }
 
-/// A refusal on its way out.
+/// A refusal, attached to its response.
 #[derive(Clone)]
 struct RefusalExtension(Refusal);
 
@@ -144,7 +144,7 @@ pub(crate) fn router(directory: Arc<SessionDirectory>, allowed_hosts: AllowedHos
         .with_state(directory)
 }
 
-/// How long a request may wait for something to happen.
+/// How long a request that asks to wait this many seconds may wait.
 fn clamp_wait(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(MAX_WAIT)
 }
@@ -164,7 +164,7 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     refused.into_response()
 }
 
-/// Counts requests by the route they matched, and what was refused.
+/// Counts requests by the route they matched, and counts refusals.
 async fn count_request(
     State(directory): State<Arc<SessionDirectory>>,
     request: Request,
@@ -211,7 +211,7 @@ async fn health() -> Json<serde_json::Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// Ready means that the store answers.
+/// Ready means that the store can be read.
 async fn ready(State(directory): State<Arc<SessionDirectory>>) -> Response {
     let store = directory.store.clone();
     match tokio::task::spawn_blocking(move || store.next_deadline()).await {
@@ -235,7 +235,7 @@ async fn schema() -> Response {
     ([(CONTENT_TYPE, "application/schema+json")], SCHEMA).into_response()
 }
 
-/// A WebSocket for those who ask for one; for a browser, a word about where it is.
+/// Upgrades to a WebSocket. Other requests to `/` get a line of text that says what this is.
 async fn websocket_upgrade(
     State(directory): State<Arc<SessionDirectory>>,
     mut request: Request,
@@ -258,7 +258,7 @@ async fn websocket_upgrade(
         }
         Err(refusal) => return refusal.into_response(),
     };
-    // The headers keep the buffer they were read into.
+    // The headers hold on to the buffer they were read into.
     drop(request);
     let Some(slot) = directory.acquire_connection_slot() else {
         return (

@@ -1,4 +1,4 @@
-//! Invitations: a token and the link that carries it.
+//! Creates invitations: a token and the link that carries it.
 
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{Refusal, Timestamp};
@@ -6,10 +6,10 @@ use pvp_protocol::{Refusal, Timestamp};
 use crate::store::TokenTable;
 use crate::token::{self, TokenClaims};
 
-/// Longest life of a token with an expiry: ten years.
+/// The longest lifetime of a token that expires, in seconds: ten years.
 const MAX_TOKEN_SECONDS: u64 = 315_360_000;
 
-/// Makes a token and its link.
+/// Creates a token and its link.
 pub fn create_invitation(
     table: &TokenTable,
     invite: InviteRequest,

@@ -1,6 +1,5 @@
-//! The PVP server: axum at the edge, one task a session, a durable log behind them.
+//! The PVP server: HTTP and WebSocket through axum, one task per session, and a durable log.
 
-pub mod clock;
 pub mod config;
 pub mod invite;
 pub mod socket;

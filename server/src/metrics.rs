@@ -1,4 +1,6 @@
-//! What the server counts, for Prometheus. Numbers only: no names of people, sessions or commands.
+//! Counts what the server does, for Prometheus.
+//!
+//! The metrics are numbers only: they contain no names of people, sessions or commands.
 
 use std::time::Duration;
 
@@ -19,19 +21,33 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 
 /// Every counter of one server.
 pub(crate) struct Metrics {
+    /// All metrics below with their names and help texts, for rendering.
     registry: Registry,
+    /// Entries that were written and published.
     entries: Counter,
+    /// Bytes of those entries.
     entry_bytes: Counter,
+    /// Appends that could not be written.
     failed_appends: Counter,
+    /// Seconds from sending an append to the store until its result.
     append_seconds: Histogram,
+    /// Commands assessed, by category.
     proposals: Counters<1>,
+    /// Gates resolved, by outcome.
     gates: Counters<1>,
+    /// Commands granted, by what cleared them.
     grants: Counters<1>,
+    /// Commands that ended, by success.
     results: Counters<1>,
+    /// Messages and requests refused, by error code.
     refusals: Counters<1>,
+    /// HTTP requests answered, by route and class of status.
     requests: Counters<2>,
+    /// Open connections.
     connections: Gauge,
+    /// Sessions in memory.
     sessions_in_memory: Gauge,
+    /// Sessions in the store.
     sessions_stored: Gauge,
 }
 
@@ -70,7 +86,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A counter that appears only with its first event hides that event from a rate.
+    /// Creates every known series at zero: a counter that appears only with its first event hides
+    /// that event from a rate.
     fn initialize_series(&self) {
         use Category::{Blocked, Destructive, Read, Write};
         for category in [Read, Write, Destructive, Blocked] {
@@ -151,10 +168,10 @@ impl Metrics {
         registry.register("sessions_stored", "Sessions in the store", stored);
     }
 
-    /// An entry has been written and is told.
+    /// Counts an entry that was written and is being published.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "of other entries only the number is counted"
+        reason = "other entries are only counted in total"
     )]
     pub(crate) fn record_entry(&self, message: &ServerMessage, bytes: usize) {
         self.entries.inc();
@@ -187,7 +204,7 @@ impl Metrics {
         }
     }
 
-    /// An append took this long, and was written or not.
+    /// Counts an append that took this long, and whether it was written.
     pub(crate) fn record_append(&self, took: Duration, written: bool) {
         self.append_seconds.observe(took.as_secs_f64());
         if !written {
@@ -205,7 +222,7 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// Everything as text.
+    /// All metrics in the OpenMetrics text format.
     pub(crate) fn render(&self, counts: (u64, usize, u64)) -> Result<String, std::fmt::Error> {
         let (connections, in_memory, stored) = counts;
         self.connections

@@ -1,18 +1,18 @@
-//! Which web pages and host names may talk to the server: its own, and nobody else's.
+//! Checks that a request names this server as its host and comes from no foreign web page.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
 
-/// The names that this server goes by.
+/// The host names and addresses of this server.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedHosts {
     listen: SocketAddr,
     public: Option<String>,
 }
 
-/// Why a request was not for us.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OriginError {
     #[error("the Host header is not a name of this server; set --public-url to the one you use")]
@@ -29,7 +29,8 @@ impl AllowedHosts {
         }
     }
 
-    /// A page elsewhere, or a name that was made to point here, gets nothing.
+    /// Refuses requests from foreign web pages, and requests under a foreign name that resolves to
+    /// this server (DNS rebinding).
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), OriginError> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts
@@ -68,7 +69,7 @@ impl AllowedHosts {
             .trim_end_matches(']')
             .parse::<IpAddr>();
         match address {
-            // A name can be made to point here by whoever owns it; an address cannot.
+            // The owner of a name can make it resolve to this server; an address cannot be forged.
             Ok(address) => address == bound || bound.is_unspecified(),
             Err(_) => name == "localhost" && (bound.is_loopback() || bound.is_unspecified()),
         }
@@ -84,7 +85,7 @@ fn split_port(authority: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// `host[:port]` of an http or https address, in lower case.
+/// `host[:port]` of an http or https URL, in lower case.
 pub(crate) fn authority_of(url: &str) -> Option<String> {
     let rest = url
         .strip_prefix("http://")

@@ -1,4 +1,4 @@
-//! Reading a command's recorded output by lines.
+//! Reads a command's recorded output line by line.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use pvp_session::OutputRange;
 use crate::directory::SessionDirectory;
 use crate::store::{ReadLimit, Store};
 
-/// Lines of a page unless the reader says otherwise, and at most.
+/// Lines in a page unless the request gives a number, and the most it may ask for.
 const DEFAULT_LINES: u64 = 1000;
 const MAX_LINES: u64 = 10_000;
 
@@ -22,7 +22,7 @@ const READ_LIMIT: ReadLimit = ReadLimit {
     bytes: 1024 * 1024,
 };
 
-/// The lines that were asked for.
+/// Reads the lines that a request asks for.
 pub(crate) async fn read_page(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
@@ -83,7 +83,7 @@ fn scan_output(
     }
 }
 
-/// Which of the lines that match are wanted.
+/// Which of the matching lines a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OutputLineRange {
     Offset { offset: u64, limit: u64 },
@@ -112,16 +112,25 @@ impl OutputLineRange {
     }
 }
 
-/// Puts chunks together to lines and keeps the wanted ones.
+/// Joins chunks of output into lines and keeps the requested ones.
 struct OutputLineCollector {
+    /// Which of the matching lines to keep.
     range: OutputLineRange,
+    /// The request, which says what a line must match.
     request: OutputRead,
+    /// The unfinished last line of stdout and of stderr.
     partial_lines: [String; 2],
+    /// The lines kept so far.
     lines: VecDeque<OutputLine>,
+    /// Bytes of text in `lines`.
     bytes: usize,
+    /// Lines seen so far, matching or not.
     total_lines: u64,
+    /// Lines seen so far that match the request.
     matching_lines: u64,
+    /// Bytes of output seen so far.
     total_bytes: u64,
+    /// Whether requested text was left out because the page is full or a line is too long.
     truncated: bool,
 }
 
@@ -157,7 +166,7 @@ impl OutputLineCollector {
             self.push_line(output.stream, line);
         }
         text.drain(..complete_end);
-        // A line that never ends is told in pieces.
+        // A line that is longer than a page is split.
         if (output.complete && !text.is_empty()) || text.len() > MAX_PAGE_BYTES {
             self.push_line(output.stream, &text);
             text.clear();

@@ -1,6 +1,6 @@
-//! Answers to one connection's own messages, on their way to it.
+//! Queues the answers to one connection's messages.
 //!
-//! A connection has a bounded number of unanswered messages, so this never holds more.
+//! The number of unanswered messages per connection is bounded, and so is the queue.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use pvp_protocol::{MessageId, Refusal};
 use pvp_session::Answer;
 
-/// What became of a message.
+/// The answer to one message.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConnectionReply {
     pub(crate) id: MessageId,
     pub(crate) status: ReplyStatus,
 }
 
-/// How a message was answered.
+/// What happened to a message.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ReplyStatus {
     Accepted(Option<u64>),
@@ -40,7 +40,7 @@ struct ReplyQueueState {
     waker: Option<Waker>,
 }
 
-/// Where the session's task leaves answers for one connection.
+/// Where the session's task puts answers for one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyQueue(Mutex<ReplyQueueState>);
 

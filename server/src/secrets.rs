@@ -1,4 +1,4 @@
-//! Values of shared secrets: in memory only, handed to executors, masked in output.
+//! Holds the values of shared secrets in memory, gives them to executors, and masks them in output.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 use pvp_protocol::ParticipantId;
 use pvp_protocol::payload::{ToolOutput, ToolResult};
 
-/// Shorter values are not masked: they would black out half of any output.
+/// Shorter values are not masked, because they would match too much of any output.
 const MIN_MASKED_BYTES: usize = 4;
 
-/// Values that are masked after they were revoked or replaced: a command may still print them.
+/// How many revoked or replaced values are still masked, because a command may still print them.
 const MAX_RETIRED: usize = 1000;
 
-/// What one secret is, and which executors get it.
+/// The value of one secret, and the executors that get it.
 struct StoredSecret {
     value: String,
     scope: Vec<ParticipantId>,
@@ -24,12 +24,12 @@ struct SecretValues {
     retired: VecDeque<String>,
 }
 
-/// The secret values of one session. Forgotten when the server stops.
+/// The secret values of one session, in memory only.
 #[derive(Default)]
 pub(crate) struct SecretStore(Mutex<SecretValues>);
 
 impl SecretStore {
-    /// Keeps a value that came with a share; a share without one changes who gets the value held.
+    /// Stores the value of a shared secret; a share without a value only changes who gets it.
     pub(crate) fn share(&self, key: &str, scope: &[ParticipantId], value: Option<String>) {
         let mut values = self.0.lock();
         if let Some(value) = value {
@@ -43,12 +43,12 @@ impl SecretStore {
         }
     }
 
-    /// Nobody gets the value any more; it is still masked.
+    /// Stops giving out a value, which stays masked in output.
     pub(crate) fn revoke(&self, key: &str) {
         self.0.lock().retire(key);
     }
 
-    /// What goes into an executor's environment, if anything.
+    /// The environment variables with the secrets that an executor gets; `None` if there are none.
     pub(crate) fn environment_for(
         &self,
         executor: &ParticipantId,
@@ -63,15 +63,16 @@ impl SecretStore {
         (!environment.is_empty()).then_some(environment)
     }
 
-    /// Blacks out every value; the text keeps its length, so that offsets stay true.
+    /// Masks every value with asterisks. The text keeps its length, so that offsets stay valid.
     fn mask_text(&self, text: &mut String) {
         let values = self.0.lock();
-        let current = values.secrets.values().map(|held| &held.value);
+        let current = values.secrets.values().map(|secret| &secret.value);
         let mut present: Vec<_> = current
             .chain(&values.retired)
             .filter(|value| value.len() >= MIN_MASKED_BYTES && text.contains(value.as_str()))
             .collect();
-        // A value that is part of a longer one must not leave the rest of that one in the open.
+        // Longest first: masking a value that is part of a longer one would leave the rest of the
+        // longer one readable.
         present.sort_by_key(|value| std::cmp::Reverse(value.len()));
         for value in present {
             *text = text.replace(value.as_str(), &"*".repeat(value.len()));

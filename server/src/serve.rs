@@ -1,4 +1,4 @@
-//! Starting and stopping the server.
+//! Starts, runs and stops the server.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,7 +17,6 @@ use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::clock;
 use crate::config::ServerConfig;
 use crate::directory::SessionDirectory;
 use crate::http;
@@ -29,10 +28,10 @@ use crate::token;
 /// How long connections may take to close when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait when a connection could not be taken.
+/// How long to wait before accepting again after an error.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A server that listens.
+/// A server that is bound to its address.
 pub struct Server {
     directory: Arc<SessionDirectory>,
     listener: TcpListener,
@@ -60,17 +59,18 @@ impl Server {
         })
     }
 
-    /// What reads the policy file again, when asked to.
+    /// A handle that reloads the policy file.
     pub fn policy_reloader(&self) -> PolicyReloader {
         PolicyReloader(self.directory.clone())
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A link that makes its holder an admin, if nobody has a token yet. Blocks for a moment.
+    /// A link that makes its holder an admin; `None` if a token exists already. Blocks on the disk
+    /// for a moment.
     pub fn first_admin_link(&self) -> anyhow::Result<Option<String>> {
         if self.directory.store.tokens().count()? > 0 {
             return Ok(None);
@@ -87,24 +87,30 @@ impl Server {
         Ok(Some(invitation.link))
     }
 
-    /// The address that its links begin with.
+    /// The URL that invitation links start with.
     pub fn url(&self) -> String {
         self.directory.base_url()
     }
 
-    /// Makes a token and its link. Blocks on the disk for a moment.
+    /// Creates a token and its link. Blocks on the disk for a moment.
     pub fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
         let base = self.directory.base_url();
-        invite::create_invitation(self.directory.store.tokens(), invite, &base, clock::now())
-            .map_err(|refusal| anyhow::anyhow!("{refusal}"))
+        invite::create_invitation(
+            self.directory.store.tokens(),
+            invite,
+            &base,
+            pvp_clock::now(),
+        )
+        .map_err(|refusal| anyhow::anyhow!("{refusal}"))
     }
 
-    /// Whether this token opens anything here. Blocks on the disk for a moment.
+    /// Whether this token is valid on this server. Blocks on the disk for a moment.
     pub fn accepts_token(&self, token: &str) -> bool {
-        token::verify(self.directory.store.tokens(), token, clock::now()).is_ok()
+        token::verify(self.directory.store.tokens(), token, pvp_clock::now()).is_ok()
     }
 
-    /// Serves until `stop` completes, then tells everyone, writes what is left and closes.
+    /// Serves until `stop` completes, then tells the clients, writes what is left and closes the
+    /// store.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let sweep = tokio::spawn(self.directory.clone().wake_due_sessions());
         tokio::select! {
@@ -124,17 +130,17 @@ impl Server {
         self.directory
             .store
             .clone()
-            .close(clock::now())
+            .close(pvp_clock::now())
             .await
             .context("closing the store")
     }
 }
 
-/// Reads the policy file again without a restart.
+/// Reloads the policy file without a restart.
 pub struct PolicyReloader(Arc<SessionDirectory>);
 
 impl PolicyReloader {
-    /// Sorts by the file as it is; a bad file changes nothing and is named in the log.
+    /// Reads the policy file again. A bad file changes nothing, and the error is logged.
     pub fn reload(&self) {
         match load_policy(self.0.config.policy.as_deref()) {
             Ok(policy) => {
@@ -146,7 +152,8 @@ impl PolicyReloader {
     }
 }
 
-/// The built-in rules, with the owner's file on top; ready before the first command comes.
+/// Loads the built-in rules and the user's file on top of them, and compiles their patterns before
+/// the first command arrives.
 fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     let policy = match file {
         None => Policy::built_in(),
@@ -160,7 +167,7 @@ fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     Ok(policy)
 }
 
-/// Takes connections for ever. A connection must make a request soon, or it is closed.
+/// Accepts connections forever. A connection that does not send a request soon is closed.
 async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) {
     let allowed_hosts = AllowedHosts::new(
         directory.config.listen,
@@ -176,7 +183,7 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) 
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file descriptors, most likely: some will come free.
+                // Most likely the process is out of file descriptors, and some will be freed.
                 tracing::warn!(%error, "could not take a connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
@@ -189,7 +196,7 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) 
         let mut shutdown = directory.shutdown_signal();
         let (builder, service) = (builder.clone(), service.clone());
         tokio::spawn(async move {
-            // The timeout for headers begins with their first byte.
+            // hyper's header timeout starts with the first byte, so wait for that byte here.
             if !matches!(
                 timeout(header_timeout, stream.peek(&mut [0])).await,
                 Ok(Ok(1))

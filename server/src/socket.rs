@@ -1,4 +1,4 @@
-//! One WebSocket connection: shared pre-encoded frames out, small-buffer messages in.
+//! A WebSocket that sends shared, pre-encoded frames and keeps no large buffer while it is idle.
 
 mod frame;
 mod frame_tracker;
@@ -25,20 +25,20 @@ pub use upgrade::{PendingUpgrade, SUBPROTOCOL, UpgradeRefusal, upgrade};
 use reader::{MessageReader, ReadState};
 use writer::FrameWriter;
 
-/// What a peer may make us hold.
+/// Bounds on what a peer may make the server hold in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketLimits {
-    /// Bytes of one message, all fragments together; more closes with 1009.
+    /// Bytes in one message, all fragments together; a larger one closes the connection with 1009.
     pub max_message: usize,
 }
 
-/// What a peer said.
+/// What a peer sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     Text(Utf8Bytes),
-    /// No binary message means anything in PVP, so the caller can say so without closing.
+    /// PVP has no binary messages; the caller can refuse this one without closing.
     Binary(Bytes),
-    /// The peer closed, giving this code; the answer is queued.
+    /// The peer closed the connection with this code; the answer is queued.
     Closed {
         code: Option<u16>,
     },
@@ -60,7 +60,7 @@ pub enum SocketError {
 }
 
 impl SocketError {
-    /// The code a peer is told; none when there is nobody left to tell.
+    /// The close code to send to the peer; `None` if the peer is gone.
     pub fn close_code(&self) -> Option<u16> {
         match self {
             SocketError::TooBig { .. } => Some(1009),
@@ -71,7 +71,7 @@ impl SocketError {
     }
 }
 
-/// A connection after its upgrade. It has no task and no timer: the owner polls it.
+/// A connection after its upgrade. It has no task and no timer of its own: the owner polls it.
 #[derive(Debug)]
 pub struct Socket<IO> {
     io: IO,
@@ -80,24 +80,24 @@ pub struct Socket<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
-    /// `leftover` is what arrived behind the handshake and was read with it.
+    /// Wraps a stream. `leftover` is input that was read together with the HTTP request.
     pub fn new(io: IO, leftover: Bytes, limits: SocketLimits) -> Self {
         let reader = MessageReader::new(leftover, limits.max_message);
         let writer = FrameWriter::default();
         Self { io, reader, writer }
     }
 
-    /// Applies from the next frame on.
+    /// Changes the size limit, from the next frame on.
     pub fn set_max_message(&mut self, bytes: usize) {
         self.reader.set_max_message(bytes);
     }
 
-    /// The next message. Pings are answered here, pongs are swallowed; both count in
+    /// Returns the next message. It answers pings and ignores pongs; both count in
     /// [`bytes_read`](Self::bytes_read).
     ///
-    /// Work is bounded: after 64 KiB or 64 messages in a row this wakes the task and is pending once.
-    /// An error comes with its close frame queued; after it, or after `Closed`, only
-    /// [`poll_closed`](Self::poll_closed) makes sense.
+    /// Work is bounded: after 64 KiB or 64 messages in a row this wakes the task and returns
+    /// pending once. When it returns an error, the close frame is queued. After an error or
+    /// `Closed`, only call [`poll_closed`](Self::poll_closed).
     pub fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
         loop {
             if self.writer.pongs_backed_up() {
@@ -112,60 +112,62 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
         }
     }
 
-    /// Nothing is left to write, so the next batch may be pushed.
+    /// Whether everything is written, so that the next batch may be pushed.
     pub fn wants_frames(&self) -> bool {
         self.writer.is_idle() && !self.writer.is_closing()
     }
 
-    /// So much waits to be written that reading more, which may call for answers, should wait too.
+    /// Whether so much waits to be written that the owner should stop reading, because what it
+    /// reads may need answers.
     pub fn is_backed_up(&self) -> bool {
         self.writer.is_backed_up()
     }
 
-    /// Queues one buffer of whole encoded frames; a batch of up to 64 leaves in one vectored write.
+    /// Queues one buffer of whole encoded frames; up to 64 buffers go out in one vectored write.
     /// Ignored once a close is queued.
     pub fn push(&mut self, frames: Bytes) {
         self.writer.push(frames);
     }
 
-    /// Ready when everything queued is written and flushed. Bounded: after 1 MiB this wakes the task
-    /// and is pending once.
+    /// Ready when everything queued is written and flushed. Work is bounded: after 1 MiB this wakes
+    /// the task and returns pending once.
     pub fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.writer.poll_write(&mut self.io, cx)
     }
 
-    /// Grows while the peer reads; a queue with a still counter is a stalled reader.
+    /// Grows while the peer reads. If frames are queued and it does not grow, the peer has stalled.
     pub fn bytes_written(&self) -> u64 {
         self.writer.bytes_written()
     }
 
-    /// Grows while the peer says anything at all, control frames and half messages included.
+    /// Grows while the peer sends anything, including control frames and partial messages.
     pub fn bytes_read(&self) -> u64 {
         self.reader.bytes_read()
     }
 
     /// Queues a close behind the frames already queued; the first close wins.
-    /// The reason is cut to the 123 bytes a close frame has room for.
+    /// The reason is cut to 123 bytes, which is what a close frame has room for.
     pub fn close(&mut self, code: u16, reason: &str) {
         self.writer.close(Some(code), reason);
     }
 
-    /// After a close in either direction: ready when what was queued is written and the peer has closed
-    /// or left. Input is drained meanwhile, because closing over unread input resets the connection, and
-    /// a reset can eat the close frame. The caller bounds the time and then drops the socket.
+    /// After a close in either direction: ready when everything queued is written and the peer has
+    /// closed or disconnected. Input is drained meanwhile, because closing a connection with unread
+    /// input resets it, and a reset can discard the close frame. The caller bounds the time and
+    /// then drops the socket.
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let written = self.writer.poll_write(&mut self.io, cx);
         if let Poll::Ready(Err(_)) = written {
-            return Poll::Ready(()); // Nobody is left to read the close frame.
+            return Poll::Ready(()); // The peer is gone and cannot read the close frame.
         }
         let input = ready!(self.reader.poll_until_closed(&mut self.io, cx));
         let drained = self.reader.poll_discard(&mut self.io, cx);
-        // Everything is flushed by the time of the shutdown, so its failing leaves nothing undone.
+        // Everything is flushed before the shutdown, so a failed shutdown loses nothing.
         if written.is_pending() || Pin::new(&mut self.io).poll_shutdown(cx).is_pending() {
             return Poll::Pending;
         }
         match input {
-            // The peer's close cannot be recognised, only that it leaves once it has seen ours.
+            // The peer's close cannot be parsed any more; wait until it disconnects.
             ReadState::Broken => drained,
             ReadState::Open | ReadState::Closed | ReadState::Disconnected => Poll::Ready(()),
         }
@@ -197,7 +199,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Socket<IO> {
         }
     }
 
-    /// Pongs leave even if the owner polled writing before reading.
+    /// Writes queued pongs, in case the owner polled writing before reading.
     fn poll_pongs(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, SocketError>> {
         if self.writer.has_pongs()
             && let Poll::Ready(Err(error)) = self.poll_write(cx)

@@ -1,4 +1,4 @@
-//! The durable logs of all sessions: append what follows, read from anywhere, prove it later.
+//! Stores the logs of all sessions durably, so that they can be read and verified later.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -22,7 +22,7 @@ mod writer;
 
 pub use chain::{Hash, MAX_RECORD_BYTES, chain_hash, genesis_hash};
 pub use checkpoint::{CHECKPOINT_EVERY, Checkpoint};
-pub use keys::{PublicKey, hex, unhex};
+pub use keys::PublicKey;
 pub use tokens::{TokenRow, TokenTable};
 
 use read_pool::ReadPool;
@@ -30,7 +30,7 @@ use writer::WriterHandle;
 
 const LOCK_FILE: &str = "pvp.lock";
 
-/// One written entry: its exact bytes, and what the server noted beside them.
+/// One entry of a log: its exact bytes, and the metadata that the server stores beside them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
     /// Counted from 1, without gaps.
@@ -61,7 +61,7 @@ impl LogRecord {
     }
 }
 
-/// Where a log ends.
+/// The last entry of a log, by sequence number and hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogHead {
     pub seq: u64,
@@ -69,7 +69,7 @@ pub struct LogHead {
 }
 
 impl LogHead {
-    /// The head of a log with nothing in it.
+    /// The head of an empty log.
     pub fn empty(session: &SessionId) -> Self {
         Self {
             seq: 0,
@@ -78,7 +78,7 @@ impl LogHead {
     }
 }
 
-/// When the log gets a signed checkpoint.
+/// When the log gets its next checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealTiming {
     /// After [`CHECKPOINT_EVERY`] entries, when the session ends and when the store is closed.
@@ -87,19 +87,26 @@ pub enum SealTiming {
     Now,
 }
 
-/// One session's consecutive records, written all or none; without records, only the rest.
+/// Consecutive records of one session, of which all or none are written. Without records, only the
+/// index is updated and the checkpoint made.
 pub struct AppendRequest {
+    /// The session to append to.
     pub session: SessionId,
-    /// The head the records were decided on.
+    /// The head that the records follow; the append fails if the log ends elsewhere.
     pub prev: LogHead,
+    /// The records to write, in order.
     pub records: Vec<LogRecord>,
+    /// What is known about the session after these records.
     pub index: SessionIndex,
+    /// The time of the append, which the session's row and its checkpoint carry.
     pub at: Timestamp,
+    /// When to make a checkpoint.
     pub seal: SealTiming,
+    /// Receives the outcome.
     pub on_done: AppendCallback,
 }
 
-/// What is looked up of a session without reading its log.
+/// What can be looked up about a session without reading its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionIndex {
     pub name: Option<String>,
@@ -108,13 +115,14 @@ pub struct SessionIndex {
     pub ended: bool,
 }
 
-/// Told once, from the writer's thread, how an append went; dropped unanswered, it tells a failure.
+/// Called once, on the writer's thread, with the outcome of an append. If it is dropped uncalled,
+/// it reports a failure.
 pub struct AppendCallback(Option<AppendCallbackFn>);
 
 type AppendCallbackFn = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 
 impl AppendCallback {
-    /// `tell` must not block: every session waits for it.
+    /// `callback` must not block, because every session waits for it.
     pub fn new(callback: impl FnOnce(Result<(), AppendError>) + Send + 'static) -> Self {
         Self(Some(Box::new(callback)))
     }
@@ -137,10 +145,11 @@ impl Drop for AppendCallback {
 /// Why nothing of an append was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// Someone else appended, or an earlier append failed: fold the log again.
+    /// The log does not end where the caller expects, for example because an earlier append failed;
+    /// the caller must replay the log.
     #[error("the log ends at seq {}, not at seq {} with the expected hash", found.seq, expected.seq)]
     Conflict { expected: LogHead, found: LogHead },
-    /// The records do not continue the log; a mistake in the caller.
+    /// The records do not continue the log, which is a bug in the caller.
     #[error("record {seq} cannot be written: {why}")]
     BadChain { seq: u64, why: &'static str },
     /// The disk is full, read-only or failing; it may work again later.
@@ -148,7 +157,7 @@ pub enum AppendError {
     Unwritable(String),
 }
 
-/// Why a question was not answered.
+/// Why the store could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store cannot be read or written: {0}")]
@@ -197,20 +206,20 @@ pub struct ReadLimit {
     pub bytes: usize,
 }
 
-/// What a list of sessions shows without reading their logs.
+/// What a list of sessions shows about one of them, without reading its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSummary {
     pub session: SessionId,
-    /// The last seq.
+    /// The sequence number of the last entry.
     pub seq: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub index: SessionIndex,
 }
 
-/// A data directory that this process alone appends to. Clones share it.
+/// A data directory that only this process appends to. Clones share it.
 ///
-/// All but `append` and `close` block on the disk.
+/// All methods but `append` and `close` block on the disk.
 #[derive(Clone)]
 pub struct Store(Arc<StoreInner>);
 
@@ -222,7 +231,7 @@ struct StoreInner {
 }
 
 impl Store {
-    /// Opens the directory, making it and what belongs in it where missing, and locks it.
+    /// Opens and locks the directory, and creates it and its files where they are missing.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
         create_data_directory(dir)?;
         let lock = lock_directory(dir)?;
@@ -236,17 +245,17 @@ impl Store {
         })))
     }
 
-    /// Queues an append, waiting for room; `done` hears how it went.
+    /// Queues an append, waiting for room in the queue; `on_done` receives the outcome.
     pub async fn append(&self, append: AppendRequest) {
         self.0.writer.append(append).await;
     }
 
-    /// Where the session's log ends; `None` if there is no such session.
+    /// The head of the session's log; `None` if there is no such session.
     pub fn head(&self, session: &SessionId) -> Result<Option<LogHead>, StoreError> {
         self.0.readers.head(session)
     }
 
-    /// Records from seq `from` on, ascending.
+    /// Reads records from the sequence number `from` on, in ascending order.
     pub fn read(
         &self,
         session: &SessionId,
@@ -266,12 +275,12 @@ impl Store {
         self.0.readers.sessions_with_open_gates()
     }
 
-    /// How many sessions there are, ended ones too.
+    /// How many sessions there are, including ended ones.
     pub fn count_sessions(&self) -> Result<u64, StoreError> {
         self.0.readers.count_sessions()
     }
 
-    /// At most `most` sessions whose next deadline is not after `now`, earliest first.
+    /// At most `limit` sessions whose next deadline is not after `now`, earliest first.
     pub fn due_sessions(&self, now: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError> {
         self.0.readers.due_sessions(now, limit)
     }
@@ -281,7 +290,7 @@ impl Store {
         self.0.readers.next_deadline()
     }
 
-    /// Login tokens.
+    /// The login tokens.
     pub fn tokens(&self) -> &TokenTable {
         &self.0.tokens
     }
@@ -291,7 +300,8 @@ impl Store {
         &self.0.key
     }
 
-    /// Writes what is queued, seals every log and unlocks the directory; later appends fail.
+    /// Writes what is queued, makes a last checkpoint of every log and unlocks the directory. Later
+    /// appends fail.
     pub async fn close(self, at: Timestamp) -> Result<(), StoreError> {
         self.0.writer.close(at).await
     }
@@ -308,7 +318,7 @@ fn create_data_directory(dir: &Path) -> Result<(), OpenError> {
         })
 }
 
-/// Holds until the file is closed, also by a kill.
+/// Locks the directory until the file is closed, which also happens when the process is killed.
 fn lock_directory(dir: &Path) -> Result<File, OpenError> {
     let path = dir.join(LOCK_FILE);
     let opened = OpenOptions::new()

@@ -1,8 +1,8 @@
-//! One task owns one session: it decides, has the entries written, and then tells.
+//! The task that owns one session: it decides, persists the entries, then publishes them.
 //!
-//! Deciding goes on while earlier entries are being written. Nothing is told, and no answer is
-//! given, before everything it rests on is durable. If a write fails, everyone who waits is
-//! refused and the session is folded again from what was written.
+//! The task keeps deciding while earlier entries are being written. Nothing is published, and no
+//! answer is given, before everything it depends on is durable. If a write fails, every waiting
+//! request is refused and the session is replayed from what was written.
 
 mod attendance;
 mod command;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pvp_protocol::{ClientMessage, ParticipantId, Refusal, SessionId, Timestamp};
-use pvp_session::{Answer, DecisionContext, Input, Session, Submitted};
+use pvp_session::{Answer, DecisionContext, Input, Session, Stamped, Submitted};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -24,70 +24,85 @@ pub(crate) use command::{
 };
 use persist::{PendingAppend, WriteBatch};
 
-use crate::clock;
 use crate::directory::SessionDirectory;
 use crate::feed::SessionFeed;
 use crate::secrets::SecretStore;
 use crate::store::{AppendCallback, AppendError, AppendRequest, LogHead, SealTiming};
 use crate::viewer::{DeviceGuard, Viewer};
 
-/// Orders decided in one go, and so written in one append.
+/// Commands handled together, whose entries are therefore written in one append.
 const MAX_COMMANDS_PER_BATCH: usize = 256;
 
-/// Entries that may wait for the disk before the task stops taking orders.
+/// Entries that may wait for the disk before the task stops receiving commands.
 const MAX_ENTRIES_IN_FLIGHT: usize = 1024;
 
-/// How long a session with nobody in it stays in memory.
+/// How long a session without connected participants stays in memory.
 const UNLOAD_IDLE_AFTER: Duration = Duration::from_secs(30);
 
-/// How long to wait before trying again by oneself what the disk refused.
+/// How long the task waits after a disk error before it retries on its own.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How the rest of the server reaches a session.
 #[derive(Clone)]
 pub(crate) struct SessionHandle {
     pub(crate) commands: mpsc::Sender<SessionCommand>,
-    /// Becomes true when the task has let go of the session.
+    /// Becomes true when the task has unloaded the session.
     pub(crate) unloaded: watch::Receiver<bool>,
 }
 
-/// Whether the session can be worked on.
+/// Whether the session's log could be read, so that the session can accept commands.
 enum LogHealth {
     Readable,
-    /// The log could not be read.
+    /// The log could not be read, for this reason.
     Unreadable(String),
 }
 
 pub(crate) struct SessionTask {
+    /// The session's id.
     id: SessionId,
+    /// What all sessions share: store, policy, configuration, metrics.
     directory: Arc<SessionDirectory>,
+    /// The state that follows from the log and from the entries still being written.
     session: Session,
+    /// The last entry that was decided; it may not be durable yet.
     head: LogHead,
+    /// Where published entries wait for the session's connections.
     feed: Arc<SessionFeed>,
+    /// The values of the session's secrets, which are never logged.
     secrets: Arc<SecretStore>,
+    /// What the connections share with this task about each participant.
     viewers: BTreeMap<ParticipantId, Arc<Viewer>>,
+    /// Everyone's presence, as last published.
     presence: PresenceMap,
-    /// Those who were here over HTTP lately, and until when that counts.
+    /// Participants who made an HTTP request recently, and until when that counts as presence.
     http_presence: BTreeMap<ParticipantId, (DeviceGuard, Timestamp)>,
-    /// The batch that the store is writing, and one that gathers what is decided meanwhile.
+    /// The batch that the store is writing, then the one that collects what is decided meanwhile.
     in_flight: VecDeque<WriteBatch>,
-    /// The second of them, as it will be sent.
+    /// The second batch of `in_flight` as it will be sent to the store; `None` if there is none.
     pending_append: Option<PendingAppend>,
+    /// The number of entries in all batches of `in_flight`.
     entries_in_flight: usize,
+    /// Whether the log could be read at the last attempt.
     log_health: LogHealth,
+    /// Receives the outcome of each append from the store.
     append_results: mpsc::UnboundedReceiver<Result<(), AppendError>>,
+    /// The other end of `append_results`, cloned into each append.
     append_result_sender: mpsc::UnboundedSender<Result<(), AppendError>>,
+    /// When the last command arrived.
     last_used: Instant,
-    /// When the append under way was handed to the store.
+    /// When the append that the store is writing was sent to it.
     append_sent_at: Instant,
+    /// When the last heartbeat was broadcast.
     last_ping: Instant,
+    /// When someone's presence may change next; `None` if nothing is due.
     next_presence_check: Option<Timestamp>,
-    /// After the disk failed, nothing happens by itself before this.
+    /// After a disk error, timers and reloads wait until this time.
     backoff_until: Instant,
+    /// The server is shutting down: no more commands are accepted.
     stopping: bool,
 }
 
-/// Starts the task of a session; it reads the log before it takes its first order.
+/// Starts the task of a session, which reads the log before it handles its first command.
 pub(crate) fn spawn(directory: Arc<SessionDirectory>, id: SessionId) -> SessionHandle {
     let (commands, receiver) = mpsc::channel(MAX_COMMANDS_PER_BATCH);
     let (unloaded_sender, unloaded) = watch::channel(false);
@@ -129,7 +144,8 @@ pub(crate) fn spawn(directory: Arc<SessionDirectory>, id: SessionId) -> SessionH
     SessionHandle { commands, unloaded }
 }
 
-/// Lets go of the session however its task ends, so that the next order finds it again.
+/// Removes the session from the directory however its task ends, so that the next command starts
+/// a new task.
 struct UnloadGuard {
     directory: Arc<SessionDirectory>,
     id: SessionId,
@@ -141,7 +157,7 @@ impl Drop for UnloadGuard {
     fn drop(&mut self) {
         self.directory.remove(&self.id);
         self.unloaded.send_replace(true);
-        // Connections that still follow it come again.
+        // Connections that still read the feed end, and their clients reconnect.
         self.feed.close();
     }
 }
@@ -161,7 +177,7 @@ impl SessionTask {
             tokio::select! {
                 biased;
                 Some(result) = self.append_results.recv() => self.on_append_result(result).await,
-                // Before the orders, or enough of them could put off a deadline for ever.
+                // Before the commands, or a steady stream of them could delay a deadline forever.
                 () = sleep_until(next_timer), if accepting => self.on_timer().await,
                 () = sleep_until(self.backoff_until), if unreadable && nothing_in_flight => self.load().await,
                 count = receiver.recv_many(&mut commands, MAX_COMMANDS_PER_BATCH), if accepting || unreadable => {
@@ -182,7 +198,8 @@ impl SessionTask {
         self.unload().await;
     }
 
-    /// Nobody is here, so the session can leave memory; its deadlines are indexed in the store.
+    /// True when no participant has a device connected. The deadlines of an unloaded session are
+    /// indexed in the store.
     fn can_unload(&self) -> bool {
         self.viewers
             .values()
@@ -197,7 +214,7 @@ impl SessionTask {
         }
     }
 
-    /// Waits for what is being written, seals the log, and lets go.
+    /// Waits for the writes in flight, then signs a last checkpoint.
     async fn unload(mut self) {
         while !self.in_flight.is_empty() {
             let Some(result) = self.append_results.recv().await else {
@@ -214,9 +231,9 @@ impl SessionTask {
                     prev: self.head,
                     records: Vec::new(),
                     index: self.session_index(),
-                    at: clock::now(),
+                    at: pvp_clock::now(),
                     seal: SealTiming::Now,
-                    // The receiver lives as long as this task, which waits for the report.
+                    // The receiver lives as long as this task, which waits for the result.
                     on_done: AppendCallback::new(move |result| drop(sender.send(result))),
                 })
                 .await;
@@ -254,7 +271,7 @@ impl SessionTask {
             }
             SessionCommand::ConnectionClosed => self.refresh_presence(batch),
             SessionCommand::HttpAccess(participant, answer) => {
-                // Who asked may have gone.
+                // The caller may have stopped waiting.
                 let _ = answer.send(self.http_access(participant, batch));
             }
             SessionCommand::Query(query) => batch
@@ -285,7 +302,7 @@ impl SessionTask {
                     let by = identity.participant.clone();
                     let create = Input::Create {
                         by,
-                        id: clock::fresh_id(),
+                        id: pvp_clock::fresh_id(),
                         create: *create,
                     };
                     if let Answer::Refused(refusal) = self.create_session(create, batch) {
@@ -317,7 +334,7 @@ impl SessionTask {
         }
     }
 
-    /// Makes the session, if the server has room for one more.
+    /// Creates the session, unless the server has reached its limit of sessions.
     fn create_session(&mut self, create: Input, batch: &mut WriteBatch) -> Answer {
         if self.session.is_created() {
             return self.apply_input(create, batch);
@@ -332,7 +349,8 @@ impl SessionTask {
         answer
     }
 
-    /// Takes secret values out of a message before anything is made of it.
+    /// Removes secret values from a message before the session sees it: takes the value out of a
+    /// shared secret, and masks known values in output.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "no other message carries values or output"
@@ -348,14 +366,14 @@ impl SessionTask {
         (submitted, value)
     }
 
-    /// Decides on the session as it is; what follows waits in the batch to be written.
+    /// Applies an input to the session and adds the resulting entries to the batch.
     fn apply_input(&mut self, input: Input, batch: &mut WriteBatch) -> Answer {
         let policy = self.directory.policy();
         let context = DecisionContext {
             policy: &policy,
             settings: &self.directory.settings,
         };
-        let outcome = self.session.apply(context, clock::stamp(input));
+        let outcome = self.session.apply(context, stamp(input));
         for entry in outcome.entries {
             let body = Bytes::from(entry.body());
             batch.entries.push((entry, body));
@@ -364,5 +382,14 @@ impl SessionTask {
             self.feed.broadcast_ephemeral(&ephemeral.envelope.to_json());
         }
         outcome.answer
+    }
+}
+
+/// An input with the current time and a seed for fresh ids and nonces.
+fn stamp<T>(input: T) -> Stamped<T> {
+    Stamped {
+        at: pvp_clock::now(),
+        seed: pvp_clock::random_bytes(),
+        input,
     }
 }

@@ -1,36 +1,43 @@
-//! Tokens: opaque, 256-bit, only their hash stored; they say who you are and the most you may be.
+//! Issues and verifies login tokens.
+//!
+//! A token is opaque and has a 256-bit secret, of which only the hash is stored. Its claims say who
+//! holds it and which roles and capabilities they may have at most.
 
 use std::collections::BTreeSet;
 
 use pvp_protocol::{
-    Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of,
+    Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of, hex,
 };
 use pvp_session::Identity;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::clock;
-use crate::store::{StoreError, TokenRow, TokenTable, hex, unhex};
+use crate::store::{StoreError, TokenRow, TokenTable};
 
 const PREFIX: &str = "pvp";
 
-/// What a token vouches for.
+/// What a token says about its holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenClaims {
+    /// The participant who holds it.
     pub participant: ParticipantId,
+    /// The participant's name, as others see it.
     pub name: String,
+    /// Whether the holder is a human or an agent.
     pub kind: ParticipantKind,
+    /// The roles that the holder may take in a session.
     pub roles: BTreeSet<Role>,
+    /// Capabilities that the holder may have beyond those of the roles.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub capabilities: BTreeSet<Capability>,
-    /// The one session it is for; `None` is all of them.
+    /// The only session that the token is valid for; `None` means every session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
 }
 
 impl TokenClaims {
-    /// The most that the holder may be in a session.
+    /// Who the holder is in a session, with the most they may be there.
     pub fn identity(&self) -> Identity {
         Identity {
             participant: self.participant.clone(),
@@ -41,26 +48,27 @@ impl TokenClaims {
         }
     }
 
-    /// Who may create a session: a token that is not bound to one and carries driver or admin.
+    /// Whether the holder may create sessions: the token is not bound to one, and has the role
+    /// driver or admin.
     pub fn may_create_sessions(&self) -> bool {
         self.session.is_none()
             && (self.roles.contains(&Role::Driver) || self.roles.contains(&Role::Admin))
     }
 
-    /// Whether its holder could vote on somebody else's proposal.
+    /// Whether the holder could vote on somebody else's proposal.
     pub fn may_vote(&self) -> bool {
         let roles: Vec<_> = self.roles.iter().copied().collect();
         self.kind == ParticipantKind::Human
             && capabilities_of(self.kind, &roles, &self.capabilities).contains(&Capability::Approve)
     }
 
-    /// Whether the token opens this session.
+    /// Whether the token is valid for this session.
     pub fn allows_session(&self, session: &SessionId) -> bool {
         self.session.as_ref().is_none_or(|bound| bound == session)
     }
 }
 
-/// A token that was checked.
+/// A verified token.
 #[derive(Debug, Clone)]
 pub struct Login {
     pub token_id: String,
@@ -68,7 +76,7 @@ pub struct Login {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Why a token opens nothing.
+/// Why a token is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     #[error("this is not a PVP token; ask for an invitation")]
@@ -81,7 +89,8 @@ pub enum TokenError {
     Store(#[from] StoreError),
 }
 
-/// A new participant's id: the name where it can be read, and enough that two are never the same.
+/// Makes a participant id from the readable part of a name and a random suffix, so that no two are
+/// the same.
 pub fn new_participant_id(name: &str) -> ParticipantId {
     let slug: String = name
         .to_lowercase()
@@ -99,30 +108,30 @@ pub fn new_participant_id(name: &str) -> ParticipantId {
         slug
     };
     let short: String = slug.chars().take(40).collect();
-    let suffix = hex(&clock::random_bytes::<4>());
+    let suffix = hex::encode(&pvp_clock::random_bytes::<4>());
     ParticipantId::parse(&format!("{short}-{suffix}")).expect("made of letters, digits and dashes")
 }
 
-/// Makes a token and keeps its hash. The text returned is the only copy of it.
+/// Creates a token and stores its hash. The returned text is the only copy of the token.
 pub fn issue(
     table: &TokenTable,
     claims: &TokenClaims,
     expires_at: Option<Timestamp>,
 ) -> Result<String, StoreError> {
-    let id = hex(&clock::random_bytes::<8>());
-    let secret = clock::random_bytes::<32>();
+    let id = hex::encode(&pvp_clock::random_bytes::<8>());
+    let secret = pvp_clock::random_bytes::<32>();
     table.insert(&TokenRow {
         id: id.clone(),
         hash: Sha256::digest(secret).into(),
-        data: serde_json::to_string(claims).expect("a bearer is plain data"),
-        created_at: clock::now(),
+        data: serde_json::to_string(claims).expect("token claims are plain data"),
+        created_at: pvp_clock::now(),
         expires_at,
         revoked_at: None,
     })?;
-    Ok(format!("{PREFIX}_{id}_{}", hex(&secret)))
+    Ok(format!("{PREFIX}_{id}_{}", hex::encode(&secret)))
 }
 
-/// Who the holder of this text is.
+/// Checks the text of a token and returns the holder's login.
 pub fn verify(table: &TokenTable, text: &str, now: Timestamp) -> Result<Login, TokenError> {
     let (id, secret) = parse_token(text).ok_or(TokenError::Unknown)?;
     let row = table.find(id)?.ok_or(TokenError::Unknown)?;
@@ -139,7 +148,7 @@ pub fn verify(table: &TokenTable, text: &str, now: Timestamp) -> Result<Login, T
     })
 }
 
-/// Whether a token that was checked before still holds.
+/// Checks that a token that was verified before is still valid.
 pub fn recheck(table: &TokenTable, token_id: &str, now: Timestamp) -> Result<(), TokenError> {
     check_valid(&table.find(token_id)?.ok_or(TokenError::Unknown)?, now)
 }
@@ -160,7 +169,7 @@ fn parse_token(text: &str) -> Option<(&str, [u8; 32])> {
     if prefix != PREFIX || parts.next().is_some() {
         return None;
     }
-    Some((id, unhex(secret)?))
+    Some((id, hex::decode(secret)?))
 }
 
 #[cfg(test)]
@@ -182,7 +191,7 @@ mod tests {
     fn a_token_says_who_holds_it_until_it_expires_or_is_revoked() {
         let dir = tempfile::tempdir().unwrap();
         let table = TokenTable::open(dir.path()).unwrap();
-        let now = clock::now();
+        let now = pvp_clock::now();
         let token = issue(&table, &sample_claims(), Some(now.plus_seconds(60))).unwrap();
         let login = verify(&table, &token, now).unwrap();
         assert_eq!(login.claims.name, "Ann O'Neil");
@@ -217,7 +226,7 @@ mod tests {
         ] {
             assert!(
                 matches!(
-                    verify(&table, wrong, clock::now()),
+                    verify(&table, wrong, pvp_clock::now()),
                     Err(TokenError::Unknown)
                 ),
                 "{wrong}"
@@ -233,6 +242,6 @@ mod tests {
         let secret = token.rsplit('_').next().unwrap();
         let row = &table.list().unwrap()[0];
         assert!(!row.data.contains(secret));
-        assert_ne!(hex(&row.hash), secret);
+        assert_ne!(hex::encode(&row.hash), secret);
     }
 }

@@ -1,4 +1,4 @@
-//! One participant of one session as its connections know them, on however many devices.
+//! The state of one participant of a session that all their connections share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,21 +10,28 @@ use pvp_session::Audience;
 /// Shared between the session's task and the participant's connections.
 #[derive(Debug)]
 pub(crate) struct Viewer {
+    /// Who this is.
     pub(crate) participant: ParticipantId,
+    /// Whether they may vote, and so may see what only approvers see.
     may_approve: AtomicBool,
+    /// Whether they have left the session.
     left: AtomicBool,
-    /// Set by the task when it counts the participant as quiet, so that the next sign of life is
-    /// reported to it at once.
+    /// Set by the task when it counts the participant as inactive, so that their connections tell
+    /// it about the next message at once.
     inactive: AtomicBool,
+    /// How many devices are connected, including recent and waiting HTTP requests.
     devices: AtomicU32,
-    /// Requests that wait for what comes next.
+    /// How many HTTP requests wait for the next message.
     waiting_requests: AtomicU32,
+    /// When anything last arrived from them, in milliseconds since the Unix epoch.
     last_seen: AtomicU64,
+    /// When they last sent anything but a heartbeat, in milliseconds since the Unix epoch.
     last_active: AtomicU64,
+    /// Their rate limit, shared by all their devices.
     bucket: Mutex<TokenBucket>,
 }
 
-/// Messages that may still be sent at once.
+/// How many messages may still be sent at once.
 #[derive(Debug)]
 struct TokenBucket {
     tokens: f64,
@@ -69,13 +76,13 @@ impl Viewer {
         self.inactive.store(inactive, Ordering::Relaxed);
     }
 
-    /// Notes a sign of life; true if the task had given the participant up.
+    /// Records that something arrived from the participant; true if they counted as inactive.
     pub(crate) fn record_seen(&self, now: Timestamp) -> bool {
         self.last_seen.store(now.as_millis(), Ordering::Relaxed);
         self.inactive.load(Ordering::Relaxed)
     }
 
-    /// Notes that the participant did something, beyond being there.
+    /// Records that the participant did something; true if they counted as inactive.
     pub(crate) fn record_activity(&self, now: Timestamp) -> bool {
         self.last_active.store(now.as_millis(), Ordering::Relaxed);
         self.record_seen(now)
@@ -89,7 +96,7 @@ impl Viewer {
         Timestamp::from_millis(self.last_active.load(Ordering::Relaxed))
     }
 
-    /// Counts one more device, for as long as it is kept.
+    /// Counts one more device until the guard is dropped.
     pub(crate) fn add_device(self: &Arc<Self>) -> DeviceGuard {
         self.devices.fetch_add(1, Ordering::Relaxed);
         DeviceGuard(self.clone())
@@ -99,18 +106,19 @@ impl Viewer {
         self.devices.load(Ordering::Relaxed)
     }
 
-    /// Counts one more request that waits, for as long as it is kept.
+    /// Counts one more waiting request until the guard is dropped.
     pub(crate) fn begin_wait(self: &Arc<Self>) -> WaitGuard {
         self.waiting_requests.fetch_add(1, Ordering::Relaxed);
         WaitGuard(self.clone())
     }
 
-    /// Whether a request of theirs waits: they are there, though nothing is heard of them.
+    /// Whether one of their requests is waiting: then they are present, though they send nothing.
     pub(crate) fn has_waiting_request(&self) -> bool {
         self.waiting_requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes one message from the participant's allowance, on whichever device it came.
+    /// Charges one message to the rate limit, whichever device it came from; false if the limit is
+    /// reached.
     pub(crate) fn try_acquire_send(&self, now: Timestamp, limits: &Limits) -> bool {
         let mut bucket = self.bucket.lock();
         let elapsed = now.millis_since(bucket.filled_at) as f64 / 1000.0;
@@ -125,7 +133,7 @@ impl Viewer {
     }
 }
 
-/// One device of a participant's.
+/// One connected device of a participant.
 pub(crate) struct DeviceGuard(Arc<Viewer>);
 
 impl std::ops::Deref for DeviceGuard {
@@ -142,7 +150,7 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// One request of a participant's that waits.
+/// One waiting request of a participant.
 pub(crate) struct WaitGuard(Arc<Viewer>);
 
 impl Drop for WaitGuard {

@@ -1,9 +1,7 @@
-//! The WebSocket transport behind a real HTTP server, with hand-made bytes and with an independent client.
+//! Tests of the WebSocket transport behind a real HTTP server, with hand-written bytes and with an
+//! independent client.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what helps a test may fail as a test does"
-)]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic like tests")]
 
 use std::future::poll_fn;
 use std::io::Cursor;
@@ -29,7 +27,7 @@ const LIMITS: SocketLimits = SocketLimits { max_message: 1_000 };
 const HANDSHAKE: &str = "GET /listen HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// What a listening server makes of a connection, until it ends.
+/// What the server receives on a connection, until it ends.
 #[derive(Debug, PartialEq, Eq)]
 enum ReceivedEvent {
     Text(String),
@@ -39,7 +37,7 @@ enum ReceivedEvent {
     Disconnected,
 }
 
-/// First byte and payload.
+/// The first byte of a frame, and its payload.
 type SocketFrame = (u8, Vec<u8>);
 
 struct SocketCase {
@@ -386,7 +384,7 @@ async fn a_peer_that_vanishes_is_reported_as_disconnected() {
 }
 
 #[tokio::test]
-async fn a_close_is_delivered_over_unread_input() {
+async fn a_close_is_delivered_despite_unread_input() {
     let chatter = masked_frame(0x81, &[b'x'; 900]).repeat(500);
     let gibberish = vec![0xff; 500_000];
     for unread in [chatter, gibberish] {
@@ -435,7 +433,7 @@ async fn the_subprotocol_is_chosen_when_offered() {
 }
 
 #[tokio::test]
-async fn requests_that_are_no_upgrade_are_told_why() {
+async fn requests_that_are_not_upgrades_get_the_reason() {
     let server = TestSocketServer::start().await;
     let refused = [
         ("GET /", "POST /", "405", ("allow", "GET")),

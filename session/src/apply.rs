@@ -1,4 +1,4 @@
-//! Deciding: an input and the session as it is give the entries that follow.
+//! Decides what follows from an input, given the state of the session.
 
 mod agents;
 mod context;
@@ -25,22 +25,27 @@ use crate::input::{IdGenerator, Input, Stamped, Submitted};
 use crate::recent_messages::MessageIdStatus;
 use crate::state::Session;
 
-/// What the server's owner has set, the same for every session.
+/// The settings of the server's owner, the same for every session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionSettings {
+    /// What a session and its participants may use.
     pub limits: Limits,
-    /// Trusted loopback use: reads run without a sandbox, and whole outputs come in results.
+    /// Trusted use on loopback: reads run without a sandbox, and results may contain the whole
+    /// output.
     pub open_mode: bool,
-    /// Told to newcomers as `session:working_directory` until an executor says otherwise.
+    /// Sent to those who join as `session:working_directory`, until an executor announces another.
     pub working_directory: Option<String>,
+    /// The limits of reads.
     pub read_limits: ExecutionLimits,
+    /// The limits of writes.
     pub write_limits: ExecutionLimits,
+    /// The limits of destructive commands.
     pub destructive_limits: ExecutionLimits,
-    /// Time limit of `mode: slow`.
+    /// The time limit of `mode: slow`, in milliseconds.
     pub slow_timeout_ms: u64,
-    /// Output of background and interactive runs that is recorded.
+    /// How many bytes of the output of background and interactive runs are logged.
     pub background_output_bytes: u64,
-    /// How long a grant may wait for its executor to begin.
+    /// How long after a grant its executor may start the run.
     pub grant_lifetime_seconds: u64,
 }
 
@@ -71,32 +76,32 @@ impl Default for SessionSettings {
     }
 }
 
-/// What a decision may look up: the rules for commands, and the owner's settings.
+/// What a decision depends on besides the session: the policy and the owner's settings.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionContext<'a> {
     pub policy: &'a Policy,
     pub settings: &'a SessionSettings,
 }
 
-/// Something told at once and never kept.
+/// A message that is broadcast but not logged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ephemeral {
     pub envelope: Envelope,
     pub audience: Audience,
 }
 
-/// What the one who asked is told.
+/// The answer to the sender of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Accepted, as this seq if it is kept.
+    /// Accepted, with its sequence number if it is logged.
     Accepted(Option<u64>),
-    /// The same message had been applied before, as this seq.
+    /// The same message was applied before, with this sequence number.
     Duplicate(u64),
-    /// Not done. There may still be entries: a blocked proposal is recorded.
+    /// Refused. There may still be entries, because a blocked proposal is logged.
     Refused(Refusal),
 }
 
-/// What follows from an input.
+/// What follows from an input: new entries, perhaps an ephemeral message, and an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub entries: Vec<Entry>,
@@ -105,10 +110,10 @@ pub struct Decision {
 }
 
 impl Session {
-    /// Decides what follows from an input, and becomes what those entries make of the session.
+    /// Decides what follows from an input, and folds the new entries into this session.
     ///
-    /// The entries must be written before anyone hears of them. If they cannot be, throw this
-    /// session away and fold it again from what was written.
+    /// The entries must be written to the log before they are published. If writing fails, discard
+    /// this session and fold it again from the log.
     pub fn apply(
         &mut self,
         decision_context: DecisionContext<'_>,
@@ -143,16 +148,22 @@ impl Session {
     }
 }
 
-/// A decision in the making. Whatever is said changes the session at once, so that what follows
-/// from it is decided on the session as it then is.
+/// Builds a decision. Each entry is folded into the session as soon as it is appended, so that
+/// later entries of the same decision are decided on the new state.
 pub(crate) struct DecisionBuilder<'a> {
+    /// The session that is decided on.
     pub(crate) session: &'a mut Session,
+    /// The policy and the owner's settings.
     pub(crate) decision_context: DecisionContext<'a>,
+    /// The time of the decision.
     pub(crate) at: Timestamp,
+    /// Makes fresh ids and nonces.
     pub(crate) id_generator: IdGenerator,
-    /// The message that is being decided on, with its fingerprint.
+    /// The message that is being decided on, with its digest; `None` for other inputs.
     current_message: Option<(MessageId, Digest)>,
+    /// The entries so far.
     entries: Vec<Entry>,
+    /// The message to broadcast without logging, if any.
     ephemeral: Option<Ephemeral>,
 }
 
@@ -197,7 +208,7 @@ impl DecisionBuilder<'_> {
             MessageIdStatus::Conflict => return Err(Refusal::IdReused(submitted.id)),
             MessageIdStatus::New => {}
         }
-        // Proposals and gates outlive the memory of recent messages.
+        // Ids of proposals and gates are remembered longer than those of recent messages.
         if self.session.proposal_by_gate.contains_key(&submitted.id)
             || self.session.proposals.contains_key(&submitted.id)
         {
@@ -266,14 +277,14 @@ impl DecisionBuilder<'_> {
             M::ForkCreate(_) | M::ForkSwitch(_) | M::MergePropose(_) | M::MergeExecute(_) => {
                 Err(forks_unavailable())
             }
-            // The edge answers these itself; here they change nothing.
+            // The server answers these itself; they do not change the session.
             M::HeartbeatPing(_) | M::HeartbeatPong(_) | M::OutputRead(_) => {
                 Ok(Answer::Accepted(None))
             }
         }
     }
 
-    /// A repeated message is acknowledged, unless what it asked for was refused on the record.
+    /// A repeated message is acknowledged, unless it is a proposal that was logged as blocked.
     fn answer_duplicate(&self, id: &MessageId, seq: u64) -> Answer {
         match self.session.closed_proposals.get(id) {
             Some(closed) if closed.ending == crate::proposal::ProposalEnding::Blocked => {
@@ -286,7 +297,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Relays what someone said, to everyone.
+    /// Appends a participant's message for everyone.
     fn relay(
         &mut self,
         by: &ParticipantId,
@@ -296,7 +307,7 @@ impl DecisionBuilder<'_> {
         self.relay_to(by, submitted, message, Audience::everyone())
     }
 
-    /// Relays what someone said, to those who may see it.
+    /// Appends a participant's message for those who may see it.
     fn relay_to(
         &mut self,
         by: &ParticipantId,
@@ -324,7 +335,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// The server says something to everyone.
+    /// Appends a message of the server for everyone.
     fn append_system(
         &mut self,
         message: impl Into<ServerMessage>,
@@ -353,7 +364,7 @@ impl DecisionBuilder<'_> {
         id
     }
 
-    /// Told at once, never kept.
+    /// Broadcasts a message without logging it.
     fn broadcast_ephemeral(
         &mut self,
         by: &ParticipantId,
@@ -400,7 +411,7 @@ impl DecisionBuilder<'_> {
         seq
     }
 
-    /// New work waits while the session is paused.
+    /// Refuses new work while the session is paused.
     fn check_not_paused(&self) -> Result<(), Refusal> {
         self.session
             .paused_until_back()
@@ -408,7 +419,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What was running when a session ended may still be accounted for.
+/// Whether this reports on a run, which is accepted even after the session has ended.
 fn is_run_report(message: &ClientMessage) -> bool {
     matches!(
         message,

@@ -1,20 +1,20 @@
 #![allow(clippy::wildcard_enum_match_arm)]
-//! Who may say what: every role and capability is enforced here and nowhere else.
+//! Checks who may send which message. Roles and capabilities are enforced only here.
 
 use pvp_protocol::{Capability, ClientMessage, ErrorCode, ParticipantId, Refusal};
 
 use crate::member::Member;
 
-/// What a message needs of its sender.
+/// What a message requires of its sender.
 enum Requirement {
-    /// To be in the session.
+    /// Being in the session.
     Joined,
     Capability(Capability),
-    /// To be an agent.
+    /// Being an agent.
     Agent,
-    /// To be a person with this capability.
+    /// Being a person with this capability.
     Person(Capability),
-    /// Something that only the state can tell: the executor, the driver, the proposer.
+    /// Being the executor, driver or proposer, which is checked where the state is known.
     DependsOnState,
 }
 
@@ -68,7 +68,7 @@ fn requirement(message: &ClientMessage) -> Requirement {
     }
 }
 
-/// Whether this member may say this at all. What depends on the state is checked where it is known.
+/// Checks that this member may send this message. What depends on the state is checked elsewhere.
 pub(crate) fn authorize(
     by: &ParticipantId,
     member: &Member,
@@ -102,7 +102,7 @@ pub(crate) fn authorize(
     }
 }
 
-/// Whether this member has the capability.
+/// Checks that this member has the capability.
 pub(crate) fn require_capability(member: &Member, capability: Capability) -> Result<(), Refusal> {
     if member.has_capability(capability) {
         Ok(())
@@ -111,7 +111,7 @@ pub(crate) fn require_capability(member: &Member, capability: Capability) -> Res
     }
 }
 
-/// A field that names the one who acts must name the sender.
+/// Checks that fields which name the acting participant name the sender.
 fn check_sender_fields(by: &ParticipantId, message: &ClientMessage) -> Result<(), Refusal> {
     use ClientMessage as M;
     let (field, claimed) = match message {

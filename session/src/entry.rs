@@ -1,4 +1,4 @@
-//! One entry of the log: what is told, to whom, and the little that only the server needs.
+//! Log entries: an envelope, its audience, and metadata that only the server needs.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Viewers {
     Everyone,
-    /// Those who may approve when they look, and these.
+    /// Those who may approve at the time of reading, and these.
     Approvers {
         and: BTreeSet<ParticipantId>,
     },
     Only(BTreeSet<ParticipantId>),
 }
 
-/// Who may see an entry, and on which line of history it stands.
+/// Who may see an entry, and which fork it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audience {
     pub who: Viewers,
@@ -28,7 +28,7 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Everyone, on the main line.
+    /// Everyone, in the main history.
     pub fn everyone() -> Self {
         Self {
             who: Viewers::Everyone,
@@ -36,7 +36,7 @@ impl Audience {
         }
     }
 
-    /// These and nobody else.
+    /// Only these participants.
     pub fn only(people: impl IntoIterator<Item = ParticipantId>) -> Self {
         Self {
             who: Viewers::Only(people.into_iter().collect()),
@@ -53,7 +53,7 @@ impl Audience {
         }
     }
 
-    /// Bytes it takes to remember who may see something.
+    /// How many bytes the list of viewers takes.
     pub(crate) fn stored_bytes(&self) -> usize {
         match &self.who {
             Viewers::Everyone => 0,
@@ -68,7 +68,7 @@ impl Audience {
     }
 }
 
-/// What only the executor's copy of `tool.execute` carries.
+/// The nonce that only the executor's copy of `tool.execute` contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantNonce {
     pub to: ParticipantId,
@@ -81,11 +81,11 @@ pub struct Entry {
     pub envelope: Envelope,
     pub audience: Audience,
     pub private: Option<GrantNonce>,
-    /// Fingerprint of the client's message that this entry relays.
+    /// The digest of the client's message that this entry relays.
     pub submitted_digest: Option<Digest>,
 }
 
-/// A stored entry that cannot be read.
+/// Why a stored entry cannot be decoded or replayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     #[error("the entry's body is not a message of this version: {0}")]
@@ -98,7 +98,7 @@ pub enum EntryError {
     OutOfOrder { head: u64, found: u64 },
 }
 
-/// What is stored beside the told envelope.
+/// What is stored beside the envelope.
 #[derive(Default, Serialize, Deserialize)]
 struct EntryMeta {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ struct EntryMeta {
 }
 
 impl Entry {
-    /// The place in the session's order.
+    /// The sequence number.
     pub fn seq(&self) -> u64 {
         self.envelope.seq.unwrap_or_default()
     }
@@ -120,12 +120,12 @@ impl Entry {
         &self.envelope.heading.id
     }
 
-    /// The told envelope, byte for byte as it is stored, hashed and sent.
+    /// The envelope, byte for byte as it is stored, hashed and sent.
     pub fn body(&self) -> Vec<u8> {
         self.envelope.to_json()
     }
 
-    /// What is stored beside it; empty when there is nothing to say.
+    /// The metadata stored beside the envelope; empty if it is all default.
     pub fn meta(&self) -> Vec<u8> {
         let meta = EntryMeta {
             audience: (!self.audience.is_everyone()).then(|| self.audience.clone()),
@@ -138,12 +138,12 @@ impl Entry {
         serde_json::to_vec(&meta).expect("meta is plain data")
     }
 
-    /// Reads a stored entry.
+    /// Decodes a stored entry.
     pub fn decode(meta: &[u8], body: &[u8]) -> Result<Self, EntryError> {
         let (audience, private, origin) = Self::decode_meta(meta)?;
         let text =
             std::str::from_utf8(body).map_err(|error| EntryError::Body(error.to_string()))?;
-        // What was stored was within the limits of its day, which may have been wider.
+        // The entry was within the limits when it was stored, and those may have been wider.
         let limits = Limits {
             json_depth: usize::MAX - 1,
             ..Limits::default()
@@ -162,7 +162,7 @@ impl Entry {
         })
     }
 
-    /// Reads only what says who may see an entry, without looking into its body.
+    /// Decodes only the metadata of an entry, without parsing its body.
     #[allow(clippy::type_complexity)]
     pub fn decode_meta(
         meta: &[u8],

@@ -1,4 +1,4 @@
-//! Folding: what one entry makes of the session. The only code that changes its state.
+//! Folds entries into the session. This is the only code that changes its state.
 
 mod proposals;
 
@@ -17,14 +17,14 @@ use crate::state::{
     AgentStream, AgentStreamKind, AllowRule, ContextItem, OpenInterrupt, Session, SharedSecret,
 };
 
-/// How many prompts are remembered for amending.
+/// How many recent prompts can be amended.
 const MAX_PROMPTS: usize = 1024;
 
-/// How many interrupts wait for an acknowledgement at a time.
+/// How many interrupts may wait for acknowledgements at a time.
 const MAX_INTERRUPTS: usize = 256;
 
 impl Session {
-    /// Takes one stored entry, in order, without deciding anything.
+    /// Folds the next stored entry, without deciding anything.
     pub fn replay(&mut self, entry: &Entry) -> Result<(), EntryError> {
         if entry.seq() != self.head + 1 {
             return Err(EntryError::OutOfOrder {
@@ -197,7 +197,8 @@ impl Session {
         self.remove_from_votes(by);
     }
 
-    /// Who left or lost the right is out of every open vote, even if the right comes back.
+    /// Removes someone who left or lost the right to vote from every open gate. They stay removed
+    /// even if they get the right back.
     fn remove_from_votes(&mut self, who: &ParticipantId) {
         for proposal in self.proposals.values_mut() {
             if let ProposalStage::Gated(gate) = &mut proposal.stage {

@@ -1,4 +1,4 @@
-//! Gates: who has to approve, who has, and whether that is enough.
+//! Gates, which collect votes on a proposal, and the clearances that passed gates give.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,23 +10,26 @@ use pvp_protocol::{
 
 use crate::proposal::Proposal;
 
-/// An open question to the people of a session.
+/// An open gate, where a proposal waits for votes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
+    /// The gate's id.
     pub id: MessageId,
-    /// As asked, with what an amendment or an escalation changed since.
+    /// The request, with the changes of amendments and escalation.
     pub request: GateRequest,
-    /// Who could approve when the gate opened.
+    /// Who could approve when the gate opened, without those who have lost the right since.
     pub electorate: BTreeSet<ParticipantId>,
+    /// The approvals so far, by voter.
     pub approvals: BTreeMap<ParticipantId, Approval>,
-    /// Only admins decide.
+    /// Whether only admins decide.
     pub escalated: bool,
     /// Who edited the command last; votes must then carry its digest.
     pub amended_by: Option<ParticipantId>,
+    /// The sequence number at which it opened.
     pub opened_seq: u64,
 }
 
-/// The rule that admins decide by once a deadline has passed: as many of them as were asked for.
+/// The quorum after escalation: as many admins as the gate asked approvers.
 pub(crate) fn escalated_rule(rule: &QuorumRule) -> QuorumRule {
     let admins = |count: u32| QuorumRule::Role {
         role: Role::Admin,
@@ -43,23 +46,23 @@ pub(crate) fn escalated_rule(rule: &QuorumRule) -> QuorumRule {
 }
 
 impl Gate {
-    /// How the vote stands.
+    /// Counts the votes.
     pub fn tally(&self, approvers: &Approvers) -> Tally {
         let approved = self.approvals.keys().cloned().collect();
         tally(&self.request.quorum, approvers, &approved)
     }
 
-    /// The moment at which the deadline acts.
+    /// When the gate times out, if it ever does.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.request.deadline
     }
 
-    /// Whether the deadline acts, now that it is this late.
+    /// Whether the deadline has passed at this time.
     pub(crate) fn is_due(&self, at: Timestamp) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= at)
     }
 
-    /// A passed vote becomes a clearance; an open one does not.
+    /// A clearance, if the vote has passed.
     pub(crate) fn clear_by_quorum(
         &self,
         proposal: &Proposal,
@@ -79,7 +82,8 @@ impl Gate {
         })
     }
 
-    /// The clock approves a write, where the session is configured so; never anything else.
+    /// A clearance because the deadline has passed, for sessions that are configured so. Only for
+    /// writes and reads, never for anything more severe.
     pub(crate) fn clear_by_clock(&self, proposal: &Proposal) -> Option<Clearance> {
         (proposal.assessment.category <= Category::Write).then(|| Clearance {
             proposal: proposal.id.clone(),
@@ -91,8 +95,9 @@ impl Gate {
     }
 }
 
-/// Leave to run one proposal, as judged. Only a passed gate, a read verdict, an allow rule or a
-/// person's own command makes one, and it is spent into one [`Grant`](crate::Grant).
+/// Proof that one proposal may run, exactly as it was assessed. Only a passed gate, a deadline, a
+/// read, an allow rule or a person's own command gives one, and it is spent on one
+/// [`Grant`](crate::Grant).
 ///
 /// ```compile_fail
 /// let forged = pvp_session::Clearance { approvals: vec![] };
@@ -107,19 +112,19 @@ pub struct Clearance {
 }
 
 impl Clearance {
-    /// A read needs nobody's vote.
+    /// A clearance for a read, which needs no vote.
     pub(crate) fn for_read(proposal: &Proposal) -> Option<Self> {
         (proposal.assessment.category == Category::Read)
             .then(|| Self::without_vote(proposal, ClearedBy::Read, None))
     }
 
-    /// A session rule covers a write, and nothing above it.
+    /// A clearance by an allow rule, for writes and reads only.
     pub(crate) fn for_allow_rule(proposal: &Proposal, rule: MessageId) -> Option<Self> {
         (proposal.assessment.category <= Category::Write)
             .then(|| Self::without_vote(proposal, ClearedBy::AllowRule, Some(rule)))
     }
 
-    /// A person's own command, where the session lets it run directly.
+    /// A clearance for a person's own command, where the session lets it run directly.
     pub(crate) fn for_direct(proposal: &Proposal) -> Option<Self> {
         (proposal.assessment.category < Category::Blocked)
             .then(|| Self::without_vote(proposal, ClearedBy::Direct, None))

@@ -1,4 +1,4 @@
-//! Grants: permission to run one command, once.
+//! Grants, each of which permits one executor to run one action, once.
 
 use pvp_protocol::payload::{GrantTerms, ToolExecute};
 use pvp_protocol::{
@@ -9,7 +9,8 @@ use crate::entry::GrantNonce;
 use crate::gate::Clearance;
 use crate::proposal::Proposal;
 
-/// Permission to run one command, once. Only a clearance makes one, and only its entry uses it.
+/// Permission to run one action, once. Only a clearance gives one, and only the `tool.execute`
+/// entry consumes it.
 ///
 /// ```compile_fail
 /// let forged = pvp_session::Grant { .. };
@@ -44,7 +45,7 @@ pub(crate) struct GrantDetails {
 }
 
 impl Grant {
-    /// Spends a clearance on the proposal it was given for.
+    /// Spends a clearance on the proposal it is for.
     pub(crate) fn from_clearance(
         clearance: Clearance,
         proposal: &Proposal,
@@ -94,7 +95,7 @@ impl Grant {
         }
     }
 
-    /// What everybody is told, and what only the executor is.
+    /// The message for everyone, and the nonce for the executor alone.
     pub(crate) fn into_parts(self) -> (ToolExecute, GrantNonce) {
         let private = GrantNonce {
             to: self.terms.executor.clone(),

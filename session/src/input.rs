@@ -1,4 +1,4 @@
-//! What comes in: everything the session core may know about the world.
+//! The inputs of the session core, which are all it knows about the world.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use pvp_protocol::{
     Timestamp,
 };
 
-/// An input with the moment it came and the randomness it may use.
+/// An input with its time and the randomness it may use.
 #[derive(Debug, Clone)]
 pub struct Stamped<T> {
     pub at: Timestamp,
@@ -17,19 +17,19 @@ pub struct Stamped<T> {
     pub input: T,
 }
 
-/// Who a connection was proved to be, and the most it may be.
+/// Who a connection is authenticated as, and the most they may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub participant: ParticipantId,
-    /// The name that login vouches for; `None` lets the participant choose.
+    /// The name that the token gives; `None` lets the participant choose.
     pub name: Option<String>,
     pub kind: ParticipantKind,
     pub roles: BTreeSet<Role>,
-    /// Capabilities beyond the roles.
+    /// Capabilities beyond those of the roles.
     pub capabilities: BTreeSet<Capability>,
 }
 
-/// A message as a joined participant said it.
+/// A message from a participant who has joined.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submitted {
     pub id: MessageId,
@@ -40,7 +40,7 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// A message that refers to nothing else.
+    /// A message without references.
     pub fn new(id: MessageId, message: impl Into<ClientMessage>) -> Self {
         let message = message.into();
         Self {
@@ -52,11 +52,11 @@ impl Submitted {
         }
     }
 
-    /// The fingerprint that tells a repeated message from another one under the same id.
+    /// The digest that tells a repeated message from another message with the same id.
     pub(crate) fn digest(&self, by: &ParticipantId) -> Digest {
         use pvp_protocol::WireMessage;
         let payload = if let ClientMessage::SecretShare(share) = &self.message {
-            // The fingerprint is stored, and a short secret could be guessed from it.
+            // The digest is stored, and a short secret could be guessed from it.
             serde_json::to_vec(&SecretShare {
                 value: None,
                 ..share.clone()
@@ -75,46 +75,46 @@ impl Submitted {
     }
 }
 
-/// Whether someone who counts for decisions is there.
+/// A change in the attendance of someone who counts for decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttendanceChange {
-    /// Not heard of for the session's `away_timeout_seconds`.
+    /// Silent for the session's `away_timeout_seconds`.
     TimedOut,
-    /// Heard of again.
+    /// Active again.
     Back,
 }
 
-/// One thing that happened.
+/// An event that the session core decides on.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// The session begins.
+    /// The session is created.
     Create {
         by: ParticipantId,
         id: MessageId,
         create: SessionCreate,
     },
-    /// Someone comes in, for the first time or again.
+    /// Someone joins, for the first time or again.
     Join {
         identity: Identity,
         announce: Announce,
         id: MessageId,
     },
-    /// Someone who has joined says something.
+    /// A participant who has joined sends a message.
     Submit {
         by: ParticipantId,
         submitted: Submitted,
     },
-    /// Someone went quiet, or came back.
+    /// Someone fell silent or came back.
     Attendance {
         participant: ParticipantId,
         attendance: AttendanceChange,
         last_active: Timestamp,
     },
-    /// Time has passed; whatever is due happens.
+    /// Time has passed, so deadlines that are due act.
     Tick,
 }
 
-/// Ids and nonces derived from one stamp.
+/// Derives ids and nonces from the seed of one input.
 #[derive(Debug)]
 pub(crate) struct IdGenerator {
     at: Timestamp,
@@ -144,7 +144,7 @@ impl IdGenerator {
         MessageId::new_v7(self.at, entropy)
     }
 
-    /// 256 bits that nobody but the executor learns.
+    /// A secret of 256 bits, which only the executor receives.
     pub(crate) fn next_nonce(&mut self) -> String {
         self.derive(b"nonce").to_string()
     }

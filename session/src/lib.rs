@@ -1,8 +1,9 @@
-//! What happens next in a PVP session: one pure state machine.
+//! The session core: a pure state machine that decides what happens in a PVP session.
 //!
-//! [`Session::apply`] decides: it takes an input stamped with the time and a seed, and answers
-//! with the entries that follow from it. Nothing else goes in or out. The state changes only by
-//! folding entries, live and at restart alike, so replay equals live by construction.
+//! [`Session::apply`] takes an input stamped with the time and a seed, and returns a decision: new
+//! log entries, an ephemeral message and an answer. It has no other inputs or outputs. Only folding
+//! an entry changes the state, both live and after a restart, so a replayed session equals the live
+//! one by construction.
 
 mod apply;
 mod authority;

@@ -1,21 +1,22 @@
-//! One participant of a session, and what they may do in it.
+//! A participant of a session, and what they may do in it.
 
 use std::collections::BTreeSet;
 
 use pvp_protocol::payload::Announce;
 use pvp_protocol::{Capability, ParticipantKind, Role, capabilities_of};
 
-/// One person or agent that has joined.
+/// A person or an agent who has joined.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// As last announced, with the roles that hold.
+    /// The last announcement, with the roles and capabilities that apply.
     pub announce: Announce,
-    /// Capabilities beyond the roles.
+    /// Capabilities beyond those of the roles.
     pub extra_capabilities: BTreeSet<Capability>,
-    /// An admin has set the roles, so what is claimed at the next join does not matter.
+    /// Whether an admin has set the roles, which then override those claimed at the next join.
     pub roles_set_by_admin: bool,
+    /// Whether they have left.
     pub left: bool,
-    /// Not heard of for long enough that `on_participant_timeout` applies.
+    /// Whether they have been silent so long that `on_participant_timeout` applies.
     pub timed_out: bool,
 }
 
@@ -29,7 +30,7 @@ impl Member {
         )
     }
 
-    /// Whether this member may do one thing.
+    /// Whether this member is in the session and has this capability.
     pub fn has_capability(&self, capability: Capability) -> bool {
         !self.left && self.capabilities().contains(&capability)
     }
@@ -54,7 +55,7 @@ impl Member {
         self.announce.roles.contains(&role)
     }
 
-    /// Whether the session should wait for this member when it pauses for those who are away.
+    /// Whether a session with `pause_session` pauses while this member is away.
     pub fn pauses_session_when_away(&self) -> bool {
         !self.left && (!self.is_human() || !self.capabilities().is_empty())
     }

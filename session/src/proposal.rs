@@ -1,4 +1,4 @@
-//! One proposal from its first word to its last: judged, gated, running, closed.
+//! The life of a proposal: assessed, gated, running, closed.
 
 use pvp_protocol::payload::OutputStream;
 use pvp_protocol::{
@@ -7,65 +7,79 @@ use pvp_protocol::{
 
 use crate::gate::Gate;
 
-/// Something that someone wants to be done.
+/// A proposal that is waiting or running.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
+    /// The proposal's id.
     pub id: MessageId,
-    /// Who wants it; never counts towards its own quorum.
+    /// Who proposed it; their vote never counts on it.
     pub proposer: ParticipantId,
     /// Who would run it.
     pub executor: ParticipantId,
+    /// What exactly would run.
     pub action: Action,
+    /// The policy's assessment of the action.
     pub assessment: Assessment,
+    /// What the proposer says it does.
     pub description: String,
+    /// How far it has come.
     pub stage: ProposalStage,
+    /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
 }
 
-/// Where in the log the steps of a proposal are.
+/// The sequence numbers of a proposal's steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProposalSeqs {
-    /// It was proposed.
+    /// The proposal itself.
     pub proposed: u64,
-    /// It was edited last.
+    /// The last amendment, if there was one.
     pub amended: Option<u64>,
-    /// Its gate was resolved.
+    /// The resolution of its gate.
     pub resolved: Option<u64>,
-    /// It was granted.
+    /// The grant.
     pub granted: Option<u64>,
 }
 
-/// How far a proposal has come.
+/// The stage of an open proposal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProposalStage {
-    /// Judged; what follows is in the same batch of entries.
+    /// Assessed; the next step is in the same batch of entries.
     Assessed,
     /// Waiting for votes.
     Gated(Gate),
     /// The gate has passed; the grant is in the same batch of entries.
     Cleared { gate: MessageId },
-    /// Granted, once.
+    /// Granted and running.
     Running(Execution),
 }
 
-/// A granted run.
+/// A granted command while it executes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
+    /// The grant's id.
     pub grant: MessageId,
+    /// The gate that it passed; `None` if it needed none.
     pub gate: Option<MessageId>,
+    /// What the run may use.
     pub limits: ExecutionLimits,
+    /// When it was granted.
     pub since: Timestamp,
-    /// When its outcome is given up as unknown; `None` for runs without a time limit.
+    /// When the run is closed with an unknown outcome; `None` for runs without a time limit.
     pub deadline: Option<Timestamp>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
+    /// How much of standard output has been logged.
     pub stdout: OutputStreamState,
+    /// How much of standard error has been logged.
     pub stderr: OutputStreamState,
+    /// Whether it was told to stop.
     pub cancelled: bool,
+    /// How the command is run.
     pub mode: RunMode,
 }
 
-/// How much of a stream has been recorded.
+/// How much of a stream has been logged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputStreamState {
     pub bytes: u64,
@@ -73,7 +87,7 @@ pub struct OutputStreamState {
 }
 
 impl Execution {
-    /// The state of one stream.
+    /// How much of one stream has been logged.
     pub fn stream(&self, stream: OutputStream) -> OutputStreamState {
         match stream {
             OutputStream::Stdout => self.stdout,
@@ -88,13 +102,13 @@ impl Execution {
         }
     }
 
-    /// Bytes of both streams.
+    /// How many bytes of both streams have been logged.
     pub fn output_bytes(&self) -> u64 {
         self.stdout.bytes + self.stderr.bytes
     }
 }
 
-/// What is kept of a proposal for as long as the session lives.
+/// The record of a closed proposal, kept as long as the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosedProposal {
     pub ending: ProposalEnding,
@@ -109,7 +123,7 @@ pub enum ProposalEnding {
     Rejected,
     TimedOut,
     Cancelled,
-    /// It ran, and there is a result.
+    /// It ran and has a result.
     Finished,
 }
 
@@ -125,11 +139,11 @@ impl std::fmt::Display for ProposalEnding {
     }
 }
 
-/// Which entries hold the output of a command.
+/// The range of entries that contains a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputRange {
     pub first_seq: u64,
-    /// `None` while it runs.
+    /// `None` while the command waits or runs.
     pub last_seq: Option<u64>,
 }
 
@@ -138,6 +152,6 @@ pub struct OutputRange {
 pub struct ProposalRecord {
     pub id: MessageId,
     pub seqs: ProposalSeqs,
-    /// How and at which seq it ended; `None` while it is waiting or running.
+    /// How it ended and at which sequence number; `None` while it waits or runs.
     pub closed: Option<(ProposalEnding, u64)>,
 }

@@ -1,4 +1,4 @@
-//! Which messages were applied lately, so that a repeated one is acknowledged and not applied again.
+//! Remembers recent messages, so that a repeated one is acknowledged but not applied again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use pvp_protocol::{Digest, MessageId};
 /// How many of a session's latest messages are remembered.
 pub(crate) const MAX_RECENT_MESSAGES: usize = 8192;
 
-/// Ids of recent entries with what they stood for.
+/// The ids of recent entries, with the digests of their messages and their sequence numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RecentMessages {
     order: VecDeque<MessageId>,
@@ -18,7 +18,7 @@ pub(crate) struct RecentMessages {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MessageIdStatus {
     New,
-    /// The same message was applied as this seq.
+    /// The same message was applied with this sequence number.
     Duplicate(u64),
     /// Another message has this id.
     Conflict,

@@ -1,4 +1,4 @@
-//! What a session is at one moment.
+//! The state of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,49 +16,62 @@ use crate::proposal::{
 };
 use crate::recent_messages::RecentMessages;
 
-/// One session: everything that its log says, folded.
+/// The state of one session, folded from its log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
+    /// The session's id.
     pub(crate) id: SessionId,
+    /// The sequence number of the last entry; 0 for an empty log.
     pub(crate) head: u64,
+    /// The time of the last entry; time never goes backwards in a log.
     pub(crate) clock: Timestamp,
+    /// The session's name for people, if it has one.
     pub(crate) name: Option<String>,
+    /// The current configuration.
     pub(crate) config: SessionConfig,
+    /// How it ended; `None` while it goes on.
     pub(crate) ended: Option<SessionEnd>,
+    /// Everyone who has ever joined.
     pub(crate) participants: BTreeMap<ParticipantId, Member>,
+    /// The shared context, by key.
     pub(crate) context: BTreeMap<String, ContextItem>,
+    /// The shared secrets, by key, without their values.
     pub(crate) secrets: BTreeMap<String, SharedSecret>,
-    /// Thinking and responses that have begun and not ended, by the id of their start.
+    /// Thinking and responses that have started and not ended, by the id of their start.
     pub(crate) agent_streams: BTreeMap<MessageId, AgentStream>,
-    /// Recent prompts, for amending.
+    /// Recent prompts, which can be amended, by sequence number.
     pub(crate) prompts: BTreeMap<u64, MessageId>,
-    /// Proposals that are waiting or running.
+    /// The proposals that are waiting or running.
     pub(crate) proposals: BTreeMap<MessageId, Proposal>,
-    /// The proposal that each gate, open or closed, was for.
+    /// The proposal of each gate, open or closed.
     pub(crate) proposal_by_gate: BTreeMap<MessageId, MessageId>,
+    /// The records of closed proposals.
     pub(crate) closed_proposals: BTreeMap<MessageId, ClosedProposal>,
+    /// The allow rules, by the id of their `policy.allow`.
     pub(crate) allow_rules: BTreeMap<MessageId, AllowRule>,
+    /// The interrupts that some agents have not acknowledged.
     pub(crate) interrupts: BTreeMap<MessageId, OpenInterrupt>,
+    /// The ids of recent messages, to detect duplicates.
     pub(crate) recent_messages: RecentMessages,
 }
 
-/// One piece of shared context.
+/// One item of shared context.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ContextItem {
     pub(crate) by: Option<ParticipantId>,
     pub(crate) audience: Audience,
     pub(crate) bytes: usize,
-    /// Told to newcomers, for the server's own keys.
+    /// What to send to those who join; set for the server's own keys.
     pub(crate) sent_on_join: Option<ContextAdd>,
 }
 
 impl ContextItem {
-    /// What a piece takes of the session's budget: its key, its content, and who may see it.
+    /// How many bytes of the session's context limit an item uses: its key, content and audience.
     pub(crate) fn stored_bytes(add: &ContextAdd, audience: &Audience) -> usize {
         add.key.len() + add.content.as_ref().map_or(0, Content::size) + audience.stored_bytes()
     }
 
-    /// What it takes after an update: new content replaces what is held, a diff adds to it.
+    /// The same after an update: new content replaces the old, a diff adds to it.
     pub(crate) fn stored_bytes_after(&self, update: &ContextUpdate) -> usize {
         let fixed = update.key.len() + self.audience.stored_bytes();
         match (&update.new_content, &update.new_content_ref, &update.diff) {
@@ -70,7 +83,7 @@ impl ContextItem {
     }
 }
 
-/// A secret that is known by name.
+/// A shared secret, without its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedSecret {
     pub(crate) by: ParticipantId,
@@ -78,14 +91,14 @@ pub(crate) struct SharedSecret {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// What an agent streams besides output.
+/// What an agent streams besides the output of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AgentStreamKind {
     Thinking,
     Response,
 }
 
-/// A stream that has begun and not ended.
+/// A stream that has started and not ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AgentStream {
     pub(crate) kind: AgentStreamKind,
@@ -94,7 +107,7 @@ pub(crate) struct AgentStream {
     pub(crate) started_seq: u64,
 }
 
-/// A prefix that runs without asking.
+/// A command prefix that runs without a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AllowRule {
     pub(crate) by: ParticipantId,
@@ -104,7 +117,7 @@ pub(crate) struct AllowRule {
     pub(crate) reason: Option<String>,
 }
 
-/// An interrupt that some agent has not acknowledged.
+/// An interrupt that some agents have not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenInterrupt {
     pub(crate) urgency: InterruptUrgency,
@@ -113,7 +126,7 @@ pub(crate) struct OpenInterrupt {
 }
 
 impl Session {
-    /// A session of which nothing has been said yet.
+    /// A session with an empty log.
     pub fn new(id: SessionId) -> Self {
         Self {
             id,
@@ -136,17 +149,17 @@ impl Session {
         }
     }
 
-    /// The session's name in the world.
+    /// The session's id.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// What people call it.
+    /// The session's name for people, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The seq of the last entry; 0 before the session is created.
+    /// The sequence number of the last entry; 0 before the session is created.
     pub fn head(&self) -> u64 {
         self.head
     }
@@ -156,27 +169,27 @@ impl Session {
         self.head > 0
     }
 
-    /// Whether nothing more can happen.
+    /// Whether the session has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// The configuration in force.
+    /// The current configuration.
     pub fn config(&self) -> &SessionConfig {
         &self.config
     }
 
-    /// Someone who has joined, whether or not they have left since.
+    /// A participant who has joined, even if they have left since.
     pub fn member(&self, id: &ParticipantId) -> Option<&Member> {
         self.participants.get(id)
     }
 
-    /// Everyone who has joined and not left.
+    /// Everyone who is in the session.
     pub fn members(&self) -> impl Iterator<Item = (&ParticipantId, &Member)> {
         self.participants.iter().filter(|(_, member)| !member.left)
     }
 
-    /// Proposals that are waiting or running.
+    /// The proposals that are waiting or running.
     pub fn proposals(&self) -> impl Iterator<Item = &Proposal> {
         self.proposals.values()
     }
@@ -186,12 +199,12 @@ impl Session {
         self.proposals.get(id)
     }
 
-    /// What is left of a proposal that is over.
+    /// The record of a closed proposal.
     pub fn closed_proposal(&self, id: &MessageId) -> Option<&ClosedProposal> {
         self.closed_proposals.get(id)
     }
 
-    /// Open gates with the proposals they guard, oldest first.
+    /// The open gates with their proposals, oldest first.
     pub fn open_gates(&self) -> Vec<(&Proposal, &Gate)> {
         let mut gates: Vec<_> = self
             .proposals
@@ -207,7 +220,7 @@ impl Session {
         gates
     }
 
-    /// Runs that are not finished.
+    /// The runs that have not ended.
     pub fn running(&self) -> impl Iterator<Item = (&Proposal, &Execution)> {
         self.proposals
             .values()
@@ -226,7 +239,7 @@ impl Session {
         open.or_else(|| self.closed_proposals.get_key_value(named).map(|(id, _)| id))
     }
 
-    /// Where the steps of a proposal are in the log.
+    /// The sequence numbers of a proposal's steps.
     pub fn proposal_seqs(&self, proposal: &MessageId) -> Option<ProposalSeqs> {
         let open = self.proposals.get(proposal).map(|open| open.seqs);
         open.or_else(|| {
@@ -236,7 +249,7 @@ impl Session {
         })
     }
 
-    /// The last `most` proposals that were made before `before`, newest first.
+    /// The last `most` proposals with a sequence number below `before`, newest first.
     pub fn proposals_before(&self, before: u64, most: usize) -> Vec<ProposalRecord> {
         let open = self.proposals.values().map(|proposal| ProposalRecord {
             id: proposal.id.clone(),
@@ -258,7 +271,7 @@ impl Session {
         all
     }
 
-    /// Where the output of a command is recorded.
+    /// The range of entries that contains a command's output.
     pub fn output_range(&self, proposal: &MessageId) -> Option<OutputRange> {
         let open = self.proposals.get(proposal).map(|proposal| OutputRange {
             first_seq: proposal.seqs.proposed,
@@ -274,7 +287,7 @@ impl Session {
         })
     }
 
-    /// The people who decide a gate on something this participant proposed.
+    /// The people who decide a gate on a proposal of this participant.
     pub fn approvers(&self, gate: &Gate, proposer: &ParticipantId) -> Approvers {
         let skip_absent = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let four_eyes = self.config.four_eyes;
@@ -296,7 +309,7 @@ impl Session {
         approvers
     }
 
-    /// Why nothing starts at the moment, if it does not.
+    /// Who the session is paused for, if it is paused.
     pub fn paused_until_back(&self) -> Option<String> {
         if self.config.on_participant_timeout != ParticipantTimeoutAction::PauseSession {
             return None;
@@ -310,7 +323,7 @@ impl Session {
         (!away.is_empty()).then(|| away.join(" and "))
     }
 
-    /// The next moment at which something happens by itself.
+    /// The next time at which a deadline acts.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let gates = self
             .open_gates()
@@ -329,12 +342,12 @@ impl Session {
         [gates, runs, secrets].into_iter().flatten().min()
     }
 
-    /// Bytes of context held.
+    /// How many bytes of context the session holds.
     pub(crate) fn context_bytes(&self) -> usize {
         self.context.values().map(|item| item.bytes).sum()
     }
 
-    /// Secrets that an executor has been given, by name.
+    /// The keys of the secrets that are shared with an executor.
     pub fn secrets_for(&self, executor: &ParticipantId, now: Timestamp) -> Vec<&str> {
         self.secrets
             .iter()

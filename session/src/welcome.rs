@@ -1,4 +1,4 @@
-//! What a newcomer is told of the session as it is.
+//! Describes the session to someone who joins.
 
 use pvp_protocol::payload::{
     AllowRuleInfo, Announce, ContextAdd, OpenGate, Participant, PresenceStatus, ProtocolExtensions,
@@ -10,12 +10,12 @@ use crate::apply::WORKING_DIRECTORY_KEY;
 use crate::state::Session;
 
 impl Session {
-    /// Everyone who is in the session, as last announced.
+    /// The last announcements of everyone in the session.
     pub fn announcements(&self) -> impl Iterator<Item = &Announce> {
         self.members().map(|(_, member)| &member.announce)
     }
 
-    /// Where commands run, as the server tells it.
+    /// The context item that says where commands run.
     pub fn working_directory_context(&self) -> Option<&ContextAdd> {
         self.context
             .get(WORKING_DIRECTORY_KEY)?
@@ -23,7 +23,7 @@ impl Session {
             .as_ref()
     }
 
-    /// Everyone who is in the session, and how present they are.
+    /// Everyone in the session, with their presence.
     pub fn describe_participants(
         &self,
         presence: impl Fn(&ParticipantId) -> PresenceStatus,
@@ -85,7 +85,7 @@ impl Session {
         rules
     }
 
-    /// What someone who has just joined needs to know.
+    /// The welcome for someone who has just joined; `None` if they have not.
     pub fn welcome(
         &self,
         participant: &ParticipantId,

@@ -1,4 +1,4 @@
-//! `pvp agent`: joins a session with a brain and an executor.
+//! `pvp agent`: joins a session as an agent with a brain and an executor.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
 
 use super::{check, one_line, print_line, server};
 
-/// How long an agent that stops may take to end what it runs and to say goodbye.
+/// How long a stopping agent may take to end its commands and leave the session.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 const MIB: u64 = 1024 * 1024;
@@ -55,7 +55,8 @@ enum BrainKind {
     Scripted,
     /// A model behind Anthropic's Messages API; the key is in ANTHROPIC_API_KEY
     Anthropic,
-    /// A model behind Chat Completions, of OpenAI or of a server like it; the key is in OPENAI_API_KEY
+    /// A model behind Chat Completions, of OpenAI or of a server like it; the key is in
+    /// OPENAI_API_KEY
     Openai,
 }
 
@@ -103,7 +104,8 @@ struct ExecutorArguments {
     /// Where commands run [default: this directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Where it is noted what was run [default: one for this agent below the user's state directory]
+    /// Where it is noted what was run [default: one for this agent below the user's state
+    /// directory]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// A prefix for approved commands, such as 'podman exec -i dev'; people see it
@@ -188,7 +190,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Attends until the end, or until it is asked to stop; then ends what it runs.
+/// Runs the turn loop until it ends or a signal asks it to stop, then ends the running commands.
 async fn run_until_stopped(
     agent: Agent,
     brain: Brain,
@@ -199,7 +201,7 @@ async fn run_until_stopped(
         result = run_turn_loop(agent, brain, agent_options) => result,
         () = stop => Ok(()),
     };
-    // What still runs then is ended by its reaper.
+    // The reaper ends any command that is still running after this.
     let end_reason = tokio::time::timeout(SHUTDOWN_TIMEOUT, over).await;
     result?;
     match end_reason {
@@ -300,7 +302,8 @@ impl ExecutorArguments {
         ResourceLimits {
             cpu_seconds: self.max_cpu,
             memory_bytes: bytes(self.max_memory),
-            // That of a user, who may have others; a command's own are counted by its cgroup.
+            // This limit would count all processes of the user; the cgroup counts only the
+            // command's.
             processes: None,
             file_bytes: bytes(self.max_file),
             whole: CgroupLimits {
@@ -312,7 +315,7 @@ impl ExecutorArguments {
     }
 }
 
-/// Whom the link's token stands for.
+/// The participant that the link's token belongs to.
 async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
     if link.token().is_none() {
         bail!("this link has no token; say who to be with --as");
@@ -328,14 +331,14 @@ async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
     Ok(me.participant)
 }
 
-/// A directory of this agent's own, the same whenever it is started again.
+/// This agent's own state directory, the same on every start.
 fn agent_state_directory(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
     let state = super::state_directory().context("no place to note what was run; give --state")?;
-    // An id has no slash and does not begin with a dot.
+    // This is safe as a path: an id has no slash and does not begin with a dot.
     Ok(state.join("agents").join(participant.as_str()))
 }
 
-/// `Name <address>`, in one line.
+/// Checks that the text has the form `Name <address>` on one line.
 fn parse_git_identity(text: &str) -> anyhow::Result<String> {
     let is_valid = text
         .strip_suffix('>')
@@ -351,7 +354,7 @@ fn parse_git_identity(text: &str) -> anyhow::Result<String> {
     Ok(text.to_owned())
 }
 
-/// Says what an agent does, line by line.
+/// Prints what an agent does, line by line.
 pub(super) fn print_agent_event(event: AgentEvent) {
     let line = match event {
         AgentEvent::Prompted { by, text } => format!("{} asks: {}", one_line(&by), one_line(&text)),
@@ -379,6 +382,6 @@ pub(super) fn print_agent_event(event: AgentEvent) {
         }
         AgentEvent::Failed(why) => format!("agent: I cannot go on: {}", one_line(&why)),
     };
-    // Whoever looked has gone; the work goes on.
+    // Printing may fail when nobody reads the output any more; the agent goes on.
     let _ = print_line(line);
 }

@@ -1,4 +1,4 @@
-//! `pvp audit`
+//! `pvp audit`: verifies, shows and exports the log.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args, Subcommand};
-use pvp_protocol::SessionId;
+use pvp_protocol::{SessionId, hex};
+use pvp_server::store::PublicKey;
 use pvp_server::store::audit::{self, AuditError, AuditReport, KeySource, LogItem};
-use pvp_server::store::{PublicKey, hex, unhex};
 use pvp_session::Entry;
 use serde_json::json;
 
@@ -108,7 +108,7 @@ fn report_json(report: &AuditReport) -> serde_json::Value {
         json!({
             "session": one.session,
             "entries": one.entries,
-            "head": hex(&one.head),
+            "head": hex::encode(&one.head),
             "checkpoints": one.checkpoints,
             "sealed": one.sealed_seq,
             "finding": one.finding.as_ref().map(|finding| json!({
@@ -119,7 +119,7 @@ fn report_json(report: &AuditReport) -> serde_json::Value {
     });
     json!({
         "intact": report.first_finding().is_none(),
-        "key": hex(&report.key),
+        "key": hex::encode(&report.key),
         "key_source": key_source_text(report.key_source),
         "sessions": sessions.collect::<Vec<_>>(),
     })
@@ -128,7 +128,7 @@ fn report_json(report: &AuditReport) -> serde_json::Value {
 fn print_report(report: &AuditReport) -> anyhow::Result<()> {
     super::print_line(format!(
         "key {} ({})",
-        hex(&report.key),
+        hex::encode(&report.key),
         key_source_text(report.key_source)
     ))?;
     for one in &report.sessions {
@@ -181,5 +181,5 @@ fn parse_session_id(text: &str) -> Result<SessionId, String> {
 }
 
 fn parse_public_key(text: &str) -> Result<PublicKey, String> {
-    unhex(text).ok_or_else(|| "a key is 64 hexadecimal digits".to_owned())
+    hex::decode(text).ok_or_else(|| "a key is 64 hexadecimal digits".to_owned())
 }

@@ -1,4 +1,4 @@
-//! `pvp check`
+//! `pvp check`: assesses commands without running them.
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -37,14 +37,15 @@ pub(crate) struct CheckArguments {
     json: bool,
 }
 
-/// Sorts one command, or many; the exit code says the category of one.
+/// Assesses one command, or many from standard input. For one command, the exit code is its
+/// category.
 pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     let policy = load_policy(arguments.policy.as_ref())?;
-    let place = Workspace {
+    let workspace = Workspace {
         directory: arguments.workspace.clone(),
     };
     if arguments.stdin {
-        return check_stdin(&policy, &place, arguments.cwd.as_deref());
+        return check_stdin(&policy, &workspace, arguments.cwd.as_deref());
     }
     let command = arguments.command.context("say which command to check")?;
     let command = if arguments.argv {
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     } else {
         Command::Shell { line: command }
     };
-    let assessment = assess(&policy, &place, command, arguments.cwd.as_deref());
+    let assessment = assess(&policy, &workspace, command, arguments.cwd.as_deref());
     if arguments.json {
         super::print_line(serde_json::to_string(&assessment)?)?;
     } else {
@@ -64,7 +65,7 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(assessment.category))
 }
 
-/// The built-in rules, with a file of one's own on top if there is one.
+/// Loads the built-in rules, plus the user's own file if one is given.
 pub(super) fn load_policy(file: Option<&PathBuf>) -> anyhow::Result<Policy> {
     let Some(path) = file else {
         return Ok(Policy::built_in());
@@ -74,15 +75,24 @@ pub(super) fn load_policy(file: Option<&PathBuf>) -> anyhow::Result<Policy> {
     Ok(Policy::with_user_file(&text, &path.display().to_string())?)
 }
 
-fn assess(policy: &Policy, place: &Workspace, command: Command, cwd: Option<&str>) -> Assessment {
+fn assess(
+    policy: &Policy,
+    workspace: &Workspace,
+    command: Command,
+    cwd: Option<&str>,
+) -> Assessment {
     let action = Action {
         cwd: cwd.map(str::to_owned),
         ..Action::new(command)
     };
-    policy.assess(&action, place)
+    policy.assess(&action, workspace)
 }
 
-fn check_stdin(policy: &Policy, place: &Workspace, cwd: Option<&str>) -> anyhow::Result<ExitCode> {
+fn check_stdin(
+    policy: &Policy,
+    workspace: &Workspace,
+    cwd: Option<&str>,
+) -> anyhow::Result<ExitCode> {
     for (number, line) in std::io::stdin().lock().lines().enumerate() {
         let line = line.context("reading standard input")?;
         let Ok(command) = serde_json::from_str::<String>(&line) else {
@@ -91,13 +101,13 @@ fn check_stdin(policy: &Policy, place: &Workspace, cwd: Option<&str>) -> anyhow:
                 number + 1
             );
         };
-        let assessment = assess(policy, place, Command::Shell { line: command }, cwd);
+        let assessment = assess(policy, workspace, Command::Shell { line: command }, cwd);
         super::print_line(assessment.category)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The verdict for a person.
+/// Prints an assessment for a person.
 pub(super) fn print_assessment(assessment: &Assessment) -> anyhow::Result<()> {
     let risk = format!("{:?}", assessment.risk).to_lowercase();
     super::print_line(format!("{}  (risk: {risk})", assessment.category))?;
@@ -122,7 +132,7 @@ pub(super) fn print_assessment(assessment: &Assessment) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 0 for a read, so that `pvp check … && …` runs what may run without asking.
+/// 0 for a read, so that `pvp check … && …` goes on only if the command may run without approval.
 fn exit_code(category: Category) -> ExitCode {
     ExitCode::from(match category {
         Category::Read => 0,

@@ -1,4 +1,4 @@
-//! `pvp connect`: one envelope a line between a program and the server.
+//! `pvp connect`: bridges standard input and output to a session, one envelope per line.
 
 use std::process::ExitCode;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
     let stay = arguments.stay;
     let runtime = super::runtime()?;
     let succeeded = runtime.block_on(bridge(link, options, stay));
-    // Somebody may still sit at standard input, who is not waited for.
+    // A read from standard input may still be blocked; do not wait for it.
     runtime.shutdown_background();
     Ok(match succeeded? {
         true => ExitCode::SUCCESS,
@@ -62,25 +62,25 @@ pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Speaks and hears until the connection is over; false if anything was wrong.
+/// Sends and prints messages until the connection has ended; false if anything went wrong.
 async fn bridge(link: Link, options: ConnectOptions, stay: bool) -> anyhow::Result<bool> {
     let opened = Connection::open(link, options).await;
     let (connection, events) = opened.map_err(suggest_flag)?;
     let (receipts, receipts_receiver) = mpsc::unbounded_channel();
     let acks = tokio::spawn(await_acks(receipts_receiver));
-    // Beside hearing, because a connection that is not heard takes no more messages.
+    // In a task of its own, because a connection whose events are not read accepts no messages.
     let sending = tokio::spawn(send_stdin(connection, receipts, stay));
     let events_ok = print_events(events).await?;
     sending.abort();
     let sending_ok = match sending.await {
         Ok(sent) => sent?,
-        // It was still waiting for a line.
+        // The task was still waiting for a line.
         Err(_) => true,
     };
     Ok(events_ok & sending_ok & acks.await?)
 }
 
-/// The same, and which flag helps.
+/// Adds the flag that helps to the error.
 fn suggest_flag(error: ConnectError) -> anyhow::Error {
     let flag = match &error {
         ConnectError::NoSession => " with --session",
@@ -106,7 +106,7 @@ async fn await_acks(mut receipts: mpsc::UnboundedReceiver<Receipt>) -> bool {
     all_accepted
 }
 
-/// Sends what is said on standard input; false if a line was not understood.
+/// Sends the lines of standard input; false if a line was not understood.
 async fn send_stdin(
     connection: Connection,
     receipts: mpsc::UnboundedSender<Receipt>,
@@ -127,20 +127,21 @@ async fn send_stdin(
             }
         };
         match connection.send_text(id, &kind, text).await {
-            // They are received for as long as anything is sent.
+            // The receiver lives as long as this sender, so this cannot fail.
             Ok(receipt) => drop(receipts.send(receipt)),
-            // Whoever hears that says why.
+            // The connection has ended, and `print_events` prints why.
             Err(_) => return Ok(false),
         }
     }
     if stay {
         std::future::pending::<()>().await;
     }
-    // The connection closes by itself when everything is answered.
+    // The connection closes by itself once the server has answered everything.
     Ok(all_valid)
 }
 
-/// A line as a whole envelope, of which much may be left out: its id, its type and its text.
+/// Completes a line to a whole envelope by filling in the fields that it leaves out. Returns the
+/// envelope's id, its type and its text.
 fn complete_envelope(
     connection: &Connection,
     line: &str,
@@ -166,7 +167,7 @@ fn complete_envelope(
     Ok((id, kind, text))
 }
 
-/// Prints what is told; false if the server does not let us in any more.
+/// Prints the messages received; false if the server no longer lets this client in.
 async fn print_events(mut events: ConnectionEvents) -> anyhow::Result<bool> {
     while let Some(event) = events.next().await {
         match event {

@@ -1,4 +1,4 @@
-//! `pvp demo`: a server, a session and an agent that shows what happens to its commands.
+//! `pvp demo`: starts a server, a session and an agent that shows what happens to its commands.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         let own_link = up::own_link(server, &links::directory_link_path()?)?;
         let session = new_session_id();
         let agent = invite_agent(server, &session)?;
-        // The server answers only once this function has returned.
+        // In a task of its own, because the server answers only once this closure has returned.
         tokio::spawn(async move {
             if let Err(error) = run_demo(own_link, agent, session, workspace, state).await {
                 super::print_error(&error.context("the demo stopped"));
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A small project to work on.
+/// Creates a small project for the agent to work on.
 fn create_workspace(workspace: &Path) -> anyhow::Result<PathBuf> {
     let old = workspace.join("old-notes");
     std::fs::create_dir_all(&old)

@@ -1,4 +1,4 @@
-//! `pvp doctor`: what this machine can enforce, and what that means.
+//! `pvp doctor`: checks what this machine can enforce and explains what that means.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub(crate) struct DoctorArguments {
     json: bool,
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum CheckStatus {
@@ -30,14 +30,14 @@ enum CheckStatus {
     Bad,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Serialize)]
 struct DoctorCheck {
     name: &'static str,
     health: CheckStatus,
-    /// What was found.
+    /// What the check found.
     found: String,
-    /// What it means for the user.
+    /// What it means for the user if the result is not good.
     means: &'static str,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Reads that run without asking are held to reading by Landlock and seccomp.
+/// Landlock and seccomp confine the reads that run without approval.
 fn landlock() -> DoctorCheck {
     let versions = [
         (7, ABI::V7),
@@ -107,7 +107,7 @@ fn landlock() -> DoctorCheck {
     }
 }
 
-/// Whether a set of rules of this version can be made; nothing is restricted by making one.
+/// Whether the kernel can create a ruleset of this version. Creating one restricts nothing.
 fn kernel_supports(abi: ABI) -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let files = ruleset.handle_access(AccessFs::from_all(abi));
@@ -142,7 +142,7 @@ fn seccomp() -> DoctorCheck {
     }
 }
 
-/// Killing a whole tree at once takes a cgroup of the command's own.
+/// A command can be killed with all its processes at once only if it has its own cgroup.
 fn cgroups() -> DoctorCheck {
     let available = reaper::available_controllers().is_some();
     DoctorCheck {
@@ -162,14 +162,14 @@ fn cgroups() -> DoctorCheck {
     }
 }
 
-/// Limits on everything that a command starts, together, take the controllers of that cgroup.
+/// Limits on all processes of a command together need the controllers of its cgroup.
 fn limits() -> DoctorCheck {
     let whole = reaper::available_controllers().unwrap_or_default();
     let (enforced, unenforced): (Vec<_>, Vec<_>) = CgroupController::ALL
         .into_iter()
-        .partition(|it| whole.contains(it));
+        .partition(|controller| whole.contains(controller));
     let list = |controllers: &[CgroupController]| {
-        let names: Vec<_> = controllers.iter().map(|it| controller_name(*it)).collect();
+        let names: Vec<_> = controllers.iter().copied().map(controller_name).collect();
         names.join(", ")
     };
     DoctorCheck {
@@ -200,7 +200,7 @@ fn controller_name(controller: CgroupController) -> &'static str {
     }
 }
 
-/// Each connection takes one.
+/// Each connection needs an open file.
 fn open_files() -> DoctorCheck {
     const MIN_OPEN_FILES: u64 = 4096;
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -242,7 +242,7 @@ fn shell() -> DoctorCheck {
     }
 }
 
-/// The log must survive a crash, so the disk must be able to say that it has written.
+/// The log must survive a crash, so the disk must support a durable write (`fsync`).
 fn disk() -> DoctorCheck {
     let probe = std::env::current_dir()
         .map(|here| here.join(format!(".pvp-doctor-{}", std::process::id())));

@@ -1,4 +1,4 @@
-//! `pvp exec`: a person's own command, run by an executor of the session.
+//! `pvp exec`: runs a person's own command on an executor of the session.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub(crate) struct ExecArguments {
     cwd: Option<String>,
 }
 
-/// The exit code is the command's; 128 and the signal if one ended it; 1 if it did not run.
+/// Exits with the command's exit code, 128 plus the signal if one ended it, or 1 if it did not run.
 pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
     let (api, session) = arguments.link.api_and_session()?;
     let link = api.link().clone().with_session(session);
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
         let (connection, mut events) = Connection::open(link, options).await?;
         let receipt = connection.send(exec).await?;
         let id = receipt.id.clone();
-        // Beside hearing, because answers come among the events.
+        // Polled together with the events, because the ack arrives only while events are read.
         let mut ack = Box::pin(receipt.ack());
         let mut acknowledged = false;
         loop {
@@ -88,10 +88,10 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Shows what concerns the command; gives its exit code when it is over.
+/// Prints what concerns the command; returns its exit code when it has ended.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "everything else is about other things"
+    reason = "other messages are not about this command"
 )]
 fn on_message(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<ExitCode>> {
     match message {
@@ -115,7 +115,8 @@ fn on_message(id: &MessageId, message: &ServerMessage) -> anyhow::Result<Option<
     Ok(None)
 }
 
-/// A terminal is shown only text; a file or a pipe gets what was printed.
+/// Prints output to the stream it came from: escaped for a terminal, unchanged for a file or a
+/// pipe.
 fn print_output(stream: OutputStream, text: &str) -> anyhow::Result<()> {
     match stream {
         OutputStream::Stdout if std::io::stdout().is_terminal() => {

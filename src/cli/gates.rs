@@ -1,4 +1,4 @@
-//! `pvp gates`, `pvp show`, `pvp approve`, `pvp reject`, `pvp amend`
+//! `pvp gates`, `pvp show`, `pvp approve`, `pvp reject` and `pvp amend`: list and decide gates.
 
 mod card;
 
@@ -18,10 +18,10 @@ use serde_json::json;
 use super::links::LinkArguments;
 use super::print_line;
 
-/// How long one question to the server waits for a change.
+/// How long one request to the server waits for a change.
 const LONG_POLL: Duration = Duration::from_secs(30);
 
-/// How long to wait before asking a server again that did not answer.
+/// How long to wait before retrying a request that the server did not answer.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -92,7 +92,7 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     let session = arguments.link.named_session(api.link());
     if let Some(session) = &session {
-        // Nothing waits in a session that is not there, which is not what was asked.
+        // A session that does not exist must be an error, not an empty list.
         api.session(session)?;
     }
     let in_session = |gate: &GateListItem| {
@@ -117,7 +117,7 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints changes until it is stopped; a server that is away is asked again.
+/// Prints changes until interrupted; retries while the server is unreachable.
 fn watch(
     api: &ApiClient,
     mut version: u64,
@@ -153,7 +153,7 @@ fn watch(
     }
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until it succeeds or fails for good.
 fn retry_transient<T>(request: impl Fn() -> Result<T, ApiError>) -> anyhow::Result<T> {
     loop {
         match request() {
@@ -161,7 +161,7 @@ fn retry_transient<T>(request: impl Fn() -> Result<T, ApiError>) -> anyhow::Resu
                 super::print_error(&error.into());
                 std::thread::sleep(RETRY_DELAY);
             }
-            answered => return Ok(answered?),
+            result => return Ok(result?),
         }
     }
 }
@@ -184,7 +184,8 @@ fn print_closed(api: &ApiClient, gate: &GateListItem, json: bool) -> anyhow::Res
     print_line(format!("- {handle}  {}", card::resolution_text(&state)))
 }
 
-/// A gate as a person names it: a whole id or its end, and perhaps what was shown under it.
+/// A gate as a person types it: its whole id or the end of it, and perhaps the digest that was
+/// shown.
 struct GateHandle<'a> {
     id: &'a str,
     digest: Option<&'a str>,
@@ -216,7 +217,7 @@ impl<'a> GateHandle<'a> {
         id.ends_with(self.id) || proposal == self.id
     }
 
-    /// The one open gate that is meant, showing what the handle says.
+    /// The one open gate that matches, if its action still has the digest of the handle.
     fn find(&self, api: &ApiClient, link: &LinkArguments) -> anyhow::Result<GateListItem> {
         let session = link.named_session(api.link());
         let mut gates = api.list_gates(None, LONG_POLL)?.gates;
@@ -272,7 +273,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A gate that is closed can be looked at by its whole id, in the session at hand.
+/// Fetches a closed gate of the current session, by its whole id.
 fn fetch_closed_gate(link: &LinkArguments, id: &str) -> Option<GateDetails> {
     let (api, session) = link.api_and_session().ok()?;
     api.gate(&session, &MessageId::parse(id).ok()?).ok()
@@ -303,7 +304,7 @@ pub(crate) fn reject(arguments: &RejectArguments) -> anyhow::Result<ExitCode> {
     vote(&arguments.link, &arguments.gate, request, arguments.json)
 }
 
-/// Votes on exactly the command that is printed.
+/// Votes on exactly the command that this prints.
 fn vote(
     link: &LinkArguments,
     gate: &str,
@@ -334,7 +335,7 @@ pub(crate) fn amend(arguments: &AmendArguments) -> anyhow::Result<ExitCode> {
     print_answer(&gate, "edited", &answer, arguments.json)
 }
 
-/// The arguments of the proposal with another command line; everything else stays.
+/// The arguments of the proposal with a new command line; everything else is unchanged.
 fn edited_arguments(gate: &GateListItem, command: &str) -> anyhow::Result<JsonObject> {
     let action = &gate.open.action;
     if let Command::Tool { name, .. } = &action.command {

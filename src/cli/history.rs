@@ -1,4 +1,4 @@
-//! `pvp history`, `pvp output`
+//! `pvp history` and `pvp output`: list the commands of a session and read their output.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use pvp_protocol::{MessageId, SessionId};
 use super::links::LinkArguments;
 use super::{one_line, print_line};
 
-/// Commands that one question asks for.
+/// Commands per request.
 const PAGE_SIZE: u64 = 200;
 
 #[derive(Args)]
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &HistoryArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last commands, newest first.
+/// Fetches the last commands, newest first.
 fn fetch_recent(
     api: &ApiClient,
     session: &SessionId,
@@ -185,7 +185,7 @@ pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that an id, or the end of one, names.
+/// Resolves an id, or the end of one, to a command.
 fn resolve_command_id(
     api: &ApiClient,
     session: &SessionId,
@@ -202,7 +202,7 @@ fn resolve_command_id(
         (None, Some(one), Some(other)) => {
             bail!("`{text}` could be {one} or {other}; write more of it")
         }
-        // Older than what was looked through; the server knows.
+        // It may be older than the commands fetched; the server decides.
         (None, None, _) => {
             MessageId::parse(text).map_err(|error| anyhow::anyhow!("`{text}`: {error}"))
         }

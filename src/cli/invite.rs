@@ -1,4 +1,4 @@
-//! `pvp invite`
+//! `pvp invite`: creates a token and its link.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
-use pvp_server::clock;
 use pvp_server::invite::create_invitation;
 use pvp_server::store::TokenTable;
 
@@ -72,7 +71,7 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
             let table = TokenTable::open(data).context("opening the data directory")?;
             let base = arguments.url.trim_end_matches('/');
             let invite = invite(arguments.link.session_flag());
-            create_invitation(&table, invite, base, clock::now())
+            create_invitation(&table, invite, base, pvp_clock::now())
                 .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
         }
         None => {
@@ -110,7 +109,7 @@ fn parse_kind(text: &str) -> Result<ParticipantKind, String> {
     }
 }
 
-/// Seconds of `90s`, `30m`, `2h` or `7d`.
+/// Parses `90s`, `30m`, `2h` or `7d` into seconds.
 fn parse_duration(text: &str) -> Result<u64, String> {
     let problem = || format!("`{text}` is not a time; write it as 90s, 30m, 2h or 7d");
     let unit = match text.bytes().last() {
@@ -133,7 +132,7 @@ mod tests {
     use super::parse_duration;
 
     #[test]
-    fn times_are_read_with_their_unit() {
+    fn durations_are_parsed_with_their_unit() {
         assert_eq!(parse_duration("2h"), Ok(7200));
         assert_eq!(parse_duration("90s"), Ok(90));
         for bad in [

@@ -1,4 +1,5 @@
-//! Which server and session a command is about: said, or remembered so that nobody pastes tokens.
+//! Finds the server and session that a command is about: from flags, the environment, or a saved
+//! link.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -10,7 +11,7 @@ use clap::Args;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::SessionId;
 
-/// Where a directory's link is remembered.
+/// The file in which a directory's link is saved.
 const LINK_FILE: &str = ".pvp/link";
 
 #[derive(Args, Clone)]
@@ -40,7 +41,7 @@ impl std::fmt::Display for LinkSource {
 }
 
 impl LinkArguments {
-    /// The link that was said, else the nearest one that is remembered.
+    /// The link given by flag or environment, or else the nearest saved one.
     pub(crate) fn resolve_link(&self) -> anyhow::Result<(Link, LinkSource)> {
         if let Some(text) = &self.link {
             return Ok((Link::parse(text).context("--link")?, LinkSource::Given));
@@ -77,7 +78,7 @@ impl LinkArguments {
         Ok((api, session))
     }
 
-    /// The session that was said, that the link names, or the only one there.
+    /// The session given by flag or environment, the one that the link names, or the only open one.
     pub(crate) fn resolve_session(&self, api: &ApiClient) -> anyhow::Result<SessionId> {
         if let Some(session) = self.session.as_ref().or(api.link().session()) {
             return Ok(session.clone());
@@ -96,29 +97,29 @@ impl LinkArguments {
         }
     }
 
-    /// The session, only if it was said.
+    /// The session, only if it was given by flag or environment.
     pub(crate) fn session_flag(&self) -> Option<SessionId> {
         self.session.clone()
     }
 
-    /// The session, only if it was said or the link names it.
+    /// The session, only if it was given or the link names it.
     pub(crate) fn named_session(&self, link: &Link) -> Option<SessionId> {
         self.session.clone().or_else(|| link.session().cloned())
     }
 }
 
-/// The file for links that hold in every directory.
+/// The file for the link that applies in every directory.
 pub(crate) fn user_link_path() -> anyhow::Result<PathBuf> {
     Ok(super::user_directory("XDG_CONFIG_HOME", ".config")?.join("link"))
 }
 
-/// The file for links that hold in this directory and below.
+/// The file for the link that applies in this directory and below.
 pub(crate) fn directory_link_path() -> anyhow::Result<PathBuf> {
     let here = std::env::current_dir().context("finding the working directory")?;
     Ok(here.join(LINK_FILE))
 }
 
-/// Remembers a link where only its owner can read it.
+/// Saves a link so that only its owner can read it.
 pub(crate) fn save_link(path: &Path, link: &Link) -> anyhow::Result<()> {
     let directory = path.parent().context("a link is kept in a directory")?;
     DirBuilder::new()
@@ -127,7 +128,7 @@ pub(crate) fn save_link(path: &Path, link: &Link) -> anyhow::Result<()> {
         .create(directory)
         .with_context(|| format!("making {}", directory.display()))?;
     if path.ends_with(LINK_FILE) {
-        // A token does not belong in a repository.
+        // Keep the token out of the repository.
         let ignore = directory.join(".gitignore");
         std::fs::write(&ignore, "*\n").with_context(|| format!("writing {}", ignore.display()))?;
     }
@@ -146,7 +147,7 @@ pub(crate) fn save_link(path: &Path, link: &Link) -> anyhow::Result<()> {
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// Forgets a link; false if there was none.
+/// Deletes a saved link; false if there was none.
 pub(crate) fn remove_link(path: &Path) -> anyhow::Result<bool> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(true),

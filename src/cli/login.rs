@@ -1,4 +1,4 @@
-//! `pvp login`, `pvp logout`, `pvp whoami`
+//! `pvp login`, `pvp logout` and `pvp whoami`: manage the saved link.
 
 use std::process::ExitCode;
 

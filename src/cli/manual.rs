@@ -1,4 +1,4 @@
-//! `pvp completions`, `pvp man`
+//! `pvp completions` and `pvp man`: generate shell completions and manual pages.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ fn render_page(command: clap::Command) -> anyhow::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A page for a command and for each below it, such as `pvp-audit-verify.1`.
+/// Writes a page for a command and for each of its subcommands, such as `pvp-audit-verify.1`.
 fn write_pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::Result<()> {
     for subcommand in command.get_subcommands() {
         if subcommand.get_name() != "help" {
@@ -65,7 +65,7 @@ fn write_pages(command: clap::Command, name: &str, directory: &Path) -> anyhow::
         }
     }
     let path = directory.join(format!("{name}.1"));
-    // A command keeps its name for as long as the program runs.
+    // clap needs a `'static` name, so it is leaked; the program ends soon.
     let command = command.name(name.to_owned().leak() as &'static str);
     std::fs::write(&path, render_page(command)?)
         .with_context(|| format!("writing {}", path.display()))

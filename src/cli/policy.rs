@@ -1,4 +1,4 @@
-//! `pvp policy`
+//! `pvp policy`: shows, tests and explains the policy rules.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

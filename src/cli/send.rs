@@ -1,4 +1,4 @@
-//! `pvp send`
+//! `pvp send`: sends a prompt or any other message.
 
 use std::io::Read;
 use std::process::ExitCode;

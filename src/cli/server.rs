@@ -1,4 +1,4 @@
-//! `pvp server`
+//! `pvp server`: runs the server alone.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the settings, refuses dangerous ones, and starts the log.
+/// Loads the settings, refuses dangerous ones, and starts logging.
 pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     let config = load_config(arguments)?;
     config.check_exposure(arguments.i_know_this_is_open)?;
@@ -90,35 +90,36 @@ fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Logs to standard error: what `PVP_LOG` says, else what is usual.
+/// Starts logging to standard error, filtered by `PVP_LOG` or else by the default filter.
 pub(super) fn init_tracing(default_filter: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PVP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_filter));
-    // The WebSocket parser traces whole messages, with the tokens and secrets in them.
+    // The WebSocket parser traces whole messages, including tokens and secrets.
     let without_payloads = filter_fn(|metadata| {
         !metadata.target().starts_with("tungstenite") || LevelFilter::DEBUG >= *metadata.level()
     });
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // Complaining about a log that cannot be written, on the same full disk, would panic.
+        // Reporting a log that cannot be written, on the same full disk, would panic.
         .log_internal_errors(false)
         .with_filter(filter.and(without_payloads));
     tracing_subscriber::registry().with(layer).init();
 }
 
-/// Runs a server until it is told to stop; `listening` is called when it has its address.
+/// Runs a server until a signal stops it. `on_listening` is called once it has its address.
 pub(super) async fn serve(
     config: ServerConfig,
     on_listening: impl FnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // A file size limit shall make a write fail, not end the process.
+    // Catch SIGXFSZ, so that a file size limit makes a write fail and does not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
     let shutdown = super::shutdown_signal()?;
     let server = Server::start(config).await?;
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.policy_reloader();
-    // A terminal that was closed takes along what was started at it.
+    // At a terminal, SIGHUP means that it was closed, so the server stops; otherwise it reloads the
+    // policy.
     let at_a_terminal = std::io::stdout().is_terminal();
     let stop = async move {
         let hung_up = async {
@@ -135,7 +136,7 @@ pub(super) async fn serve(
     server.run(stop).await
 }
 
-/// The signal of a write beyond the file size limit, the same number on every Linux.
+/// The signal for a write beyond the file size limit; the same number on every Linux.
 const SIGXFSZ: i32 = 25;
 
 fn print_startup(

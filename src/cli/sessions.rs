@@ -1,4 +1,4 @@
-//! `pvp sessions`, `pvp create`
+//! `pvp sessions` and `pvp create`: list and create sessions.
 
 use std::process::ExitCode;
 
@@ -94,11 +94,11 @@ pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
         name: arguments.name.clone(),
         config,
     };
-    let made = api.create_session(&new)?;
+    let created = api.create_session(&new)?;
     if arguments.json {
-        print_line(serde_json::to_string(&made)?)?;
+        print_line(serde_json::to_string(&created)?)?;
     } else {
-        print_line(format!("made {}", made.session))?;
+        print_line(format!("made {}", created.session))?;
     }
     Ok(ExitCode::SUCCESS)
 }

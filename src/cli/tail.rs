@@ -1,4 +1,4 @@
-//! `pvp tail`
+//! `pvp tail`: prints what happens in a session.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::links::LinkArguments;
 use super::{narrate, print_error, print_line};
 
-/// Messages of one question.
+/// Messages per request.
 const PAGE_SIZE: u64 = 500;
 
-/// How long one question waits for the next message.
+/// How long one request waits for the next message.
 const LONG_POLL: Duration = Duration::from_secs(30);
 
-/// How long to wait before asking a server again that did not answer.
+/// How long to wait before retrying a request that the server did not answer.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The next messages; `None` if the server is away for the moment and is being waited for.
+/// Fetches the next messages; `None` after a transient failure, when the caller should try again.
 fn fetch_page(
     api: &ApiClient,
     session: &SessionId,
@@ -92,7 +92,7 @@ fn print_message(message: &Value, json: bool) -> anyhow::Result<()> {
     };
     match parse_server_message(&text, &limits) {
         Ok(Some(envelope)) => print_line(narrate::entry_line(&envelope)),
-        // A newer server says things that this version has no word for.
+        // A newer server may send message types that this version does not know.
         Ok(None) | Err(_) => print_line(format!("{:>6}  {}", message["seq"], message["type"])),
     }
 }

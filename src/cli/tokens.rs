@@ -1,11 +1,10 @@
-//! `pvp tokens`
+//! `pvp tokens`: lists and revokes tokens.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use pvp_server::clock;
 use pvp_server::store::TokenTable;
 use pvp_server::token::TokenClaims;
 use serde_json::json;
@@ -36,15 +35,15 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         TokensCommand::List { data } => {
             for row in open_token_table(data)?.list()? {
-                let bearer: TokenClaims = serde_json::from_str(&row.data)
+                let claims: TokenClaims = serde_json::from_str(&row.data)
                     .with_context(|| format!("reading token {}", row.id))?;
                 super::print_line(json!({
                     "id": row.id,
-                    "participant": bearer.participant,
-                    "name": bearer.name,
-                    "kind": bearer.kind,
-                    "roles": bearer.roles,
-                    "session": bearer.session,
+                    "participant": claims.participant,
+                    "name": claims.name,
+                    "kind": claims.kind,
+                    "roles": claims.roles,
+                    "session": claims.session,
                     "created": row.created_at,
                     "expires": row.expires_at,
                     "revoked": row.revoked_at,
@@ -52,7 +51,7 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
             }
         }
         TokensCommand::Revoke { data, id } => {
-            if !open_token_table(data)?.revoke(id, clock::now())? {
+            if !open_token_table(data)?.revoke(id, pvp_clock::now())? {
                 bail!("there is no token `{id}`; see `pvp tokens list`");
             }
             super::print_line(format!("revoked {id}"))?;

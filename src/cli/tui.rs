@@ -1,4 +1,4 @@
-//! `pvp tui`: a session on the whole terminal.
+//! `pvp tui`: shows a session in a full-screen terminal interface.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use pvp_tui::{DisplayTimeZone, LaunchOptions, Palette};
 
 use super::links::LinkArguments;
 
-/// Past messages to be told at joining: about as many as the screen keeps.
+/// Past messages to receive when joining: about as many as the view keeps.
 const HISTORY_MESSAGES: u64 = 2000;
 
 #[derive(Args)]
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
         link,
         options,
         config,
-        // Whoever has no home keeps nothing.
+        // Without a home directory, no input history is kept.
         history_path: super::state_directory()
             .map(|state| state.join("history"))
             .ok(),
@@ -80,13 +80,13 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
             false => pvp_tui::run(launch_options).await,
         }
     });
-    // Somebody may still sit at standard input, who is not waited for.
+    // A read from standard input may still be blocked; do not wait for it.
     runtime.shutdown_background();
     result.map_err(suggest_flag)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The settings that were named, else those of the account if there are any.
+/// Loads the settings file given, or else the user's if there is one.
 fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
     let default_path = super::links::user_link_path()?.with_file_name("tui.toml");
     let mut config = match path {
@@ -101,7 +101,7 @@ fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
     Ok(config)
 }
 
-/// The link into a session that is there afterwards.
+/// Creates the session if it does not exist; returns a link to it.
 fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link> {
     let session = arguments.named_session(&link);
     let new = CreateSessionRequest {
@@ -116,13 +116,13 @@ fn ensure_session(link: Link, arguments: &LinkArguments) -> anyhow::Result<Link>
             Ok(link.with_session(session))
         }
         None => {
-            let made = api.create_session(&new).context("making a session")?;
-            Ok(link.with_session(made.session))
+            let created = api.create_session(&new).context("making a session")?;
+            Ok(link.with_session(created.session))
         }
     }
 }
 
-/// The same, and which flag helps.
+/// Adds the flag that helps to the error.
 fn suggest_flag(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ConnectError>() {
         Some(ConnectError::NoSession) => error.context("say which with --session"),

@@ -1,4 +1,4 @@
-//! `pvp up`: a server, a session in it, and the links to give out.
+//! `pvp up`: starts a server with a session and prints the links to give out.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: UpArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the session once the server answers, and says how to come in.
+/// Creates the session once the server answers, and prints how to join.
 fn open_session(
     server: &Server,
     session: &SessionId,
@@ -54,7 +54,7 @@ fn open_session(
     let guests = GuestInvitations::invite(server, session)?;
     let session = session.clone();
     let address = server.address();
-    // The server answers only once this function has returned.
+    // In a task of its own, because the server answers only once this function has returned.
     tokio::task::spawn_blocking(move || {
         let own_link = own_link.with_session(session.clone());
         let result =
@@ -70,11 +70,11 @@ fn open_session(
     Ok(())
 }
 
-/// The link that is remembered for this directory, if this server still takes it; else a new one.
+/// The link saved for this directory if this server still accepts it, otherwise a new one.
 pub(super) fn own_link(server: &Server, path: &Path) -> anyhow::Result<Link> {
-    let remembered = std::fs::read_to_string(path).ok();
-    let remembered = remembered.and_then(|text| Link::parse(&text).ok());
-    if let Some(link) = remembered
+    let saved = std::fs::read_to_string(path).ok();
+    let saved = saved.and_then(|text| Link::parse(&text).ok());
+    if let Some(link) = saved
         && link.base_url() == server.url()
         && link
             .token()
@@ -99,13 +99,13 @@ pub(super) fn own_link(server: &Server, path: &Path) -> anyhow::Result<Link> {
     Ok(link)
 }
 
-/// Invitations to give away.
+/// The invitations for others that `pvp up` prints.
 struct GuestInvitations {
     approver: Invitation,
     agent: Invitation,
 }
 
-/// How long the invitations that are printed hold, in seconds: a day.
+/// How long the printed invitations are valid, in seconds: one day.
 const INVITATION_SECONDS: u64 = 86_400;
 
 impl GuestInvitations {
@@ -128,7 +128,7 @@ impl GuestInvitations {
     }
 }
 
-/// Makes the session; false if it was there already.
+/// Creates the session; false if it exists already.
 pub(super) fn create_session_if_missing(
     api: &ApiClient,
     session: &SessionId,

@@ -1,4 +1,4 @@
-//! What a frame costs while very much streams, and how long a key waits for its frame.
+//! Measures the cost of a frame and the latency of a key while a lot of output streams.
 //!
 //! Settings: DRAW_LINES=50000 DRAW_SECONDS=5
 
@@ -6,7 +6,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a bench that cannot go on ends"
+    reason = "a benchmark that cannot go on should panic"
 )]
 
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use pvp_tui::OffscreenApp;
 use pvp_tui::config::TuiConfig;
 use serde_json::{Value, json};
 
-/// Frames a second that the program draws at most.
+/// Most frames per second that the program draws.
 const FRAMES_PER_SECOND: usize = 33;
 
-/// Bytes that an executor sends at a time.
+/// Bytes of output that an executor sends at a time.
 const OUTPUT_CHUNK_BYTES: usize = 32 * 1024;
 
 fn main() {
@@ -95,7 +95,7 @@ impl DrawBench {
         format!("m{}", self.seq)
     }
 
-    /// As much as is kept: prompts, and commands with much output.
+    /// Fills the timeline as far as it is kept, and starts a command.
     fn fill_session(&mut self) {
         for number in 0..2_000 {
             let content = format!(
@@ -108,7 +108,7 @@ impl DrawBench {
         self.start_command();
     }
 
-    /// A command that prints.
+    /// Starts a command; returns its id.
     fn start_command(&mut self) -> String {
         let digest = "0".repeat(64);
         let assessment = json!({
@@ -141,8 +141,8 @@ impl DrawBench {
         (0..count).map(|_| self.draw_frame()).collect()
     }
 
-    /// So many seconds of output at once; gives the times of frames, of keys with their frames,
-    /// and of everything.
+    /// Streams so many seconds of output as fast as possible; returns the times of frames, of keys
+    /// with their frames, and of everything.
     fn stream_output(
         &mut self,
         lines: usize,

@@ -1,4 +1,4 @@
-//! What a command printed, as styled lines: colours are kept, every other sequence is dropped.
+//! Converts a command's output to styled lines: keeps colours and drops all other escape sequences.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -8,10 +8,10 @@ use crate::text::TAB_COLUMNS;
 use crate::text::escape_invisible;
 use crate::theme::Palette;
 
-/// Characters of one line that are shown; the rest is read in the pager.
+/// Most characters of one line that are shown; the rest is cut off.
 pub(crate) const MAX_LINE_CHARS: usize = 4096;
 
-/// The lines of a text that a terminal would show, without anything that could act on ours.
+/// The lines that a terminal would show, without anything that could control ours.
 pub(crate) fn styled_lines(text: &str, base: Style, palette: Palette) -> Vec<Line<'static>> {
     let mut performer = AnsiPerformer {
         base_style: base,
@@ -24,7 +24,7 @@ pub(crate) fn styled_lines(text: &str, base: Style, palette: Palette) -> Vec<Lin
     performer.finish(text.ends_with('\n'))
 }
 
-/// One line while it is written; a carriage return begins to write over it.
+/// One line while it is written; after a carriage return it is overwritten.
 #[derive(Default)]
 struct AnsiRow {
     cells: Vec<(String, Style)>,
@@ -104,7 +104,7 @@ impl AnsiPerformer {
                     self.set_foreground(colour);
                 }
                 39 => self.style.fg = self.base_style.fg,
-                // Backgrounds are not taken, so that no text hides in its own colour.
+                // Backgrounds are ignored, so that no text can hide in its own colour.
                 48 => drop(extended_colour(&mut codes)),
                 _ => {}
             }
@@ -182,7 +182,7 @@ fn indexed_colour(number: u16) -> Option<Color> {
     })
 }
 
-/// The colour of `38;5;n` or `38;2;r;g;b`; black of any kind is left as it was.
+/// The colour of `38;5;n` or `38;2;r;g;b`; `None` for one that is nearly black.
 fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<Color> {
     let byte = |code: Option<u16>| code.and_then(|code| u8::try_from(code).ok());
     match codes.next()? {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colours_only_weight_is_left() {
+    fn without_colours_only_modifiers_are_left() {
         let lines = styled_lines(
             "\u{1b}[1;31mb\u{1b}[38;5;200mc",
             Style::new(),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_that_a_terminal_would_obey_is_dropped() {
+    fn every_other_escape_sequence_is_dropped() {
         for (text, shown) in [
             ("a\u{1b}]0;title\u{7}b", "ab"),
             ("a\u{1b}]52;c;ZXZpbA==\u{1b}\\b", "ab"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_as_long_as_a_file_is_cut() {
+    fn a_very_long_line_is_cut() {
         let lines = rendered(&"x".repeat(100_000));
         assert_eq!(lines[0].chars().count(), MAX_LINE_CHARS + 1);
     }

@@ -1,5 +1,6 @@
-//! What the screen knows, and what a key, a message or the clock makes of it. Pure: effects are
-//! left to whoever runs it.
+//! The state of the terminal screen and how keys, messages and the clock change it.
+//!
+//! This module is pure: it returns effects, and the event loop performs them.
 
 mod composer;
 mod dialogs;
@@ -35,13 +36,13 @@ use crate::pty_screen::PtyScreens;
 use crate::text_page::TextPage;
 use crate::theme::Theme;
 
-/// Milliseconds between two words that somebody is here after all; the first may be lost.
+/// Milliseconds between two presence updates. It is sent again because one may be lost.
 const PRESENCE_INTERVAL_MS: u64 = 10_000;
 
-/// Milliseconds that a notice stays.
+/// Milliseconds that a notice stays on the screen.
 const NOTICE_DURATION_MS: u64 = 8_000;
 
-/// How the connection is.
+/// The state of the connection to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConnectionState {
     Connected,
@@ -49,7 +50,7 @@ pub(crate) enum ConnectionState {
     Closed { reason: String },
 }
 
-/// Where keys go.
+/// The part of the screen that receives keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Focus {
     Composer,
@@ -57,7 +58,7 @@ pub(crate) enum Focus {
     Main,
 }
 
-/// What the large part of the screen shows.
+/// What the main area of the screen shows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MainContent {
     Stream,
@@ -68,7 +69,6 @@ pub(crate) enum MainContent {
     Terminal(MessageId),
 }
 
-/// How a notice is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoticeLevel {
     Info,
@@ -76,7 +76,7 @@ pub(crate) enum NoticeLevel {
     Error,
 }
 
-/// A line about what one just did.
+/// A one-line message about the user's last action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,
@@ -84,7 +84,7 @@ pub(crate) struct Notice {
     shown_at: Timestamp,
 }
 
-/// What a message of ours was for.
+/// What a message that we sent was for, kept until the server answers it.
 #[derive(Debug, Clone, PartialEq)]
 enum PendingRequest {
     Vote {
@@ -98,68 +98,89 @@ enum PendingRequest {
         line: String,
         send_result: bool,
     },
-    /// Anything else, and what to say when it was taken.
+    /// Any other message, with the notice to show when the server accepts it.
     WithNotice {
         success_notice: &'static str,
     },
-    /// Worth a word only if it was refused.
+    /// Shows a notice only if the server refuses it.
     ErrorsOnly,
-    /// Not worth a word.
+    /// Never shows a notice.
     Ignored,
 }
 
-/// A command of one's own that runs.
+/// A shell command of the user's own (`!command`) whose result has not arrived yet.
 #[derive(Debug, Clone, PartialEq)]
 struct ShellRun {
     proposal: MessageId,
-    /// Whether its result goes to the agent at once.
+    /// Whether its result goes to the agent as soon as it arrives.
     send_result: bool,
 }
 
-/// What a drawing showed, which is what a vote binds.
+/// Which gates the last frame showed. A vote binds to exactly that.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct DrawnGates {
     pub(crate) card: Option<(MessageId, Digest)>,
-    /// Whether the end of the card's command was on the screen.
+    /// Whether the end of the card's command was visible.
     pub(crate) command_end_visible: bool,
-    /// Rows of the preflight list that were there whole.
+    /// Gates whose rows in the preflight list were completely visible.
     pub(crate) fully_listed: Vec<MessageId>,
 }
 
-/// The screen.
+/// The whole state of the terminal screen.
 pub(crate) struct App {
+    /// What the user sees of the session, folded from the messages received so far.
     pub(crate) view: View,
+    /// The settings of the screen.
     pub(crate) config: TuiConfig,
+    /// The styles to draw with.
     pub(crate) theme: Theme,
+    /// The time of the latest input.
     pub(crate) now: Timestamp,
+    /// Columns and rows of the terminal.
     pub(crate) size: Size,
+    /// The state of the connection to the server.
     pub(crate) connection: ConnectionState,
+    /// The part of the screen that receives keys.
     pub(crate) focus: Focus,
+    /// What the main area shows.
     pub(crate) main: MainContent,
+    /// The open dialog, which receives keys before anything else.
     pub(crate) dialog: Option<Dialog>,
+    /// The input line.
     pub(crate) composer: Composer,
+    /// Selection, scrolling and pending votes of the gate cards.
     pub(crate) card_state: CardState,
+    /// The scroll position, selection and search of the stream.
     pub(crate) stream_scroll: StreamScrollState,
+    /// The terminal screens of interactive commands.
     pub(crate) pty_screens: PtyScreens,
+    /// Results of the user's own commands that go to the agent with the next prompt.
     pub(crate) shell_results: ShellResultQueue,
+    /// The notice on the screen.
     pub(crate) notice: Option<Notice>,
-    /// Whom prompts go to, if that was said.
+    /// The agent that `/to` chose for prompts; `None` if the user chose none.
     pub(crate) prompt_target: Option<ParticipantId>,
-    /// Whether the terminal has the focus; unknown until it says so.
+    /// Whether the terminal has the window focus; `None` until the terminal reports it.
     terminal_focused: Option<bool>,
+    /// The user's own commands whose results have not arrived yet, oldest first.
     shell_runs: Vec<ShellRun>,
+    /// Messages that the server has not answered yet.
     pending_requests: BTreeMap<PendingRequestId, PendingRequest>,
+    /// The id for the next message that we send.
     next_request_id: PendingRequestId,
-    /// Gates that someone was called for.
+    /// Open gates that already caused a notification.
     notified_gates: BTreeSet<MessageId>,
+    /// Whether the user has asked to quit once; asking again quits at once.
     quit_requested: bool,
-    /// Whether to quit as soon as everything is sent.
+    /// Whether to quit as soon as the server has answered every message.
     quit_when_sent: bool,
-    /// When it was last said that somebody is here.
+    /// When we last sent a presence update; `None` if we never did.
     presence_sent_at: Option<Timestamp>,
+    /// The draft that the others last received from us.
     shared_draft: String,
-    /// The size that an interactive command was told last.
+    /// The interactive command and the size that we sent it last.
     sent_pty_size: Option<(MessageId, TerminalSize)>,
+    /// Effects collected by the current update.
     effects: Vec<AppEffect>,
 }
 
@@ -196,7 +217,7 @@ impl App {
         }
     }
 
-    /// Takes what happened; gives what is to be done.
+    /// Applies one input and returns the effects to perform.
     pub(crate) fn update(&mut self, now: Timestamp, input: AppInput) -> Vec<AppEffect> {
         self.now = now;
         if input.is_user_activity() {
@@ -206,7 +227,7 @@ impl App {
             AppInput::Key(key) => self.on_key(KeyChord::from_event(&key)),
             AppInput::Paste(text) => self.on_paste(&text),
             AppInput::Mouse(event) => self.on_mouse(event),
-            AppInput::FocusChanged(looking) => self.terminal_focused = Some(looking),
+            AppInput::FocusChanged(focused) => self.terminal_focused = Some(focused),
             AppInput::Resize(size) => {
                 self.size = size;
                 self.send_pty_size();
@@ -231,7 +252,7 @@ impl App {
         std::mem::take(&mut self.effects)
     }
 
-    /// A card that is decided stays only while one looks at it.
+    /// Deselects a decided card unless it has the focus.
     fn deselect_closed_card(&mut self) {
         if self.focus != Focus::Card && matches!(self.current_card(), Some(CurrentCard::Closed(_)))
         {
@@ -239,7 +260,7 @@ impl App {
         }
     }
 
-    /// Notes what was drawn.
+    /// Records what the last frame showed.
     pub(crate) fn record_drawn(&mut self, drawn: DrawnGates) {
         if let (Some((gate, digest)), true) = (&drawn.card, drawn.command_end_visible) {
             self.card_state.fully_seen.insert(gate.clone(), *digest);
@@ -252,7 +273,7 @@ impl App {
         self.card_state.last_drawn = drawn.card;
     }
 
-    /// Where a key would go.
+    /// The scope that the next key belongs to.
     pub(crate) fn key_scope(&self) -> KeyScope {
         if self.dialog.is_some() {
             return KeyScope::Dialog;
@@ -275,7 +296,7 @@ impl App {
         let scope = self.key_scope();
         let action = self.config.keymap.action_for(scope, chord);
         if !scope.accepts_text() {
-            // What was said about the key before is not about this one.
+            // The notice was about the previous key.
             self.notice = None;
         }
         if action != Some(KeyAction::Clear) && action != Some(KeyAction::Quit) {
@@ -288,7 +309,7 @@ impl App {
         }
     }
 
-    /// A key that the table does not know: text where text is typed, else nothing.
+    /// Handles a key without a binding: it is text where text can be typed, and nothing elsewhere.
     fn on_unbound_key(&mut self, scope: KeyScope, chord: KeyChord) {
         match scope {
             KeyScope::Composer | KeyScope::Recall => {
@@ -312,10 +333,7 @@ impl App {
         }
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "what is left is for the pane"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the scope handles the rest")]
     fn run_action(&mut self, scope: KeyScope, action: KeyAction) {
         match action {
             KeyAction::Quit => return self.request_quit(),
@@ -345,24 +363,24 @@ impl App {
         }
     }
 
-    pub(crate) fn show_notice(&mut self, tone: NoticeLevel, text: impl Into<String>) {
+    pub(crate) fn show_notice(&mut self, level: NoticeLevel, text: impl Into<String>) {
         let text = crate::text::one_line(&text.into());
-        let at = self.now;
+        let shown_at = self.now;
         self.notice = Some(Notice {
             text,
-            level: tone,
-            shown_at: at,
+            level,
+            shown_at,
         });
     }
 
     fn send(
         &mut self,
-        errand: PendingRequest,
+        request: PendingRequest,
         message: impl Into<ClientMessage>,
     ) -> PendingRequestId {
         let request_id = self.next_request_id;
         self.next_request_id += 1;
-        self.pending_requests.insert(request_id, errand);
+        self.pending_requests.insert(request_id, request);
         let message = Box::new(message.into());
         self.effects.push(AppEffect::Send(request_id, message));
         request_id
@@ -377,7 +395,7 @@ impl App {
         self.focus = Focus::Main;
     }
 
-    /// Back to the stream, and to typing.
+    /// Shows the stream again and focuses the composer.
     fn close_main(&mut self) {
         self.main = MainContent::Stream;
         self.focus = Focus::Composer;
@@ -399,15 +417,15 @@ impl App {
         }
     }
 
-    /// Messages that the server has not taken yet.
+    /// Number of messages that the server has not answered yet.
     pub(crate) fn unsent_count(&self) -> usize {
-        let errands = self.pending_requests.values();
-        errands
-            .filter(|errand| **errand != PendingRequest::Ignored)
+        let requests = self.pending_requests.values();
+        requests
+            .filter(|request| **request != PendingRequest::Ignored)
             .count()
     }
 
-    /// Quits once nothing would be lost by it, or when asked again.
+    /// Quits once every message is sent, or at once if the user asks again.
     fn request_quit(&mut self) {
         let waiting = self.unsent_count();
         if waiting == 0 || self.quit_requested {
@@ -429,7 +447,7 @@ impl App {
         }
     }
 
-    /// Whether the clock alone changes what is on the screen.
+    /// Whether the passing of time alone changes what is on the screen.
     pub(crate) fn changes_with_time(&self) -> bool {
         let counting = self.view.next_deadline().is_some() || self.view.running().next().is_some();
         counting || self.notice.is_some() || self.connection != ConnectionState::Connected
@@ -446,7 +464,7 @@ impl App {
     }
 }
 
-/// A name for a message before it has one.
+/// A stand-in id for a message that the server has not given one yet.
 fn provisional_message_id(request_id: PendingRequestId) -> MessageId {
     MessageId::parse(&format!("ticket-{request_id}")).unwrap_or_else(|_| fresh_id())
 }

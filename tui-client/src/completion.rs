@@ -1,23 +1,22 @@
-//! Completion: slash commands and their words, programs and past commands after `!`, agents
-//! after `@`.
+//! Completes slash commands and their arguments, shell commands after `!`, and agents after `@`.
 
 use crate::app::{App, SLASH_COMMANDS, mention_name};
 
-/// Candidates that are offered at a time.
+/// Most candidates that are offered at a time.
 const MAX_CANDIDATES: usize = 50;
 
-/// What could stand where one types.
+/// The candidates for the text before the cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InputCompletion {
-    /// Where in the text the candidates stand.
+    /// Offset in the text where a candidate begins.
     start: usize,
     pub(crate) candidates: Vec<String>,
-    /// The one that is in the text.
+    /// Index of the candidate that is in the text; the number of candidates if none is.
     pub(crate) selected: usize,
 }
 
 impl InputCompletion {
-    /// What all candidates begin with, or the only one.
+    /// The only candidate, or what all candidates begin with.
     pub(crate) fn common_prefix(&mut self) -> (usize, String) {
         let text = match self.candidates.as_slice() {
             [only] => format!("{only} "),
@@ -29,7 +28,7 @@ impl InputCompletion {
         (self.start, text)
     }
 
-    /// The next candidate, round and round.
+    /// The next candidate; after the last comes the first.
     pub(crate) fn next_candidate(&mut self) -> (usize, String) {
         self.selected = match self.selected + 1 {
             next if next < self.candidates.len() => next,
@@ -38,7 +37,7 @@ impl InputCompletion {
         (self.start, self.candidates[self.selected].clone())
     }
 
-    /// Itself, if there is something to choose.
+    /// `self` if there are several candidates.
     pub(crate) fn if_ambiguous(self) -> Option<Self> {
         (self.candidates.len() > 1).then_some(self)
     }
@@ -54,12 +53,12 @@ fn longest_common_prefix(candidates: &[String]) -> String {
     shared
 }
 
-/// Whether the text is of a kind that is completed.
+/// Whether completion applies to this text.
 pub(crate) fn is_completable(text: &str) -> bool {
     text.starts_with(['!', '/', '@'])
 }
 
-/// What could stand at the cursor.
+/// The completion for the text before the cursor.
 pub(crate) fn complete_at_cursor(app: &App) -> Option<InputCompletion> {
     let before = app.composer.editor.before_cursor();
     if let Some(typed) = before
@@ -88,7 +87,7 @@ pub(crate) fn complete_at_cursor(app: &App) -> Option<InputCompletion> {
     completion_for(candidates, &before[start..], start)
 }
 
-/// Words that may follow a slash command.
+/// The arguments that completion offers for a slash command.
 fn argument_candidates(app: &App, name: &str) -> Vec<String> {
     let Some(command) = SLASH_COMMANDS.iter().find(|command| command.name == name) else {
         return Vec::new();
@@ -107,7 +106,8 @@ fn argument_candidates(app: &App, name: &str) -> Vec<String> {
     words
 }
 
-/// Past commands that begin like this, and programs where a program's name stands.
+/// Completes from past commands that begin with the typed text, else from program names if the
+/// cursor is where a program's name goes.
 fn complete_shell_command(app: &App, typed: &str, from: usize) -> Option<InputCompletion> {
     let past = app.composer.history.entries().iter().rev();
     let past = past.filter_map(|line| line.strip_prefix("!!").or_else(|| line.strip_prefix('!')));

@@ -1,4 +1,4 @@
-//! Settings of the terminal screen, from a file that says what it means or is refused.
+//! Settings of the terminal screen, read from a file that is refused unless all of it is valid.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,29 +11,29 @@ use crate::keys::Keymap;
 use crate::theme::Palette;
 use crate::time_zone::DisplayTimeZone;
 
-/// How to call someone who is not looking.
+/// How to get the attention of a user who is not looking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyMethod {
     Bell,
-    /// As iTerm2, WezTerm, Windows Terminal and others show it.
+    /// A notification (OSC 9), shown by iTerm2, WezTerm, Windows Terminal and others.
     Osc9,
-    /// As urxvt, foot, Ghostty and others show it.
+    /// A notification (OSC 777), shown by urxvt, foot, Ghostty and others.
     Osc777,
 }
 
-/// When to call.
+/// When to notify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyWhen {
-    /// When the terminal says that it has no focus, or does not say.
+    /// Unless the terminal reports that it has the focus.
     #[default]
     Unfocused,
     Always,
     Never,
 }
 
-/// What becomes of the result of `!command`.
+/// Where the result of `!command` goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShellResultRouting {
@@ -47,17 +47,23 @@ pub enum ShellResultRouting {
 /// Settings of the terminal screen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuiConfig {
+    /// The colours to use.
     pub palette: Palette,
+    /// How to notify when a gate waits for the user's vote; all of them are used.
     pub notify: Vec<NotifyMethod>,
+    /// When to notify.
     pub notify_when: NotifyWhen,
+    /// Whether to handle the mouse.
     pub mouse: bool,
+    /// Where the result of `!command` goes.
     pub bang: ShellResultRouting,
-    /// Whether others see what is being typed.
+    /// Whether others see what the user is typing.
     pub share_drafts: bool,
-    /// Whether what is sent is kept for the next time.
+    /// Whether the input history is kept in a file.
     pub history: bool,
-    /// In whose time things are told.
+    /// The time zone in which times are shown.
     pub time_zone: DisplayTimeZone,
+    /// Which key does what.
     pub(crate) keymap: Keymap,
 }
 
@@ -77,34 +83,42 @@ impl Default for TuiConfig {
     }
 }
 
-/// The file.
+/// The settings as the file has them. What is left out has its default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TuiConfigFile {
+    /// Name of a palette, with its place in the file for error messages.
     theme: Option<Spanned<String>>,
+    /// Replaces the default notification methods.
     notify: Option<Vec<NotifyMethod>>,
+    /// When to notify.
     #[serde(default)]
     notify_when: NotifyWhen,
+    /// Whether to handle the mouse.
     #[serde(default)]
     mouse: bool,
+    /// Where the result of `!command` goes.
     #[serde(default)]
     bang: ShellResultRouting,
+    /// Whether others see what the user is typing.
     #[serde(default)]
     share_drafts: bool,
+    /// Whether the input history is kept in a file; true if left out.
     history: Option<bool>,
+    /// Keys by the name of their action, such as `card.approve`.
     #[serde(default)]
     keys: BTreeMap<String, Spanned<Vec<String>>>,
 }
 
 impl TuiConfig {
-    /// Reads the file, which has to be there if somebody asked for it.
+    /// Reads the file, which must exist.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         Self::parse(&text).map_err(|problem| anyhow!("{}: {problem}", path.display()))
     }
 
-    /// Reads settings; a problem names its line.
+    /// Parses settings; an error names its line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let file: TuiConfigFile = toml::from_str(text).map_err(|error| {
@@ -145,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_what_is_different() {
+    fn a_file_overrides_the_defaults() {
         let text = "theme = \"high-contrast\"\nnotify = [\"osc9\", \"bell\"]\nnotify_when = \"always\"\nmouse = true\nbang = \"send\"\nshare_drafts = true\nhistory = false\n[keys]\n\"card.approve\" = [\"f5\"]\n";
         let mut keymap = Keymap::default();
         keymap.bind("card.approve", &["f5".to_owned()]).unwrap();
@@ -192,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named_in_the_error() {
         let refused = TuiConfig::read(Path::new("/nowhere/tui.toml")).unwrap_err();
         assert!(format!("{refused:#}").starts_with("reading /nowhere/tui.toml: "));
     }

@@ -1,11 +1,11 @@
-//! Questions with a text for an answer; they stand where the composer does, below the card.
+//! The dialogs: each asks for a text, below the card, in the place of the composer.
 
 use pvp_protocol::payload::InterruptUrgency;
 use pvp_protocol::{Digest, MessageId};
 
 use crate::editor::Editor;
 
-/// What a question is about: a gate, as it was on the screen.
+/// A gate with the digest that was on the screen.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GateVersion {
     pub(crate) gate: MessageId,
@@ -95,7 +95,7 @@ impl Dialog {
         }
     }
 
-    /// The gate that it is about.
+    /// The gate that the dialog is about, if it is about one.
     pub(crate) fn gate_version(&self) -> Option<&GateVersion> {
         match self {
             Dialog::Reject { gate_version, .. } | Dialog::Edit { gate_version, .. } => {
@@ -105,7 +105,7 @@ impl Dialog {
         }
     }
 
-    /// Whether its answer may have several lines.
+    /// Whether its text may have several lines.
     pub(crate) fn is_multiline(&self) -> bool {
         match self {
             Dialog::Edit { .. } => true,
@@ -116,7 +116,7 @@ impl Dialog {
         }
     }
 
-    /// The next urgency of an interrupt.
+    /// Selects the next urgency of an interrupt; other dialogs ignore it.
     pub(crate) fn cycle_urgency(&mut self) {
         if let Dialog::Interrupt { urgency, .. } = self {
             *urgency = match urgency {

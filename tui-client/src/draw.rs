@@ -1,4 +1,4 @@
-//! The screen as a picture of the state: the same state gives the same picture.
+//! Draws the screen from the app's state: the same state always gives the same frame.
 
 mod areas;
 mod gate;
@@ -19,16 +19,16 @@ pub(crate) use gate::visible_card_rows;
 use crate::app::{App, DrawnGates, Focus, MainContent, StreamPosition};
 use crate::text::{clip, clip_line, escape_invisible};
 
-/// The smallest terminal on which something can be decided.
+/// The smallest terminal on which a gate can be decided.
 const MIN_SIZE: Size = Size {
     width: 20,
     height: 8,
 };
 
-/// Draws everything; gives what there was to see.
+/// Draws the whole screen; returns which gates are visible.
 pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
     if app.size.width < MIN_SIZE.width || app.size.height < MIN_SIZE.height {
-        // What waits comes first: there may be room for nothing else.
+        // The number of waiting gates comes first: there may be room for nothing else.
         let waiting = format!("{} waiting", app.view.open_gate_count());
         for (y, words) in (0..).zip([waiting.as_str(), "too small", "to decide"]) {
             draw_text(words, app.theme.strong, 0, y, frame.buffer_mut());
@@ -63,7 +63,7 @@ pub(crate) fn draw(app: &App, frame: &mut Frame<'_>) -> DrawnGates {
     drawn
 }
 
-/// The last guard: whatever is drawn, no cell holds anything but visible characters.
+/// The last line of defence: whatever was drawn, cells hold nothing but visible characters.
 fn replace_unsafe_cells(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         let symbol = cell.symbol();
@@ -75,7 +75,7 @@ fn replace_unsafe_cells(buffer: &mut Buffer) {
     }
 }
 
-/// A frame around something, lit if it has the focus.
+/// A frame with a title, highlighted if it has the focus.
 fn bordered_block<'a>(app: &App, title: String, focused: bool) -> Block<'a> {
     let style = if focused {
         app.theme.focused
@@ -99,7 +99,8 @@ fn draw_row(line: &Line<'_>, area: Rect, y: u16, buffer: &mut Buffer) {
     }
 }
 
-/// Writes where there is room for it; the terminal may have shrunk since the areas were made.
+/// Writes a text where there is room for it; the terminal may have shrunk since the areas were
+/// computed.
 fn draw_text(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
     if buffer.area.contains(Position::new(x, y)) {
         let room = usize::from(buffer.area.right() - x);
@@ -107,7 +108,6 @@ fn draw_text(text: &str, style: Style, x: u16, y: u16, buffer: &mut Buffer) {
     }
 }
 
-/// The stream, from the row that is at the top on.
 fn draw_stream(app: &App, area: Rect, buffer: &mut Buffer) {
     let renderer = app.stream_renderer();
     let height = usize::from(area.height);
@@ -158,7 +158,7 @@ fn draw_stream(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The line with every match of a search marked.
+/// The line with every match of the search highlighted.
 fn highlight_matches(line: Line<'static>, needle: &str, style: Style) -> Line<'static> {
     if needle.is_empty() {
         return line;
@@ -166,7 +166,7 @@ fn highlight_matches(line: Line<'static>, needle: &str, style: Style) -> Line<'s
     let needle = needle.to_ascii_lowercase();
     let mut spans = Vec::new();
     for span in line.spans {
-        // Of the same length, so that places in it are places in the text.
+        // ASCII lower case has the same length, so offsets in it are offsets in the text.
         let lower = span.content.to_ascii_lowercase();
         let mut from = 0;
         for (at, _) in lower.match_indices(&needle) {

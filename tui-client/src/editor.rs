@@ -1,13 +1,13 @@
-//! A text that one types: a cursor, lines, and the moves that every line editor has.
+//! A text editor for one input: a text, a cursor, and the usual moves.
 
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::text::width;
 
-/// Bytes that can be typed or pasted; what an agent is asked fits in one message.
+/// Most bytes that a text can have, so that a prompt fits in one message.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 * 1024;
 
-/// A text with a cursor in it, always between two graphemes.
+/// A text with a cursor, which is always between two graphemes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Editor {
     text: String,
@@ -53,7 +53,7 @@ impl Editor {
         self.cursor += text.len();
     }
 
-    /// Replaces what stands between a place before the cursor and the cursor.
+    /// Replaces the text between the offset `start` and the cursor.
     pub(crate) fn replace_before_cursor(&mut self, start: usize, text: &str) {
         let start = self.text.floor_char_boundary(start.min(self.cursor));
         self.text.replace_range(start..self.cursor, "");
@@ -169,7 +169,7 @@ fn first_grapheme_len(text: &str) -> usize {
     text.graphemes(true).next().map_or(0, str::len)
 }
 
-/// The place on the line that starts here which is nearest to a column.
+/// The offset of a column on the line that begins at `start`, or of its end if it is shorter.
 fn offset_at_column(text: &str, start: usize, column: usize) -> usize {
     let line = text[start..].split('\n').next().unwrap_or_default();
     let mut used = 0;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn it_edits_as_every_line_editor_does() {
+    fn words_lines_and_characters_can_be_deleted() {
         let mut editor = Editor::new("git commit -m 'x'");
         editor.delete_word_left();
         assert_eq!(text_with_cursor(&editor), "git commit -m |");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_between_lines_and_says_when_there_is_none() {
+    fn the_cursor_moves_between_lines_until_there_is_no_other() {
         let mut editor = Editor::new("one\ntwo three\nx");
         assert!(editor.move_up());
         assert_eq!(text_with_cursor(&editor), "one\nt|wo three\nx");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_fits_is_not_taken() {
+    fn text_beyond_the_limit_is_cut_off() {
         let mut editor = Editor::new("");
         editor.insert(&"é".repeat(MAX_TEXT_BYTES));
         assert_eq!(editor.text().len(), MAX_TEXT_BYTES);

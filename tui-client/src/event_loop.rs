@@ -1,4 +1,4 @@
-//! The screen on a real terminal: keys, messages and the clock go in, frames come out.
+//! Runs the app on a real terminal: feeds it keys, messages and ticks, and draws its frames.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossterm::clipboard::CopyToClipboard;
-use crossterm::event::{Event as Pressed, EventStream, KeyEventKind};
+use crossterm::event::{Event as TerminalEvent, EventStream, KeyEventKind};
 use crossterm::execute;
 use futures_util::{FutureExt, StreamExt};
 use pvp_client::{
@@ -24,32 +24,32 @@ use crate::requests::RequestDispatcher;
 use crate::signals::{self, ProcessSignal, SignalListener};
 use crate::{draw, notify};
 
-/// Time between two frames while things happen; a person sees no more.
+/// Shortest time between two frames when messages arrive; a person sees no more than that.
 const FRAME_INTERVAL: Duration = Duration::from_millis(30);
 
-/// Time between two frames after a key.
+/// Shortest time between two frames after a key.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(8);
 
-/// How often the clock on the screen moves.
+/// Time between two ticks of the app's clock.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long an end may come after the signal that makes it possible: a shell sends both at once, but
-/// they may be heard one after the other.
+/// How long to wait for SIGTERM after SIGCONT: a shell that ends a stopped job sends both at once,
+/// but they may arrive one after the other.
 const TERMINATE_GRACE: Duration = Duration::from_millis(100);
 
-/// Messages that are taken at a time, before keys are looked at again.
+/// Most messages handled in a row before keys are handled again.
 const MAX_EVENTS_PER_TURN: usize = 256;
 
-/// What to show, and how.
+/// What to connect to, and the settings of the screen.
 pub struct LaunchOptions {
     pub link: Link,
     pub options: ConnectOptions,
     pub config: TuiConfig,
-    /// Where what is sent is kept for the next time.
+    /// The file that keeps the input history; `None` keeps none.
     pub history_path: Option<PathBuf>,
 }
 
-/// Joins a session and shows it until the person leaves.
+/// Joins a session and shows it until the user leaves.
 pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         bail!("this needs a terminal; --plain works without one");
@@ -61,8 +61,8 @@ pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
     let session = connection.session().clone();
     let (replies, inbox) = mpsc::unbounded_channel();
     let history = launch_options.history_path.filter(|_| app.config.history);
-    let keeper = history.map(|path| HistoryWriter::start(path, replies.clone()));
-    let keeper = keeper.transpose()?;
+    let history_writer = history.map(|path| HistoryWriter::start(path, replies.clone()));
+    let history_writer = history_writer.transpose()?;
     let requests = RequestDispatcher::new(
         ApiClient::new(launch_options.link),
         session,
@@ -74,7 +74,7 @@ pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
         app,
         terminal,
         requests,
-        history_writer: keeper,
+        history_writer,
         events: Some(events),
         in_background: false,
         needs_redraw: true,
@@ -87,18 +87,25 @@ pub async fn run(launch_options: LaunchOptions) -> anyhow::Result<()> {
 }
 
 struct EventLoop {
+    /// The state of the screen.
     app: App,
+    /// The terminal to draw on.
     terminal: HostTerminal,
+    /// Sends the app's requests to the server.
     requests: RequestDispatcher,
-    /// `None` if nothing is kept.
+    /// Writes the history file; `None` if no history is kept.
     history_writer: Option<HistoryWriter>,
-    /// `None` once the connection is over.
+    /// What happens on the connection; `None` once it has ended.
     events: Option<ConnectionEvents>,
     /// Whether we were continued while a shell has the terminal.
     in_background: bool,
+    /// Whether something changed since the last frame.
     needs_redraw: bool,
+    /// When to draw the next frame, if one is needed.
     next_frame_at: Instant,
+    /// When the last frame was drawn; `None` before the first.
     last_frame_at: Option<Instant>,
+    /// Whether the user has quit or a signal ended us.
     finished: bool,
 }
 
@@ -113,7 +120,7 @@ impl EventLoop {
         let mut signals = SignalListener::listen()?;
         while !self.finished {
             if !self.terminal.is_acquired() {
-                // Until a shell gives it back there is nobody to ask or to tell.
+                // Until a shell gives the terminal back there is nobody to read from or draw for.
                 tokio::select! {
                     biased;
                     signal = signals.next() => self.on_signal(signal)?,
@@ -127,7 +134,7 @@ impl EventLoop {
                     Some(event) => self.on_terminal_event(event.context("reading the terminal")?)?,
                     None => return Ok(()),
                 },
-                asked = signals.next() => self.on_signal(asked)?,
+                signal = signals.next() => self.on_signal(signal)?,
                 () = sleep_until(self.next_frame_at), if self.needs_redraw => self.draw()?,
                 Some(reply) = inbox.recv() => self.handle_input(reply, FRAME_INTERVAL)?,
                 _ = ticks.tick() => self.on_tick()?,
@@ -137,8 +144,8 @@ impl EventLoop {
         Ok(())
     }
 
-    fn on_signal(&mut self, asked: ProcessSignal) -> anyhow::Result<()> {
-        match asked {
+    fn on_signal(&mut self, signal: ProcessSignal) -> anyhow::Result<()> {
+        match signal {
             ProcessSignal::Terminate => {
                 self.finished = true;
                 Ok(())
@@ -148,8 +155,9 @@ impl EventLoop {
         }
     }
 
-    /// Takes the terminal again. A shell that has it itself continues us either to end us, which is
-    /// waited for, or in the background, where the kernel stops whoever takes the terminal.
+    /// Takes the terminal back after SIGCONT, unless a shell has it. Such a shell continues us
+    /// either to end us, so we wait for that, or in the background, where the kernel stops any
+    /// process that takes the terminal.
     fn on_continue(&mut self) -> anyhow::Result<()> {
         self.in_background = !signals::in_foreground();
         if self.in_background {
@@ -165,7 +173,8 @@ impl EventLoop {
         self.handle_input(AppInput::Resize(size), KEY_FRAME_INTERVAL)
     }
 
-    /// Gives the terminal back to the shell and stops; [`Asked::Continue`] says that we go on.
+    /// Gives the terminal back to the shell and stops; [`ProcessSignal::Continue`] says that we go
+    /// on.
     fn suspend(&mut self) -> anyhow::Result<()> {
         if !signals::has_job_control_shell() {
             self.needs_redraw = true;
@@ -180,20 +189,20 @@ impl EventLoop {
         signals::stop_process_group()
     }
 
-    fn on_terminal_event(&mut self, event: Pressed) -> anyhow::Result<()> {
+    fn on_terminal_event(&mut self, event: TerminalEvent) -> anyhow::Result<()> {
         let input = match event {
-            Pressed::Key(key) if key.kind == KeyEventKind::Release => return Ok(()),
-            Pressed::Key(key) => AppInput::Key(key),
-            Pressed::Paste(text) => AppInput::Paste(text),
-            Pressed::Mouse(event) => AppInput::Mouse(event),
-            Pressed::FocusGained => AppInput::FocusChanged(true),
-            Pressed::FocusLost => AppInput::FocusChanged(false),
-            Pressed::Resize(width, height) => AppInput::Resize(Size { width, height }),
+            TerminalEvent::Key(key) if key.kind == KeyEventKind::Release => return Ok(()),
+            TerminalEvent::Key(key) => AppInput::Key(key),
+            TerminalEvent::Paste(text) => AppInput::Paste(text),
+            TerminalEvent::Mouse(event) => AppInput::Mouse(event),
+            TerminalEvent::FocusGained => AppInput::FocusChanged(true),
+            TerminalEvent::FocusLost => AppInput::FocusChanged(false),
+            TerminalEvent::Resize(width, height) => AppInput::Resize(Size { width, height }),
         };
         self.handle_input(input, KEY_FRAME_INTERVAL)
     }
 
-    /// Takes what happened on the connection, and what else already has.
+    /// Handles an event of the connection and those that are already queued behind it.
     fn on_connection_events(&mut self, event: Option<ConnectionEvent>) -> anyhow::Result<()> {
         self.on_connection_event(event)?;
         for _ in 0..MAX_EVENTS_PER_TURN {
@@ -215,12 +224,12 @@ impl EventLoop {
             Some(ConnectionEvent::Connected { resumed }) => AppInput::Connected { resumed },
             Some(ConnectionEvent::Disconnected { why }) => AppInput::Disconnected { reason: why },
             Some(ConnectionEvent::Ended(ending)) => {
-                let why = match ending {
+                let reason = match ending {
                     EndReason::Closed => "the connection is closed".to_owned(),
                     EndReason::Left => "you left".to_owned(),
                     EndReason::Refused(report) => report.message,
                 };
-                AppInput::Closed { reason: why }
+                AppInput::Closed { reason }
             }
             None => {
                 self.events = None;
@@ -232,13 +241,14 @@ impl EventLoop {
 
     fn on_tick(&mut self) -> anyhow::Result<()> {
         let changes_with_time = self.app.changes_with_time();
-        let dirty = self.needs_redraw;
+        let needed_redraw = self.needs_redraw;
         self.handle_input(AppInput::Tick, FRAME_INTERVAL)?;
-        self.needs_redraw = dirty || changes_with_time;
+        self.needs_redraw = needed_redraw || changes_with_time;
         Ok(())
     }
 
-    /// Takes an input; a frame follows soon, after a key at once.
+    /// Updates the app, performs its effects and schedules a frame, `min_interval` after the last
+    /// one at the earliest.
     fn handle_input(&mut self, input: AppInput, min_interval: Duration) -> anyhow::Result<()> {
         let effects = self.app.update(now(), input);
         let soonest = self
@@ -255,7 +265,7 @@ impl EventLoop {
             .try_for_each(|effect| self.perform(effect))
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the server does the others")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the server gets the others")]
     fn perform(&mut self, effect: AppEffect) -> anyhow::Result<()> {
         match effect {
             AppEffect::Copy(text) => {
@@ -270,8 +280,8 @@ impl EventLoop {
             AppEffect::Redraw => self.terminal.clear(self.app.size)?,
             AppEffect::Suspend => self.suspend()?,
             AppEffect::AppendHistory(text) => {
-                if let Some(keeper) = &self.history_writer {
-                    keeper.append(text);
+                if let Some(history_writer) = &self.history_writer {
+                    history_writer.append(text);
                 }
             }
             AppEffect::Quit => self.finished = true,
@@ -294,7 +304,7 @@ impl EventLoop {
     }
 }
 
-/// The next event; never, once there are none.
+/// The next event; waits for ever once the connection has ended.
 async fn next_event(events: &mut Option<ConnectionEvents>) -> Option<ConnectionEvent> {
     match events {
         Some(events) => events.next().await,

@@ -1,4 +1,4 @@
-//! What a command printed, folded to its beginning and its end, each line marked with its stream.
+//! Folds a command's output to its first and last lines, each labelled with its stream.
 
 use pvp_client::view::{OutputChunk, OutputView};
 use pvp_protocol::payload::OutputStream;
@@ -8,17 +8,18 @@ use ratatui::text::{Line, Span};
 use crate::ansi;
 use crate::theme::Theme;
 
-/// Lines of the beginning and of the end that are shown; the rest is in the pager.
+/// Lines shown from the beginning; the pager shows the rest.
 pub(crate) const HEAD_LINES: usize = 6;
+/// Lines shown from the end.
 pub(crate) const TAIL_LINES: usize = 14;
 
-/// Lines that are shown whole, without folding.
+/// Most lines that are shown without folding.
 const MAX_UNFOLDED_LINES: usize = HEAD_LINES + TAIL_LINES;
 
-/// Bytes of a piece that are looked at for so few lines, at either end.
+/// Bytes scanned for lines at either end of a chunk; more is never needed for so few lines.
 const MAX_SCANNED_BYTES: usize = 16 * 1024;
 
-/// The word before each line, for those who do not see colours.
+/// The label before each line, for those who do not see colours.
 pub(crate) fn stream_label(stream: OutputStream) -> &'static str {
     match stream {
         OutputStream::Stdout => "out│ ",
@@ -26,7 +27,7 @@ pub(crate) fn stream_label(stream: OutputStream) -> &'static str {
     }
 }
 
-/// Lines that stand for a command's output; `None` between them is what is folded away.
+/// The lines to show of a command's output; `None` stands for those that are folded away.
 pub(crate) fn folded_lines(output: &OutputView, theme: &Theme) -> Vec<Option<Line<'static>>> {
     let (mut head, whole) = head_lines(output, theme);
     if whole && head.len() <= MAX_UNFOLDED_LINES {
@@ -38,13 +39,13 @@ pub(crate) fn folded_lines(output: &OutputView, theme: &Theme) -> Vec<Option<Lin
     head.chain([None]).chain(tail).collect()
 }
 
-/// The first lines, and whether that is everything.
+/// The first lines, and whether they are all there are.
 fn head_lines(output: &OutputView, theme: &Theme) -> (Vec<Line<'static>>, bool) {
     let mut lines = Vec::new();
-    for piece in output.chunks() {
-        let text = first_lines(&piece.text, MAX_UNFOLDED_LINES + 1 - lines.len());
-        lines.extend(labelled_lines(piece, text, theme));
-        if lines.len() > MAX_UNFOLDED_LINES || text.len() < piece.text.len() {
+    for chunk in output.chunks() {
+        let text = first_lines(&chunk.text, MAX_UNFOLDED_LINES + 1 - lines.len());
+        lines.extend(labelled_lines(chunk, text, theme));
+        if lines.len() > MAX_UNFOLDED_LINES || text.len() < chunk.text.len() {
             return (lines, false);
         }
     }
@@ -55,8 +56,8 @@ fn head_lines(output: &OutputView, theme: &Theme) -> (Vec<Line<'static>>, bool) 
 fn tail_lines(output: &OutputView, theme: &Theme) -> Vec<Line<'static>> {
     let mut parts: Vec<Vec<Line<'static>>> = Vec::new();
     let mut lines = 0;
-    for piece in output.tail.iter().rev().chain(output.head.iter().rev()) {
-        let part = labelled_lines(piece, last_lines(&piece.text, TAIL_LINES - lines), theme);
+    for chunk in output.tail.iter().rev().chain(output.head.iter().rev()) {
+        let part = labelled_lines(chunk, last_lines(&chunk.text, TAIL_LINES - lines), theme);
         lines += part.len();
         parts.push(part);
         if lines >= TAIL_LINES {
@@ -67,14 +68,14 @@ fn tail_lines(output: &OutputView, theme: &Theme) -> Vec<Line<'static>> {
     all.split_off(all.len().saturating_sub(TAIL_LINES))
 }
 
-/// So many lines of the beginning of a text, and not more of it than is worth looking at.
+/// The first `count` lines of a text, within the bytes that are scanned.
 fn first_lines(text: &str, count: usize) -> &str {
     let text = &text[..text.floor_char_boundary(MAX_SCANNED_BYTES)];
     let ends = text.match_indices('\n').nth(count.saturating_sub(1));
     ends.map_or(text, |(at, _)| &text[..=at])
 }
 
-/// The same of its end.
+/// The last `count` lines of a text, within the bytes that are scanned.
 fn last_lines(text: &str, count: usize) -> &str {
     let text = &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_SCANNED_BYTES))..];
     let body = text.strip_suffix('\n').unwrap_or(text);
@@ -82,12 +83,12 @@ fn last_lines(text: &str, count: usize) -> &str {
     ends.map_or(text, |(at, _)| &text[at + 1..])
 }
 
-fn labelled_lines(piece: &OutputChunk, text: &str, theme: &Theme) -> Vec<Line<'static>> {
-    let style = theme.output_stream(piece.stream);
-    let mark = Span::styled(stream_label(piece.stream), style);
+fn labelled_lines(chunk: &OutputChunk, text: &str, theme: &Theme) -> Vec<Line<'static>> {
+    let style = theme.output_stream(chunk.stream);
+    let mark = Span::styled(stream_label(chunk.stream), style);
     let mut lines = Vec::new();
-    if piece.missing > 0 {
-        let missing = format!("[{} bytes were not told]", piece.missing);
+    if chunk.missing > 0 {
+        let missing = format!("[{} bytes were not told]", chunk.missing);
         lines.push(Line::from(vec![
             mark.clone(),
             Span::styled(missing, theme.muted),

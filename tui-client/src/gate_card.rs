@@ -1,4 +1,4 @@
-//! A gate card as rows: the command first, then everything else that a decision needs.
+//! Renders a gate card as rows: the command first, then everything else that a decision needs.
 
 use pvp_client::view::{ClosedGateCard, CommandForm, GateCard, RequestedAction, View};
 use pvp_protocol::{RunMode, Timestamp};
@@ -9,19 +9,19 @@ use crate::text::{clip, one_line, sanitize, wrap, wrap_all};
 use crate::theme::Theme;
 use crate::wording::{self, enum_label};
 
-/// Columns of the word before each row.
+/// Columns of the label before each row.
 const LABEL_COLUMNS: usize = 9;
 
-/// Parts of a command that a card tells.
+/// Most parts of a command that a card lists.
 const MAX_PARTS: usize = 6;
 
-/// Columns of a part; the command above has it whole.
+/// Most columns of a part; the command above shows it completely.
 const MAX_PART_COLUMNS: usize = 200;
 
-/// What stands before every row of a command.
+/// The mark before every row of a command.
 pub(crate) const COMMAND_GUTTER: &str = "┃ ";
 
-/// A card as rows, of which the first so many are the command.
+/// A card as rows, of which the first `command_row_count` are the command.
 pub(crate) struct CardRows {
     pub(crate) rows: Vec<Line<'static>>,
     pub(crate) command_row_count: usize,
@@ -52,7 +52,7 @@ pub(crate) fn open_gate_rows(
     }
 }
 
-/// The rows of a gate that is closed: who decided and how, and that its keys are dead.
+/// The rows of a closed gate: the command, who decided it and how.
 pub(crate) fn closed_gate_rows(
     card: &ClosedGateCard,
     at: &str,
@@ -76,25 +76,25 @@ pub(crate) fn closed_gate_rows(
     }
 }
 
-/// The command verbatim, whatever its length. Every row of it is behind a rail, so that no line of
-/// a command can be taken for a line of the card.
+/// The command verbatim, whatever its length. Every row of it has a mark before it, so that no line
+/// of a command can be mistaken for a line of the card.
 pub(crate) fn command_rows(
-    asked: &RequestedAction,
+    requested: &RequestedAction,
     theme: &Theme,
     columns: usize,
 ) -> Vec<Line<'static>> {
-    let shown = sanitize(&asked.shown);
+    let shown = sanitize(&requested.shown);
     let lines = shown.split('\n');
     let lines = lines.map(|line| Line::from(Span::styled(line.to_owned(), theme.strong)));
     let columns = columns
         .saturating_sub(crate::text::width(COMMAND_GUTTER))
         .max(1);
     let rows = wrap_all(&lines.collect::<Vec<_>>(), columns, 0);
-    let railed = rows.into_iter().map(|row| {
-        let rail = Span::styled(COMMAND_GUTTER, theme.muted);
-        Line::from([vec![rail], row.spans].concat())
+    let marked = rows.into_iter().map(|row| {
+        let gutter = Span::styled(COMMAND_GUTTER, theme.muted);
+        Line::from([vec![gutter], row.spans].concat())
     });
-    railed.collect()
+    marked.collect()
 }
 
 struct CardRowsBuilder<'a> {
@@ -145,37 +145,44 @@ impl CardRowsBuilder<'_> {
         }
     }
 
-    fn add_execution_context(&mut self, asked: &RequestedAction, view: &View) {
-        let proposer = asked.proposer.as_ref();
+    fn add_execution_context(&mut self, requested: &RequestedAction, view: &View) {
+        let proposer = requested.proposer.as_ref();
         let agent = proposer.map_or("someone", |id| view.display_name(id));
-        let place = asked.cwd.as_deref().or(view.working_directory.as_deref());
-        let place = place.map(|place| format!("  in {}", one_line(place)));
-        let agent = format!("{}{}", one_line(agent), place.unwrap_or_default());
+        let directory = requested
+            .cwd
+            .as_deref()
+            .or(view.working_directory.as_deref());
+        let directory = directory.map(|directory| format!("  in {}", one_line(directory)));
+        let agent = format!("{}{}", one_line(agent), directory.unwrap_or_default());
         self.add_row("agent", &agent, self.theme.plain);
-        if !asked.purpose.is_empty() {
-            self.add_row("purpose", &asked.purpose, self.theme.plain);
+        if !requested.purpose.is_empty() {
+            self.add_row("purpose", &requested.purpose, self.theme.plain);
         }
-        if let Some(by) = &asked.edited_by {
+        if let Some(by) = &requested.edited_by {
             self.add_row(
                 "edited",
                 &format!("by {}", view.display_name(by)),
                 self.theme.warning,
             );
         }
-        self.add_row("runs", &execution_summary(asked, view), self.theme.plain);
-        for (name, value) in &asked.env {
+        self.add_row(
+            "runs",
+            &execution_summary(requested, view),
+            self.theme.plain,
+        );
+        for (name, value) in &requested.env {
             self.add_row("env", &format!("{name}={value}"), self.theme.warning);
         }
     }
 
-    fn add_parts(&mut self, asked: &RequestedAction) {
-        let parts = asked.assessment.iter().flat_map(|it| &it.parts);
+    fn add_parts(&mut self, requested: &RequestedAction) {
+        let parts = requested.assessment.iter().flat_map(|it| &it.parts);
         let parts: Vec<_> = parts.collect();
         if parts.len() < 2 {
             return;
         }
-        // Who decides, and until when, is not pushed off the card by a long program: of very many
-        // parts the worst are told, and `explain` tells all.
+        // A long program must not push the votes and the deadline off the card: of very many parts
+        // only the worst are listed, and `explain` lists all.
         let worst = parts.iter().map(|part| part.category).max();
         let many = parts.len() > MAX_PARTS;
         let shown_parts = parts
@@ -228,8 +235,8 @@ impl CardRowsBuilder<'_> {
         );
         for vote in card.votes.values() {
             if let Some(comment) = &vote.comment {
-                let said = format!("{}: {comment}", view.display_name(&vote.participant));
-                self.add_row("", &said, self.theme.muted);
+                let comment = format!("{}: {comment}", view.display_name(&vote.participant));
+                self.add_row("", &comment, self.theme.muted);
             }
         }
         let time_left = card.remaining_ms(now).map(wording::countdown);
@@ -250,26 +257,29 @@ impl CardRowsBuilder<'_> {
     }
 }
 
-/// How it would run, where that is not the usual way.
-fn execution_summary(asked: &RequestedAction, view: &View) -> String {
-    let form = match asked.form {
+/// How the command would run: form, mode, driver, timeout and runner.
+fn execution_summary(requested: &RequestedAction, view: &View) -> String {
+    let form = match requested.form {
         CommandForm::Shell => "by bash",
         CommandForm::Argv => "without a shell",
         CommandForm::LoginShell => "in a login shell, typed by a person",
         CommandForm::Tool => "as a tool",
     };
-    let mode = match asked.mode {
+    let mode = match requested.mode {
         RunMode::Normal => "",
         RunMode::Slow => ", may take long",
         RunMode::Background => ", in the background",
         RunMode::Pty => ", interactive",
     };
-    let driver = asked.driver.as_ref();
+    let driver = requested.driver.as_ref();
     let driver = driver.map(|id| format!(", keys from {}", one_line(view.display_name(id))));
-    let timeout = asked
+    let timeout = requested
         .timeout_seconds
         .map(|seconds| format!(", at most {seconds} s"));
-    let executor = asked.proposer.as_ref().and_then(|id| view.people.get(id));
+    let executor = requested
+        .proposer
+        .as_ref()
+        .and_then(|id| view.people.get(id));
     let runner = executor.and_then(|person| person.executor.as_ref());
     let runner = runner.filter(|ability| !ability.runner.is_empty());
     let runner =

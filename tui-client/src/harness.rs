@@ -1,4 +1,4 @@
-//! A screen without a terminal: told messages and keys go in, the picture comes out as text.
+//! Drives the app in tests: delivers messages and keys, and returns the screen as text.
 
 use crossterm::event::{KeyEvent, KeyModifiers};
 use pvp_protocol::{Digest, Limits, SessionConfig, Timestamp, WireMessage, parse_server_message};
@@ -12,7 +12,7 @@ use crate::app::{App, AppEffect, AppInput};
 use crate::config::TuiConfig;
 use crate::keys::KeyChord;
 
-/// Noon of a day.
+/// The time at which every test begins.
 pub(crate) const NOON: &str = "2026-01-01T12:00:00.000Z";
 
 pub(crate) struct AppHarness {
@@ -34,7 +34,7 @@ impl AppHarness {
         harness
     }
 
-    /// A screen before anything was told.
+    /// An app that has received no message.
     pub(crate) fn before_welcome(config: TuiConfig, width: u16, height: u16) -> Self {
         let now = Timestamp::parse(NOON).unwrap();
         let app = App::new(config, Size { width, height }, now);
@@ -51,7 +51,7 @@ impl AppHarness {
         self.welcome_with_gates(roles, &[]);
     }
 
-    /// A welcome to a session in which these commands wait.
+    /// Delivers a welcome to a session in which these commands wait.
     pub(crate) fn welcome_with_gates(&mut self, roles: &[&str], waiting: &[&str]) {
         let gates = waiting.iter().enumerate().map(|(number, command)| {
             json!({
@@ -112,12 +112,12 @@ impl AppHarness {
         self.input(AppInput::Message(Box::new(envelope)));
     }
 
-    /// Tells something that is not kept.
+    /// Delivers an ephemeral message.
     pub(crate) fn deliver_ephemeral(&mut self, sender: &str, kind: &str, payload: Value) {
-        self.deliver_envelope(None, "whisper", sender, kind, payload);
+        self.deliver_envelope(None, "ephemeral", sender, kind, payload);
     }
 
-    /// Tells something; gives its id.
+    /// Delivers a logged message; returns its id.
     pub(crate) fn deliver(&mut self, sender: &str, kind: &str, payload: Value) -> String {
         self.seq += 1;
         let id = format!("m{}", self.seq);
@@ -125,7 +125,7 @@ impl AppHarness {
         id
     }
 
-    /// Tells what was told last once more, as after a connection that broke.
+    /// Delivers a message with the id and number of the last one, as after a lost connection.
     pub(crate) fn deliver_again(&mut self, sender: &str, kind: &str, payload: Value) {
         let id = format!("m{}", self.seq);
         self.deliver_envelope(Some(self.seq), &id, sender, kind, payload);
@@ -179,13 +179,13 @@ impl AppHarness {
         })
     }
 
-    /// A command that waits; gives the ids of proposal and gate.
+    /// Proposes a command and opens its gate; returns the ids of both.
     pub(crate) fn open_gate(&mut self, command: &str, category: &str) -> (String, String) {
         let propose = Self::proposal_payload(command, category);
         self.open_gate_for(propose, command, category)
     }
 
-    /// The gate of a proposal.
+    /// Delivers this proposal and opens its gate; returns the ids of both.
     pub(crate) fn open_gate_for(
         &mut self,
         propose: Value,
@@ -243,7 +243,7 @@ impl AppHarness {
         self.deliver("bot", "tool.result", result);
     }
 
-    /// Presses keys, each as the table writes it.
+    /// Presses keys, written as in the settings, and draws a frame before each.
     pub(crate) fn press(&mut self, keys: &[&str]) {
         for key in keys {
             self.draw();
@@ -267,7 +267,7 @@ impl AppHarness {
         }
     }
 
-    /// Answers the last message that was sent.
+    /// Answers the last message that the app sent.
     pub(crate) fn reply_to_last(&mut self, answer: Result<&str, &str>) {
         let sent = self.effects.iter().rev().find_map(|effect| match effect {
             AppEffect::Send(request_id, _) => Some(*request_id),
@@ -289,7 +289,7 @@ impl AppHarness {
         ));
     }
 
-    /// What was sent, as JSON, in order.
+    /// The messages that the app sent, as JSON, in order.
     pub(crate) fn sent_messages(&self) -> Vec<Value> {
         let sent = self.effects.iter().filter_map(|effect| match effect {
             AppEffect::Send(_, message) => Some((message.kind(), message)),
@@ -318,7 +318,7 @@ impl AppHarness {
         terminal.backend().buffer().clone()
     }
 
-    /// The picture, one line a row.
+    /// Draws the screen; returns it as text, one line per row.
     pub(crate) fn draw(&mut self) -> String {
         crate::offscreen::buffer_text(&self.buffer())
     }

@@ -1,4 +1,4 @@
-//! What was sent before, kept in a file for the next time.
+//! The history file: keeps the texts that the user sent for the next run.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -13,18 +13,19 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::app::AppInput;
 
-/// Texts that are kept; nobody goes back further by hand.
+/// Most texts that are kept; nobody goes back further by hand.
 const MAX_ENTRIES: usize = 1_000;
 
-/// Bytes that they take together; a prompt may be a pasted log.
+/// Most bytes that the texts take together; a prompt may be a pasted log.
 const MAX_HISTORY_BYTES: usize = 1024 * 1024;
 
-/// How often a lock is tried, and how long to wait between: whoever has it writes one small file,
-/// unless it was stopped just then.
+/// How often to try the lock. Another process holds it only while it writes one small file, unless
+/// it was stopped just then.
 const LOCK_ATTEMPTS: u32 = 100;
+/// How long to wait between two attempts.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The newest of these, as many as are kept.
+/// The newest entries, within the limits.
 pub(crate) fn keep_newest(mut entries: Vec<String>) -> Vec<String> {
     let mut bytes = 0;
     let fit = entries.iter().rev().take(MAX_ENTRIES).take_while(|entry| {
@@ -35,14 +36,14 @@ pub(crate) fn keep_newest(mut entries: Vec<String>) -> Vec<String> {
     entries.split_off(entries.len() - kept)
 }
 
-/// Keeps what is sent, beside the screen: a disk may be slow.
+/// Writes the history file on a thread of its own, because a disk may be slow.
 pub(crate) struct HistoryWriter {
     sender: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HistoryWriter {
-    /// Reads what the file has, which comes as an input, and keeps what is to be kept in it.
+    /// Starts the thread. It reads the file, sends the content as an input, then appends texts.
     pub(crate) fn start(path: PathBuf, inputs: UnboundedSender<AppInput>) -> anyhow::Result<Self> {
         let (sender, queue) = channel();
         let thread = std::thread::Builder::new().name("history".to_owned());
@@ -55,7 +56,7 @@ impl HistoryWriter {
 
     pub(crate) fn append(&self, text: String) {
         if let Some(sender) = &self.sender {
-            // It listens until it is told that nothing more comes.
+            // The thread receives until the sender is dropped.
             let _ = sender.send(text);
         }
     }
@@ -66,7 +67,7 @@ impl Drop for HistoryWriter {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told where it happened.
+            // A panic there was already reported by the panic hook.
             let _ = thread.join();
         }
     }
@@ -83,7 +84,7 @@ fn run_writer(file: &HistoryFile, queue: &Receiver<String>, inputs: &UnboundedSe
         if again || (loaded.entries.is_empty() && loaded.problem.is_none()) {
             return;
         }
-        // A problem that stays is told about once.
+        // A problem that persists is reported once.
         problem_reported |= loaded.problem.is_some();
         // The screen may be closed by now.
         let _ = inputs.send(AppInput::HistoryLoaded(loaded));
@@ -98,16 +99,16 @@ fn run_writer(file: &HistoryFile, queue: &Receiver<String>, inputs: &UnboundedSe
     }
 }
 
-/// What a file had.
+/// The content of the history file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedHistory {
     /// Oldest first.
     pub(crate) entries: Vec<String>,
-    /// What was wrong with it.
+    /// What was wrong with the file, for the user; `None` if nothing was.
     pub(crate) problem: Option<String>,
 }
 
-/// One text a line, each a JSON string, oldest first.
+/// The file: one text per line, each a JSON string, oldest first.
 struct HistoryFile {
     path: PathBuf,
 }
@@ -124,7 +125,7 @@ impl HistoryFile {
         self.load()
     }
 
-    /// Adds a text to what the file has by now; gives what was wrong with it.
+    /// Adds a text to the file as it is by then; returns what was wrong with the file.
     fn add(&self, text: String) -> anyhow::Result<Option<String>> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         let mut make = DirBuilder::new();
@@ -142,7 +143,8 @@ impl HistoryFile {
         Ok(problem)
     }
 
-    /// Held while the file is read and written, so that two screens lose nothing of each other's.
+    /// Locks the history while the file is read and written, so that no process loses texts of
+    /// another.
     fn lock(&self) -> anyhow::Result<File> {
         let path = self.path.with_extension("lock");
         let mut open = OpenOptions::new();
@@ -161,7 +163,7 @@ impl HistoryFile {
         bail!("{} is held by another screen", path.display())
     }
 
-    /// What the file has. One that is damaged is put aside, and what can be read of it is kept.
+    /// Loads the file. A damaged file is renamed, and what can be read of it is kept.
     fn load(&self) -> anyhow::Result<LoadedHistory> {
         let bytes = self.read_bytes()?;
         let lines = bytes.split(|byte| *byte == b'\n');
@@ -177,7 +179,7 @@ impl HistoryFile {
         Ok(LoadedHistory { entries, problem })
     }
 
-    /// The file, or the end of one that somebody else made too long.
+    /// Reads the file, or only its end if something else made it too long.
     fn read_bytes(&self) -> anyhow::Result<Vec<u8>> {
         let reading = || format!("reading {}", self.path.display());
         let mut file = match File::open(&self.path) {
@@ -185,7 +187,7 @@ impl HistoryFile {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error).with_context(reading),
         };
-        // A byte may be written as six.
+        // JSON may write one byte as six.
         let max_bytes = MAX_HISTORY_BYTES as u64 * 6;
         let length = file.metadata().with_context(reading)?.len();
         let skipped = length.saturating_sub(max_bytes);
@@ -213,7 +215,7 @@ impl HistoryFile {
         ))
     }
 
-    /// Replaces the file at once, so that nobody ever sees a part of it.
+    /// Replaces the file atomically, so that nobody ever sees a part of it.
     fn write(&self, entries: &[String]) -> anyhow::Result<()> {
         let fresh = self.path.with_extension("new");
         let mut text = String::new();
@@ -221,7 +223,7 @@ impl HistoryFile {
             text += &serde_json::to_string(entry)?;
             text.push('\n');
         }
-        // One that a crash left behind may belong to anybody.
+        // A file that a crash left behind may belong to anybody.
         if let Err(error) = std::fs::remove_file(&fresh)
             && error.kind() != ErrorKind::NotFound
         {
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_may_read_it() {
+    fn only_the_user_may_read_the_history() {
         let history_dir = HistoryDir::new();
         history_dir.write_bytes(b"\"old\"\n");
         add(&history_dir, "secret");
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn screens_that_write_at_the_same_time_lose_nothing_of_each_other() {
+    fn concurrent_writers_lose_nothing_of_each_other() {
         let history_dir = HistoryDir::new();
         std::thread::scope(|scope| {
             for screen in 0..4 {
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written_before_the_screen_is_gone() {
+    fn dropping_the_writer_waits_until_everything_is_written() {
         let history_dir = HistoryDir::new();
         let (inputs, mut inbox) = tokio::sync::mpsc::unbounded_channel();
         add(&history_dir, "old");

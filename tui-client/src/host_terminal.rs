@@ -1,4 +1,4 @@
-//! The terminal: taken for the screen, given back, and taken again after a shell had it.
+//! The terminal that we run in: acquires it for the screen and restores it afterwards.
 
 use std::io::{BufWriter, Stdout, Write, stdout};
 
@@ -16,19 +16,19 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Rect, Size};
 use ratatui::{Frame, Terminal};
 
-/// The terminal, as it was before once this is dropped.
+/// The terminal that we run in. Dropping this restores the terminal.
 pub(crate) struct HostTerminal {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     mouse: bool,
-    /// Whether it is ours at present, and not a shell's.
+    /// Whether we have the terminal at present, and not a shell.
     acquired: bool,
-    /// What the window is called, as far as we said.
+    /// The window title that we set last.
     title: String,
 }
 
 impl HostTerminal {
     pub(crate) fn open(mouse: bool) -> anyhow::Result<Self> {
-        // What a panic says is read on the usual screen.
+        // A panic message must be readable, which it is only on the normal screen.
         let previous_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             restore_terminal();
@@ -36,35 +36,35 @@ impl HostTerminal {
         }));
         let backend = CrosstermBackend::new(BufWriter::with_capacity(64 * 1024, stdout()));
         let terminal = Terminal::new(backend).context("preparing the terminal")?;
-        let mut screen = Self {
+        let mut host_terminal = Self {
             terminal,
             mouse,
             acquired: false,
             title: String::new(),
         };
-        screen.acquire()?;
-        Ok(screen)
+        host_terminal.acquire()?;
+        Ok(host_terminal)
     }
 
-    /// Whether it is ours at present, and not a shell's.
+    /// Whether we have the terminal at present, and not a shell.
     pub(crate) fn is_acquired(&self) -> bool {
         self.acquired
     }
 
-    /// Gives the terminal back to whoever had it before.
+    /// Restores the terminal and leaves it to the shell.
     pub(crate) fn release(&mut self) {
         self.acquired = false;
         restore_terminal();
     }
 
-    /// Leaves the terminal to a shell that has taken it already.
+    /// Records that a shell has already taken the terminal.
     pub(crate) fn mark_released(&mut self) {
         self.acquired = false;
     }
 
-    /// Takes the terminal again, whatever was done to it meanwhile; gives its size.
+    /// Takes the terminal back, whatever state it was left in; returns its size.
     pub(crate) fn reacquire(&mut self) -> anyhow::Result<Size> {
-        // Raw mode is remembered, so that it is not entered twice; a shell may have left it since.
+        // crossterm remembers raw mode and does not enter it twice, but a shell may have left it.
         disable_raw_mode().context("preparing the terminal")?;
         self.acquire()?;
         self.title.clear();
@@ -75,7 +75,7 @@ impl HostTerminal {
     }
 
     fn acquire(&mut self) -> anyhow::Result<()> {
-        // From here on there is something to give back.
+        // From here on there is something to restore.
         self.acquired = true;
         enable_raw_mode().context("preparing the terminal")?;
         let taken = execute!(
@@ -91,15 +91,15 @@ impl HostTerminal {
         taken.context("preparing the terminal")
     }
 
-    /// Empties it, so that the next picture is drawn whole.
+    /// Clears the terminal, so that the next frame is drawn completely.
     pub(crate) fn clear(&mut self, size: Size) -> anyhow::Result<()> {
-        // `Terminal::clear` would ask the terminal where its cursor is and wait for the answer,
-        // which the reader of keys may take away.
+        // `Terminal::clear` would ask the terminal for its cursor position and wait for the answer,
+        // which the event reader may consume.
         let area = Rect::new(0, 0, size.width, size.height);
         self.terminal.resize(area).context("clearing the terminal")
     }
 
-    /// Draws a picture below a title.
+    /// Draws a frame and sets the window title.
     pub(crate) fn draw(
         &mut self,
         title: String,
@@ -125,7 +125,7 @@ impl Drop for HostTerminal {
 }
 
 fn restore_terminal() {
-    // A terminal that is gone needs no tidying.
+    // If the terminal is gone, there is nothing to restore.
     let _ = execute!(
         stdout(),
         SetTitle(""),

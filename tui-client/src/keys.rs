@@ -1,4 +1,4 @@
-//! Which key does what: one table that the screen, the settings and the manual share.
+//! The key bindings: one table that the screen, the settings and the manual share.
 
 mod chord;
 mod default_bindings;
@@ -6,24 +6,25 @@ mod default_bindings;
 pub(crate) use chord::KeyChord;
 pub use default_bindings::DEFAULT_BINDINGS;
 
-/// Where a key is pressed.
+/// The part of the screen in which a key binding applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyScope {
-    /// Wherever keys are for the screen, in questions too.
+    /// Everywhere, dialogs included, except in the screen of an interactive command.
     Always,
-    /// Wherever nothing more particular is meant, and nothing is asked.
+    /// Everywhere except in dialogs, history search, the preflight list and interactive commands,
+    /// unless a narrower scope binds the key.
     Anywhere,
-    /// Wherever text is typed.
+    /// Wherever text can be typed.
     Text,
     Composer,
-    /// Looking for what was sent before.
+    /// The search in the input history.
     Recall,
-    /// A gate card that has the focus.
+    /// The gate card, while it has the focus.
     Card,
     Stream,
-    /// A question with a text for an answer.
+    /// A dialog that asks for a text.
     Dialog,
-    /// The list of what would be approved.
+    /// The list of commands to approve together.
     Preflight,
     /// Pages and the pager.
     Page,
@@ -32,7 +33,7 @@ pub enum KeyScope {
 }
 
 impl KeyScope {
-    /// As settings and the manual call it.
+    /// The scope's name in the settings and the manual.
     pub fn name(self) -> &'static str {
         match self {
             KeyScope::Always => "always",
@@ -49,7 +50,7 @@ impl KeyScope {
         }
     }
 
-    /// Where a key is looked up, the first that knows it.
+    /// The scopes in which a key is looked up; the first that binds it wins.
     fn lookup_order(self) -> &'static [KeyScope] {
         use KeyScope::{
             Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal,
@@ -66,12 +67,12 @@ impl KeyScope {
             Dialog => &[Dialog, Text, Always],
             Preflight => &[Preflight, Always],
             Page => &[Page, Anywhere, Always],
-            // Everything else is for the command.
+            // Every other key goes to the command.
             Terminal => &[Terminal],
         }
     }
 
-    /// Whether characters are typed there, so that they can mean nothing else.
+    /// Whether characters can be typed there, so that they cannot be bound to actions.
     pub(crate) fn accepts_text(self) -> bool {
         match self {
             KeyScope::Always
@@ -86,7 +87,7 @@ impl KeyScope {
     }
 }
 
-/// What a key asks for.
+/// What a key does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyAction {
     Quit,
@@ -154,13 +155,13 @@ pub enum KeyAction {
 pub struct KeyBinding {
     pub scope: KeyScope,
     pub action: KeyAction,
-    /// As settings call it, after the scope.
+    /// The action's name in the settings, after the scope.
     pub name: &'static str,
     pub keys: &'static [&'static str],
     pub help: &'static str,
 }
 
-/// The table with one's own settings.
+/// The default bindings with the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keymap {
     bindings: Vec<(KeyScope, KeyChord, KeyAction)>,
@@ -181,7 +182,7 @@ impl Default for Keymap {
 }
 
 impl Keymap {
-    /// What a key asks for here.
+    /// What a key does in a scope.
     pub(crate) fn action_for(&self, scope: KeyScope, chord: KeyChord) -> Option<KeyAction> {
         let mut chain = scope.lookup_order().iter();
         chain.find_map(|&scope| self.bound_action(scope, chord))
@@ -193,7 +194,7 @@ impl Keymap {
         found.map(|(_, _, action)| *action)
     }
 
-    /// Gives an act these keys and no others.
+    /// Binds an action to these keys and no others.
     pub(crate) fn bind(&mut self, name: &str, keys: &[String]) -> Result<(), String> {
         let named = |binding: &&KeyBinding| {
             let (scope, action) = name.split_once('.').unwrap_or_default();
@@ -221,14 +222,14 @@ impl Keymap {
         Ok(())
     }
 
-    /// The keys of an act, as they are written.
+    /// The keys of an action, as text.
     pub(crate) fn keys_of(&self, scope: KeyScope, action: KeyAction) -> Vec<String> {
         let bound = self.bindings.iter();
         let bound = bound.filter(|(at, _, bound)| (*at, *bound) == (scope, action));
         bound.map(|(_, chord, _)| chord.to_string()).collect()
     }
 
-    /// The first key of an act, for a hint.
+    /// The first key of an action, for a hint; empty if it has none.
     pub(crate) fn first_key(&self, scope: KeyScope, action: KeyAction) -> String {
         self.keys_of(scope, action)
             .into_iter()
@@ -237,7 +238,7 @@ impl Keymap {
     }
 }
 
-/// The table as the manual shows it.
+/// The table of key bindings, in Markdown, for the manual.
 pub fn manual_table() -> String {
     let mut page = "| where | key | does | name in the settings |\n|---|---|---|---|\n".to_owned();
     for binding in DEFAULT_BINDINGS {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_table_is_good_and_no_key_means_two_things() {
+    fn every_default_binding_is_valid_and_no_key_means_two_things() {
         let mut seen = BTreeSet::new();
         let mut names = BTreeSet::new();
         for binding in DEFAULT_BINDINGS {
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_is_left_and_drawn_again_from_everywhere_but_a_command_of_ones_own() {
+    fn suspend_and_redraw_work_everywhere_except_in_an_interactive_command() {
         let keymap = Keymap::default();
         let scopes: BTreeSet<_> = DEFAULT_BINDINGS
             .iter()
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn own_keys_take_the_place_of_the_usual_ones() {
+    fn the_users_keys_replace_the_default_ones() {
         let mut keymap = Keymap::default();
         keymap.bind("card.approve", &["f5".to_owned()]).unwrap();
         assert_eq!(keymap.action_for(KeyScope::Card, chord("a")), None);

@@ -1,4 +1,4 @@
-//! The terminal screen of a PVP session.
+//! The terminal client: shows one PVP session in a terminal and lets a person take part in it.
 
 mod ansi;
 mod app;

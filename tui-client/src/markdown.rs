@@ -1,4 +1,4 @@
-//! Markdown, lightly: headings, lists, quotes and code look like what they are; all text stays.
+//! Styles Markdown lightly: headings, lists, quotes and code stand out, and no text is lost.
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -23,7 +23,7 @@ pub(crate) fn styled_lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// One line outside of code.
+/// Styles one line outside of a code block.
 fn styled_line(line: &str, theme: &Theme) -> Line<'static> {
     let body = line.trim_start();
     let (indent, _) = line.split_at(line.len() - body.len());
@@ -49,7 +49,7 @@ fn styled_line(line: &str, theme: &Theme) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Code and strong words within a line; a mark without its partner stays as it is.
+/// Styles code, bold and italic within a line; a mark without its partner stays as it is.
 fn inline_spans(text: &str, base: Style, theme: &Theme) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     let mut rest = text;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_become_looks_and_text_stays() {
+    fn marks_become_styles_and_the_text_stays() {
         let text = "# Title\nsome `code` and **strong** and *leaning* words\n- item\n  * inner\n> said\n```sh\nls **x**\n```\nend";
         assert_eq!(
             rendered(text),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_it_reaches_the_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(rendered("`\u{1b}[2J`\u{202e}"), [r"\u{1b}[2J\u{202e}"]);
     }
 }

@@ -1,24 +1,26 @@
-//! Calling someone who is not looking. Nothing that others wrote is part of it.
+//! Notifies a user who is not looking, by the bell or a desktop notification.
+//!
+//! The text is fixed: nothing that others wrote is part of it.
 
 use std::io::{self, Write};
 
 use crate::config::NotifyMethod;
 
-/// Rings the bell or shows a notification, in the ways that are wanted.
+/// Notifies by each of the methods that `waiting` commands wait for the user's vote.
 pub(crate) fn send_notifications(
     out: &mut impl Write,
     methods: &[NotifyMethod],
     waiting: usize,
 ) -> io::Result<()> {
-    let words = match waiting {
+    let text = match waiting {
         1 => "a command waits for your vote".to_owned(),
         several => format!("{several} commands wait for your vote"),
     };
-    for call in methods {
-        match call {
+    for method in methods {
+        match method {
             NotifyMethod::Bell => out.write_all(b"\x07")?,
-            NotifyMethod::Osc9 => write!(out, "\x1b]9;PVP: {words}\x1b\\")?,
-            NotifyMethod::Osc777 => write!(out, "\x1b]777;notify;PVP;{words}\x1b\\")?,
+            NotifyMethod::Osc9 => write!(out, "\x1b]9;PVP: {text}\x1b\\")?,
+            NotifyMethod::Osc777 => write!(out, "\x1b]777;notify;PVP;{text}\x1b\\")?,
         }
     }
     out.flush()
@@ -37,8 +39,8 @@ mod tests {
             2,
         )
         .unwrap();
-        let said = "\x07\x1b]9;PVP: 2 commands wait for your vote\x1b\\\x1b]777;notify;PVP;2 commands wait for your vote\x1b\\";
-        assert_eq!(String::from_utf8(out).unwrap(), said);
+        let expected = "\x07\x1b]9;PVP: 2 commands wait for your vote\x1b\\\x1b]777;notify;PVP;2 commands wait for your vote\x1b\\";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
         let mut out = Vec::new();
         send_notifications(&mut out, &[NotifyMethod::Osc9], 1).unwrap();
         assert_eq!(out, b"\x1b]9;PVP: a command waits for your vote\x1b\\");

@@ -1,4 +1,4 @@
-//! The same screen without a terminal: for tests, benches, and pictures in documents.
+//! Runs the app without a terminal and draws into memory, for benchmarks and tests.
 
 use crossterm::event::KeyEvent;
 use pvp_protocol::{Envelope, Timestamp};
@@ -11,7 +11,7 @@ use crate::app::{App, AppInput};
 use crate::config::TuiConfig;
 use crate::{draw, text};
 
-/// A screen that is drawn into memory. What it would send goes nowhere.
+/// An app that is drawn into memory. Its effects are discarded.
 pub struct OffscreenApp {
     app: App,
     terminal: Terminal<TestBackend>,
@@ -46,13 +46,13 @@ impl OffscreenApp {
         self.app.record_drawn(drawn);
     }
 
-    /// The last frame, one line a row.
+    /// The last frame as text, one line per row.
     pub fn screen_text(&self) -> String {
         buffer_text(self.terminal.backend().buffer())
     }
 }
 
-/// What is on a screen, one line a row.
+/// The content of a screen as text, one line per row.
 pub(crate) fn buffer_text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content.chunks(width).map(|cells| {

@@ -1,4 +1,4 @@
-//! What a command printed, fetched as one reads on.
+//! The pager: shows a command's whole output, fetched from the server as the user scrolls.
 
 use std::collections::VecDeque;
 
@@ -17,43 +17,50 @@ use crate::{ansi, folded_output};
 /// Lines that are fetched at a time.
 const FETCH_LINES: u64 = 500;
 
-/// Lines that are kept; those furthest from where one reads go first.
+/// Most lines kept in memory; those furthest from the top of the screen go first.
 const MAX_KEPT_LINES: usize = 4_000;
 
-/// Columns before the text of a line.
+/// Columns before the text of a line: its number and its stream.
 const GUTTER_COLUMNS: usize = 12;
 
-/// Matches of a search that are kept.
+/// Most matches of a search that are kept.
 const MAX_MATCHES: usize = 10_000;
 
-/// Lines that are to be fetched.
+/// A range of lines to fetch.
 pub(crate) struct PagerFetch {
     pub(crate) reference: MessageId,
     pub(crate) offset: u64,
     pub(crate) limit: u64,
 }
 
-/// What a command printed, fetched by reference.
+/// A command's output, of which a window of lines is in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pager {
+    /// The command, on one line.
     pub(crate) title: String,
+    /// What the server knows the output by.
     reference: MessageId,
-    /// The lines that are here, from `start` on.
+    /// The lines in memory, from `first_kept_line` on.
     pub(crate) lines: VecDeque<OutputLine>,
+    /// Index of the first line in memory, counted from zero.
     first_kept_line: u64,
+    /// Number of lines of the whole output; `None` before the first page arrives.
     pub(crate) total_lines: Option<u64>,
-    /// The first line on the screen.
+    /// Index of the first line on the screen, counted from zero.
     pub(crate) top_line: u64,
-    /// The first row of it that is.
+    /// The first row of that line that is on the screen.
     pub(crate) top_row: usize,
     /// Whether the command may still print.
     may_grow: bool,
-    /// Whether to look beyond the end that is known.
+    /// Whether the next fetch should look beyond the known end.
     check_beyond_end: bool,
-    /// A fetch is under way.
+    /// Whether a fetch is under way.
     fetching: bool,
+    /// Why a fetch failed; nothing more is fetched then.
     pub(crate) error: Option<String>,
+    /// The search text in lower case; empty without a search.
     pub(crate) needle: String,
+    /// Indexes of the lines that match the search, in ascending order.
     matches: Vec<u64>,
 }
 
@@ -80,7 +87,7 @@ impl Pager {
         self.first_kept_line + self.lines.len() as u64
     }
 
-    /// Lines on the screen, with their numbers.
+    /// The lines on the screen with their numbers, counted from one.
     pub(crate) fn visible_lines(&self, rows: usize) -> impl Iterator<Item = (u64, &OutputLine)> {
         let skip = usize::try_from(self.top_line.saturating_sub(self.first_kept_line))
             .unwrap_or(usize::MAX);
@@ -95,7 +102,8 @@ impl Pager {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// What is missing for a screen of this many rows, if anything is and nothing is under way.
+    /// The lines to fetch next for a screen of this many rows, if any are missing and no fetch is
+    /// under way.
     pub(crate) fn next_fetch(&mut self, rows: usize) -> Option<PagerFetch> {
         let rows = rows as u64;
         let known_end = !self.check_beyond_end
@@ -104,7 +112,7 @@ impl Pager {
                 .is_some_and(|total| self.end_line() >= total);
         let outside = self.top_line < self.first_kept_line || self.top_line > self.end_line();
         let offset = if outside {
-            // Somewhere else: what is here does not join.
+            // The user jumped: the lines in memory do not adjoin.
             self.lines.clear();
             self.first_kept_line = self.top_line.saturating_sub(FETCH_LINES / 4);
             self.first_kept_line
@@ -143,7 +151,7 @@ impl Pager {
             self.go_to_line(page.total_lines.saturating_sub(1));
         }
         let Some(first) = page.lines.first().map(|line| line.number) else {
-            // There is no more, whatever was promised.
+            // There are no more lines, whatever the total says.
             self.total_lines = Some(self.end_line());
             return;
         };
@@ -163,7 +171,7 @@ impl Pager {
         self.trim();
     }
 
-    /// Looks beyond the end, if the command may have printed more since.
+    /// Lets the next fetch look beyond the end, if the command may have printed more.
     pub(crate) fn check_for_more(&mut self) {
         self.check_beyond_end = self.may_grow;
     }
@@ -186,10 +194,10 @@ impl Pager {
         self.error = Some(one_line(&why));
     }
 
-    /// Moves; false if there is nothing to go to.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    /// Scrolls, or goes to the next match; false if there is no match.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(crate) fn on_action(&mut self, action: KeyAction, window: Size) -> bool {
-        let spot = match action {
+        let found = match action {
             KeyAction::FindNext => self
                 .matches
                 .iter()
@@ -204,10 +212,10 @@ impl Pager {
                 return true;
             }
         };
-        if let Some(line) = spot {
+        if let Some(line) = found {
             self.go_to_line(line);
         }
-        spot.is_some()
+        found.is_some()
     }
 
     fn scroll(&mut self, action: KeyAction, window: Size) {
@@ -218,7 +226,7 @@ impl Pager {
             row: self.top_row,
         };
         let theme = Theme::new(Palette::None);
-        // Of a line that is not here nobody knows how long it is.
+        // How many rows a line takes is unknown unless it is in memory; one is assumed.
         let ScrollPosition { line, row } = top.after_action(action, total, window, |line| {
             let here = line.checked_sub(self.first_kept_line);
             let here = here.and_then(|at| self.lines.get(usize::try_from(at).ok()?));
@@ -233,7 +241,7 @@ impl Pager {
         (self.top_line, self.top_row) = (line, 0);
     }
 
-    /// Begins a search; the lines that match are asked for.
+    /// Begins a search; returns the reference of the output to search in.
     pub(crate) fn start_search(&mut self, needle: &str) -> MessageId {
         self.needle = needle.to_lowercase();
         self.matches.clear();
@@ -253,13 +261,13 @@ impl Pager {
     }
 }
 
-/// The rows of such a line.
+/// Breaks a numbered line into rows.
 pub(crate) fn wrap_output_line(line: &Line<'_>, columns: usize) -> Vec<Line<'static>> {
     wrap(line, columns.max(1), GUTTER_COLUMNS)
 }
 
-/// A line behind its number and where it was printed. Nothing is written over here, so that all of
-/// it can be read.
+/// A line with its number and stream before it. Carriage returns are shown instead of obeyed, so
+/// that all of the line can be read.
 pub(crate) fn numbered_line(line: &OutputLine, number: u64, theme: &Theme) -> Line<'static> {
     let head = format!("{number:>6} {}", folded_output::stream_label(line.stream));
     let mut spans = vec![Span::styled(head, theme.output_stream(line.stream))];
@@ -296,15 +304,15 @@ mod tests {
         }
     }
 
-    /// Fetches until nothing is missing; gives what was asked for.
+    /// Fetches until nothing is missing; returns offset and limit of each fetch.
     fn fetch_all_missing(pager: &mut Pager, total: u64) -> Vec<(u64, u64)> {
-        let mut asked = Vec::new();
-        while let Some(wanted) = pager.next_fetch(10) {
-            asked.push((wanted.offset, wanted.limit));
-            pager.add_page(page(wanted.offset, wanted.limit, total));
-            assert!(asked.len() < 10, "{asked:?}");
+        let mut fetches = Vec::new();
+        while let Some(fetch) = pager.next_fetch(10) {
+            fetches.push((fetch.offset, fetch.limit));
+            pager.add_page(page(fetch.offset, fetch.limit, total));
+            assert!(fetches.len() < 10, "{fetches:?}");
         }
-        asked
+        fetches
     }
 
     fn visible_line_numbers(pager: &Pager) -> Vec<u64> {
@@ -318,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_fetched_as_one_reads_on_and_back() {
+    fn lines_are_fetched_while_scrolling_down_and_up() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
         assert_eq!(fetch_all_missing(&mut pager, 100_000), [(0, 500)]);
         assert_eq!(visible_line_numbers(&pager), [1, 2, 3]);
@@ -339,7 +347,7 @@ mod tests {
         let mut long = page(0, 2, 2);
         long.lines[0].text = "word ".repeat(200);
         pager.add_page(long);
-        // 28 columns are left for the text, which are five words.
+        // 28 columns are left for the text, which is five words.
         pager.on_action(KeyAction::Bottom, WINDOW);
         assert_eq!((pager.top_line, pager.top_row), (0, 31));
         pager.on_action(KeyAction::PageUp, WINDOW);
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn however_far_one_reads_little_is_kept() {
+    fn few_lines_are_kept_however_far_the_reader_scrolls() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
         fetch_all_missing(&mut pager, 100_000);
         for _ in 0..2_000 {
@@ -363,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_are_gone_to_in_turn() {
+    fn the_search_keys_go_from_match_to_match() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
         fetch_all_missing(&mut pager, 5_000);
         pager.start_search("7");
@@ -392,17 +400,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_while_one_reads_is_fetched() {
+    fn output_printed_while_the_pager_is_open_is_fetched() {
         let mut pager = Pager::new(MessageId::parse("out").unwrap(), "x");
-        let wanted = pager.next_fetch(10).unwrap();
-        let mut first = page(0, wanted.limit, 5);
+        let fetch = pager.next_fetch(10).unwrap();
+        let mut first = page(0, fetch.limit, 5);
         first.finished = false;
         pager.add_page(first);
         assert!(pager.next_fetch(10).is_none(), "not before it is time");
         pager.check_for_more();
-        let wanted = pager.next_fetch(10).unwrap();
-        assert_eq!(wanted.offset, 5);
-        pager.add_page(page(wanted.offset, wanted.limit, 9));
+        let fetch = pager.next_fetch(10).unwrap();
+        assert_eq!(fetch.offset, 5);
+        pager.add_page(page(fetch.offset, fetch.limit, 9));
         assert_eq!((pager.lines.len(), pager.total_lines), (9, Some(9)));
         pager.check_for_more();
         assert!(pager.next_fetch(10).is_none(), "it has ended");

@@ -12,10 +12,10 @@ use crate::text_page::TextPage;
 use crate::theme::Theme;
 use crate::wording::{self, enum_label};
 
-/// Columns of a command in a list.
+/// Most columns of a command in a list.
 const MAX_LISTED_COLUMNS: usize = 200;
 
-/// Lines of a page.
+/// Collects the lines of a page.
 struct PageBuilder<'a> {
     theme: &'a Theme,
     lines: Vec<Line<'static>>,
@@ -243,21 +243,21 @@ fn finished_command_line(finished_command: &CommandHistoryEntry, view: &View) ->
     format!("{}   {how}{by}", shorten_command(&finished_command.shown))
 }
 
-/// A command as one of a list: as much of it as tells it from the others.
+/// A command shortened for a list.
 fn shorten_command(command: &str) -> String {
     clip(&one_line(command), MAX_LISTED_COLUMNS)
 }
 
 pub(crate) fn history(app: &App, needle: &str) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
-    let fits = |finished_command: &CommandHistoryEntry| {
+    let matches = |finished_command: &CommandHistoryEntry| {
         finished_command
             .shown
             .to_lowercase()
             .contains(&needle.to_lowercase())
     };
     for (index, finished_command) in app.view.history.iter().rev().enumerate() {
-        if fits(finished_command) {
+        if matches(finished_command) {
             let at = finished_command
                 .at
                 .map(|at| app.config.time_zone.time_of_day(at))
@@ -325,7 +325,7 @@ pub(crate) fn invitation(invitation: &Invitation) -> TextPage {
     TextPage::new("An invitation", lines).with_copy_text("the link", &invitation.link)
 }
 
-/// Why a command was judged so, part by part.
+/// Explains the assessment of a command, part by part.
 pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPage {
     let mut builder = PageBuilder::new(theme);
     builder.heading("The command");

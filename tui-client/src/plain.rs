@@ -1,4 +1,5 @@
-//! Plain mode: every event one line, commands by word. For screen readers, pipes and logs.
+//! Plain mode, for screen readers, pipes and logs: prints one line for each event and reads
+//! commands from standard input.
 
 mod commands;
 
@@ -18,14 +19,14 @@ use tokio::sync::mpsc;
 use crate::app::{App, AppEffect, AppInput, ConnectionState, MainContent, NoticeLevel};
 use crate::event_loop::LaunchOptions;
 use crate::requests::RequestDispatcher;
-use crate::text::{line_text as plain_text, one_line};
+use crate::text::{line_text, one_line};
 use crate::theme::Palette;
 use crate::{ansi, notify, wording};
 
-/// Characters of a line that has not ended which are kept before it is said anyway.
+/// Bytes of an unfinished output line that are buffered before it is printed anyway.
 const MAX_PARTIAL_LINE_BYTES: usize = 4096;
 
-/// Joins a session, prints what happens and does what is said on standard input.
+/// Joins a session, prints what happens and runs the commands on standard input.
 pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
     let (connection, mut events) =
         Connection::open(launch_options.link.clone(), launch_options.options).await?;
@@ -49,7 +50,7 @@ pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
     plain_client.print_line("joined; type `help` for the words, `quit` to leave")?;
     while !plain_client.finished {
         tokio::select! {
-            // What has happened is said before what was typed is done.
+            // Events are printed before a command that was typed after them runs.
             biased;
             event = events.next() => match event {
                 Some(event) => plain_client.on_connection_event(event)?,
@@ -59,7 +60,7 @@ pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
             line = lines.next_line(), if stdin_open => {
                 match line.context("reading standard input")? {
                     Some(line) => plain_client.run_command(&line)?,
-                    // Whoever pipes nothing in only listens.
+                    // Without more input we only print.
                     None => stdin_open = false,
                 }
             }
@@ -68,19 +69,23 @@ pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what happens.
+/// Prints what happens in the session and runs typed commands.
 struct PlainClient {
+    /// The same state as the full screen has, of which nothing is drawn.
     app: App,
+    /// Sends the app's requests to the server.
     requests: RequestDispatcher,
-    /// The first item that was not looked at.
+    /// Number of the first timeline item that was not processed yet.
     next_item: u64,
-    /// Thoughts and answers that are still going on.
+    /// Numbers of the thoughts and responses that are still streaming; printed when complete.
     open_items: Vec<u64>,
-    /// Gates by number, as they were last printed; a vote binds that.
+    /// Open gates by number, with the digest that was last printed, to which a vote binds.
     printed_gates: BTreeMap<usize, (MessageId, Digest)>,
+    /// The number for the next gate that opens.
     next_gate_number: usize,
-    /// The rest of what a command printed since its last line ended.
+    /// Output after the last line end, by command and stream.
     partial_lines: BTreeMap<(MessageId, OutputStream), String>,
+    /// Whether the user has quit or the connection has ended.
     finished: bool,
 }
 
@@ -107,7 +112,7 @@ impl PlainClient {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "everything else is an item of the stream"
+        reason = "every other message is an item of the timeline"
     )]
     fn on_connection_event(&mut self, event: ConnectionEvent) -> anyhow::Result<()> {
         match event {
@@ -159,14 +164,14 @@ impl PlainClient {
         }
     }
 
-    /// Takes an input, does what follows, and says what is new.
+    /// Updates the app, performs its effects, and prints what is new.
     fn handle_input(&mut self, input: AppInput) -> anyhow::Result<()> {
         self.app.notice = None;
         let effects = self.app.update(now(), input);
         self.perform_effects(effects)
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the server does the others")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the server gets the others")]
     fn perform_effects(&mut self, effects: Vec<AppEffect>) -> anyhow::Result<()> {
         for effect in effects {
             match effect {
@@ -192,7 +197,7 @@ impl PlainClient {
         }
     }
 
-    /// Says what happened since.
+    /// Prints the timeline items that are new or have become complete.
     fn print_new_items(&mut self) -> anyhow::Result<()> {
         let still_streaming = |item: &TimelineItem| {
             matches!(
@@ -227,7 +232,7 @@ impl PlainClient {
         format!("{at} {who} {what}")
     }
 
-    /// Says which gates opened or changed.
+    /// Prints the gates that opened or changed, and forgets those that closed.
     fn print_changed_gates(&mut self) -> anyhow::Result<()> {
         let fresh: Vec<_> = self
             .app
@@ -254,7 +259,7 @@ impl PlainClient {
             .any(|(gate, digest)| (gate, digest) == (&card.gate, &card.digest))
     }
 
-    /// The number of a gate, which it keeps; what it shows is what is printed next.
+    /// The number of a gate, which it keeps. Records its digest as the one that is printed next.
     fn number_gate(&mut self, card: &GateCard) -> usize {
         let known = self
             .printed_gates
@@ -291,7 +296,7 @@ impl PlainClient {
         )
     }
 
-    /// Says a page, once there is one.
+    /// Prints the open page or the output in the pager, once it is loaded, and closes it.
     fn print_page(&mut self) -> anyhow::Result<()> {
         let text = match &self.app.main {
             MainContent::Page(page) => format!("{}\n{}", page.title, page.text()),
@@ -314,7 +319,7 @@ impl PlainClient {
         self.print_line(&text)
     }
 
-    /// Says the lines that a command has finished.
+    /// Prints the complete lines of a command's output and buffers the rest.
     fn print_output(
         &mut self,
         proposal: &MessageId,
@@ -335,7 +340,7 @@ impl PlainClient {
         Ok(())
     }
 
-    /// Says the last of what a command printed, and how it ended.
+    /// Prints the rest of a command's output and how it ended.
     fn print_result(&mut self, proposal: &MessageId) -> anyhow::Result<()> {
         for stream in [OutputStream::Stdout, OutputStream::Stderr] {
             if let Some(rest) = self.partial_lines.remove(&(proposal.clone(), stream)) {
@@ -361,8 +366,8 @@ fn stream_name(stream: OutputStream) -> &'static str {
     }
 }
 
-/// What a terminal would show of a line.
+/// A line of output as a terminal would show it, without styles.
 fn strip_ansi(text: &str) -> String {
     let lines = ansi::styled_lines(text, Style::new(), Palette::None);
-    lines.iter().map(plain_text).collect::<Vec<_>>().join(" ")
+    lines.iter().map(line_text).collect::<Vec<_>>().join(" ")
 }

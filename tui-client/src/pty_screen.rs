@@ -1,4 +1,4 @@
-//! Screens of interactive commands: a real terminal's state, of which only cells are drawn.
+//! Emulates the terminal screens of interactive commands and draws their cells.
 
 use std::num::NonZeroU16;
 
@@ -13,14 +13,15 @@ use crate::keys::KeyChord;
 use crate::text::escape_invisible;
 use crate::theme::Palette;
 
-/// Screens that are kept, the latest; each is one screenful of cells.
+/// Most screens that are kept, the newest; each holds one screenful of cells.
 const MAX_PTY_SCREENS: usize = 8;
 
-/// The largest screen that is kept.
+/// Most rows of a screen.
 const MAX_ROWS: u16 = 300;
+/// Most columns of a screen.
 const MAX_COLUMNS: u16 = 500;
 
-/// A size before anybody said one.
+/// The size of a screen before a resize arrives.
 const DEFAULT_SIZE: TerminalSize = TerminalSize {
     columns: 80,
     rows: 24,
@@ -50,8 +51,11 @@ impl PtyScreens {
     }
 
     fn get_or_create(&mut self, proposal: &MessageId) -> &mut PtyScreen {
-        let place = self.0.iter().position(|pane| pane.proposal == *proposal);
-        let place = place.unwrap_or_else(|| {
+        let index = self
+            .0
+            .iter()
+            .position(|pty_screen| pty_screen.proposal == *proposal);
+        let index = index.unwrap_or_else(|| {
             if self.0.len() >= MAX_PTY_SCREENS {
                 self.0.remove(0);
             }
@@ -62,7 +66,7 @@ impl PtyScreens {
             });
             self.0.len() - 1
         });
-        &mut self.0[place]
+        &mut self.0[index]
     }
 
     pub(crate) fn feed(&mut self, proposal: &MessageId, text: &str) {
@@ -75,23 +79,26 @@ impl PtyScreens {
     }
 
     fn screen(&self, proposal: &MessageId) -> Option<&vt100::Screen> {
-        let pane = self.0.iter().find(|pane| pane.proposal == *proposal);
-        pane.map(|pane| pane.parser.screen())
+        let pty_screen = self
+            .0
+            .iter()
+            .find(|pty_screen| pty_screen.proposal == *proposal);
+        pty_screen.map(|pty_screen| pty_screen.parser.screen())
     }
 
-    /// Whether the command wants to know what is pasted.
+    /// Whether the command has asked for bracketed paste.
     pub(crate) fn uses_bracketed_paste(&self, proposal: &MessageId) -> bool {
         self.screen(proposal)
             .is_some_and(vt100::Screen::bracketed_paste)
     }
 
-    /// Where its cursor is, if it shows one.
+    /// Row and column of the cursor, if the command shows one.
     pub(crate) fn cursor(&self, proposal: &MessageId) -> Option<(u16, u16)> {
         let screen = self.screen(proposal).filter(|screen| !screen.hide_cursor());
         screen.map(vt100::Screen::cursor_position)
     }
 
-    /// Draws the cells of a screen, and nothing that could act on ours.
+    /// Draws the cells of a screen, and nothing that could control our terminal.
     pub(crate) fn draw(
         &self,
         proposal: &MessageId,
@@ -115,7 +122,7 @@ impl PtyScreens {
                 let escaped = escape_invisible(contents);
                 let symbol = match contents {
                     "" => " ",
-                    // What would have to be written out does not fit a cell.
+                    // An escaped character does not fit a cell.
                     contents if escaped != contents => "\u{fffd}",
                     contents => contents,
                 };
@@ -129,8 +136,12 @@ impl PtyScreens {
 
 impl PartialEq for PtyScreens {
     fn eq(&self, other: &Self) -> bool {
-        let ids = |panes: &Self| -> Vec<MessageId> {
-            panes.0.iter().map(|pane| pane.proposal.clone()).collect()
+        let ids = |pty_screens: &Self| -> Vec<MessageId> {
+            pty_screens
+                .0
+                .iter()
+                .map(|pty_screen| pty_screen.proposal.clone())
+                .collect()
         };
         ids(self) == ids(other)
     }
@@ -169,10 +180,10 @@ fn ratatui_colour(colour: vt100::Color) -> Option<Color> {
     }
 }
 
-/// What a terminal sends for a key.
+/// The characters that a terminal sends for a key.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a terminal sends nothing for the others"
+    reason = "no other key sends anything"
 )]
 pub(crate) fn encode_key(chord: KeyChord) -> Option<String> {
     let alt = if chord.has_alt() { "\u{1b}" } else { "" };
@@ -217,10 +228,10 @@ mod tests {
         MessageId::parse(name).unwrap()
     }
 
-    fn drawn_rows(panes: &PtyScreens) -> Vec<String> {
+    fn drawn_rows(pty_screens: &PtyScreens) -> Vec<String> {
         let area = Rect::new(0, 0, 20, 3);
         let mut buffer = Buffer::empty(area);
-        panes.draw(&id("p"), area, &mut buffer, Palette::Colour);
+        pty_screens.draw(&id("p"), area, &mut buffer, Palette::Colour);
         let row = |y| (0..20).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..3)
             .map(row)
@@ -229,28 +240,28 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_is_what_a_terminal_would_show() {
-        let mut panes = PtyScreens::default();
-        panes.feed(
+    fn a_screen_shows_what_a_terminal_would_show() {
+        let mut pty_screens = PtyScreens::default();
+        pty_screens.feed(
             &id("p"),
             "one\r\ntwo\u{1b}[1;1Hx\u{1b}]0;title\u{7}\u{1b}[3;3H世界",
         );
-        assert_eq!(drawn_rows(&panes), ["xne", "two", "  世 界"]);
-        assert_eq!(panes.cursor(&id("p")), Some((2, 6)));
+        assert_eq!(drawn_rows(&pty_screens), ["xne", "two", "  世 界"]);
+        assert_eq!(pty_screens.cursor(&id("p")), Some((2, 6)));
     }
 
     #[test]
     fn few_screens_are_kept_and_none_is_too_large() {
-        let mut panes = PtyScreens::default();
+        let mut pty_screens = PtyScreens::default();
         for number in 0..100 {
             let size = TerminalSize {
                 columns: u16::MAX,
                 rows: 0,
             };
-            panes.resize(&id(&format!("p{number}")), size);
+            pty_screens.resize(&id(&format!("p{number}")), size);
         }
-        assert_eq!(panes.0.len(), MAX_PTY_SCREENS);
-        let size = panes.0[0].parser.screen().size();
+        assert_eq!(pty_screens.0.len(), MAX_PTY_SCREENS);
+        let size = pty_screens.0[0].parser.screen().size();
         assert_eq!((size.0.get(), size.1.get()), (2, MAX_COLUMNS));
     }
 
@@ -279,11 +290,11 @@ mod tests {
             texts in proptest::collection::vec("(\\PC|[\u{0}-\u{ff}]|\u{1b}\\[[?0-9;]{0,8}[a-zA-Z@]|\u{1b}[a-zA-Z0-9()#]|世|\u{202e}){0,60}", 0..8),
             sizes in proptest::collection::vec((0..30u16, 0..30u16), 0..8),
         ) {
-            let mut panes = PtyScreens::default();
+            let mut pty_screens = PtyScreens::default();
             for (text, (rows, columns)) in texts.iter().zip(sizes.iter().cycle()) {
-                panes.feed(&id("p"), text);
-                panes.resize(&id("p"), TerminalSize { rows: *rows, columns: *columns });
-                for row in drawn_rows(&panes) {
+                pty_screens.feed(&id("p"), text);
+                pty_screens.resize(&id("p"), TerminalSize { rows: *rows, columns: *columns });
+                for row in drawn_rows(&pty_screens) {
                     prop_assert_eq!(escape_invisible(&row), row);
                 }
             }

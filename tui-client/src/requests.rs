@@ -1,4 +1,4 @@
-//! Doing what the screen asks of the server, without making it wait.
+//! Performs the app's requests to the server in the background.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 
 use crate::app::{AppEffect, AppInput, PendingRequestId};
 
-/// Lines that a search in an output finds at most.
+/// Most lines that a search in a command's output returns.
 const MAX_SEARCH_LINES: u64 = 2_000;
 
-/// Programs that completion knows.
+/// Most program names that are listed for completion.
 const MAX_PROGRAMS: usize = 20_000;
 
-/// Talks to the server on behalf of the screen; answers come back as inputs.
+/// Sends the app's requests to the server; the answers come back as inputs.
 pub(crate) struct RequestDispatcher {
     api: Arc<ApiClient>,
     session: SessionId,
@@ -41,10 +41,10 @@ impl RequestDispatcher {
         dispatcher
     }
 
-    /// Does what takes time. What needs the terminal is done by whoever has it.
+    /// Performs the effects that involve the server. The event loop performs the others.
     pub(crate) fn run_effect(&self, effect: AppEffect) {
         match effect {
-            // Whoever listens is gone only when the screen is.
+            // The receiver lives as long as the screen.
             AppEffect::Send(request_id, message) => drop(self.outgoing.send((request_id, message))),
             AppEffect::FetchOutput {
                 reference,
@@ -76,7 +76,7 @@ impl RequestDispatcher {
         }
     }
 
-    /// Asks something that blocks, beside everything else.
+    /// Runs a blocking request on its own thread and sends its result as an input.
     fn spawn_request(
         &self,
         request: impl FnOnce(&ApiClient, &SessionId) -> AppInput + Send + 'static,
@@ -104,7 +104,7 @@ fn search_output(
     page.map_err(|error| error.to_string())
 }
 
-/// Sends one message after the other, and waits for each answer beside that.
+/// Sends the messages in order, and waits for each answer in a task of its own.
 async fn send_messages(
     connection: Connection,
     mut queue: mpsc::UnboundedReceiver<(PendingRequestId, Box<ClientMessage>)>,
@@ -125,7 +125,7 @@ async fn send_messages(
     }
 }
 
-/// Names of the programs on the PATH here.
+/// Names of the programs on this machine's PATH, sorted.
 fn list_programs() -> Vec<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path);

@@ -1,10 +1,10 @@
-//! Where one reads in lines that may take several rows each.
+//! The scroll position in lines that may take several rows each.
 
 use ratatui::layout::Size;
 
 use crate::keys::KeyAction;
 
-/// A row of a line.
+/// A line, and a row of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ScrollPosition {
     pub(crate) line: u64,
@@ -17,9 +17,9 @@ impl ScrollPosition {
         Self { line, row: 0 }
     }
 
-    /// The first row on the screen after a key. The end is never above the bottom of the window,
-    /// unless a search went there.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    /// The first row on the screen after a key. The last line never moves above the bottom of the
+    /// window, unless a search moved it there.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(crate) fn after_action(
         self,
         action: KeyAction,
@@ -28,15 +28,15 @@ impl ScrollPosition {
         rows_of: impl Fn(u64) -> usize,
     ) -> Self {
         let rows = usize::from(window.height).max(1);
-        // A row of what was on the screen stays on it.
+        // One row stays on the screen, so that the reader keeps their place.
         let page = rows.saturating_sub(1).max(1);
         let bottom = ScrollPosition::start_of_line(lines).rows_up(rows, &rows_of);
-        let on = |by| self.rows_down(by, lines, &rows_of).min(bottom).max(self);
+        let down = |by| self.rows_down(by, lines, &rows_of).min(bottom).max(self);
         match action {
             KeyAction::Up => self.rows_up(1, &rows_of),
-            KeyAction::Down => on(1),
+            KeyAction::Down => down(1),
             KeyAction::PageUp => self.rows_up(page, &rows_of),
-            KeyAction::PageDown => on(page),
+            KeyAction::PageDown => down(page),
             KeyAction::Top => ScrollPosition::default(),
             KeyAction::Bottom => bottom,
             _ => self,
@@ -79,14 +79,14 @@ mod tests {
         height: 4,
     };
 
-    /// Three lines, of which the second takes nine rows.
+    /// The rows of each of three lines: the second takes nine.
     fn rows(line: u64) -> usize {
         if line == 1 { 9 } else { 1 }
     }
 
     fn go(from: ScrollPosition, actions: &[KeyAction]) -> (u64, usize) {
         let moved =
-            |spot: ScrollPosition, action: &KeyAction| spot.after_action(*action, 3, WINDOW, rows);
+            |from: ScrollPosition, action: &KeyAction| from.after_action(*action, 3, WINDOW, rows);
         let ScrollPosition { line, row } = actions.iter().fold(from, moved);
         (line, row)
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_does_not_move() {
+    fn lines_that_fit_the_window_do_not_scroll() {
         let moved = ScrollPosition::default().after_action(KeyAction::Bottom, 3, WINDOW, |_| 1);
         assert_eq!(moved, ScrollPosition::default());
         let moved = ScrollPosition::default().after_action(KeyAction::PageDown, 0, WINDOW, |_| 1);

@@ -1,11 +1,11 @@
-//! Signals: being ended, and being stopped and continued by a shell with job control.
+//! Handles process signals: termination, and job control by a shell.
 
 use anyhow::Context;
 use rustix::process::kill_current_process_group;
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ancestors that are looked at; more are not between a shell and what it started.
+/// Most ancestors that are examined; there are never more between a shell and what it started.
 const MAX_ANCESTORS: usize = 32;
 
 /// What a signal asks for.
@@ -13,7 +13,7 @@ const MAX_ANCESTORS: usize = 32;
 pub(crate) enum ProcessSignal {
     Terminate,
     Suspend,
-    /// We were stopped, and run again.
+    /// We were stopped and run again.
     Continue,
 }
 
@@ -35,7 +35,7 @@ impl SignalListener {
         })
     }
 
-    /// The next signal, an end first: a job that a shell kills is continued for it.
+    /// The next signal, termination first: a shell that kills a stopped job also continues it.
     pub(crate) async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
             biased;
@@ -47,13 +47,13 @@ impl SignalListener {
     }
 }
 
-/// Stops us and whatever was started together with us, as a terminal's own ctrl+z would.
+/// Stops our process group, as ctrl+z in a terminal would.
 pub(crate) fn stop_process_group() -> anyhow::Result<()> {
-    // SIGTSTP is listened for, so that it stops nothing by itself.
+    // We handle SIGTSTP, so it would not stop us.
     kill_current_process_group(rustix::process::Signal::STOP).context("stopping")
 }
 
-/// Whether the terminal is ours, and not that of a shell that has us in the background.
+/// Whether we are in the foreground, and not in the background of a shell.
 pub(crate) fn in_foreground() -> bool {
     let foreground = tcgetpgrp(std::io::stdin()).ok();
     let ours = ProcessStat::read_proc("self");
@@ -62,16 +62,16 @@ pub(crate) fn in_foreground() -> bool {
         .is_none_or(|(foreground, ours)| foreground.as_raw_pid() == ours.process_group)
 }
 
-/// Whether a shell would notice that we stop, and could bring us back. The kernel asks the same
-/// before it lets SIGTSTP stop anything: a group without such a parent would stop for ever.
+/// Whether a shell would notice that we stop and could continue us. The kernel checks the same
+/// before it lets SIGTSTP stop anything: a process group without such a parent would stop for ever.
 pub(crate) fn has_job_control_shell() -> bool {
     ProcessStat::read_proc("self").is_some_and(|ours| {
         ours.has_job_control_shell(|pid| ProcessStat::read_proc(&pid.to_string()))
     })
 }
 
-/// To whom a process belongs. A number is 0 where it is that of a process outside of our PID
-/// namespace: a parent, or the leader of a group or session that was entered from there.
+/// A process's parent, process group and session. A number is 0 if it belongs to a process outside
+/// of our PID namespace: a parent, or the leader of a group or session entered from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProcessStat {
     parent_pid: i32,
@@ -80,14 +80,14 @@ struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// From `/proc`: rustix takes the number of a group or session for one that is never 0.
+    /// Reads `/proc`, because rustix assumes that the number of a group or session is never 0.
     fn read_proc(process: &str) -> Option<Self> {
-        // A name in it may be anything, also no text.
+        // The process name in it may be any bytes, not only UTF-8.
         let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
     }
 
-    /// A name may hold spaces and brackets, so that only what follows the last one is sure.
+    /// Parses what follows the last bracket, because the process name may hold spaces and brackets.
     fn parse(stat: &str) -> Option<Self> {
         let (_, numbers) = stat.rsplit_once(')')?;
         let mut numbers = numbers.split_whitespace().skip(1).map(str::parse);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_outside_of_the_namespace_is_no_shell() {
+    fn a_process_outside_of_the_namespace_is_not_a_job_control_shell() {
         let first = process(0, 0, 0);
         let of = |pid| (pid == 1).then_some(first);
         assert!(!first.has_job_control_shell(of));

@@ -1,4 +1,4 @@
-//! The stream: each thing that happened as rows of the screen.
+//! Renders the items of the timeline as rows of the screen.
 
 use std::collections::BTreeSet;
 
@@ -17,25 +17,30 @@ use crate::time_zone::DisplayTimeZone;
 use crate::wording;
 use crate::{folded_output, markdown};
 
-/// Columns that everything below a first row is set in by.
+/// Columns by which everything below an item's first row is indented.
 const INDENT: usize = 2;
 
-/// Rows of one prompt, thought or response that are shown; a screen scrolls through them.
+/// Most rows of one prompt, thought or response that are shown; the screen scrolls through them.
 const MAX_TEXT_ROWS: usize = 2000;
 
-/// Rows of a command that the stream shows; its card shows all of it.
+/// Most rows of a command that the stream shows; its card shows all of it.
 const MAX_COMMAND_ROWS: usize = 8;
 
-/// What the rows are made of besides the item.
+/// Renders items; holds what the rows depend on besides the item.
 pub(crate) struct StreamRenderer<'a> {
+    /// The view that the items belong to.
     pub(crate) view: &'a View,
+    /// The styles to render with.
     pub(crate) theme: &'a Theme,
+    /// The time zone for times of day.
     pub(crate) time_zone: &'a DisplayTimeZone,
+    /// The current time, for how long commands have been running.
     pub(crate) now: Timestamp,
+    /// Width of the rows.
     pub(crate) columns: usize,
-    /// Whether all thinking is shown.
+    /// Whether thoughts are shown unfolded.
     pub(crate) show_thinking: bool,
-    /// Thoughts that were opened one by one, or closed again.
+    /// Thoughts for which the opposite of `show_thinking` holds.
     pub(crate) toggled_thoughts: &'a BTreeSet<MessageId>,
 }
 
@@ -133,7 +138,7 @@ impl StreamRenderer<'_> {
         ]
     }
 
-    /// Something that one line tells.
+    /// The rows of an event that one line describes.
     fn event_rows(
         &self,
         item: &TimelineItem,
@@ -160,17 +165,17 @@ impl StreamRenderer<'_> {
         item: &TimelineItem,
         title: &str,
         text: &TruncatedText,
-        voice: TextFormat,
+        format: TextFormat,
     ) -> Vec<Line<'static>> {
         let mut spans = self.heading(item);
         spans.push(Span::styled(title.to_owned(), self.theme.muted));
         let mut rows = wrap(&Line::from(spans), self.columns, INDENT);
-        rows.extend(self.text_rows(text, voice));
+        rows.extend(self.text_rows(text, format));
         rows
     }
 
-    fn text_rows(&self, text: &TruncatedText, voice: TextFormat) -> Vec<Line<'static>> {
-        let lines = match voice {
+    fn text_rows(&self, text: &TruncatedText, format: TextFormat) -> Vec<Line<'static>> {
+        let lines = match format {
             TextFormat::Markdown => markdown::styled_lines(&text.text, self.theme),
             TextFormat::Plain => plain_lines(&text.text, self.theme.plain),
             TextFormat::Muted => plain_lines(&text.text, self.theme.muted),
@@ -213,10 +218,10 @@ impl StreamRenderer<'_> {
         let Some(proposal) = self.view.proposal(id) else {
             return self.event_rows(item, "$", self.theme.muted);
         };
-        let asked = &proposal.requested;
+        let requested = &proposal.requested;
         let mut spans = self.heading(item);
         spans.push(Span::styled(format!(" {verb} "), self.theme.muted));
-        if let Some(assessment) = &asked.assessment {
+        if let Some(assessment) = &requested.assessment {
             let verdict = format!("[{}] ", assessment.category);
             spans.push(Span::styled(
                 verdict,
@@ -224,7 +229,7 @@ impl StreamRenderer<'_> {
             ));
         }
         let mut rows = wrap(&Line::from(spans), self.columns, INDENT);
-        let command: Vec<_> = plain_lines(&asked.shown, self.theme.strong);
+        let command: Vec<_> = plain_lines(&requested.shown, self.theme.strong);
         let columns = self.columns.saturating_sub(INDENT + 2);
         let command = wrap_all(&command, columns, 0);
         let more = command.len().saturating_sub(MAX_COMMAND_ROWS);
@@ -239,14 +244,14 @@ impl StreamRenderer<'_> {
             rows.extend(self.detail_rows(&words, self.theme.muted));
         }
         if proposal.state == ProposalState::Blocked {
-            let reason = asked.assessment.as_ref().map(|it| one_line(&it.reason));
+            let reason = requested.assessment.as_ref().map(|it| one_line(&it.reason));
             let words = format!("blocked: {}", reason.unwrap_or_default());
             rows.extend(self.detail_rows(&words, self.theme.error));
         }
         rows
     }
 
-    /// What a command printed and how it ended.
+    /// The rows for a command's output and how it ended.
     fn run_rows(&self, proposal: &ProposalView) -> Vec<Line<'static>> {
         let mut rows = Vec::new();
         let columns = self.columns.saturating_sub(INDENT);
@@ -308,10 +313,10 @@ fn folded_summary(proposal: &ProposalView) -> String {
     format!("… {folded} of {size} folded; select it and press enter to read all …")
 }
 
-/// The command whose output is shown below this item: where it was cleared to run.
+/// The command whose output is shown below this item, which is where it was cleared to run.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "only these can be where a command was cleared"
+    reason = "only these events can clear a command"
 )]
 pub(crate) fn proposal_with_output<'a>(
     view: &'a View,
@@ -331,10 +336,10 @@ pub(crate) fn proposal_with_output<'a>(
     proposal.filter(|proposal| proposal.run.is_some() || proposal.finish.is_some())
 }
 
-/// The command that an item is about.
+/// The command that an item is about, if it is about one.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the others are about no command"
+    reason = "the other events are not about a command"
 )]
 pub(crate) fn proposal_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a ProposalView> {
     match &item.event {
@@ -350,7 +355,7 @@ pub(crate) fn proposal_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a
     }
 }
 
-/// What a search looks at: the words of an item and what its command printed.
+/// The text that a search looks at: the words of an item and its command's output.
 pub(crate) fn searchable_text(view: &View, item: &TimelineItem) -> String {
     let mut text = format!(
         "{} {}",
@@ -358,8 +363,8 @@ pub(crate) fn searchable_text(view: &View, item: &TimelineItem) -> String {
         wording::item_text(view, item)
     );
     if let Some(proposal) = proposal_with_output(view, item) {
-        for piece in proposal.output.chunks() {
-            text.push_str(&piece.text);
+        for chunk in proposal.output.chunks() {
+            text.push_str(&chunk.text);
         }
     }
     text

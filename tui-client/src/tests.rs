@@ -1,4 +1,4 @@
-//! Screens as text, and what keys do on them.
+//! Tests of the whole screen: keys and messages in, the drawn text and sent messages out.
 
 mod composing;
 mod deciding;

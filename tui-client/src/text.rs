@@ -1,4 +1,4 @@
-//! Text from others as lines of a screen: visible, wrapped, and of known width.
+//! Makes text from others fit for the screen: visible, wrapped, and of known width.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,15 @@ use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// What some terminals join with the sign before it and others do not, so that nobody knows how many
-/// columns it takes: halves of flags, colours of skin, frames of keys.
+/// Characters that some terminals join with the one before and others do not, so that their width
+/// is unknown: keycap frames, halves of flags, skin tones.
 const UNSTABLE_WIDTH: &[(char, char)] = &[
     ('\u{20e3}', '\u{20e3}'),
     ('\u{1f1e6}', '\u{1f1ff}'),
     ('\u{1f3fb}', '\u{1f3ff}'),
 ];
 
-/// The text with everything written out that an eye would not see, or that would be drawn somewhere
-/// else than it is meant to be.
+/// Escapes every character that would be invisible, or that would shift the text around it.
 pub(crate) fn escape_invisible(text: &str) -> String {
     let unstable = |c: char| {
         UNSTABLE_WIDTH
@@ -37,10 +36,10 @@ pub(crate) fn escape_invisible(text: &str) -> String {
     escaped
 }
 
-/// Columns to the next stop of a tab.
+/// Columns between two tab stops.
 pub(crate) const TAB_COLUMNS: usize = 8;
 
-/// Text that is nothing but visible characters and line feeds; a tab is as wide as it looks.
+/// The text as visible characters and line feeds only; tabs become spaces.
 pub(crate) fn sanitize(text: &str) -> String {
     let shown = escape_invisible(text);
     if !shown.contains('\t') {
@@ -63,19 +62,19 @@ fn expand_tabs(line: &str) -> String {
     flat
 }
 
-/// The same on one line, whatever it was.
+/// The text as visible characters on one line.
 pub(crate) fn one_line(text: &str) -> String {
     escape_invisible(text)
         .replace('\n', " ⏎ ")
         .replace('\t', " ")
 }
 
-/// Columns that a text takes.
+/// The number of columns that a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of a text that fits, marked if it is not all of it.
+/// The beginning of a text that fits, with an ellipsis if something was cut off.
 pub(crate) fn clip(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -97,7 +96,7 @@ fn prefix_within(text: &str, columns: usize) -> &str {
     &text[..bytes]
 }
 
-/// The beginning of a line that fits, marked if it is not all of it.
+/// The beginning of a line that fits, with an ellipsis if something was cut off.
 pub(crate) fn clip_line<'a>(line: &'a Line<'a>, columns: usize) -> Cow<'a, Line<'a>> {
     if line.width() <= columns {
         return Cow::Borrowed(line);
@@ -116,8 +115,8 @@ pub(crate) fn clip_line<'a>(line: &'a Line<'a>, columns: usize) -> Cow<'a, Line<
     Cow::Owned(Line::from(spans).style(line.style))
 }
 
-/// Breaks a line into rows that fit, between words where it can; rows after the first begin with
-/// this many spaces.
+/// Breaks a line into rows that fit, between words if possible; rows after the first begin with
+/// `indent` spaces.
 pub(crate) fn wrap(line: &Line<'_>, columns: usize, indent: usize) -> Vec<Line<'static>> {
     let columns = columns.max(1);
     let indent = if indent * 2 > columns { 0 } else { indent };
@@ -157,7 +156,7 @@ impl LineWrapper {
     }
 
     fn push_word(&mut self, word: &str, style: Style) {
-        // A wide character may stand on a row that is too narrow for it.
+        // Saturating, because a wide character may be on a row that is too narrow for it.
         let room = self.columns.saturating_sub(self.used_columns);
         let wide = width(word);
         if wide <= room {
@@ -165,7 +164,7 @@ impl LineWrapper {
         }
         if wide <= self.columns - self.indent {
             self.next_row();
-            // A space at the edge is the break itself.
+            // A space at the end of a row is replaced by the break.
             if word != " " {
                 self.append(word, wide, style);
             }
@@ -202,7 +201,7 @@ impl LineWrapper {
     }
 }
 
-/// The text of a line.
+/// The text of a line without its styles.
 pub(crate) fn line_text(line: &Line<'_>) -> String {
     line.spans
         .iter()
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn no_row_is_wider_than_asked_and_no_character_is_lost() {
+    fn no_row_is_too_wide_and_no_character_is_lost() {
         let text = "a bb ccc dddd eeeee ffffff/ggggggg 世界 héé  x";
         for columns in 2..60 {
             let rows = wrapped(text, columns, 0);
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_so() {
+    fn clipped_text_ends_with_an_ellipsis() {
         assert_eq!(clip("abc", 3), "abc");
         assert_eq!(clip("abcd", 3), "ab…");
         assert_eq!(clip("世界世", 4), "世…");
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_terminals_draw_in_different_widths_is_written_out() {
+    fn characters_of_unstable_width_are_escaped() {
         assert_eq!(escape_invisible("é 世界 👍 e\u{301}"), "é 世界 👍 e\u{301}");
         assert_eq!(escape_invisible("🇩🇪"), r"\u{1f1e9}\u{1f1ea}");
         assert_eq!(one_line("👍🏽"), r"👍\u{1f3fd}");

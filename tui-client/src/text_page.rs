@@ -1,4 +1,4 @@
-//! Pages that we write: help, lists, why a command was judged so.
+//! A scrollable page of text, such as help, a list or an explanation.
 
 use ratatui::layout::Size;
 use ratatui::text::Line;
@@ -7,7 +7,7 @@ use crate::keys::KeyAction;
 use crate::scroll::ScrollPosition;
 use crate::text::{line_text, one_line, width, wrap};
 
-/// Spaces before what does not fit on the first row of a line.
+/// Spaces before the continuation rows of a line.
 const INDENT: usize = 4;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct TextPage {
     pub(crate) lines: Vec<Line<'static>>,
     pub(crate) top: ScrollPosition,
     pub(crate) needle: String,
-    /// What is copied, and what that is called, if it is not the whole page.
+    /// The text to copy and what to call it; `None` copies the whole page.
     copy_override: Option<(String, &'static str)>,
 }
 
@@ -33,13 +33,13 @@ impl TextPage {
         }
     }
 
-    /// A page about one thing, which alone is copied.
+    /// Copies only this text instead of the whole page.
     pub(crate) fn with_copy_text(mut self, what: &'static str, text: &str) -> Self {
         self.copy_override = Some((text.to_owned(), what));
         self
     }
 
-    /// What is copied from here, and what that is called.
+    /// The text to copy, and what to call it.
     pub(crate) fn copy_text(&self) -> (String, &'static str) {
         let whole = || (self.text(), "the page");
         self.copy_override.clone().unwrap_or_else(whole)
@@ -50,8 +50,8 @@ impl TextPage {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Moves; false if there is nothing to go to.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    /// Scrolls, or goes to the next match; false if there is no match.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(crate) fn on_action(&mut self, action: KeyAction, window: Size) -> bool {
         match action {
             KeyAction::FindNext => self.find(1),
@@ -81,12 +81,12 @@ impl TextPage {
             0 => (top..count).chain(0..top).collect(),
             1.. => (top + 1..count).collect(),
         };
-        let fits = |index: &usize| {
+        let matches = |index: &usize| {
             line_text(&self.lines[*index])
                 .to_lowercase()
                 .contains(&self.needle)
         };
-        let found = order.into_iter().find(fits);
+        let found = order.into_iter().find(matches);
         if let Some(found) = found {
             self.top = ScrollPosition::start_of_line(found as u64);
         }
@@ -94,8 +94,8 @@ impl TextPage {
     }
 }
 
-/// The rows of a line; what follows a label stays to the right of it. A single word, such as a link,
-/// stays as it is, so that a terminal can select it.
+/// Breaks a line into rows; the text after a label stays to the right of it. A single word, such as
+/// a link, is not indented, so that a terminal can select it.
 pub(crate) fn wrap_page_line(line: &Line<'_>, columns: usize) -> Vec<Line<'static>> {
     let label = match line.spans.as_slice() {
         [label, _, ..] => width(&label.content),

@@ -1,4 +1,4 @@
-//! How things look. Colour only repeats what a word or a mark says already.
+//! The styles of the screen. Colour only repeats what a word or a mark already says.
 
 use pvp_protocol::Category;
 use pvp_protocol::payload::OutputStream;
@@ -9,14 +9,14 @@ use ratatui::style::{Color, Modifier, Style};
 pub enum Palette {
     #[default]
     Colour,
-    /// Bright colours on the terminal's own ground, nothing dim.
+    /// Bright colours on the terminal's own background, nothing dim.
     HighContrast,
-    /// None at all; what matters is bold, underlined or reversed.
+    /// No colours at all; what matters is bold, underlined or reversed.
     None,
 }
 
 impl Palette {
-    /// The palette of this name.
+    /// The palette with this name in the settings.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "colour" | "color" | "default" => Some(Palette::Colour),
@@ -30,23 +30,41 @@ impl Palette {
 /// A style for everything on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Theme {
+    /// The palette that the styles are made from.
     pub(crate) palette: Palette,
+    /// Ordinary text.
     pub(crate) plain: Style,
+    /// Text of less importance, such as times and labels.
     pub(crate) muted: Style,
+    /// Text that stands out, such as commands.
     pub(crate) strong: Style,
+    /// Headings and the name of the session.
     pub(crate) title: Style,
+    /// Something that succeeded or is safe.
     pub(crate) success: Style,
+    /// Something to pay attention to.
     pub(crate) warning: Style,
+    /// Something that failed or is dangerous.
     pub(crate) error: Style,
+    /// Names of people.
     pub(crate) human: Style,
+    /// Names of agents.
     pub(crate) agent: Style,
+    /// Code in Markdown.
     pub(crate) code: Style,
+    /// The label before a line of standard output.
     pub(crate) stdout: Style,
+    /// The label before a line of standard error.
     pub(crate) stderr: Style,
+    /// The frame and mark of the part with the focus.
     pub(crate) focused: Style,
+    /// The frame of a part without the focus.
     pub(crate) unfocused: Style,
+    /// The selected candidate, and labels that must be noticed.
     pub(crate) selected: Style,
+    /// A match of a search.
     pub(crate) search_match: Style,
+    /// Names of keys.
     pub(crate) key: Style,
 }
 

@@ -1,26 +1,26 @@
-//! Where the clock on the wall is: the log is in universal time, people are not.
+//! Shows times in the user's time zone; the log is in UTC.
 
 use jiff::tz::TimeZone;
 use pvp_protocol::Timestamp;
 
-/// In whose time of day things are told.
+/// The time zone in which times are shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisplayTimeZone(TimeZone);
 
 impl Default for DisplayTimeZone {
-    /// Universal time, the same on every machine.
+    /// UTC, the same on every machine.
     fn default() -> Self {
         Self(TimeZone::UTC)
     }
 }
 
 impl DisplayTimeZone {
-    /// The time of whoever sits here: `TZ`, else what the machine is set to, else universal time.
+    /// The user's time zone: `TZ`, else the machine's setting, else UTC.
     pub fn local() -> Self {
         Self(TimeZone::try_system().unwrap_or(TimeZone::UTC))
     }
 
-    /// The time of day.
+    /// The time of day as `HH:MM:SS`.
     pub(crate) fn time_of_day(&self, at: Timestamp) -> String {
         let at = i64::try_from(at.as_millis()).ok();
         let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_day_is_that_of_the_place_summer_and_winter() {
+    fn the_time_of_day_follows_the_zone_in_summer_and_winter() {
         let winter = Timestamp::from_millis(1_768_478_400_000);
         let summer = Timestamp::from_millis(1_784_116_800_000);
         assert_eq!(DisplayTimeZone::default().time_of_day(winter), "12:00:00");

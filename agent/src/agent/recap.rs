@@ -1,4 +1,4 @@
-//! What an agent did in a session before it was started, as far as the session tells it.
+//! A recap of what an agent did in a session before it was started, folded from the replayed log.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,16 +8,16 @@ use pvp_protocol::{Action, Envelope, MessageId, ParticipantId, Sender, ServerMes
 use super::session_context::SessionContext;
 use crate::brain::result_text::truncate_middle;
 
-/// Bytes of what is remembered; the oldest is forgotten.
+/// Bytes of the whole recap; the oldest lines are dropped.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// Bytes of one thing that was said or done.
+/// Bytes of one line.
 const MAX_LINE_BYTES: usize = 2 * 1024;
 
-/// Commands whose end is awaited.
+/// Proposed commands whose result has not been seen yet.
 const MAX_PENDING_COMMANDS: usize = 256;
 
-/// The story so far, in lines.
+/// What happened so far, one line per event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionRecap {
     lines: VecDeque<String>,
@@ -28,12 +28,12 @@ pub struct SessionRecap {
 }
 
 impl SessionRecap {
-    /// Whether nothing of ours happened.
+    /// Whether nothing that concerns this agent happened.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty() && self.unanswered_prompt.is_none()
     }
 
-    /// The end of the story in about so many bytes, oldest first.
+    /// The last lines that fit into `max_bytes`, oldest first.
     pub fn text(&self, max_bytes: usize) -> String {
         let mut room = max_bytes;
         let fits = |line: &&String| {
@@ -51,7 +51,7 @@ impl SessionRecap {
         self.unanswered_prompt.as_ref()
     }
 
-    /// Takes the next thing that happened.
+    /// Adds one replayed message to the recap.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else was not between people and this agent"
@@ -85,11 +85,11 @@ impl SessionRecap {
                 self.response_text.push_str(&chunk.text);
             }
             ServerMessage::ResponseEnd(end) if mine => {
-                let said = std::mem::take(&mut self.response_text);
-                if !said.trim().is_empty() {
+                let text = std::mem::take(&mut self.response_text);
+                if !text.trim().is_empty() {
                     self.push(format!(
                         "You said: {}",
-                        truncate_middle(&said, MAX_LINE_BYTES)
+                        truncate_middle(&text, MAX_LINE_BYTES)
                     ));
                 }
                 match end.finish_reason {

@@ -1,4 +1,4 @@
-//! What an agent knows of its session: what people are called, and what is shared.
+//! What an agent knows about its session: the names of participants and the shared context.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,14 @@ use pvp_protocol::{Envelope, ParticipantId, Sender, ServerMessage};
 use super::Requester;
 use crate::brain::result_text::truncate_middle;
 
-/// People whose names are known, and bytes of a name.
+/// Participants whose names are stored.
 const MAX_NAMES: usize = 1000;
+/// Bytes of one name.
 const MAX_NAME_BYTES: usize = 200;
 
-/// Keys of context whose content is known, and bytes of each.
+/// Context keys whose content is stored.
 const MAX_CONTEXT_KEYS: usize = 1000;
+/// Bytes of one item's content.
 const MAX_CONTEXT_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ pub(super) struct SessionContext {
 }
 
 impl SessionContext {
-    /// Takes what a message tells of people and of what is shared.
+    /// Updates names and context from a message.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else is not about people or context"
@@ -47,13 +49,13 @@ impl SessionContext {
         }
     }
 
-    /// What to call someone.
+    /// The name of a participant, or the id if the name is not known.
     pub(super) fn display_name(&self, id: &ParticipantId) -> String {
         let name = self.participant_names.get(id).cloned();
         name.unwrap_or_else(|| id.to_string())
     }
 
-    /// Who sent something, if it was not the server.
+    /// The participant who sent a message; `None` if it was the server.
     pub(super) fn requester(&self, sender: &Sender) -> Option<Requester> {
         match sender {
             Sender::System => None,
@@ -64,7 +66,7 @@ impl SessionContext {
         }
     }
 
-    /// What these keys stand for.
+    /// The content of these keys.
     pub(super) fn lookup_context(&self, keys: &[String]) -> Vec<(String, String)> {
         let known = |key: &String| {
             let text = self.shared_context.get(key).cloned();

@@ -1,5 +1,5 @@
-//! The task behind an agent: hears everything, runs what is granted, and passes on what concerns
-//! whoever proposed or listens.
+//! The task behind an agent: passes every message to the executor, and events to whoever proposed
+//! a command or reads the inputs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,27 +18,34 @@ use super::{AgentInput, ProposalEvent};
 use crate::brain::tools::BackgroundJob;
 use crate::executor::{Executor, RunEvent};
 
-/// Jobs that are remembered; the oldest that have ended are forgotten first.
+/// Background jobs that are remembered; those that have ended are dropped first, oldest first.
 const MAX_JOBS: usize = 64;
 
-/// Prompts whose amendments are for us.
+/// Recent prompts to this agent; an amendment of an older one is ignored.
 const MAX_PROMPTS: usize = 64;
 
-/// How long a server may take to hear how everything ended.
+/// How long the server may take to accept the last results and the leave message.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the agent's task is asked to do.
+/// A command from the [`Agent`](super::Agent) handle to its task.
 pub(super) enum AgentCommand {
-    /// A proposal is about to be sent: its grant and its steps are awaited.
+    /// Registers a proposal that is about to be sent, so that its grant and its events are
+    /// expected.
     TrackProposal {
+        /// The proposal's id.
         id: MessageId,
+        /// The message that is about to be sent.
         propose: Box<ToolPropose>,
+        /// The command as people read it, for the list of jobs.
         command: String,
+        /// How the command runs; a background command is added to the list of jobs.
         mode: RunMode,
+        /// Where the proposal's events go.
         events: mpsc::UnboundedSender<ProposalEvent>,
+        /// Notified once the proposal is registered; only then it is sent.
         registered: oneshot::Sender<()>,
     },
-    /// A page of output is about to be asked for.
+    /// Registers a read of output that is about to be sent.
     TrackOutputRead {
         id: MessageId,
         page: oneshot::Sender<OutputPage>,
@@ -46,7 +53,7 @@ pub(super) enum AgentCommand {
     ListJobs {
         jobs: oneshot::Sender<Vec<BackgroundJob>>,
     },
-    /// How a job ends; at once if it has, or is not known.
+    /// Waits until a job ends; answers at once if it has ended or is not known.
     AwaitJobEnd {
         id: MessageId,
         ended: oneshot::Sender<Option<String>>,
@@ -54,18 +61,30 @@ pub(super) enum AgentCommand {
 }
 
 pub(super) struct AgentTask {
+    /// The connection to the session.
     connection: Connection,
+    /// Runs the granted commands.
     executor: Executor,
+    /// Where the events of each unfinished proposal go.
     open_proposals: BTreeMap<MessageId, mpsc::UnboundedSender<ProposalEvent>>,
+    /// The proposal behind each open gate.
     gate_proposals: BTreeMap<MessageId, MessageId>,
+    /// Who waits for the page of each output read, by the id of the request.
     pending_reads: BTreeMap<MessageId, oneshot::Sender<OutputPage>>,
+    /// The background jobs, oldest first, at most [`MAX_JOBS`].
     jobs: VecDeque<BackgroundJob>,
+    /// Who waits for the end of which job.
     job_waiters: Vec<(MessageId, oneshot::Sender<Option<String>>)>,
+    /// The latest prompts to this agent, oldest first, at most [`MAX_PROMPTS`].
     recent_prompts: VecDeque<MessageId>,
+    /// The names of participants and the shared context.
     session_context: SessionContext,
-    /// What is told up to here happened before we came.
+    /// The head of the log at the time of joining, and the recap of the entries up to it; `None`
+    /// before the welcome and once the replay has passed the head.
     replay: Option<(u64, SessionRecap)>,
+    /// Whether the welcome of this connection was handled; reset when a reconnect does not resume.
     welcomed: bool,
+    /// Where the inputs go.
     inputs: mpsc::Sender<AgentInput>,
 }
 
@@ -91,8 +110,8 @@ impl AgentTask {
         }
     }
 
-    /// Lives until nobody asks any more, or the session is over for us; gives why the server does
-    /// not let us in any more, if that is so.
+    /// Runs until the agent is dropped or the session is over for it. Returns why the server no
+    /// longer lets it in, if that is the reason.
     pub(super) async fn run(
         mut self,
         mut commands: mpsc::Receiver<AgentCommand>,
@@ -123,10 +142,10 @@ impl AgentTask {
         refusal
     }
 
-    /// Ends everything that runs, tells how it ended, and leaves the session; a server that is
-    /// away is not waited for.
+    /// Stops everything that runs, reports how it ended, and leaves the session. Does not wait long
+    /// for a server that cannot be reached.
     async fn leave(mut self, mut events: ConnectionEvents) {
-        // Answers come only while events are taken.
+        // Acknowledgements arrive only while events are read.
         let drain = tokio::spawn(async move { while events.next().await.is_some() {} });
         let shutdown = async {
             self.executor.stop_all("the agent has stopped");
@@ -152,7 +171,7 @@ impl AgentTask {
                 command,
                 mode,
                 events,
-                registered: noted,
+                registered,
             } => {
                 self.executor.grant_check().on_propose(&id, &propose);
                 if mode == RunMode::Background {
@@ -160,22 +179,22 @@ impl AgentTask {
                 }
                 self.open_proposals.retain(|_, events| !events.is_closed());
                 self.open_proposals.insert(id, events);
-                // Who asked may have gone; then nothing is sent.
-                let _ = noted.send(());
+                // The caller may have gone; then nothing is sent.
+                let _ = registered.send(());
             }
             AgentCommand::TrackOutputRead { id, page } => {
                 self.pending_reads.retain(|_, page| !page.is_closed());
                 self.pending_reads.insert(id, page);
             }
             AgentCommand::ListJobs { jobs } => {
-                let begun = |job: &&BackgroundJob| job.pid.is_some();
-                let _ = jobs.send(self.jobs.iter().filter(begun).cloned().collect());
+                let has_started = |job: &&BackgroundJob| job.pid.is_some();
+                let _ = jobs.send(self.jobs.iter().filter(has_started).cloned().collect());
             }
             AgentCommand::AwaitJobEnd { id, ended } => self.await_job_end(id, ended),
         }
     }
 
-    /// Answers now or when it ends.
+    /// Answers at once if the job has ended or is not known, otherwise when it ends.
     fn await_job_end(&mut self, id: MessageId, ended: oneshot::Sender<Option<String>>) {
         let known = self.job(&id).map(|job| job.ended.clone());
         match known {
@@ -183,7 +202,7 @@ impl AgentTask {
                 self.job_waiters.retain(|(_, ended)| !ended.is_closed());
                 self.job_waiters.push((id, ended));
             }
-            // Who asked may have gone.
+            // The caller may have gone.
             Some(how) => drop(ended.send(how)),
             None => drop(ended.send(None)),
         }
@@ -228,7 +247,7 @@ impl AgentTask {
         if let ServerMessage::SessionWelcome(welcome) = &envelope.message {
             self.on_welcome(welcome);
         }
-        // The last of the past may not be for us to see.
+        // The entry at the head may not be visible to this agent.
         self.finish_replay(|head| envelope.seq.is_some_and(|seq| seq > head));
         match &mut self.replay {
             Some((_, recap)) if envelope.seq.is_some() => {
@@ -243,7 +262,7 @@ impl AgentTask {
         self.finish_replay(|head| envelope.seq == Some(head));
     }
 
-    /// Tells the past once all of it was heard.
+    /// Sends the recap once the replay is complete.
     fn finish_replay(&mut self, is_over: impl Fn(u64) -> bool) {
         if let Some((_, recap)) = self.replay.take_if(|(head, _)| is_over(*head))
             && !recap.is_empty()
@@ -261,7 +280,7 @@ impl AgentTask {
         let open: BTreeSet<_> = self.open_proposals.keys().cloned().collect();
         for gate in &welcome.gates {
             let proposal = gate.request.action_ref.clone();
-            // Whoever proposed it is gone, and would not hear what becomes of it.
+            // The process that made this proposal is gone, so nobody would act on its result.
             if gate.proposer == *me && !open.contains(&proposal) {
                 let connection = self.connection.clone();
                 tokio::spawn(async move {
@@ -274,7 +293,7 @@ impl AgentTask {
         }
     }
 
-    /// What happens to proposals, and what people want.
+    /// Handles what happens to proposals, and people's requests.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else is for screens"
@@ -319,14 +338,14 @@ impl AgentTask {
             }
             ServerMessage::ToolResult(result) => self.on_tool_result(result),
             ServerMessage::OutputPage(page) => {
-                let asked = envelope.heading.reference.as_ref();
-                if let Some(waiting) = asked.and_then(|id| self.pending_reads.remove(id)) {
-                    // Who asked may not care any more.
+                let request = envelope.heading.reference.as_ref();
+                if let Some(waiting) = request.and_then(|id| self.pending_reads.remove(id)) {
+                    // The caller may have gone.
                     let _ = waiting.send(page.clone());
                 }
             }
             ServerMessage::Error(report) => {
-                // A refused proposal takes no steps.
+                // A refused proposal has no further events.
                 if let Some(id) = &report.related_to {
                     self.open_proposals.remove(id);
                 }
@@ -378,7 +397,7 @@ impl AgentTask {
     }
 
     fn send_input(&self, input: AgentInput) {
-        // An agent that does not listen to people still runs what they approve.
+        // An agent whose inputs nobody reads still runs granted commands.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.inputs.try_send(input) {
             tracing::warn!("people want more than this agent takes; a wish was not heard");
         }
@@ -425,7 +444,7 @@ impl AgentTask {
                 .job_waiters
                 .extract_if(.., |(awaited, _)| awaited == id)
             {
-                // Who asked may have gone.
+                // The caller may have gone.
                 let _ = ended.send(Some(how.clone()));
             }
         }
@@ -446,16 +465,16 @@ impl AgentTask {
             extra: ExtraFields::new(),
         };
         let connection = self.connection.clone();
-        // Sending may wait for room, and this task must go on hearing meanwhile.
+        // Sending may wait for room in the queue, and this task must go on reading messages.
         tokio::spawn(async move {
-            // If it is not taken, the session shows that nobody acknowledged.
+            // If this fails, the session shows the interrupt as not acknowledged.
             let _ = connection.send(acknowledge).await;
         });
     }
 
     fn send_event(&self, proposal: &MessageId, event: ProposalEvent) {
         if let Some(events) = self.open_proposals.get(proposal) {
-            // Who proposed it may not care any more.
+            // The caller may have dropped its handle.
             let _ = events.send(event);
         }
     }

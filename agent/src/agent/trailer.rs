@@ -1,8 +1,9 @@
-//! Naming the agent as a co-author of its commits, in the command that people see.
+//! Adds the agent as a co-author to `git commit` commands, before people see them.
 
 use pvp_protocol::{Command, PartAssessment};
 
-/// The line with `--trailer` added to every `git commit` in it; `None` if there is none to add.
+/// The line with `--trailer` added to every `git commit` in it; `None` if there is no commit to
+/// add it to.
 pub(super) fn with_co_author_trailer(
     command: &Command,
     parts: &[PartAssessment],
@@ -33,7 +34,7 @@ pub(super) fn with_co_author_trailer(
     (!insert_positions.is_empty()).then_some(line)
 }
 
-/// Where the word `commit` ends, if this is a plain `git commit` that has no such trailer yet.
+/// Where the word `commit` ends, if this is a plain `git commit` without a co-author trailer.
 fn commit_end(text: &str) -> Option<usize> {
     if text.to_ascii_lowercase().contains("co-authored-by") {
         return None;
@@ -53,7 +54,7 @@ fn commit_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Words up to the first that only a shell can read, with where each begins.
+/// The words before the first that needs a shell to interpret it, each with its position.
 fn plain_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,~".contains(c);
     text.split_ascii_whitespace()
@@ -83,7 +84,7 @@ mod tests {
     const TRAILER: &str = r"--trailer 'Co-authored-by: Owl O'\''Hara <owl@example.org>'";
 
     #[test]
-    fn every_commit_of_a_line_gets_it() {
+    fn every_commit_in_a_line_gets_the_trailer() {
         assert_eq!(
             with_trailer("git commit -m 'a b'"),
             Some(format!("git commit {TRAILER} -m 'a b'"))
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_does() {
+    fn other_commands_get_no_trailer() {
         for text in [
             "git log --grep commit",
             "git status",

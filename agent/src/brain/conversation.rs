@@ -1,4 +1,4 @@
-//! What has been said between people, the model and its tools, kept within a budget.
+//! The conversation between people, the model and its tools, kept within a token budget.
 
 mod budget;
 #[cfg(test)]
@@ -12,17 +12,17 @@ use super::BrainEvent;
 use super::proposal_result::CallResult;
 pub(crate) use budget::estimate_tokens;
 
-/// A call of a tool, as the model wrote it.
+/// A tool call, as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// JSON, if the model kept to it.
+    /// The arguments as text; JSON, unless the model made a mistake.
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// The arguments, or a sentence for the model.
+    /// The parsed arguments, or an error message for the model.
     pub fn parse_arguments(&self) -> Result<JsonObject, String> {
         if self.arguments.trim().is_empty() {
             return Ok(JsonObject::new());
@@ -36,32 +36,32 @@ impl ToolCall {
     }
 }
 
-/// A part of what the model answered.
+/// A part of the model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerPart {
-    /// The seal is what the provider wants back with it; thinking without one is not sent back.
+    /// The provider wants the signature back with the text; thinking without one is not sent back.
     Thinking {
         text: String,
         signature: Option<String>,
     },
-    /// Thinking that the provider shows nobody, but wants back.
+    /// Thinking that the provider keeps hidden, but wants back.
     RedactedThinking(String),
     Text(String),
-    /// A result lives in its call, so that neither is ever sent without the other.
+    /// A result is stored in its call, so that neither is ever sent without the other.
     Call {
         call: ToolCall,
         result: Option<CallResult>,
     },
 }
 
-/// One turn.
+/// One turn of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConversationTurn {
     Person(String),
     Model(Vec<AnswerPart>),
 }
 
-/// Puts the events of an answer together.
+/// Assembles the events of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelAnswer {
     parts: Vec<AnswerPart>,
@@ -86,10 +86,10 @@ impl ModelAnswer {
                 }),
             },
             BrainEvent::ThinkingSignature(value) => match self.parts.last_mut() {
-                Some(AnswerPart::Thinking {
-                    signature: seal, ..
-                }) if seal.is_none() => *seal = Some(value.clone()),
-                // A provider that shows no thinking still seals it.
+                Some(AnswerPart::Thinking { signature, .. }) if signature.is_none() => {
+                    *signature = Some(value.clone())
+                }
+                // A provider that hides the thinking still signs it.
                 _ => self.parts.push(AnswerPart::Thinking {
                     text: String::new(),
                     signature: Some(value.clone()),
@@ -111,7 +111,7 @@ impl ModelAnswer {
     }
 }
 
-/// A conversation that either provider accepts, whatever is done to it.
+/// A conversation that is always valid for either provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversation {
     system_prompt: String,
@@ -128,7 +128,7 @@ impl Conversation {
         }
     }
 
-    /// What the model is told before anything else.
+    /// The system prompt, with a note if the beginning of the conversation was dropped.
     pub fn system_prompt(&self) -> String {
         let note = if self.truncated {
             "\n\nThe beginning of this conversation is left out, because it became too long."
@@ -142,7 +142,7 @@ impl Conversation {
         &self.turns
     }
 
-    /// Whether it is the model's turn: someone spoke, or every call has its result.
+    /// Whether it is the model's turn: a person spoke last, or every call has its result.
     pub fn awaits_model(&self) -> bool {
         match self.turns.last() {
             None => false,
@@ -156,13 +156,13 @@ impl Conversation {
         }
     }
 
-    /// Somebody says something. Calls that are still open will not be answered any more.
+    /// Adds a prompt. Calls that are still open get a failed result.
     pub fn push_prompt(&mut self, text: impl Into<String>) {
         self.fail_open_calls("Nothing was done: someone spoke before this call was dealt with.");
         self.turns.push(ConversationTurn::Person(text.into()));
     }
 
-    /// The model answered. Returns its calls, under ids that are unique in this conversation.
+    /// Adds the model's answer. Returns its calls, with ids that are unique in this conversation.
     pub fn push_answer(&mut self, answer: ModelAnswer) -> Vec<ToolCall> {
         self.fail_open_calls("Nothing was done: this call was given up.");
         let mut parts = answer.parts;
@@ -179,7 +179,7 @@ impl Conversation {
         self.open_calls()
     }
 
-    /// Calls of the last answer that have no result.
+    /// The calls of the last answer that have no result.
     pub fn open_calls(&self) -> Vec<ToolCall> {
         let Some(ConversationTurn::Model(parts)) = self.turns.last() else {
             return Vec::new();
@@ -194,7 +194,7 @@ impl Conversation {
         parts.iter().filter_map(open).collect()
     }
 
-    /// Gives an open call its result; `false` if there is no such call.
+    /// Sets the result of an open call; `false` if there is no such call.
     pub fn set_result(&mut self, id: &str, outcome: CallResult) -> bool {
         let Some(ConversationTurn::Model(parts)) = self.turns.last_mut() else {
             return false;
@@ -211,15 +211,14 @@ impl Conversation {
         false
     }
 
-    /// Gives every open call the same result.
+    /// Gives every open call the same failed result.
     pub fn fail_open_calls(&mut self, why: &str) {
         for call in self.open_calls() {
             self.set_result(&call.id, CallResult::failed(why));
         }
     }
 
-    /// Takes back what the provider did not let the model answer: sent again, it would not be
-    /// answered again.
+    /// Removes what the provider refused to answer: sent again, it would be refused again.
     pub fn retract_unanswered(&mut self) {
         while matches!(self.turns.last(), Some(ConversationTurn::Person(_))) {
             self.turns.pop();
@@ -235,7 +234,7 @@ impl Conversation {
         }
     }
 
-    /// The newest result of a call.
+    /// The latest result of a call.
     pub fn last_result(&self) -> Option<&CallResult> {
         self.turns.iter().rev().find_map(|turn| match turn {
             ConversationTurn::Person(_) => None,
@@ -264,7 +263,7 @@ impl Conversation {
     }
 }
 
-/// Small servers give the same id, or none, to every call.
+/// An id that is not used yet. Small servers give every call the same id, or none.
 fn unused_call_id(used: &BTreeSet<String>, id: &str) -> String {
     let id = if id.is_empty() { "call" } else { id };
     if !used.contains(id) {

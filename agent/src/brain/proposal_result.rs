@@ -1,4 +1,4 @@
-//! What became of a call, in words that the model can act on.
+//! Describes the result of a proposal in words that the model can act on.
 
 mod call_result;
 
@@ -8,35 +8,35 @@ use pvp_protocol::{Assessment, MessageId, ParticipantId};
 use super::result_text::{ResultTextLimits, headline, result_text, truncate_middle};
 pub use call_result::{CallEnding, CallOutcome, CallResult};
 
-/// Bytes of what a person or a rule said.
+/// Bytes that are quoted of a person's or a rule's reason.
 const MAX_QUOTED_BYTES: usize = 8 * 1024;
 
-/// A command that people changed before they approved it.
+/// An edit that was made before the command was approved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppliedEdit {
     pub by: Option<ParticipantId>,
-    /// What ran.
+    /// The edited command, which ran.
     pub command: String,
     pub reason: Option<String>,
 }
 
-/// What became of a proposal.
+/// How a proposal ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProposalResult {
-    /// It is of a kind that never runs.
+    /// The policy blocks the command; it never runs.
     Blocked { rule: String, reason: String },
-    /// The server refused the proposal, such as for a rate or a malformed argument.
+    /// The server refused the proposal, such as for a rate limit or a malformed argument.
     Refused { why: String },
-    /// The gate closed without a yes.
+    /// The gate closed without approval.
     NotApproved(Box<GateResolve>),
-    /// It goes on in the background.
+    /// It runs in the background.
     Started {
         reference: MessageId,
         pid: Option<u32>,
         file: Option<String>,
         edit: Option<AppliedEdit>,
     },
-    /// It ran, or cannot be known to have run.
+    /// It ran, or it is not known whether it ran.
     Ran {
         result: Box<ToolResult>,
         edit: Option<AppliedEdit>,
@@ -44,7 +44,7 @@ pub enum ProposalResult {
 }
 
 impl ProposalResult {
-    /// What the model reads. `assessment` is the server's verdict, if there was one.
+    /// The result that the model reads. `assessment` is the server's, if there was one.
     pub fn to_call_result(
         &self,
         assessment: Option<&Assessment>,
@@ -59,7 +59,7 @@ impl ProposalResult {
             ProposalResult::Started { .. } => None,
         };
         let (by, reason) = self.author_and_reason();
-        let brief = match (result, ending) {
+        let short_text = match (result, ending) {
             (Some(result), CallEnding::Ran) => {
                 let reference = &result.tool_proposal;
                 format!(
@@ -71,7 +71,7 @@ impl ProposalResult {
         };
         CallResult {
             text,
-            short_text: brief,
+            short_text,
             failed: !matches!(ending, CallEnding::Ran | CallEnding::Started)
                 || result.is_some_and(|result| !result.success),
             outcome: CallOutcome {
@@ -267,7 +267,7 @@ fn reason_clause(reason: Option<&str>) -> String {
     }
 }
 
-/// A text of someone else's as a sentence with an end.
+/// Someone else's text as a sentence with a full stop.
 fn sentence(text: &str) -> String {
     let text = truncate_middle(text.trim(), MAX_QUOTED_BYTES);
     match text.chars().last() {
@@ -278,7 +278,7 @@ fn sentence(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result_text::tests::finished_result as printed;
+    use super::super::result_text::tests::finished_result;
     use super::*;
     use pvp_protocol::Timestamp;
 
@@ -318,11 +318,11 @@ mod tests {
                     .to_owned()
             )
         );
-        let account = proposal_result
+        let outcome = proposal_result
             .to_call_result(None, ResultTextLimits::default())
             .outcome;
-        assert_eq!(account.reason.as_deref(), Some("production is frozen"));
-        assert_eq!(account.by, ann());
+        assert_eq!(outcome.reason.as_deref(), Some("production is frozen"));
+        assert_eq!(outcome.by, ann());
     }
 
     #[test]
@@ -354,8 +354,8 @@ mod tests {
                 CallEnding::Refused,
             ),
         ] {
-            let (really, words) = rendered(&proposal_result);
-            assert_eq!(really, ending);
+            let (actual, words) = rendered(&proposal_result);
+            assert_eq!(actual, ending);
             assert!(words.contains("Nothing was done."), "{words}");
             assert!(
                 proposal_result
@@ -378,7 +378,7 @@ mod tests {
             command: "ls /srv".to_owned(),
             reason: None,
         };
-        let result = Box::new(printed(Some(0), "a\n", ""));
+        let result = Box::new(finished_result(Some(0), "a\n", ""));
         let proposal_result = ProposalResult::Ran {
             result,
             edit: Some(edit),
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_run_that_was_stopped_or_lost_is_no_success() {
-        let mut result = printed(None, "", "");
+        let mut result = finished_result(None, "", "");
         result.error = Some("stopped after 30 s, its time limit".to_owned());
         let stopped = ProposalResult::Ran {
             result: Box::new(result.clone()),
@@ -423,16 +423,16 @@ mod tests {
 
     #[test]
     fn an_old_result_keeps_its_first_line_and_where_to_find_the_rest() {
-        let result = Box::new(printed(Some(1), &"x\n".repeat(300), ""));
-        let mut told = ProposalResult::Ran { result, edit: None }
+        let result = Box::new(finished_result(Some(1), &"x\n".repeat(300), ""));
+        let mut call_result = ProposalResult::Ran { result, edit: None }
             .to_call_result(None, ResultTextLimits::default());
-        told.shorten();
+        call_result.shorten();
         assert_eq!(
-            told.text,
+            call_result.text,
             "Exit code: 1 | stdout: 300 lines | stderr: 0 lines [old output; recall ref \"p1\"]"
         );
-        let short = told.clone();
-        told.shorten();
-        assert_eq!(told, short);
+        let short = call_result.clone();
+        call_result.shorten();
+        assert_eq!(call_result, short);
     }
 }

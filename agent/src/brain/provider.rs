@@ -1,4 +1,5 @@
-//! A model behind a provider's API: asked over HTTP, answered in a stream, asked again if need be.
+//! A model behind a provider's API: sends requests over HTTP, streams the answers, retries
+//! failures.
 
 mod anthropic;
 mod decoder;
@@ -28,8 +29,8 @@ use http_client::{ProviderClient, header_text};
 pub use retry::RetryPolicy;
 pub use settings::{Dialect, ProviderSettings, ProviderSetupError, ThinkingMode};
 
-/// How long to wait for the rest of a stream that has said everything that matters: what it cost,
-/// and the end of it, so that its connection can be used again.
+/// How long to wait for the rest of a stream whose answer is complete: the usage, and the end of
+/// the stream, after which the connection can be reused.
 const TRAILING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A model that can be asked.
@@ -37,12 +38,12 @@ const TRAILING_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Provider(Arc<ProviderClient>);
 
 impl Provider {
-    /// A provider with the key from this process's environment.
+    /// Creates a provider with the key from this process's environment.
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderSetupError> {
         Self::with_environment(settings, |name| std::env::var(name).ok())
     }
 
-    /// A provider with the key from an environment.
+    /// Creates a provider with the key from the given environment.
     pub fn with_environment(
         settings: ProviderSettings,
         variable: impl Fn(&str) -> Option<String>,
@@ -109,7 +110,7 @@ impl Provider {
 
 type BrainEventSender = mpsc::Sender<Result<BrainEvent, BrainError>>;
 
-/// Asks until there is an answer, or no sense in asking again.
+/// Sends the request until there is an answer, or until a retry makes no sense.
 async fn answer_with_retries(client: Arc<ProviderClient>, body: Vec<u8>, events: BrainEventSender) {
     let retry_policy = client.settings.retry_policy;
     for attempts in 1.. {
@@ -122,10 +123,10 @@ async fn answer_with_retries(client: Arc<ProviderClient>, body: Vec<u8>, events:
             return;
         };
         let mut error = client.redact_error(error);
-        // What was told cannot be taken back, and would be told twice.
+        // Events that were sent cannot be taken back, and a retry would send them twice.
         let wait = match attempt.emitted {
             true => None,
-            false => retry_policy.delay_after(attempts, &error, retry::random_fraction()),
+            false => retry_policy.delay_after(attempts, &error),
         };
         let Some(wait) = wait else {
             if attempts > 1 {
@@ -133,7 +134,7 @@ async fn answer_with_retries(client: Arc<ProviderClient>, body: Vec<u8>, events:
                     .message
                     .push_str(&format!(" (tried {attempts} times)"));
             }
-            // Nobody listens any more: then nobody needs to know.
+            // If nobody listens any more, nobody needs to know.
             let _ = events.send(Err(error)).await;
             return;
         };
@@ -144,11 +145,11 @@ async fn answer_with_retries(client: Arc<ProviderClient>, body: Vec<u8>, events:
     }
 }
 
-/// One try.
+/// One attempt to get an answer.
 struct AnswerAttempt<'a> {
     client: &'a ProviderClient,
     events: &'a BrainEventSender,
-    /// Something was told that people have seen.
+    /// Whether an event was sent that people may have seen.
     emitted: bool,
 }
 
@@ -169,7 +170,7 @@ impl AnswerAttempt<'_> {
             let message = format!("the provider's answer did not end in {seconds} s");
             Err(BrainError::new(BrainErrorKind::Refused, message))
         })?;
-        // All is told; a rest that does not come is no loss.
+        // All events are sent; it does not matter if the rest does not arrive.
         let _ = timeout(TRAILING_TIMEOUT, response.chunk()).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Reading more of a command's output than its digest shows.
+//! The `recall` tool: reads more of a command's output than its result shows.
 
 use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
 
@@ -7,7 +7,7 @@ use super::result_text::{MAX_RESULT_BYTES, truncate_middle};
 /// Bytes of one line in a page.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// A sentence for the model if a request cannot be answered.
+/// Checks a request; the error is a message for the model.
 pub fn validate(read: &OutputRead) -> Result<(), String> {
     let refuse = |why: &str| Err(why.to_owned());
     let ranged = read.offset.is_some() || read.limit.is_some();
@@ -36,7 +36,7 @@ pub fn validate(read: &OutputRead) -> Result<(), String> {
     Ok(())
 }
 
-/// A page as the model reads it. Lines are counted from 0, as `offset` is.
+/// A page as the model reads it. Lines are counted from 0, as in `offset`.
 pub fn render_page(read: &OutputRead, page: &OutputPage) -> String {
     let mut text = heading(read, page);
     let mut left_out = 0_usize;
@@ -149,21 +149,21 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_its_lines_as_offset_does() {
+    fn a_page_numbers_its_lines_as_offset_does() {
         let lines = [
             (7, OutputStream::Stdout, "fine"),
             (8, OutputStream::Stderr, "oops"),
         ];
-        let asked = read_request(|read| read.grep = Some("o".to_owned()));
+        let read = read_request(|read| read.grep = Some("o".to_owned()));
         assert_eq!(
-            render_page(&asked, &page(&lines)),
+            render_page(&read, &page(&lines)),
             "2 of 90 lines of stdout and stderr that contain \"o\" (1234 bytes in all):\n\
              7 | fine\n8 err | oops"
         );
     }
 
     #[test]
-    fn a_page_is_bounded_and_says_what_is_missing() {
+    fn a_page_is_limited_and_says_what_is_missing() {
         let long = "x".repeat(7000);
         let lines: Vec<_> = (0..50)
             .map(|number| (number, OutputStream::Stdout, long.as_str()))

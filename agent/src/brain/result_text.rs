@@ -1,23 +1,23 @@
-//! What the model reads of a command's output at first: how it ended, and the end of what it printed.
+//! The text of a command's result for the model: how it ended, and the end of its output.
 
 use pvp_protocol::payload::{OutputStream, ToolResult};
 
-/// A part of a digest with a line longer than this in it is cut to as much, half from each end.
+/// A stream that has a longer line is cut to this many bytes, half from each end.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// Bytes of both streams in a digest; what is around them has room up to `WHOLE`.
+/// Bytes of both streams; what is around them has room up to `MAX_RESULT_BYTES`.
 const MAX_STREAMS_BYTES: usize = 120 * 1024;
 
-/// Bytes of a digest, at most.
+/// Bytes of the whole text, at most.
 pub const MAX_RESULT_BYTES: usize = 128 * 1024;
 
-/// Bytes of one sentence about how it ended, at most.
+/// Bytes of one sentence about how the command ended, at most.
 const MAX_SENTENCE_BYTES: usize = 2 * 1024;
 
-/// The context that the plain caps are for, in tokens.
+/// The context size that the default limits are for, in tokens.
 const REFERENCE_CONTEXT_TOKENS: u64 = 200_000;
 
-/// How many of the last lines a digest shows.
+/// How many of the last lines of each stream the text shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultTextLimits {
     pub stderr_lines: usize,
@@ -34,22 +34,22 @@ impl Default for ResultTextLimits {
 }
 
 impl ResultTextLimits {
-    /// More for a model that can read more, within reason.
+    /// Limits in proportion to a model's context, between a minimum and ten times the default.
     pub fn for_context(tokens: u64) -> Self {
-        let scaled = |lines: usize, least: usize| {
+        let scaled = |lines: usize, min: usize| {
             let lines =
                 lines as u64 * tokens.min(REFERENCE_CONTEXT_TOKENS * 10) / REFERENCE_CONTEXT_TOKENS;
-            usize::try_from(lines).unwrap_or(usize::MAX).max(least)
+            usize::try_from(lines).unwrap_or(usize::MAX).max(min)
         };
-        let plain = Self::default();
+        let default = Self::default();
         Self {
-            stderr_lines: scaled(plain.stderr_lines, 10),
-            stdout_lines: scaled(plain.stdout_lines, 5),
+            stderr_lines: scaled(default.stderr_lines, 10),
+            stdout_lines: scaled(default.stdout_lines, 5),
         }
     }
 }
 
-/// The first line of a digest, which stays when the rest is forgotten.
+/// The first line of the text, which stays when the rest is dropped.
 pub fn headline(result: &ToolResult) -> String {
     let body = result.result.as_ref();
     let code = body.and_then(|body| body.exit_code);
@@ -100,7 +100,7 @@ pub fn result_text(result: &ToolResult, limits: ResultTextLimits) -> String {
     text
 }
 
-/// Whatever is worth saying beside the exit code.
+/// What is worth saying in addition to the exit code.
 fn status_sentences(result: &ToolResult) -> Vec<String> {
     let mut sentences = Vec::new();
     let signal = result.extra.get("signal").and_then(|it| it.as_i64());
@@ -118,9 +118,9 @@ fn status_sentences(result: &ToolResult) -> Vec<String> {
     sentences
 }
 
-/// One stream as far as the result has it.
+/// One stream, as far as the result contains it.
 struct StreamExcerpt<'a> {
-    /// The end of it, or all.
+    /// The end of the stream, or all of it.
     text: &'a str,
     total_lines: u64,
     complete: bool,
@@ -144,14 +144,14 @@ fn stream_excerpt(result: &ToolResult, stream: OutputStream) -> StreamExcerpt<'_
         .and_then(|streams| streams.get(name));
     let fact = |fact: &str| facts?.get(fact)?.as_u64();
     let seen = text.lines().count() as u64;
-    // The remark on what is left out may be longer than that.
+    // The note on omitted bytes may be longer than what it replaces.
     let whole = match fact("bytes") {
         None => true,
         Some(bytes) if bytes < text.len() as u64 => after_omission(text).len() == text.len(),
         Some(bytes) => bytes == text.len() as u64,
     };
     StreamExcerpt {
-        // A long stream is told by its two ends, with a remark between them.
+        // The result holds the two ends of a long stream, with a note between them.
         text: if whole { text } else { after_omission(text) },
         total_lines: fact("lines").unwrap_or(seen).max(u64::from(seen > 0)),
         complete: whole,
@@ -171,7 +171,7 @@ struct ShownLines {
     truncated: bool,
 }
 
-/// The last lines, and how many there are before them.
+/// The last lines, with a note on how many come before them.
 fn last_lines(excerpt: &StreamExcerpt<'_>, max_lines: usize) -> ShownLines {
     let lines: Vec<_> = excerpt.text.lines().collect();
     let kept = &lines[lines.len().saturating_sub(max_lines)..];
@@ -197,7 +197,7 @@ fn last_lines(excerpt: &StreamExcerpt<'_>, max_lines: usize) -> ShownLines {
     }
 }
 
-/// A text that is too long, as its two ends.
+/// Shortens a text that is too long to its two ends.
 pub(crate) fn truncate_middle(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
@@ -244,7 +244,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn short_output_is_whole_and_has_no_hint() {
+    fn short_output_is_complete_and_has_no_hint() {
         let text = result_text(
             &finished_result(Some(0), "a\nb\n", ""),
             ResultTextLimits::default(),
@@ -261,7 +261,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn long_output_is_told_by_its_last_lines() {
+    fn long_output_is_shown_by_its_last_lines() {
         let text = result_text(
             &finished_result(Some(2), &numbered_lines(21), &numbered_lines(120)),
             ResultTextLimits::default(),
@@ -299,7 +299,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stream_that_the_result_has_only_the_ends_of_is_counted_as_a_whole() {
+    fn a_stream_of_which_the_result_has_only_the_ends_is_counted_in_full() {
         let mut result =
             finished_result(Some(0), "first\n[… 900 bytes omitted …]\nyes\nlast\n", "");
         result.extra.insert(
@@ -315,7 +315,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_remark_that_is_longer_than_what_it_stands_for_is_no_output() {
+    fn an_omission_note_that_is_longer_than_what_it_replaces_is_not_output() {
         let mut result = finished_result(Some(0), "first\n[… 4 bytes omitted …]\nlast\n", "");
         let streams = json!({"stdout": {"bytes": 15, "lines": 3}});
         result.extra.insert("streams".to_owned(), streams);
@@ -328,7 +328,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_says_why_a_command_did_not_end_by_itself() {
+    fn the_text_says_why_a_command_did_not_end_by_itself() {
         let mut result = finished_result(None, "", "");
         result.error = Some("stopped after 30 s, its time limit".to_owned());
         assert_eq!(
@@ -346,7 +346,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_limits_scale_with_the_context() {
-        let caps = |stderr, stdout| ResultTextLimits {
+        let limits = |stderr, stdout| ResultTextLimits {
             stderr_lines: stderr,
             stdout_lines: stdout,
         };
@@ -354,9 +354,9 @@ pub(crate) mod tests {
             ResultTextLimits::for_context(200_000),
             ResultTextLimits::default()
         );
-        assert_eq!(ResultTextLimits::for_context(1_000_000), caps(250, 100));
-        assert_eq!(ResultTextLimits::for_context(8_000), caps(10, 5));
-        assert_eq!(ResultTextLimits::for_context(u64::MAX), caps(500, 200));
+        assert_eq!(ResultTextLimits::for_context(1_000_000), limits(250, 100));
+        assert_eq!(ResultTextLimits::for_context(8_000), limits(10, 5));
+        assert_eq!(ResultTextLimits::for_context(u64::MAX), limits(500, 200));
     }
 
     proptest! {

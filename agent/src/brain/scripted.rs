@@ -1,4 +1,4 @@
-//! A brain that follows a file of steps: for the demo and for tests.
+//! A brain that follows a script, for the demo and for tests.
 
 mod script;
 
@@ -16,7 +16,7 @@ use script::{ScriptAction, ScriptExpectation, ScriptStep};
 /// The script of the demo.
 const DEMO_SCRIPT: &str = include_str!("demo.toml");
 
-/// A script and how far it has come.
+/// A script and its current position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptedBrain {
     name: String,
@@ -31,7 +31,7 @@ impl ScriptedBrain {
         Self::from_toml("demo.toml", DEMO_SCRIPT).expect("the demo's script is tested")
     }
 
-    /// Reads a script: JSON lines if the name ends so, TOML otherwise.
+    /// Reads a script: JSON lines if the extension says so, TOML otherwise.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("reading script {}", path.display()))?;
@@ -48,12 +48,12 @@ impl ScriptedBrain {
         Ok(script?)
     }
 
-    /// A list of `[[step]]`.
+    /// Parses a list of `[[step]]`.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ScriptError> {
         Ok(Self::new(name, script::from_toml(name, text)?))
     }
 
-    /// A step on each line; empty lines and lines that begin with `#` do not count.
+    /// Parses one step per line; empty lines and lines that begin with `#` are skipped.
     pub fn from_json_lines(name: &str, text: &str) -> Result<Self, ScriptError> {
         Ok(Self::new(name, script::from_json_lines(name, text)?))
     }
@@ -67,13 +67,13 @@ impl ScriptedBrain {
         }
     }
 
-    /// Whether its first step waits for nobody.
+    /// Whether its first step does not wait for a prompt.
     pub(super) fn speaks_first(&self) -> bool {
         let first = self.steps.first();
         first.is_some_and(|step| step.action != ScriptAction::WaitForPrompt)
     }
 
-    /// Goes on until it has to wait: for results, or for a prompt. After its end it begins anew.
+    /// Runs steps until it has to wait for results or for a prompt. After its end it starts again.
     pub(super) fn start_answer(&mut self, conversation: &Conversation) -> AnswerStream {
         let mut events = Vec::new();
         let ended = self.run_steps(conversation, &mut events);
@@ -154,27 +154,27 @@ impl ScriptExpectation {
         let Some(last) = last else {
             return Err("no command has ended yet".to_owned());
         };
-        let account = &last.outcome;
-        let ending = account.ending.map_or("failed", CallEnding::as_str);
+        let last_outcome = &last.outcome;
+        let ending = last_outcome.ending.map_or("failed", CallEnding::as_str);
         let mut wrong = Vec::new();
         if let Some(verdict) = self.verdict
-            && account.category != Some(verdict)
+            && last_outcome.category != Some(verdict)
         {
-            let really = account.category.map_or("nothing", Category::as_str);
-            wrong.push(format!("verdict {verdict}, not {really}"));
+            let actual = last_outcome.category.map_or("nothing", Category::as_str);
+            wrong.push(format!("verdict {verdict}, not {actual}"));
         }
         if let Some(outcome) = self.outcome
-            && account.ending != Some(outcome)
+            && last_outcome.ending != Some(outcome)
         {
             wrong.push(format!("outcome {}, not {ending}", outcome.as_str()));
         }
         if let Some(exit) = self.exit
-            && account.exit_code != Some(exit)
+            && last_outcome.exit_code != Some(exit)
         {
-            let really = account
+            let actual = last_outcome
                 .exit_code
                 .map_or("none".to_owned(), |exit| exit.to_string());
-            wrong.push(format!("exit code {exit}, not {really}"));
+            wrong.push(format!("exit code {exit}, not {actual}"));
         }
         if let Some(text) = &self.contains
             && !last.text.contains(text.as_str())
@@ -189,13 +189,13 @@ impl ScriptExpectation {
     }
 }
 
-/// A text with `{reason}`, `{by}` and `{exit}` of the last command.
+/// Replaces `{reason}`, `{by}` and `{exit}` with those of the last command.
 fn fill_placeholders(text: &str, last: Option<&CallResult>) -> String {
-    let account = last.map(|last| &last.outcome);
-    let reason = account.and_then(|it| it.reason.clone());
-    let by = account.and_then(|it| it.by.as_ref().map(ToString::to_string));
-    let exit = account.and_then(|it| it.exit_code.map(|exit| exit.to_string()));
-    // One pass, so that a reason with braces in it stays as it is.
+    let outcome = last.map(|last| &last.outcome);
+    let reason = outcome.and_then(|outcome| outcome.reason.clone());
+    let by = outcome.and_then(|outcome| outcome.by.as_ref().map(ToString::to_string));
+    let exit = outcome.and_then(|outcome| outcome.exit_code.map(|exit| exit.to_string()));
+    // One pass, so that braces in a reason stay as they are.
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('{') {
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use pvp_protocol::Action;
 
-    /// Plays a script; `results` answer its commands in turn.
+    /// Runs a script; `results` are the results of its commands in turn.
     async fn run_script(
         script: ScriptedBrain,
         prompts: usize,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_waits_for_prompts_and_for_results() {
+    async fn a_script_waits_for_prompts_and_for_results() {
         let script = r#"
             step = [
                 { say = "hello" },
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn commands_may_go_together() {
+    async fn several_commands_may_be_in_one_answer() {
         let script = r#"{"shell": "a", "together": true}
             # and at the same time
             {"shell": "b"}
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_expectation_that_fails_names_the_line_and_what_was_there() {
+    async fn a_failed_expectation_names_the_line_and_the_actual_result() {
         let script =
             "[[step]]\nshell = 'ls'\n\n[[step]]\nexpect = { outcome = 'rejected', exit = 1 }\n";
         let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
@@ -359,7 +359,7 @@ mod tests {
             ended_result(CallEnding::Rejected, None, Some("not {by} me")),
             ended_result(CallEnding::Blocked, None, Some("it deletes everything")),
         ];
-        // It begins unasked, and once more for a prompt.
+        // It starts without a prompt, and once more for a prompt.
         assert!(ScriptedBrain::demo().speaks_first());
         let seen = run_script(ScriptedBrain::demo(), 2, &results).await;
         for (expected, times) in [
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_place() {
+    fn mistakes_are_reported_with_their_line() {
         let toml = |text: &str| {
             ScriptedBrain::from_toml("s.toml", text)
                 .unwrap_err()
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_shows_every_verdict() {
+    fn the_demo_has_a_command_of_every_category() {
         let policy = pvp_policy::Policy::built_in();
         let mut verdicts = Vec::new();
         for step in ScriptedBrain::demo().steps {
@@ -423,8 +423,8 @@ mod tests {
                 panic!("{call:?}");
             };
             let action = Action::from_arguments("shell", &shell.propose_arguments()).unwrap();
-            let place = pvp_policy::Workspace::default();
-            verdicts.push(policy.assess(&action, &place).category);
+            let workspace = pvp_policy::Workspace::default();
+            verdicts.push(policy.assess(&action, &workspace).category);
         }
         let expected = [
             Category::Read,

@@ -1,4 +1,4 @@
-//! The tools that a model is offered, and what it may say to them.
+//! The tools that a model may call, and the parsing of its calls.
 
 mod definitions;
 
@@ -11,14 +11,15 @@ use super::recall;
 use super::result_text::truncate_middle;
 pub use definitions::{ReadApproval, ToolContext, ToolDefinition, tool_definitions};
 
-/// Seconds that a model may ask for.
+/// The longest timeout in seconds that a model may set in normal mode.
 const MAX_TIMEOUT_SECONDS: u64 = 300;
+/// The same for slow mode.
 const MAX_SLOW_TIMEOUT_SECONDS: u64 = 900;
 
-/// Bytes of a command line: Linux takes no longer argument.
+/// Bytes of a command line: Linux accepts no longer argument.
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 
-/// Bytes of a purpose: people read it before they decide.
+/// Bytes of a purpose, which people read before they decide.
 const MAX_PURPOSE_BYTES: usize = 2 * 1024;
 
 /// A command that a model wants to run.
@@ -49,14 +50,14 @@ impl ShellCall {
     }
 }
 
-/// What a model wants of its background jobs.
+/// A call of the `jobs` tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobsCall {
     List,
     Stop(MessageId),
 }
 
-/// A call that makes sense.
+/// A valid call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParsedToolCall {
     Shell(ShellCall),
@@ -65,7 +66,7 @@ pub enum ParsedToolCall {
 }
 
 impl ParsedToolCall {
-    /// Reads a call, or says to the model what is wrong with it.
+    /// Parses a call; the error is a message for the model.
     pub fn parse(call: &ToolCall) -> Result<Self, String> {
         let arguments = call.parse_arguments()?;
         let with_advice =
@@ -221,17 +222,17 @@ fn integer_argument(arguments: &JsonObject, name: &str) -> Result<Option<u64>, S
     }
 }
 
-/// A background job as the model reads of it.
+/// A background job as it is listed for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackgroundJob {
     pub reference: MessageId,
     pub command: String,
     pub pid: Option<u32>,
-    /// How it ended, if it has.
+    /// How it ended; `None` while it runs.
     pub ended: Option<String>,
 }
 
-/// The answer to `jobs`.
+/// The result of the `jobs` tool.
 pub fn render_jobs(jobs: &[BackgroundJob]) -> String {
     if jobs.is_empty() {
         return "You have no background jobs.".to_owned();
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_offer_says_what_the_model_must_know() {
+    fn the_shell_description_says_what_the_model_must_know() {
         let tool_context = |reads| ToolContext {
             working_directory: "/srv/app".to_owned(),
             read_approval: reads,
@@ -287,9 +288,9 @@ mod tests {
         ] {
             assert!(offer.description.contains(needed), "{needed}");
         }
-        let asked = &tool_definitions(&tool_context(ReadApproval::Required))[0];
-        assert!(asked.description.contains("shown to people first"));
-        assert!(!asked.description.contains("run at once"));
+        let shell = &tool_definitions(&tool_context(ReadApproval::Required))[0];
+        assert!(shell.description.contains("shown to people first"));
+        assert!(!shell.description.contains("run at once"));
     }
 
     #[test]
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn enormous_arguments_are_answered_in_few_words() {
+    fn enormous_arguments_get_a_short_answer() {
         let long = "x".repeat(500_000);
         assert_eq!(
             parse_error("shell", json!({"command": long, "purpose": "p"})),
@@ -393,9 +394,9 @@ mod tests {
             ("recall", json!({ "ref": long })),
         ] {
             let why = parse(name, arguments).unwrap_err();
-            let told = super::super::proposal_result::CallResult::failed(&why);
-            assert!(told.text.len() < 5000, "{}", told.text.len());
-            assert!(told.text.contains("Nothing was done"), "{}", told.text);
+            let result = super::super::proposal_result::CallResult::failed(&why);
+            assert!(result.text.len() < 5000, "{}", result.text.len());
+            assert!(result.text.contains("Nothing was done"), "{}", result.text);
         }
     }
 
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_listed_with_how_to_name_them() {
+    fn jobs_are_listed_with_their_refs() {
         let job = |ended: Option<&str>| BackgroundJob {
             reference: MessageId::parse("p1").unwrap(),
             command: "npm run dev".to_owned(),

@@ -1,4 +1,4 @@
-//! A run under way, or about to be: what it is told by people while it runs.
+//! A run that is under way or about to start, and what people send to it: stops and input.
 
 use pvp_protocol::payload::ToolInput;
 use pvp_protocol::{ParticipantId, RunMode, Sender};
@@ -6,15 +6,15 @@ use pvp_protocol::{ParticipantId, RunMode, Sender};
 use crate::reaper::PtySize;
 use crate::run::{PtyInput, StopReceiver, StopSender, stop_channel};
 
-/// Keys that wait for an interactive command to begin.
+/// Inputs that are buffered until an interactive command starts.
 const MAX_EARLY_INPUTS: usize = 64;
 
 pub(super) struct ActiveRun {
     stop_sender: StopSender,
-    /// What it was asked for so far.
+    /// The strongest stop requested so far.
     stop_level: StopLevel,
     mode: RunMode,
-    /// Who may type.
+    /// The participant who may type; `None` if nobody may.
     driver: Option<ParticipantId>,
     input: RunInput,
 }
@@ -27,7 +27,7 @@ enum StopLevel {
 }
 
 enum RunInput {
-    /// What was typed before the command began.
+    /// Input that arrived before the command started.
     Buffered(Vec<ToolInput>),
     Ready(Option<PtyInput>),
 }
@@ -49,8 +49,9 @@ impl ActiveRun {
         self.mode
     }
 
-    /// Asks it to end. The first reason counts: an interrupt is followed by a cancel for each run,
-    /// which neither knows better nor takes an emergency back.
+    /// Asks the run to end. Only the first reason counts: after an interrupt the server also sends
+    /// a
+    /// cancel for each run, which knows no better reason and must not weaken an emergency.
     pub(super) fn stop(&mut self, why: &str) {
         if self.stop_level < StopLevel::Stop {
             self.stop_level = StopLevel::Stop;
@@ -58,7 +59,7 @@ impl ActiveRun {
         }
     }
 
-    /// Ends it without asking.
+    /// Kills the run at once.
     pub(super) fn kill(&mut self, why: &str) {
         if self.stop_level < StopLevel::Kill {
             self.stop_level = StopLevel::Kill;
@@ -76,8 +77,8 @@ impl ActiveRun {
         }
     }
 
-    /// Keys and sizes count only from the one whom the grant names; gives whether they do. The
-    /// server lets nobody else type either.
+    /// Accepts keys and sizes only from the driver that the grant names; returns whether the sender
+    /// is the driver. The server lets nobody else type either.
     pub(super) fn on_input(&mut self, sender: &Sender, input: &ToolInput) -> bool {
         let is_driver = match sender {
             Sender::Participant(by) => self.driver.as_ref() == Some(by),

@@ -1,4 +1,5 @@
-//! Notes on commits that people approved: `refs/notes/pvp` says in which session, and by whom.
+//! Adds git notes to commits that people approved: `refs/notes/pvp` names the session and the
+//! approvers.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,16 +12,16 @@ use tokio::process::Command;
 
 use super::ExecutorSettings;
 
-/// Where the notes are; `git log --notes=pvp` shows them.
+/// The ref of the notes; `git log --notes=pvp` shows them.
 const NOTES_REF: &str = "refs/notes/pvp";
 
-/// Commits of one command that get a note; a rebase of a long branch is not worth more.
+/// Commits of one command that get a note; rebasing a long branch does not need more.
 const MAX_COMMITS: usize = 100;
 
-/// How long git may take for one step.
+/// How long one git command may take.
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whether commits of this command are to be annotated.
+/// Whether commits that this command makes get notes.
 pub(super) fn is_enabled_for(grant: &GrantTerms, settings: &ExecutorSettings) -> bool {
     let decided = match grant.cleared_by {
         ClearedBy::Read => false,
@@ -29,14 +30,14 @@ pub(super) fn is_enabled_for(grant: &GrantTerms, settings: &ExecutorSettings) ->
     settings.git.notes && decided
 }
 
-/// A repository as it was before the command.
+/// The state of a repository before the command.
 pub(super) struct RepositorySnapshot {
     directory: PathBuf,
     head: Option<String>,
 }
 
 impl RepositorySnapshot {
-    /// `None` where there is no repository.
+    /// `None` if the directory is in no repository.
     pub(super) async fn capture(directory: &Path) -> Option<Self> {
         git_output(directory, &["rev-parse", "--git-dir"]).await?;
         Some(Self {
@@ -45,7 +46,7 @@ impl RepositorySnapshot {
         })
     }
 
-    /// Adds a note to every commit that the command made where it ran.
+    /// Adds a note to every commit that the command made in its directory.
     pub(super) async fn annotate_new_commits(
         &self,
         connection: &Connection,
@@ -60,7 +61,7 @@ impl RepositorySnapshot {
             Some(before) => format!("{before}..{after}"),
             None => after,
         };
-        // What came from elsewhere, such as with a pull, was not made by this command.
+        // Commits that came from elsewhere, such as by a pull, were not made by this command.
         let max_count = format!("--max-count={MAX_COMMITS}");
         let made = ["rev-list", &max_count, &range, "--not", "--remotes"];
         let commits = git_output(&self.directory, &made).await.unwrap_or_default();
@@ -94,7 +95,7 @@ fn note_text(session: &str, proposal: &MessageId, grant: &GrantTerms) -> String 
     )
 }
 
-/// What git prints, if it succeeds. It runs no hook and no helper of the repository's.
+/// Git's output, if it succeeds. Runs no hooks and no helpers of the repository.
 async fn git_output(directory: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args([

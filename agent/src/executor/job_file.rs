@@ -1,5 +1,4 @@
-//! The file in which a background job's output is kept on this machine; its last line says how
-//! the job ended.
+//! The local file that stores a background job's output; its last line says how the job ended.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,22 +9,22 @@ use tokio::io::AsyncWriteExt;
 
 use super::ExecutorSettings;
 
-/// The last so many bytes are kept.
+/// Bytes of output that are kept, counted from the end.
 const KEPT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Files of jobs that are kept from one start to the next; the oldest are removed.
+/// Job files that are kept across restarts; the oldest are removed.
 const MAX_FILES: usize = 64;
 
 /// How the last line begins.
 const LAST_LINE_PREFIX: &str = "[background process ";
 
-/// How much of the end of a file is looked at for its last line.
+/// Bytes at the end of a file that are searched for its last line.
 const TAIL_BYTES: u64 = 4096;
 
 pub(super) struct JobFile {
     path: PathBuf,
     written_bytes: u64,
-    /// Whether the next byte begins a line.
+    /// Whether the next byte starts a line.
     at_line_start: bool,
 }
 
@@ -42,7 +41,7 @@ impl JobFile {
         &self.path
     }
 
-    /// Adds what was printed, and drops the beginning when it has grown to twice its size.
+    /// Appends output, and drops the beginning when the file has grown to twice its size.
     pub(super) async fn append(&mut self, text: &str) {
         let kept = self.try_append(text).await;
         self.log_error(kept);
@@ -59,7 +58,7 @@ impl JobFile {
         Ok(())
     }
 
-    /// Adds the last line: `completed`, or `failed` and why.
+    /// Writes the last line: `completed`, or `failed` and why.
     pub(super) async fn close(&mut self, how: &str) {
         let line = last_line(self.at_line_start, how);
         let closed = append(&self.path, &line).await;
@@ -73,7 +72,7 @@ impl JobFile {
     }
 }
 
-/// Adds the last line of a job whose executor did not live to do so.
+/// Writes the last line of a job whose executor ended before it could.
 pub(super) fn close_orphan(settings: &ExecutorSettings, proposal: &MessageId) {
     let path = job_file_path(settings, proposal);
     match try_close_orphan(&path) {
@@ -108,8 +107,8 @@ fn try_close_orphan(path: &Path) -> std::io::Result<()> {
     file.write_all(last_line(at_line_start, how).as_bytes())
 }
 
-/// Removes the oldest files of jobs, so that an agent that is started again and again does not fill
-/// its disk. None of them is being written to: this is before anything runs.
+/// Removes the oldest job files, so that an agent that is restarted again and again does not fill
+/// the disk. It is called before anything runs, so none of the files is being written to.
 pub(super) fn remove_oldest(settings: &ExecutorSettings) {
     let entries = std::fs::read_dir(&settings.state_directory)
         .into_iter()
@@ -117,7 +116,7 @@ pub(super) fn remove_oldest(settings: &ExecutorSettings) {
     let mut files: Vec<_> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|it| it == "log"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .collect();
     files.sort();
@@ -139,14 +138,14 @@ fn job_file_path(settings: &ExecutorSettings, proposal: &MessageId) -> PathBuf {
     settings.state_directory.join(format!("{proposal}.log"))
 }
 
-/// Leaves the last part of a file.
+/// Keeps only the end of a file.
 async fn truncate_to_tail(path: &Path) -> std::io::Result<()> {
     let bytes = tokio::fs::read(path).await?;
     let kept = usize::try_from(KEPT_BYTES).unwrap_or(usize::MAX);
     tokio::fs::write(path, &bytes[bytes.len().saturating_sub(kept)..]).await
 }
 
-/// Adds to a file that only its owner reads.
+/// Appends to a file that only its owner can read.
 async fn append(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = tokio::fs::OpenOptions::new()
         .create(true)

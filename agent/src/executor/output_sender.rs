@@ -1,4 +1,4 @@
-//! Telling everyone what a command prints and how it ended.
+//! Sends a command's output and result to the session.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use tokio::sync::mpsc;
 use super::job_file::JobFile;
 use crate::run::{FinishedRun, StdioChunk, StopReason, StreamSummary};
 
-/// Pieces under way that the server has not acknowledged; then the pipe is not read.
+/// Output messages that the server has not acknowledged yet; at this many, the pipe is not read.
 const MAX_UNACKNOWLEDGED: usize = 48;
 
 /// Bytes of a stream that a result repeats, at most.
 const MAX_EXCERPT_BYTES: usize = 64 * 1024;
 
-/// Bytes of the remark on what it leaves out.
+/// Room for the note on what an excerpt leaves out, in bytes.
 const OMISSION_NOTE_BYTES: usize = 64;
 
-/// Sends a message and waits until it is accepted; false if it was not.
+/// Sends a message and waits until it is accepted; returns whether it was.
 pub(super) async fn send_acknowledged(
     connection: &Connection,
     message: impl Into<ClientMessage>,
@@ -34,24 +34,28 @@ pub(super) async fn send_acknowledged(
     }
 }
 
-/// Whether everything that was printed was told.
+/// Whether all output was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SentOutput {
     Complete,
     Truncated,
 }
 
-/// What one run prints, on its way to the session.
+/// Sends the output of one run.
 pub(super) struct OutputSender<'a> {
+    /// The connection to the session.
     connection: &'a Connection,
+    /// The proposal whose command prints this.
     proposal: &'a MessageId,
+    /// Receipts of sent messages that are not acknowledged yet, oldest first.
     unacknowledged: VecDeque<Receipt>,
-    /// Bytes told of each stream.
+    /// Bytes of each stream that were sent.
     sent_bytes: [u64; 2],
-    /// Bytes that the session still takes.
+    /// Bytes that the session still accepts.
     remaining_bytes: u64,
+    /// Whether some output did not fit and was dropped.
     truncated: bool,
-    /// Where a background job's output is kept on this machine.
+    /// The local file for a background job's output; `None` for other commands.
     job_file: Option<&'a mut JobFile>,
 }
 
@@ -73,8 +77,8 @@ impl<'a> OutputSender<'a> {
         }
     }
 
-    /// Tells every piece; a server that does not keep up slows the command down. Gives whether
-    /// more was printed than the session takes.
+    /// Sends every chunk; back-pressure from a slow server slows the command down. Returns whether
+    /// more was printed than the session accepts.
     pub(super) async fn send_all(mut self, mut chunks: mpsc::Receiver<StdioChunk>) -> SentOutput {
         while let Some(chunk) = chunks.recv().await {
             if let Some(file) = &mut self.job_file {
@@ -95,7 +99,7 @@ impl<'a> OutputSender<'a> {
         }
     }
 
-    /// Sends a piece as far as there is room; after the first that does not fit, none.
+    /// Sends as much of a chunk as fits; after the first that does not fit, sends nothing more.
     async fn send_chunk(&mut self, chunk: StdioChunk) {
         if self.truncated {
             return;
@@ -149,7 +153,7 @@ async fn await_receipt(receipt: Receipt) {
     }
 }
 
-/// How a run went, with the published fields and ours.
+/// The result of a run, with the fields of the published protocol and additional ones.
 pub(super) fn tool_result(
     proposal: &MessageId,
     finished: &FinishedRun,
@@ -206,7 +210,7 @@ pub(super) fn tool_result(
     }
 }
 
-/// What people who ran a command of their own are told in its result, beside what everyone is.
+/// Adds the fields that only results of a person's own command have.
 pub(super) fn add_shell_exec_fields(result: &mut ToolResult, finished: &FinishedRun) {
     let shortened = |summary: &StreamSummary| summary.truncated || summary.omitted_bytes > 0;
     let (stdout, stderr) = (shortened(&finished.stdout), shortened(&finished.stderr));
@@ -231,8 +235,9 @@ fn stream_facts(summary: &StreamSummary) -> serde_json::Value {
     })
 }
 
-/// The beginning and the end of a stream, with the remark between them in no more than the session
-/// takes: it would cut the remark out, and count only that.
+/// The beginning and the end of a stream, with a note between them on what is left out. The whole
+/// stays within what the session accepts: otherwise the session would cut the note out and count
+/// only its own cut.
 fn excerpt(summary: &StreamSummary) -> String {
     if summary.omitted_bytes == 0 {
         return format!("{}{}", summary.head, summary.tail);

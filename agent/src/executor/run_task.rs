@@ -1,4 +1,4 @@
-//! One grant on its way to its result.
+//! The task that takes one grant to its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,27 @@ use crate::run::{
 };
 
 pub(super) struct RunTask {
+    /// The connection to the session.
     pub(super) connection: Connection,
+    /// How commands are run.
     pub(super) settings: Arc<ExecutorSettings>,
+    /// Processes that commands are started under.
     pub(super) reapers: Arc<ReaperPool>,
+    /// The durable list of grants that were acted on.
     pub(super) journal: Arc<Mutex<Journal>>,
+    /// One permit for each command that may run at the same time.
     pub(super) slots: Arc<Semaphore>,
+    /// Reports the start and the end to the executor.
     pub(super) events: mpsc::UnboundedSender<RunTaskEvent>,
+    /// The proposal that was granted.
     pub(super) proposal: MessageId,
+    /// What was granted.
     pub(super) grant: GrantTerms,
 }
 
 impl RunTask {
-    /// Runs it beside everything else. If even that fails, everyone is told instead of waiting.
+    /// Runs the command in a task of its own. If that task panics, a result says so, instead of
+    /// letting everyone wait.
     pub(super) fn spawn(self, stop_receiver: StopReceiver) {
         let (connection, events) = (self.connection.clone(), self.events.clone());
         let proposal = self.proposal.clone();
@@ -50,13 +59,13 @@ impl RunTask {
             tracing::warn!(%error, "could not note a result");
         }
         let proposal = self.proposal;
-        // Nobody waits any more once the executor is gone.
+        // If the executor is gone, nobody needs to know.
         let _ = self.events.send(RunTaskEvent::Finished { proposal });
     }
 
-    /// Waits its turn, notes that it runs, and runs. `None` if it was acted on before.
+    /// Waits for a slot, records the start, and runs. `None` if the grant was acted on before.
     async fn wait_and_execute(&self, mut stop_receiver: StopReceiver) -> Option<ToolResult> {
-        // Jobs go on for as long as they like, and are counted when they are granted.
+        // Jobs run for as long as they like, so they take no slot; they are counted when granted.
         let _slot = match self.grant.action.mode {
             RunMode::Background => None,
             RunMode::Normal | RunMode::Slow | RunMode::Pty => tokio::select! {
@@ -81,7 +90,7 @@ impl RunTask {
         }
     }
 
-    /// Notes the grant on disk; false if it was acted on before.
+    /// Records the grant in the journal; returns false if it was acted on before.
     async fn record_start(&self) -> anyhow::Result<bool> {
         let journal = self.journal.clone();
         let (grant, proposal) = (self.grant.id.clone(), self.proposal.clone());
@@ -104,7 +113,7 @@ impl RunTask {
         };
         let spawn_spec = match spawn_spec::from_grant(&self.grant, &self.settings, temporary.path())
         {
-            Ok(errand) => errand,
+            Ok(spawn_spec) => spawn_spec,
             Err(why) => return failed_result(self.proposal.clone(), &why),
         };
         let snapshot = match git_notes::is_enabled_for(&self.grant, &self.settings) {
@@ -120,7 +129,7 @@ impl RunTask {
         result
     }
 
-    /// Runs it to its end, and tells everyone what it prints.
+    /// Runs the command to its end and sends what it prints.
     async fn run_and_stream(
         &self,
         spawn_spec: &SpawnSpec,
@@ -165,7 +174,7 @@ impl RunTask {
     fn run_limits(&self) -> RunLimits {
         let limits = self.grant.limits;
         let (output_bytes, on_overflow) = match self.grant.action.mode {
-            // A job that prints for ever goes on; its file keeps the end of it.
+            // A job that prints forever goes on; its file keeps the last part of the output.
             RunMode::Background => (u64::MAX, OverflowAction::Truncate),
             RunMode::Normal | RunMode::Slow | RunMode::Pty => {
                 (limits.output_bytes, self.settings.on_overflow)
@@ -189,8 +198,7 @@ impl RunTask {
     }
 }
 
-/// Waits for a run. One that panics is answered for: its outcome is told to be unknown, and it is
-/// over.
+/// Waits for a run. If it panics, reports its outcome as unknown and marks it as finished.
 async fn report_panic(
     run: JoinHandle<()>,
     proposal: MessageId,
@@ -203,7 +211,7 @@ async fn report_panic(
             "the executor failed while it ran",
         ))
         .await;
-        // Nobody waits any more once the executor is gone.
+        // If the executor is gone, nobody needs to know.
         let _ = events.send(RunTaskEvent::Finished { proposal });
     }
 }
@@ -223,7 +231,7 @@ fn end_status(result: &ToolResult) -> String {
 mod tests {
     use super::*;
 
-    /// What is told and noted of a run that has come to its end, in order.
+    /// What is sent and reported for a run that has ended, in order.
     async fn reported_by(run: impl Future<Output = ()> + Send + 'static) -> Vec<String> {
         let proposal = MessageId::parse("p1").unwrap();
         let (note, mut notes) = mpsc::unbounded_channel();
@@ -243,14 +251,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_panics_is_reported_as_unknown_and_finished() {
-        let told = json!({
+        let expected = json!({
             "tool_proposal": "p1", "success": false, "duration_ms": 0,
             "error": "the executor failed while it ran", "outcome": "unknown",
         });
         let left = reported_by(async { panic!("on purpose") }).await;
         assert_eq!(left.len(), 2, "{left:?}");
         let first: serde_json::Value = serde_json::from_str(&left[0]).unwrap();
-        assert_eq!(first, told);
+        assert_eq!(first, expected);
         assert_eq!(left[1], "p1 is over");
     }
 

@@ -1,4 +1,4 @@
-//! From a grant to what a reaper is to run: exactly the granted bytes.
+//! Turns a grant into the spec that a reaper runs: exactly the granted bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::environment::{self, Interactivity};
 use crate::reaper::{PtySize, SpawnSpec};
 use crate::sandbox::{ResourceLimits, Sandbox};
 
-/// The size of a terminal until someone says another.
+/// The size of a terminal until a client sends another.
 const DEFAULT_PTY_SIZE: PtySize = PtySize {
     columns: 80,
     rows: 24,
@@ -26,7 +26,7 @@ pub(super) fn login_shell() -> String {
     shell.filter(usable).unwrap_or_else(|| "/bin/sh".to_owned())
 }
 
-/// What to run, or why it cannot be.
+/// The spec of a grant's command, or why it cannot run.
 pub(super) fn from_grant(
     grant: &GrantTerms,
     settings: &ExecutorSettings,
@@ -34,7 +34,7 @@ pub(super) fn from_grant(
 ) -> Result<SpawnSpec, String> {
     let (program, arguments) = argv(&grant.action.command)?;
     let mut argv: Vec<String> = std::iter::once(program).chain(arguments).collect();
-    // Reads run in the sandbox on this machine; a runner is for what people approved.
+    // Reads run in the sandbox on this machine; the runner is for approved commands.
     if grant.cleared_by != ClearedBy::Read {
         argv.splice(0..0, settings.runner.iter().cloned());
     }
@@ -70,7 +70,8 @@ pub(super) fn from_grant(
     })
 }
 
-/// What it may use: `tail /dev/zero` is a read too, and takes all the memory that it gets.
+/// What the command may use. Reads get less: `tail /dev/zero` is a read too, and takes all the
+/// memory that it can get.
 fn resource_limits(grant: &GrantTerms, settings: &ExecutorSettings) -> ResourceLimits {
     match grant.cleared_by {
         ClearedBy::Read => settings
@@ -82,7 +83,7 @@ fn resource_limits(grant: &GrantTerms, settings: &ExecutorSettings) -> ResourceL
     }
 }
 
-/// This process's variables, without those that are not text: an errand is told in JSON.
+/// This process's environment, without variables that are not UTF-8: a spec is sent as JSON.
 fn utf8_environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -100,7 +101,7 @@ fn argv(command: &Command) -> Result<(String, Vec<String>), String> {
     }
 }
 
-/// Where it runs; a place that is not there is named.
+/// The directory that a command runs in; the error names a directory that does not exist.
 pub(crate) fn resolve_directory(cwd: Option<&str>, workspace: &Path) -> Result<PathBuf, String> {
     let directory = match cwd {
         None => workspace.to_owned(),

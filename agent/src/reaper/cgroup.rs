@@ -1,4 +1,5 @@
-//! A cgroup of a command's own: the kernel knows what is in it, bounds it and ends it at once.
+//! A command's own cgroup: the kernel knows which processes are in it, limits them and kills them
+//! at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::sandbox::{CgroupController, CgroupLimits};
 
-/// What the names of ours begin with.
+/// The prefix of the cgroups that are created here.
 const NAME_PREFIX: &str = "pvp-run-";
 
-/// Rounds of ending what is in a cgroup; the kernel needs one, and a moment.
+/// Rounds of killing what is in a cgroup; usually one is enough, and the kernel needs a moment.
 const MAX_KILL_ROUNDS: u32 = 5_000;
 
-/// Between two rounds.
+/// Time between two rounds.
 const ROUND_DELAY: Duration = Duration::from_millis(1);
 
-/// How many this process has made; a program that looks what can be bounded makes several.
+/// How many this process has created; one that probes which limits are available creates several.
 static CREATED_COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A cgroup that was made for one command.
+/// A cgroup that was created for one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Makes one, if we may; sweeps away what reapers that are gone left behind.
+    /// Creates a cgroup if permissions allow it, and removes those that dead reapers left behind.
     pub(super) fn create() -> Option<Self> {
         let parent = parent_directory()?;
         let namespace = pid_namespace()?;
@@ -47,8 +48,8 @@ impl Cgroup {
         Some(cgroup)
     }
 
-    /// Whether a process may move into it from its home, and the kernel ends everything in it,
-    /// which it does since Linux 5.14.
+    /// Whether a process may move into it from the parent, and the kernel can kill everything in it
+    /// (since Linux 5.14).
     fn is_usable(&self, parent: &Path) -> bool {
         [parent, &self.0]
             .map(|cgroup| cgroup.join("cgroup.procs"))
@@ -57,7 +58,7 @@ impl Cgroup {
             .all(|file| access(&file, Access::WRITE_OK).is_ok())
     }
 
-    /// Bounds what will be in it, as far as the kernel does that here.
+    /// Limits the processes that will be in it, as far as controllers are available.
     pub(super) fn set_limits(&self, limits: CgroupLimits) -> std::io::Result<()> {
         if let Some(parent) = self.0.parent() {
             enable_controllers(parent, limits.controllers());
@@ -70,20 +71,23 @@ impl Cgroup {
         std::fs::write(self.0.join("cgroup.procs"), "0")
     }
 
-    /// Ends everything in it at once.
+    /// Kills everything in it at once.
     pub(super) fn kill(&self) {
-        // One that is gone has nothing in it.
+        // A cgroup that no longer exists has no processes.
         let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
     }
 
-    /// The processes in it, and in those that the command made below it.
+    /// The processes in it, and in cgroups that the command created below it.
     pub(super) fn members(&self) -> Vec<Pid> {
         let own = read_pids(&self.0.join("cgroup.procs"));
-        let below = self.child_cgroups().into_iter().flat_map(|it| it.members());
+        let below = self
+            .child_cgroups()
+            .into_iter()
+            .flat_map(|child| child.members());
         own.into_iter().chain(below).collect()
     }
 
-    /// Removes it if nothing is in it; what cannot be removed is swept away later.
+    /// Removes it if it is empty; what cannot be removed is cleaned up later.
     pub(super) fn remove(&self) {
         for below in self.child_cgroups() {
             below.remove();
@@ -91,8 +95,8 @@ impl Cgroup {
         let _ = std::fs::remove_dir(&self.0);
     }
 
-    /// Ends everything in it, waits until nothing is left, and removes it. For when nobody else
-    /// does: its reaper was killed.
+    /// Kills everything in it, waits until nothing is left, and removes it. For when its reaper was
+    /// killed and cannot do it.
     pub(crate) fn kill_and_remove(&self) {
         for _ in 0..MAX_KILL_ROUNDS {
             self.kill();
@@ -116,7 +120,7 @@ impl Cgroup {
     }
 }
 
-/// The bounds that hold for a whole command here; `None` if a command gets no cgroup.
+/// The limits that can be set for a whole command here; `None` if a command gets no cgroup.
 pub fn available_controllers() -> Option<Vec<CgroupController>> {
     let cgroup = Cgroup::create()?;
     if let Some(parent) = cgroup.0.parent() {
@@ -124,7 +128,7 @@ pub fn available_controllers() -> Option<Vec<CgroupController>> {
     }
     let available = CgroupController::ALL
         .into_iter()
-        .filter(|it| it.is_available_in(&cgroup.0));
+        .filter(|controller| controller.is_available_in(&cgroup.0));
     let available = available.collect();
     cgroup.remove();
     Some(available)
@@ -138,9 +142,9 @@ pub(super) fn read_pids(file: &Path) -> Vec<Pid> {
         .collect()
 }
 
-/// Where our cgroups are made: in our own, or beside it where systemd left that to us
-/// (`Delegate=yes` with `DelegateSubgroup=`), because the kernel bounds nothing inside a cgroup
-/// that has processes of its own.
+/// The directory in which cgroups are created: this process's own cgroup, or its parent if systemd
+/// delegated that (`Delegate=yes` with `DelegateSubgroup=`), because the kernel sets no limits
+/// inside a cgroup that has processes of its own.
 fn parent_directory() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let cgroups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -159,13 +163,13 @@ fn is_delegated(cgroup: &Path) -> bool {
     })
 }
 
-/// The directory of this process's cgroup of version 2, wherever that is mounted.
+/// The directory of this process's cgroup (version 2), wherever that is mounted.
 fn own_directory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
-        let (place, kind) = line.split_once(" - ")?;
-        let mut place = place.split(' ').skip(3);
-        let (root, mounted_at) = (place.next()?, place.next()?);
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, mounted_at) = (fields.next()?, fields.next()?);
         if kind.split(' ').next()? != "cgroup2" {
             return None;
         }
@@ -177,7 +181,7 @@ fn own_directory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     })
 }
 
-/// A path of mountinfo, where spaces and the like are written as octal numbers.
+/// A path from mountinfo, with the octal escapes for spaces and the like resolved.
 fn unescape_mount_path(path: &str) -> String {
     let escapes = [
         ("\\040", " "),
@@ -189,30 +193,30 @@ fn unescape_mount_path(path: &str) -> String {
     escapes.into_iter().fold(path.to_owned(), plain)
 }
 
-/// Has the kernel bound what is below a cgroup, as far as it does.
+/// Enables controllers for the cgroups below one, as far as possible.
 fn enable_controllers(parent: &Path, controllers: impl IntoIterator<Item = CgroupController>) {
     let enabled = std::fs::read_to_string(parent.join("cgroup.subtree_control"));
     let enabled = enabled.unwrap_or_default();
     for controller in controllers {
         let name = controller.name();
-        if enabled.split_whitespace().all(|one| one != name) {
-            // A cgroup that has processes of its own may not, and some have no such controller.
+        if enabled.split_whitespace().all(|other| other != name) {
+            // This fails if the cgroup has processes of its own or lacks the controller.
             let _ = std::fs::write(parent.join("cgroup.subtree_control"), format!("+{name}"));
         }
     }
 }
 
-/// The world in which our process ids mean something.
+/// The namespace in which our process ids are valid.
 fn pid_namespace() -> Option<String> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     let name = link.to_str()?;
     Some(
-        name.trim_matches(|it: char| !it.is_ascii_digit())
+        name.trim_matches(|character: char| !character.is_ascii_digit())
             .to_owned(),
     )
 }
 
-/// Ends and removes cgroups whose reapers are gone.
+/// Kills and removes cgroups whose reapers are gone.
 fn remove_stale(parent: &Path, namespace: &str) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
@@ -229,7 +233,7 @@ fn remove_stale(parent: &Path, namespace: &str) {
     }
 }
 
-/// The reaper that made a cgroup of this name, if it is one of ours.
+/// The id of the reaper that created a cgroup of this name, if it is one of ours.
 fn reaper_pid(name: &str, namespace: &str) -> Option<Pid> {
     let rest = name.strip_prefix(NAME_PREFIX)?.strip_prefix(namespace)?;
     let (reaper, _) = rest.strip_prefix('-')?.split_once('-')?;
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_systemd_delegates_is_known_by_its_mark() {
+    fn a_delegated_cgroup_is_known_by_its_attribute() {
         let cgroup = tempfile::tempdir().unwrap();
         assert!(!is_delegated(cgroup.path()));
         for (value, delegated) in [("0", false), ("1", true)] {
@@ -272,7 +276,7 @@ mod tests {
                 Err(rustix::io::Errno::NOTSUP) => {
                     return skip("the temporary directory has no extended attributes");
                 }
-                marked => marked.unwrap(),
+                set => set.unwrap(),
             }
             assert_eq!(is_delegated(cgroup.path()), delegated);
         }
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reaper_left_behind_is_ended_and_removed() {
+    fn a_cgroup_whose_reaper_is_gone_is_killed_and_removed() {
         if available_controllers().is_none() {
             return skip("no cgroup can be created here");
         }
@@ -332,13 +336,13 @@ mod tests {
             command.id().to_string(),
         )
         .unwrap();
-        // While its status is not taken, the reaper is still there.
+        // Until its status is collected, the reaper still exists.
         remove_stale(&parent, &namespace);
         assert_eq!(stale.members(), [Pid::from_child(&command)]);
         reaper.wait().unwrap();
         remove_stale(&parent, &namespace);
         assert!(!command.wait().unwrap().success());
-        // What was still ending at the first sweep is gone by the next.
+        // Processes that were still ending in the first cleanup are gone by the next.
         remove_stale(&parent, &namespace);
         assert!(!stale.0.exists());
     }
@@ -357,7 +361,7 @@ mod tests {
         cgroup.set_limits(whole).unwrap();
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         assert_eq!(read(cgroup.0.join("pids.max")), "64");
-        // It is counted already.
+        // The controller is enabled already.
         assert_eq!(read(parent.path().join("cgroup.subtree_control")), "pids\n");
         enable_controllers(parent.path(), [CgroupController::Memory]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The last step before a command: it confines itself and becomes it.
+//! The exec step: the process that applies the sandbox to itself and then becomes the command.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -18,12 +18,14 @@ use super::cgroup::Cgroup;
 use super::process_tree::ProcessTree;
 use super::{EXEC_STEP_SUBCOMMAND, SpawnSpec};
 
-/// The last step before a command, started and waiting to be told which.
+/// A started exec step that waits for its spec.
 pub(super) struct ExecStep(Child);
 
 impl ExecStep {
-    /// The command's environment may hold what a loader acts on, and secrets that arguments would
-    /// show to everyone on the machine. So it goes through a pipe, and this step starts clean.
+    /// Starts the step with a clean environment. The command's environment may hold variables that
+    /// the loader acts on, and secrets that arguments would show to every user of the machine, so
+    /// it
+    /// is sent through a pipe.
     pub(super) fn spawn() -> anyhow::Result<Self> {
         let child = exec_step_command()?
             .env_clear()
@@ -32,7 +34,7 @@ impl ExecStep {
         Ok(Self(child))
     }
 
-    /// Has it become the command: confined by its own hand, then itself.
+    /// Sends the spec, upon which the process applies the sandbox and becomes the command.
     pub(super) fn start(self, spawn_spec: &SpawnSpec, tree: &ProcessTree) -> anyhow::Result<Child> {
         let Self(mut child) = self;
         if let Some(cgroup) = tree.cgroup() {
@@ -50,7 +52,7 @@ impl ExecStep {
     }
 }
 
-/// The last step before the command, with no open files but the standard three.
+/// The exec step's command line, with no open files but the standard three.
 fn exec_step_command() -> anyhow::Result<Command> {
     let inherited = inherited_fds()?;
     if inherited.is_empty() {
@@ -58,7 +60,7 @@ fn exec_step_command() -> anyhow::Result<Command> {
         command.arg0("pvp").arg(EXEC_STEP_SUBCOMMAND);
         return Ok(command);
     }
-    // Closing files by number is something that a shell does safely.
+    // A shell can close file descriptors by number without unsafe code.
     let close: String = inherited.iter().map(|file| format!(" {file}>&-")).collect();
     let script = format!("exec{close}; exec -a pvp /proc/$PPID/exe {EXEC_STEP_SUBCOMMAND}");
     let mut command = Command::new("/bin/bash");
@@ -66,15 +68,19 @@ fn exec_step_command() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Open files that whoever started the executor left to it, and that a program would inherit.
+/// File descriptors that the executor's parent left open, and that a program would inherit.
 fn inherited_fds() -> anyhow::Result<Vec<u32>> {
     const CLOSED_ON_EXEC: u32 = 0o2_000_000;
     let mut inherited = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        let Some(file) = entry?.file_name().to_str().and_then(|it| it.parse().ok()) else {
+        let Some(file) = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
-        // The directory that is being read is among them, and may be closed by the time.
+        // The directory that is being read is among them, and may be closed by now.
         let Ok(info) = std::fs::read_to_string(format!("/proc/self/fdinfo/{file}")) else {
             continue;
         };
@@ -87,7 +93,7 @@ fn inherited_fds() -> anyhow::Result<Vec<u32>> {
     Ok(inherited)
 }
 
-/// What the last step before the command knows.
+/// What the exec step receives on standard input.
 #[derive(Serialize, Deserialize)]
 struct ExecRequest {
     errand: SpawnSpec,
@@ -95,16 +101,16 @@ struct ExecRequest {
     reaper: i32,
 }
 
-/// Exit code of a step that could not become the command; shells use it too.
+/// The exit code if the command cannot be executed; shells use the same one.
 const EXIT_NOT_FOUND: u8 = 127;
 
-/// Confines this process and becomes the command; only a failure returns.
+/// Applies the sandbox to this process and becomes the command; returns only on failure.
 pub fn exec_step_main() -> ExitCode {
     let request = serde_json::from_reader::<_, ExecRequest>(std::io::stdin());
     let Err(problem) = request
         .map_err(anyhow::Error::new)
         .and_then(|request| exec_command(&request));
-    // Standard error is the command's; there is nowhere else to say it.
+    // Standard error is the command's; there is nowhere else to report it.
     let _ = writeln!(std::io::stderr(), "pvp: {problem:#}");
     ExitCode::from(EXIT_NOT_FOUND)
 }
@@ -142,8 +148,8 @@ fn exec_command(request: &ExecRequest) -> anyhow::Result<Infallible> {
     Err(error).with_context(|| format!("cannot run {}", spawn_spec.program))
 }
 
-/// Makes the terminal that standard output is the one of this session; keys such as Ctrl-C then
-/// signal what runs in its foreground. Gives it as standard input, and the names it has.
+/// Makes the terminal on standard output the controlling one of this session, so that keys such as
+/// Ctrl-C signal its foreground processes. Returns it as standard input, and its paths.
 fn take_controlling_terminal() -> anyhow::Result<(Stdio, Vec<PathBuf>)> {
     let terminal = std::io::stdout().as_fd().try_clone_to_owned()?;
     ioctl_tiocsctty(&terminal)?;
@@ -151,8 +157,8 @@ fn take_controlling_terminal() -> anyhow::Result<(Stdio, Vec<PathBuf>)> {
     Ok((Stdio::from(terminal), vec![name, "/dev/tty".into()]))
 }
 
-/// Heeds the signals that whoever started the executor had it ignore, as `nohup` and the `&` of a
-/// script do. A command would go on ignoring them, and Ctrl-C would do nothing.
+/// Resets the signals that the executor's parent had it ignore, as `nohup` and the `&` of a script
+/// do. Otherwise the command would ignore them too, and Ctrl-C would do nothing.
 fn reset_ignored_signals() -> anyhow::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -164,19 +170,19 @@ fn reset_ignored_signals() -> anyhow::Result<()> {
     if ignored.is_empty() {
         return Ok(());
     }
-    // What is handled here is not ignored by the program that this process becomes.
+    // A signal that has a handler here gets its default action in the program that this executes.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
     let _inside = runtime.enter();
     for kind in ignored {
-        // The handler stays when nobody listens.
+        // The handler stays installed when the listener is dropped.
         drop(signal(*kind)?);
     }
     Ok(())
 }
 
-/// The signals by which people and shells end, stop and tell programs.
+/// The signals by which people and shells end, suspend and notify programs.
 const RESET_SIGNALS: [SignalKind; 7] = [
     SignalKind::hangup(),
     SignalKind::interrupt(),
@@ -187,8 +193,9 @@ const RESET_SIGNALS: [SignalKind; 7] = [
     SignalKind::from_raw(Signal::TTOU.as_raw()),
 ];
 
-/// Has the kernel end this process when its reaper is gone. That is safe because the reaper has
-/// one thread: the signal comes when the thread that started us ends, not the process.
+/// Has the kernel kill this process when its reaper ends. The signal is sent when the thread that
+/// started this process ends, not the whole process; that is the same here, because the reaper has
+/// one thread.
 fn die_with_reaper(reaper: i32) -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let parent = getppid().map(|parent| parent.as_raw_pid());

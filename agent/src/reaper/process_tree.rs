@@ -1,4 +1,4 @@
-//! Everything below a reaper: found through its cgroup where it has one, else through /proc.
+//! The processes below a reaper, found through its cgroup if it has one, and through /proc.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, read_pids};
 
-/// Rounds of killing what is found; a tree that forks faster than this is not.
+/// Rounds of killing what is found; a tree that forks faster than that is not ended.
 const MAX_KILL_ROUNDS: u32 = 10_000;
 
-/// Between two rounds that found something.
+/// Time between two rounds.
 const ROUND_DELAY: Duration = Duration::from_micros(500);
 
-/// How the processes of a command are found and ended.
+/// How the processes of a command are found and killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KillMechanism {
-    /// The kernel ends everything in the command's own cgroup at once.
+    /// The kernel kills everything in the command's own cgroup at once.
     Cgroup,
-    /// Orphans become the reaper's children, and it ends them until there are none.
+    /// Orphans become children of the reaper, which kills them until there are none.
     Subreaper,
 }
 
@@ -46,21 +46,21 @@ impl ProcessTree {
         }
     }
 
-    /// Sends a signal to everything that is there at the moment.
+    /// Sends a signal to every process that exists at the moment.
     pub(super) fn signal(&self, signal: Signal) {
         if signal == Signal::KILL
             && let Some(cgroup) = &self.cgroup
         {
-            // What is not reached this way is found below.
+            // Processes that this does not reach are signalled below.
             cgroup.kill();
         }
         for pid in self.members() {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Ends everything, however fast it forks; gives how many there were at first.
+    /// Kills everything, however fast it forks; returns how many processes there were at first.
     pub(super) fn kill_all(&self) -> u32 {
         let left_behind = self.members().len();
         for _ in 0..MAX_KILL_ROUNDS {
@@ -76,9 +76,9 @@ impl ProcessTree {
         u32::try_from(left_behind).unwrap_or(u32::MAX)
     }
 
-    /// Whether nothing is left; takes the statuses of those that have ended. Only the kernel can
-    /// tell: while one looks through /proc, what has been seen ends, and its children fall to us
-    /// unseen. Whatever is below us is below a child of ours.
+    /// Whether no process is left; collects the statuses of those that have ended. Only `wait` can
+    /// tell: during a walk through /proc, a process that was seen may end and its children become
+    /// ours, unseen. Every process below us is below a child of ours.
     fn is_empty(&self) -> bool {
         let has_children = loop {
             match wait(WaitOptions::NOHANG) {
@@ -91,7 +91,7 @@ impl ProcessTree {
         !has_children && cgroup.is_none_or(|cgroup| cgroup.members().is_empty())
     }
 
-    /// Takes the exit statuses of orphans, but not the one of the command, which is waited for.
+    /// Collects the exit statuses of orphans, but not that of the command, which is waited for.
     pub(super) fn reap_orphans(&self, command: Pid) {
         for child in child_pids(rustix::process::getpid()) {
             if child != command && has_exited(child) {
@@ -101,7 +101,7 @@ impl ProcessTree {
         }
     }
 
-    /// Everything below this process, and everything in its cgroup.
+    /// Every process below this one, and every process in its cgroup.
     fn members(&self) -> HashSet<Pid> {
         let mut members = HashSet::new();
         let mut unseen = vec![rustix::process::getpid()];
@@ -140,7 +140,7 @@ fn has_exited(pid: Pid) -> bool {
     })
 }
 
-/// The letter after the name, which stands in parentheses and may hold anything.
+/// The state letter after the name, which is in parentheses and may contain anything.
 fn process_state(stat: &[u8]) -> Option<u8> {
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(end_of_name + 2).copied()
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_hides_that_a_process_is_alive() {
+    fn a_process_name_cannot_hide_its_state() {
         for name in [&b"sh"[..], b"a) Z (", b") X", b"\xff\xfe", b"", b"\n"] {
             for letter in *b"RSZ" {
                 let stat = [b"42 (", name, b") ", &[letter], b" 1 42 42 0 -1"].concat();

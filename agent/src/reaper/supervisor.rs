@@ -1,4 +1,4 @@
-//! Watching over a command until nothing is left of it.
+//! Supervises a command until none of its processes is left.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -13,20 +13,20 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use super::process_tree::ProcessTree;
 use super::{ReaperCommand, ReaperReport};
 
-/// How often a quiet reaper looks for orphans that have ended.
+/// How often an idle reaper looks for orphans that have ended.
 const ORPHAN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A reaper at work.
+/// The reaper while its command runs.
 pub(super) struct Supervisor {
     tree: ProcessTree,
     grace: Duration,
     socket: UnixStream,
     commands: BufReader<UnixStream>,
-    /// When asking has taken long enough.
+    /// When the grace period of a stop ends; `None` if no stop was requested.
     kill_at: Option<Instant>,
 }
 
-/// What woke the reaper.
+/// What woke the reaper; a missing command means that the executor is gone.
 enum WakeReason {
     Command(Option<ReaperCommand>),
     ChildExited,
@@ -56,12 +56,12 @@ impl Supervisor {
     pub(super) fn send_report(&mut self, report: &ReaperReport) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(report)?;
         line.push(b'\n');
-        // An executor that is gone hears nothing, and what is to be done is the same.
+        // If the executor is gone nobody reads the report, and the cleanup is the same.
         let _ = self.socket.write_all(&line);
         Ok(())
     }
 
-    /// Watches until the command has ended, and then ends whatever it left behind.
+    /// Waits until the command has ended, and then kills whatever it left behind.
     pub(super) fn supervise(&mut self, mut child: Child) -> anyhow::Result<()> {
         let pid = Pid::from_child(&child);
         let child_pidfd = pidfd_open(pid, PidfdFlags::empty())?;
@@ -100,7 +100,7 @@ impl Supervisor {
     }
 
     fn wait_for_wake(&mut self, child_pidfd: &OwnedFd) -> anyhow::Result<WakeReason> {
-        // A word that was read together with the one before it is nothing to wait for.
+        // A command that is already in the buffer does not make the socket readable.
         if !self.commands.buffer().is_empty() {
             return Ok(WakeReason::Command(self.next_command()));
         }
@@ -133,7 +133,7 @@ impl Supervisor {
         Ok(WakeReason::Timeout)
     }
 
-    /// What the executor says; nothing if it is gone.
+    /// The next command of the executor; `None` if it is gone.
     fn next_command(&mut self) -> Option<ReaperCommand> {
         let mut line = String::new();
         match self.commands.read_line(&mut line) {

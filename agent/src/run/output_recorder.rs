@@ -1,15 +1,16 @@
-//! One of a command's two streams: from bytes to whole characters, counted and remembered.
+//! Records one of a command's two streams: decodes, masks, limits, counts and summarizes it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use pvp_protocol::hex;
 use pvp_protocol::payload::OutputStream;
 use sha2::{Digest as _, Sha256};
 
 use super::StdioChunk;
 use crate::mask::SecretMask;
 
-/// Bytes of one piece, at most.
+/// Bytes of one chunk, at most.
 pub(super) const MAX_CHUNK_BYTES: usize = 32 * 1024;
 
 /// Bytes of the beginning and of the end that are kept for the result.
@@ -18,48 +19,61 @@ const EXCERPT_BYTES: usize = 32 * 1024;
 /// What is known of a stream once it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSummary {
-    /// Bytes that were told.
+    /// Bytes that were recorded.
     pub bytes: u64,
+    /// Lines that were recorded, including an unterminated last one.
     pub lines: u64,
-    /// SHA-256 of everything that was told, in hexadecimal digits.
+    /// SHA-256 of everything that was recorded, in hexadecimal digits.
     pub sha256: String,
-    /// The beginning, and the end if there is more than that.
+    /// The beginning of the stream.
     pub head: String,
+    /// The end of the stream, if it is longer than `head`.
     pub tail: String,
     /// Bytes between the two.
     pub omitted_bytes: u64,
-    /// More was printed than there was room for.
+    /// Whether more was printed than the limit allows.
     pub truncated: bool,
-    /// Bytes that were printed then and not told, where the command went on; the tail is theirs.
+    /// Bytes over the limit that were not recorded while the command went on; `tail` is the end of
+    /// them.
     pub dropped_bytes: u64,
 }
 
-/// What became of bytes that were taken.
+/// What was recorded of some bytes.
 pub(super) struct RecordedBytes {
-    /// Bytes of text that they became.
+    /// Bytes of the text that they decoded to and that was recorded.
     pub(super) recorded: u64,
-    /// There was no room for all of it.
+    /// Whether the limit left no room for all of it.
     pub(super) truncated: bool,
 }
 
 pub(super) struct OutputRecorder {
+    /// Which stream this is.
     stream: OutputStream,
+    /// Masks the values of secrets.
     mask: SecretMask,
-    /// Bytes of a character that is not whole yet.
+    /// The first bytes of a character whose rest has not arrived.
     partial_char: Vec<u8>,
-    /// Text that waits to be told.
+    /// Recorded text that is not in a chunk yet.
     buffer: String,
-    /// Bytes of text in pieces that were given out.
+    /// Bytes of text in the chunks so far.
     taken_bytes: u64,
+    /// Bytes recorded so far.
     bytes: u64,
+    /// Newlines recorded so far.
     lines: u64,
+    /// Whether the recorded text ends with a newline, or is empty.
     ends_with_newline: bool,
+    /// The hash of the recorded text.
     hash: Sha256,
+    /// The first bytes, up to [`EXCERPT_BYTES`].
     head: String,
+    /// The last bytes after `head`, up to [`EXCERPT_BYTES`].
     tail: VecDeque<u8>,
+    /// Whether the limit was exceeded.
     truncated: bool,
-    /// Whether the end is kept of what there is no room for.
+    /// Whether the end of what is over the limit is kept in `tail`.
     keep_tail: bool,
+    /// Bytes over the limit, counted if `keep_tail`.
     dropped_bytes: u64,
 }
 
@@ -87,7 +101,7 @@ impl OutputRecorder {
         self.buffer.len()
     }
 
-    /// Takes bytes, as far as the text that they become has room.
+    /// Records bytes, up to `limit` bytes of the text that they decode to.
     pub(super) fn push(&mut self, bytes: &[u8], limit: u64) -> RecordedBytes {
         if self.truncated && !self.keep_tail {
             return RecordedBytes {
@@ -100,7 +114,7 @@ impl OutputRecorder {
         self.record_within(&text, limit)
     }
 
-    /// Records as much of a text as there is room for.
+    /// Records as much of a text as the limit allows.
     fn record_within(&mut self, text: &str, limit: u64) -> RecordedBytes {
         let limit = match self.truncated {
             true => 0,
@@ -119,8 +133,8 @@ impl OutputRecorder {
         }
     }
 
-    /// The stream has ended: an unfinished character is replaced, and what was held back is told.
-    /// Gives how many more bytes that made.
+    /// Ends the stream: an incomplete character is replaced, and text that the mask held back is
+    /// recorded. Returns how many more bytes that made.
     pub(super) fn finish(&mut self, limit: u64) -> u64 {
         let mut rest = self.mask.finish();
         if !std::mem::take(&mut self.partial_char).is_empty() {
@@ -142,7 +156,7 @@ impl OutputRecorder {
         self.hash.update(text);
         let (head, rest) =
             text.split_at(text.floor_char_boundary(EXCERPT_BYTES.saturating_sub(self.head.len())));
-        // Once the head is full, whatever comes goes to the tail, however short.
+        // Once the head is full, all further text goes to the tail, however short.
         let rest = if self.tail.is_empty() {
             self.head.push_str(head);
             rest
@@ -162,7 +176,7 @@ impl OutputRecorder {
         self.tail.extend(end);
     }
 
-    /// What is to be told next.
+    /// The next chunk to send; `None` if nothing is buffered.
     pub(super) fn next_chunk(&mut self) -> Option<StdioChunk> {
         if self.buffer.is_empty() {
             return None;
@@ -193,12 +207,7 @@ impl OutputRecorder {
         StreamSummary {
             bytes: self.bytes,
             lines: self.lines + u64::from(!self.ends_with_newline),
-            sha256: self
-                .hash
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            sha256: hex::encode(&self.hash.finalize()),
             head: self.head,
             tail,
             omitted_bytes: omitted,
@@ -208,8 +217,8 @@ impl OutputRecorder {
     }
 }
 
-/// Takes what is whole of an unfinished character and what follows it; invalid bytes are replaced,
-/// and what is unfinished then waits.
+/// Decodes an incomplete character and the bytes that follow it. Invalid bytes are replaced; an
+/// incomplete character at the end stays in `partial_char`.
 fn decode_whole_chars<'a>(partial_char: &mut Vec<u8>, bytes: &'a [u8]) -> Cow<'a, str> {
     if partial_char.is_empty()
         && let Ok(text) = std::str::from_utf8(bytes)
@@ -220,7 +229,7 @@ fn decode_whole_chars<'a>(partial_char: &mut Vec<u8>, bytes: &'a [u8]) -> Cow<'a
     Cow::Owned(decode_lossy(partial_char))
 }
 
-/// The text of bytes, of which only an unfinished character at the end is left.
+/// Decodes bytes, and leaves only an incomplete character at the end in them.
 fn decode_lossy(bytes: &mut Vec<u8>) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes.as_slice();
@@ -280,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_arrive_whole_however_they_are_cut() {
+    fn characters_arrive_whole_however_the_bytes_are_split() {
         let text = "naïve ☕ 𝄞\n".repeat(50);
         for size in 1..9 {
             let chunks: Vec<_> = text.as_bytes().chunks(size).collect();

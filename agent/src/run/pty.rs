@@ -1,4 +1,4 @@
-//! The terminal of an interactive command: its screen is read, its keys are pressed.
+//! The pseudo-terminal of an interactive command: its output is read, its input is written.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 use crate::reaper::PtySize;
 
-/// Bytes of keys that wait for a program to read them: a large paste, not a program's input.
+/// Bytes of input that wait for a program to read them: enough for a large paste, not for data.
 const MAX_PENDING_BYTES: usize = 64 * 1024;
 
-/// Bytes of keys that are typed at a time; about what a terminal takes.
+/// Bytes of input that are written at a time; about what a terminal accepts.
 const MAX_WRITE_BYTES: usize = 4096;
 
-/// Why a key was not taken.
+/// Why input was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PtyInputError {
     #[error("the program does not read its keys; {MAX_PENDING_BYTES} bytes of them wait already")]
@@ -28,19 +28,19 @@ pub enum PtyInputError {
     Gone,
 }
 
-/// Presses keys of a command's terminal, from wherever; never waits.
+/// Writes input to a command's terminal from any task; never waits.
 #[derive(Clone)]
 pub struct PtyInput(Arc<PtyInputQueue>);
 
-/// What is typed may be a password, so it is not shown.
+/// The input may be a password, so it is not shown.
 impl std::fmt::Debug for PtyInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keyboard(…)")
+        f.write_str("PtyInput(…)")
     }
 }
 
 impl PtyInput {
-    /// Presses keys, all of them or none.
+    /// Queues input, all of it or none.
     pub fn write(&self, bytes: &[u8]) -> Result<(), PtyInputError> {
         let mut pending = self.0.lock_pending();
         if pending.closed {
@@ -54,7 +54,7 @@ impl PtyInput {
         Ok(())
     }
 
-    /// Changes the size of the screen; the program is told by a signal, as by any terminal.
+    /// Changes the size of the terminal; the program gets a signal, as from any terminal.
     pub fn resize(&self, size: PtySize) -> Result<(), PtyInputError> {
         let mut pending = self.0.lock_pending();
         if pending.closed {
@@ -69,11 +69,11 @@ impl PtyInput {
 #[derive(Default)]
 struct PtyInputQueue {
     pending: Mutex<PendingPtyInput>,
-    /// Rings when something lies on the desk.
+    /// Notified when there is something to write.
     input_ready: Notify,
 }
 
-/// What was pressed and is not typed yet.
+/// Input that is not written to the terminal yet.
 #[derive(Default)]
 struct PendingPtyInput {
     bytes: VecDeque<u8>,
@@ -83,7 +83,7 @@ struct PendingPtyInput {
 
 impl PtyInputQueue {
     fn lock_pending(&self) -> MutexGuard<'_, PendingPtyInput> {
-        // Whoever panicked left whole values behind: each change is one call.
+        // A panic leaves consistent values behind: each change is one call.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,31 +101,31 @@ impl PtyInputQueue {
     }
 }
 
-/// What is shown on a command's terminal. That nobody has the other side open is an error.
+/// The output of a command's terminal. Reading fails once nobody has the other side open.
 pub(super) type PtyOutput = pipe::Receiver;
 
-/// The side of a command's terminal that keys come from.
+/// Our side of a command's terminal, for writing.
 pub(super) struct Pty {
     writer: pipe::Sender,
     input_queue: Arc<PtyInputQueue>,
 }
 
 impl Pty {
-    /// Makes one; the last value is the command's side.
+    /// Opens a pseudo-terminal; the last value is the command's side.
     pub(super) fn open(size: PtySize) -> io::Result<(Self, PtyOutput, OwnedFd)> {
-        // Neither side may become the terminal of this process, nor be left to others it starts.
+        // Neither side may become the terminal of this process, nor be inherited by other children.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;
         grantpt(&master)?;
         unlockpt(&master)?;
         let slave = ioctl_tiocgptpeer(&master, flags)?;
         let mut modes = tcgetattr(&slave)?;
-        // Erasing takes back whole characters.
+        // Makes erasing delete whole characters.
         modes.input_modes |= InputModes::IUTF8;
         tcsetattr(&slave, OptionalActions::Now, &modes)?;
         tcsetwinsize(&master, winsize(size))?;
         fcntl_setfl(&master, fcntl_getfl(&master)? | OFlags::NONBLOCK)?;
-        // To the runtime our side is like two pipes: bytes come out of one and go into the other.
+        // To the runtime our side looks like two pipes, one to read from and one to write to.
         let output = PtyOutput::from_owned_fd_unchecked(master.try_clone()?)?;
         let pty = Self {
             writer: pipe::Sender::from_owned_fd_unchecked(master)?,
@@ -138,12 +138,12 @@ impl Pty {
         PtyInput(self.input_queue.clone())
     }
 
-    /// Takes one step of typing what was pressed, as soon as there is something to type and room.
+    /// Writes one batch of queued input, as soon as there is some and the terminal has room.
     pub(super) async fn write_pending(&self) {
         self.input_queue.wait_for_input().await;
         let resized = self.input_queue.lock_pending().size.take();
         if let Some(size) = resized {
-            // A terminal that nobody uses any more has no size.
+            // This fails when the command has closed the terminal; then the size does not matter.
             let _ = tcsetwinsize(&self.writer, winsize(size));
             return;
         }
@@ -160,13 +160,13 @@ impl Pty {
             .collect();
         match self.writer.try_write(&next) {
             Ok(count) => drop(self.input_queue.lock_pending().bytes.drain(..count)),
-            // It says when there is room again.
+            // `writable` waits until there is room again.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.close_input(),
         }
     }
 
-    /// Nothing reads these keys any more.
+    /// Rejects further input: nothing reads it any more.
     fn close_input(&self) {
         let mut pending = self.input_queue.lock_pending();
         pending.closed = true;

@@ -1,5 +1,5 @@
-//! Where reapers come from. One may be ready before it is needed: starting it takes longer than
-//! most reads do.
+//! Starts reapers, if possible one before it is needed: starting one takes longer than most reads
+//! do.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use super::pty::{Pty, PtyOutput};
 use super::run_state::{OutputSource, ReaperReports};
 use crate::reaper::{REAP_SUBCOMMAND, ReaperBackup, SpawnSpec};
 
-/// Starts reapers.
+/// Starts reapers, and may keep a spare.
 #[derive(Debug)]
 pub struct ReaperPool {
-    /// What they are started from: this program.
+    /// The program that reapers are started from: this one.
     program: PathBuf,
-    /// Whether one is started before it is needed.
+    /// Whether a spare is started before it is needed.
     keep_spare: bool,
     spare: Mutex<Option<IdleReaper>>,
 }
 
 impl ReaperPool {
-    /// Each is started when it is needed.
+    /// Starts each reaper when it is needed.
     pub fn on_demand(program: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -36,7 +36,7 @@ impl ReaperPool {
         }
     }
 
-    /// Once a read has begun, the reaper of the next one is started.
+    /// Starts the next reaper as soon as a read has started.
     pub fn with_spare(program: &Path) -> Self {
         Self {
             keep_spare: true,
@@ -44,9 +44,9 @@ impl ReaperPool {
         }
     }
 
-    /// Gives an errand to a reaper: to the one that is ready, if that is of use.
+    /// Gives a spec to a reaper: to the spare if it can be used, else to a new one.
     pub(super) async fn assign(&self, spawn_spec: &SpawnSpec) -> anyhow::Result<AssignedReaper> {
-        // One that was ended while it waited has begun nothing.
+        // A spare that was killed while it waited has started nothing.
         if let Some(spare) = self.take_spare_for(spawn_spec)
             && let Ok(assigned) = spare.assign(spawn_spec, None).await
         {
@@ -56,10 +56,10 @@ impl ReaperPool {
         let (idle, terminal) = match spawn_spec.terminal {
             None => (self.start_reaper(backup, None)?, None),
             Some(size) => {
-                let (ours, pty_output, theirs) = Pty::open(size).context("making a terminal")?;
+                let (pty, pty_output, theirs) = Pty::open(size).context("making a terminal")?;
                 (
                     self.start_reaper(backup, Some(theirs))?,
-                    Some((ours, pty_output)),
+                    Some((pty, pty_output)),
                 )
             }
         };
@@ -73,21 +73,21 @@ impl ReaperPool {
         matches!(spare.process.try_wait(), Ok(None)).then_some(spare)
     }
 
-    /// Has one ready for the next errand that is like this one.
+    /// Starts a spare for the next spec that is like this one.
     pub(super) fn start_spare(&self, spawn_spec: &SpawnSpec) {
         let mut spare = self.lock_spare();
         if self.keep_spare && can_use_spare(spawn_spec) && spare.is_none() {
-            // If it cannot be started, the next errand tries again and says why.
+            // If it cannot be started, the next assignment tries again and reports why.
             *spare = self.start_reaper(ReaperBackup::NotNeeded, None).ok();
         }
     }
 
     fn lock_spare(&self) -> MutexGuard<'_, Option<IdleReaper>> {
-        // Whoever panicked left a whole value behind.
+        // A panic leaves a consistent value behind.
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts one that prints to the screen if there is one, else into two pipes.
+    /// Starts a reaper that prints to the terminal if there is one, else into two pipes.
     fn start_reaper(
         &self,
         backup: ReaperBackup,
@@ -116,12 +116,13 @@ impl ReaperPool {
     }
 }
 
-/// Whether a reaper for it can be started before it is known: most reads.
+/// Whether a reaper for the spec can be started before the spec is known. This holds for most
+/// reads.
 fn can_use_spare(spawn_spec: &SpawnSpec) -> bool {
     spawn_spec.terminal.is_none() && ReaperBackup::for_spec(spawn_spec) == ReaperBackup::NotNeeded
 }
 
-/// A reaper that waits for its errand. It ends by itself when nobody can give it one any more.
+/// A reaper that waits for its spec. It ends by itself when its socket is closed.
 #[derive(Debug)]
 struct IdleReaper {
     process: Child,
@@ -150,7 +151,7 @@ impl IdleReaper {
             .take()
             .map_or(OutputSource::Ended, OutputSource::Stderr);
         let (reading, mut commands) = self.socket.into_split();
-        let mut line = serde_json::to_vec(spawn_spec).expect("an errand is plain data");
+        let mut line = serde_json::to_vec(spawn_spec).expect("a spawn spec is plain data");
         line.push(b'\n');
         commands
             .write_all(&line)
@@ -167,13 +168,19 @@ impl IdleReaper {
     }
 }
 
-/// A reaper that was given its errand.
+/// A reaper that has its spec.
 pub(super) struct AssignedReaper {
+    /// The reaper's process.
     pub(super) process: Child,
+    /// Standard output of the command, or the output of its terminal.
     pub(super) stdout: OutputSource,
+    /// Standard error of the command.
     pub(super) stderr: OutputSource,
+    /// The command's terminal, for input; `None` if it has none.
     pub(super) pty: Option<Pty>,
+    /// What the reaper reports.
     pub(super) reports: ReaperReports,
+    /// Sends commands to the reaper.
     pub(super) commands: OwnedWriteHalf,
 }
 

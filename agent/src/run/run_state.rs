@@ -1,4 +1,5 @@
-//! A run under way: what comes from the command, its reaper, its keyboard and whoever wants it stopped.
+//! The event loop of a run: handles output, reports of the reaper, terminal input and stop
+//! requests.
 
 use std::time::Duration;
 
@@ -16,20 +17,20 @@ use super::{FinishedRun, OverflowAction, RunError, RunLimits, StdioChunk, StopRe
 use crate::mask::SecretMask;
 use crate::reaper::{Cgroup, KillMechanism, ReaperCommand, ReaperReport};
 
-/// Bytes that are read of a pipe at a time; as many as a pipe holds.
+/// Bytes that are read from a pipe at a time; as many as a pipe holds.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// How long bytes may wait for more of them before they are told.
+/// How long output may wait for more output before it is sent.
 const COALESCE_DELAY: Duration = Duration::from_millis(10);
 
-/// How long a pipe is waited for once nothing of the command is left. Someone else may hold it
-/// open for ever: a program that it was given to.
+/// How long to wait for the pipes once no process of the command is left. Another process that was
+/// given a pipe may hold it open forever.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a reaper says, a line at a time.
+/// What a reaper reports, one line at a time.
 pub(super) type ReaperReports = Lines<BufReader<OwnedReadHalf>>;
 
-/// Where what a command prints comes from.
+/// Where a command's output comes from.
 pub(super) enum OutputSource {
     Stdout(ChildStdout),
     Stderr(ChildStderr),
@@ -38,12 +39,12 @@ pub(super) enum OutputSource {
 }
 
 impl OutputSource {
-    /// The next bytes; 0 when it has ended or cannot be read any more.
+    /// The next bytes; 0 when the source has ended or cannot be read any more.
     async fn read(&mut self, buffer: &mut [u8]) -> usize {
         let read = match self {
             Self::Stdout(pipe) => pipe.read(buffer).await,
             Self::Stderr(pipe) => pipe.read(buffer).await,
-            Self::Pty(screen) => screen.read(buffer).await,
+            Self::Pty(output) => output.read(buffer).await,
             Self::Ended => std::future::pending().await,
         };
         read.unwrap_or(0)
@@ -54,7 +55,7 @@ impl OutputSource {
     }
 }
 
-/// What a run listens to.
+/// Where the events of a run come from.
 pub(super) struct RunEventSources {
     pub(super) stdout: OutputSource,
     pub(super) stderr: OutputSource,
@@ -76,7 +77,7 @@ impl RunEventSources {
     }
 }
 
-/// What was read of each stream at last.
+/// The bytes that were read last from each stream.
 struct ReadBuffers {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -91,39 +92,51 @@ impl ReadBuffers {
     }
 }
 
-/// What a run has come to.
+/// The state of a run that is under way.
 pub(super) struct RunState {
+    /// Sends commands to the reaper.
     reaper_commands: OwnedWriteHalf,
+    /// The command's cgroup; `None` if it has none, or once it was removed.
     cgroup: Option<Cgroup>,
+    /// When the command times out; `None` if it may run forever, or once it has.
     deadline: Option<Instant>,
+    /// What to do when the output limit is exceeded.
     on_overflow: OverflowAction,
-    /// Bytes that may still be told.
+    /// Bytes of output that the limit still allows.
     remaining_bytes: u64,
+    /// Records standard output, or the terminal.
     stdout: OutputRecorder,
+    /// Records standard error.
     stderr: OutputRecorder,
+    /// Why the command was stopped; `None` if nobody stopped it.
     stop_reason: Option<StopReason>,
+    /// The exit code and the signal of the command; `None` while it runs.
     exit_status: Option<(Option<i32>, Option<i32>)>,
+    /// How the last processes were killed, and how many the command had left behind; `None` until
+    /// the
+    /// reaper reports it.
     cleanup: Option<(KillMechanism, u32)>,
-    /// Whether its reaper is still there.
+    /// Whether the reaper is still running.
     reaper_alive: bool,
-    /// Whether anyone takes pieces.
+    /// Whether anyone still receives chunks.
     receiver_open: bool,
-    /// Whether what waits has waited long enough, and when it will have.
+    /// Whether buffered output should be sent without waiting for more.
     flush_due: bool,
+    /// When `flush_due` will be set; `None` while nothing is buffered.
     flush_at: Option<Instant>,
-    /// When enough was waited for more to read, once its reaper is gone.
+    /// When to stop reading once the reaper is gone.
     drain_until: Instant,
 }
 
-/// What happens next.
+/// What happens next in a run.
 enum RunLoopEvent<'a> {
     StopRequested(ReaperCommand, String),
     TimedOut,
     Report(Option<String>),
     InputWritten,
-    /// What waits has waited long enough.
+    /// Buffered output has waited long enough.
     FlushDue,
-    /// Someone takes a piece; or nobody does any more.
+    /// The receiver has room for a chunk, or is gone.
     ReceiverReady(Option<mpsc::Permit<'a, StdioChunk>>),
     Read(OutputStream, usize),
     DrainTimedOut,
@@ -161,7 +174,7 @@ impl RunState {
         }
     }
 
-    /// Follows the run until nothing is left of it and everything that it printed was told.
+    /// Handles events until no process is left and all output was sent.
     pub(super) async fn drive(
         &mut self,
         mut sources: RunEventSources,
@@ -192,13 +205,13 @@ impl RunState {
         buffers: &mut ReadBuffers,
         chunks: &'a mpsc::Sender<StdioChunk>,
     ) -> RunLoopEvent<'a> {
-        // Nothing more is read while nobody takes what is there.
+        // Back-pressure: nothing more is read while the buffer is full.
         let full = self.buffered_bytes() >= MAX_CHUNK_BYTES;
         let can_send = self.receiver_open && self.buffered_bytes() > 0 && (self.flush_due || full);
         let can_read = sources.output_is_open() && !full;
         tokio::select! {
             biased;
-            (word, why) = sources.stop_receiver.next() => RunLoopEvent::StopRequested(word, why),
+            (command, why) = sources.stop_receiver.next() => RunLoopEvent::StopRequested(command, why),
             () = wait_until(self.deadline) => RunLoopEvent::TimedOut,
             report = sources.reports.next_line(), if self.reaper_alive => RunLoopEvent::Report(report.unwrap_or(None)),
             () = write_pty_input(sources.pty.as_ref()) => RunLoopEvent::InputWritten,
@@ -218,8 +231,8 @@ impl RunState {
         buffers: &ReadBuffers,
     ) {
         match event {
-            RunLoopEvent::StopRequested(word, why) => {
-                self.stop(word, StopReason::Requested(why)).await
+            RunLoopEvent::StopRequested(command, why) => {
+                self.stop(command, StopReason::Requested(why)).await
             }
             RunLoopEvent::TimedOut => {
                 self.deadline = None;
@@ -274,19 +287,19 @@ impl RunState {
         }
     }
 
-    /// Ends what a reaper did not live to end.
+    /// Kills what the reaper could not kill, because it was killed itself.
     async fn reap_cgroup(&mut self) {
         if self.cleanup.is_none()
             && let Some(cgroup) = self.cgroup.take()
         {
-            // It waits for the kernel; a panic there would have nothing to say to us.
+            // This waits for the kernel. A panic in there has no consequence here.
             let _ = tokio::task::spawn_blocking(move || cgroup.kill_and_remove()).await;
         }
     }
 
     async fn stop(&mut self, command: ReaperCommand, reason: StopReason) {
         self.stop_reason.get_or_insert(reason);
-        let mut line = serde_json::to_vec(&command).expect("a word is plain data");
+        let mut line = serde_json::to_vec(&command).expect("a reaper command is plain data");
         line.push(b'\n');
         // A reaper that is gone has nothing left to stop.
         let _ = self.reaper_commands.write_all(&line).await;
@@ -308,7 +321,7 @@ impl RunState {
         chunk.or_else(|| self.stderr.next_chunk())
     }
 
-    /// Takes bytes as far as there is room for what they become.
+    /// Records bytes, and kills the command if they exceed the output limit.
     async fn on_output(&mut self, stream: OutputStream, bytes: &[u8]) {
         let room = self.remaining_bytes;
         let used = self.recorder(stream).push(bytes, room);
@@ -320,7 +333,7 @@ impl RunState {
         }
     }
 
-    /// An unfinished character at the end of a stream becomes a replacement.
+    /// Ends a stream; an incomplete character at its end is replaced.
     fn end_stream(&mut self, stream: OutputStream) {
         let room = self.remaining_bytes;
         let used = self.recorder(stream).finish(room);
@@ -345,7 +358,7 @@ impl RunState {
     }
 }
 
-/// Waits until then; for ever if there is no such time.
+/// Waits until a point in time; forever if there is none.
 async fn wait_until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -353,14 +366,14 @@ async fn wait_until(time: Option<Instant>) {
     }
 }
 
-async fn write_pty_input(terminal: Option<&Pty>) {
-    match terminal {
-        Some(terminal) => terminal.write_pending().await,
+async fn write_pty_input(pty: Option<&Pty>) {
+    match pty {
+        Some(pty) => pty.write_pending().await,
         None => std::future::pending().await,
     }
 }
 
-/// The next bytes of one of the two, whichever has some; if both have, neither goes short.
+/// Reads whichever stream has bytes. If both do, the choice is random, so neither starves.
 async fn read_either(
     stdout: &mut OutputSource,
     stderr: &mut OutputSource,

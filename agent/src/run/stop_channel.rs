@@ -1,29 +1,30 @@
-//! Telling a run to stop, from wherever, and from before it began.
+//! The channel that tells a run to stop, also before it has started.
 
 use tokio::sync::watch;
 
 use crate::reaper::ReaperCommand;
 
-/// What someone wants of a run, and why.
+/// How to stop a run, and why.
 pub(super) type StopRequest = (ReaperCommand, String);
 
-/// The two ends of a wish to stop: one for who may voice it, one for the run that hears it.
+/// A pair of handles: one to request a stop, one for the run to receive it. A stop requested before
+/// the start prevents it.
 pub fn stop_channel() -> (StopSender, StopReceiver) {
     let (sender, receiver) = watch::channel(None);
     (StopSender(sender), StopReceiver(receiver))
 }
 
-/// Tells a run to stop.
+/// Requests that a run stops.
 #[derive(Debug, Clone)]
 pub struct StopSender(watch::Sender<Option<StopRequest>>);
 
 impl StopSender {
-    /// Asks, and after the grace insists.
+    /// Asks the command to end, and kills it after the grace period.
     pub fn stop(&self, why: &str) {
         self.send(ReaperCommand::Stop, why);
     }
 
-    /// Ends it at once.
+    /// Kills the command at once.
     pub fn kill(&self, why: &str) {
         self.send(ReaperCommand::Kill, why);
     }
@@ -33,17 +34,17 @@ impl StopSender {
     }
 }
 
-/// What a run hears of the wish to stop it.
+/// The receiving end of a stop channel.
 #[derive(Debug)]
 pub struct StopReceiver(watch::Receiver<Option<StopRequest>>);
 
 impl StopReceiver {
-    /// What is wanted so far.
+    /// The latest request, if there is one.
     pub(super) fn current(&self) -> Option<StopRequest> {
         self.0.borrow().clone()
     }
 
-    /// Waits until someone wants it to stop; gives why. It stays wanted.
+    /// Waits until a stop is requested; returns why. The request is not consumed.
     pub(crate) async fn requested(&mut self) -> String {
         let request = self.0.wait_for(Option::is_some).await;
         let why = request
@@ -55,7 +56,7 @@ impl StopReceiver {
         }
     }
 
-    /// The next wish that has not been heard; waits for ever once nobody is left to voice one.
+    /// The next request that was not seen yet; waits forever once all senders are gone.
     pub(super) async fn next(&mut self) -> StopRequest {
         loop {
             if self.0.changed().await.is_err() {

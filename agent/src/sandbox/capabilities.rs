@@ -1,12 +1,12 @@
-//! What root may do beyond an ordinary user, of which a command keeps very little.
+//! Drops root's capabilities, of which a command keeps very few.
 
 use pvp_protocol::SandboxProfile;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// A read may read its workspace, whoever owns it.
+/// A read may read its workspace, whoever owns the files.
 const READ_CAPABILITIES: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
 
-/// A command that works in its workspace may also own, change and serve what is there.
+/// A command in its workspace may also own, change and serve files there.
 const WORKSPACE_CAPABILITIES: CapabilitySet = READ_CAPABILITIES
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::CHOWN)
@@ -17,8 +17,8 @@ const WORKSPACE_CAPABILITIES: CapabilitySet = READ_CAPABILITIES
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Gives up the rest for good: nothing that is started later gains any, because Landlock and
-/// seccomp have set `no_new_privs`.
+/// Drops all other capabilities for good: no program that is started later gains any, because
+/// Landlock and seccomp have set `no_new_privs`.
 pub(super) fn drop_for_profile(profile: SandboxProfile) -> std::io::Result<()> {
     let kept = match profile {
         SandboxProfile::None => return Ok(()),

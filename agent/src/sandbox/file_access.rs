@@ -1,4 +1,4 @@
-//! Which files a command may read and write, and that it signals nobody outside, by Landlock.
+//! Restricts by Landlock which files a command may read and write, and whom it may signal.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,13 @@ use rustix::fs::FileType;
 
 use super::Sandbox;
 
-/// The oldest kernel interface that reads are trusted to: files, truncation, TCP.
+/// The oldest Landlock interface that is enough for reads: files, truncation, TCP.
 const REQUIRED_ABI: ABI = ABI::V4;
 
-/// The newest that is used where the kernel has it: devices, signals, abstract sockets.
+/// The newest that is used if the kernel has it: devices, signals, abstract sockets.
 const PREFERRED_ABI: ABI = ABI::V6;
 
-/// What every program needs to start and to be told about the machine.
+/// Paths that programs need to start and to learn about the machine.
 const SYSTEM_PATHS: &[&str] = &[
     "/bin",
     "/sbin",
@@ -46,8 +46,9 @@ const SYSTEM_PATHS: &[&str] = &[
     "/run/current-system",
 ];
 
-/// Entries of /etc that hold keys or passwords, whoever may read them. What not everyone may read
-/// is not readable here either; this list is about what lies deeper, and about root.
+/// Entries of /etc that hold keys or passwords, whoever may read them. Entries that are not
+/// world-readable are not readable here either; this list is for files deeper in a directory, and
+/// for root.
 const SECRET_ETC: &[&str] = &[
     "NetworkManager",
     "ansible",
@@ -135,7 +136,7 @@ const SECRET_ETC: &[&str] = &[
     "zabbix",
 ];
 
-/// Parts of those that programs need and that hold no secrets.
+/// Exceptions to these: files that programs need and that hold no secrets.
 const READABLE_ETC: &[&str] = &[
     "apt/apt.conf.d",
     "apt/preferences.d",
@@ -151,8 +152,8 @@ const READABLE_ETC: &[&str] = &[
     "pki/ca-trust",
 ];
 
-/// Parts of the user's home that programs need and that hold no secrets: what git is told by its
-/// user, without which it does not start, and tools that are installed there.
+/// Parts of the user's home that programs need and that hold no secrets: the configuration of git,
+/// which does not start without it, and tools that are installed there.
 const READABLE_HOME: &[&str] = &[
     ".gitconfig",
     ".gitignore",
@@ -190,14 +191,14 @@ const SAFE_DEVICES: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// Whether the kernel enforces enough for reads to run without asking.
+/// Whether the kernel enforces enough for reads to run without approval.
 pub(super) fn is_supported() -> bool {
     ruleset(SandboxProfile::Read, CompatLevel::HardRequirement)
         .and_then(|ruleset| Ok(ruleset.create()?))
         .is_ok()
 }
 
-/// Whether the kernel keeps signals of a confined process from others.
+/// Whether the kernel can keep a sandboxed process from signalling others.
 pub(super) fn can_scope_signals() -> bool {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -206,7 +207,7 @@ pub(super) fn can_scope_signals() -> bool {
         .is_ok()
 }
 
-/// The set of everything that is refused unless a rule allows it.
+/// Everything that is denied unless a rule allows it.
 fn ruleset(profile: SandboxProfile, level: CompatLevel) -> anyhow::Result<Ruleset> {
     let ruleset = Ruleset::default()
         .set_compatibility(level)
@@ -215,7 +216,7 @@ fn ruleset(profile: SandboxProfile, level: CompatLevel) -> anyhow::Result<Rulese
         SandboxProfile::Read => ruleset.handle_access(AccessNet::from_all(REQUIRED_ABI))?,
         SandboxProfile::None | SandboxProfile::ReadNet | SandboxProfile::Workspace => ruleset,
     };
-    // Newer kernels refuse more; older ones go without.
+    // Newer kernels can deny more; older ones do without.
     let ruleset = ruleset
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(PREFERRED_ABI))?;
@@ -226,11 +227,11 @@ fn ruleset(profile: SandboxProfile, level: CompatLevel) -> anyhow::Result<Rulese
     })
 }
 
-/// Confines this process for good; the files of its own terminal stay open to it.
+/// Restricts this process for good; the files of its own terminal stay accessible.
 pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Result<()> {
     let ruleset = ruleset(sandbox.profile, CompatLevel::HardRequirement)?.create()?;
     let read = AccessFs::from_read(PREFERRED_ABI);
-    // A device is the same wherever it is made: a disk, for one.
+    // A device node gives access to the same device wherever it is made, such as a disk.
     let everything =
         AccessFs::from_all(PREFERRED_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let ruleset = match sandbox.profile {
@@ -249,7 +250,7 @@ pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Resul
                     ruleset = open_path.add_rule(ruleset, &path, read)?;
                 }
             }
-            // Names may be listed where nothing may be read.
+            // The names in /etc may be listed even where the files may not be read.
             allow_path(ruleset, Path::new("/etc"), AccessFs::ReadDir.into())?
         }
     };
@@ -274,7 +275,7 @@ fn system_paths() -> impl Iterator<Item = PathBuf> {
     system.chain(open).chain(home)
 }
 
-/// What is in /etc and not known to be secret.
+/// The entries of /etc that are not known to be secret.
 fn etc_paths() -> impl Iterator<Item = PathBuf> {
     let etc = std::fs::read_dir("/etc").into_iter().flatten();
     etc.filter_map(Result::ok)
@@ -282,8 +283,8 @@ fn etc_paths() -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// The home of the user that this process runs as, from the system's own list: the environment is
-/// the command's, and could name a directory whose `.gitconfig` is a link to anything.
+/// The home of the user that this process runs as, from /etc/passwd. The environment is the
+/// command's, and could name a directory whose `.gitconfig` links to any file.
 fn home_directory() -> Option<PathBuf> {
     let user = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
@@ -296,7 +297,7 @@ fn home_directory() -> Option<PathBuf> {
     })
 }
 
-/// Adds a rule; what is not there needs none.
+/// Adds a rule for a path; a path that does not exist needs none.
 fn allow_path(
     ruleset: RulesetCreated,
     path: &Path,
@@ -308,7 +309,7 @@ fn allow_path(
     }
 }
 
-/// A file or directory that was found, looked at once: there are hundreds for each command.
+/// An open file or directory whose mode is read only once: there are hundreds for each command.
 struct OpenPath {
     fd: PathFd,
     mode: u32,
@@ -321,7 +322,7 @@ impl OpenPath {
         Some(Self { fd, mode })
     }
 
-    /// Whether an ordinary user may read it; root is held to the same.
+    /// Whether every user may read it; root is restricted in the same way.
     fn is_world_readable(&self) -> bool {
         const READ_BY_OTHERS: u32 = 0o004;
         self.mode & READ_BY_OTHERS != 0
@@ -333,7 +334,7 @@ impl OpenPath {
         path: &Path,
         access: BitFlags<AccessFs>,
     ) -> anyhow::Result<RulesetCreated> {
-        // Rights about directories mean nothing for a file, and the kernel refuses them.
+        // Rights on directories have no meaning for a file, and the kernel refuses them.
         let access = match FileType::from_raw_mode(self.mode).is_dir() {
             true => access,
             false => access & AccessFs::from_file(PREFERRED_ABI),

@@ -1,4 +1,4 @@
-//! How much of the machine one command may use.
+//! Limits how much of the machine one command may use.
 
 use std::io;
 use std::path::Path;
@@ -6,26 +6,28 @@ use std::path::Path;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// Bounds for each process of a command, and for all of them together; `None` leaves what there is.
+/// Limits for each process of a command, and for all of them together; `None` sets no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
-    /// Seconds of processor time of each process.
+    /// Processor time of each process, in seconds.
     pub cpu_seconds: Option<u64>,
-    /// Bytes of memory of its own that each process may have; what it shares is not counted, nor
-    /// what it only reserves, as Node and Java do.
+    /// Private memory of each process, in bytes. Shared memory is not counted, nor memory that is
+    /// only reserved, as by Node and Java.
     pub memory_bytes: Option<u64>,
     /// Processes of this user; root's are not counted.
     pub processes: Option<u64>,
     /// Bytes of one file.
     pub file_bytes: Option<u64>,
-    /// Where the command has a cgroup and that has the controller; elsewhere it does not hold.
+    /// Limits for the whole command. They hold only if the command has a cgroup with the
+    /// controller.
     pub whole: CgroupLimits,
 }
 
 impl ResourceLimits {
-    /// The same, with no more memory for each process than this, and no larger files.
+    /// The same limits, with at most this much memory for each process and files of at most this
+    /// size.
     pub(crate) fn capped(self, memory_bytes: u64, file_bytes: u64) -> Self {
-        let capped = |bound: Option<u64>, most: u64| Some(bound.map_or(most, |it| it.min(most)));
+        let capped = |limit: Option<u64>, max: u64| Some(limit.map_or(max, |limit| limit.min(max)));
         Self {
             memory_bytes: capped(self.memory_bytes, memory_bytes),
             file_bytes: capped(self.file_bytes, file_bytes),
@@ -39,8 +41,9 @@ impl ResourceLimits {
             (Resource::Data, self.memory_bytes),
             (Resource::Nproc, self.processes),
             (Resource::Fsize, self.file_bytes),
-            // What a crash leaves behind may hold secrets. One byte is too few for a file, and
-            // unlike none it also keeps the kernel from piping it to a program that collects.
+            // A core dump may hold secrets. One byte is too small for a file, and unlike zero it
+            // also
+            // keeps the kernel from piping the dump to a program that collects them.
             (Resource::Core, Some(1)),
         ] {
             if let Some(most) = most {
@@ -58,18 +61,18 @@ impl ResourceLimits {
     }
 }
 
-/// Bounds for everything that a command starts, together.
+/// Limits for everything that a command starts, together; `None` sets no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupLimits {
-    /// Bytes of memory, none of it swapped out.
+    /// Memory in bytes, with no swap.
     pub memory_bytes: Option<u64>,
     /// Processes and threads at a time.
     pub processes: Option<u64>,
-    /// Processor time, as hundredths of one processor: 150 is one and a half.
+    /// Processor time in percent of one processor: 150 is one and a half.
     pub cpu_percent: Option<u64>,
 }
 
-/// A kind of bound for a whole command.
+/// A kind of limit for a whole command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupController {
     Memory,
@@ -80,7 +83,7 @@ pub enum CgroupController {
 impl CgroupController {
     pub const ALL: [Self; 3] = [Self::Memory, Self::Processes, Self::Cpu];
 
-    /// What the kernel calls it.
+    /// The kernel's name for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -89,7 +92,7 @@ impl CgroupController {
         }
     }
 
-    /// The file of a cgroup that holds the bound; there is none where the controller is missing.
+    /// The file of a cgroup that holds the limit; it does not exist if the controller is missing.
     fn limit_file(self) -> &'static str {
         match self {
             Self::Memory => "memory.max",
@@ -104,28 +107,28 @@ impl CgroupController {
 }
 
 impl CgroupLimits {
-    /// What is written for a controller, if it is bounded at all.
+    /// What is written for a controller; `None` if there is no limit.
     fn limit_value(self, controller: CgroupController) -> Option<String> {
-        /// Microseconds over which processor time is counted; the kernel's own default.
+        /// The period over which processor time is counted, in microseconds; the kernel's default.
         const PERIOD: u64 = 100_000;
         match controller {
             CgroupController::Memory => Some(self.memory_bytes?.to_string()),
             CgroupController::Processes => Some(self.processes?.to_string()),
             CgroupController::Cpu => {
-                // The kernel takes no less than a hundredth.
+                // The kernel accepts no less than one percent.
                 let percent = self.cpu_percent?.max(1);
                 Some(format!("{} {PERIOD}", percent.saturating_mul(PERIOD / 100)))
             }
         }
     }
 
-    /// Controllers that a cgroup needs for this.
+    /// The controllers that these limits need.
     pub(crate) fn controllers(self) -> impl Iterator<Item = CgroupController> {
         let bounded = move |controller: &CgroupController| self.limit_value(*controller).is_some();
         CgroupController::ALL.into_iter().filter(bounded)
     }
 
-    /// Bounds what will be in a cgroup, as far as it has the controllers.
+    /// Limits what will be in a cgroup, as far as it has the controllers.
     pub(crate) fn write_to(self, cgroup: &Path) -> io::Result<()> {
         for controller in CgroupController::ALL {
             let bound = self.limit_value(controller);
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bound_is_written_where_its_controller_is() {
+    fn each_limit_is_written_if_its_controller_is_available() {
         let cgroup = fake_cgroup(&["cpu.max", "memory.max", "memory.swap.max", "pids.max"]);
         LIMITS.write_to(cgroup.path()).unwrap();
         let written = [
@@ -190,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_missing_is_passed_over() {
+    fn a_missing_controller_is_skipped() {
         let cgroup = fake_cgroup(&["pids.max"]);
         LIMITS.write_to(cgroup.path()).unwrap();
         assert_eq!(contents(cgroup.path()), owned([("pids.max", "64")]));
     }
 
     #[test]
-    fn what_is_not_bounded_is_left_as_it_is() {
+    fn without_a_limit_the_file_is_unchanged() {
         let cgroup = fake_cgroup(&["cpu.max", "memory.max", "memory.swap.max"]);
         let limits = CgroupLimits {
             cpu_percent: Some(0),

@@ -1,7 +1,8 @@
-//! System calls that a read has no use for, refused by seccomp.
+//! Denies by seccomp the system calls that a read has no use for.
 //!
-//! Landlock knows files; it does not know modes, owners, times and attributes, nor sockets, nor
-//! the many calls that change the machine itself.
+//! Landlock covers files. It does not cover modes, owners, times and attributes, nor sockets, nor
+//! the
+//! many calls that change the machine itself.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
-/// Whether sockets may be made.
+/// Whether sockets may be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NetworkAccess {
     Denied,
@@ -22,19 +23,19 @@ pub(super) enum NetworkAccess {
 /// Whether signals may be sent at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignalAccess {
-    /// Landlock sees to it that they reach nobody outside.
+    /// Landlock ensures that they reach no process outside.
     Scoped,
     Denied,
 }
 
-/// Whether the kernel takes filters that answer with an error.
+/// Whether the kernel supports filters that return an error.
 pub(super) fn is_supported() -> bool {
     let actions = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail");
     let errno = actions.is_ok_and(|actions| actions.split_whitespace().any(|one| one == "errno"));
     errno && build_filter(NetworkAccess::Denied, SignalAccess::Denied).is_ok()
 }
 
-/// Filters this process for good.
+/// Installs the filter for this process for good.
 pub(super) fn install_filter(network: NetworkAccess, signals: SignalAccess) -> anyhow::Result<()> {
     apply_filter(&build_filter(network, signals)?).context("seccomp")
 }
@@ -61,7 +62,7 @@ fn build_filter(network: NetworkAccess, signals: SignalAccess) -> anyhow::Result
     }
     rules.insert(libc::SYS_ioctl, vec![not_in(1, &requests)?]);
     rules.insert(libc::SYS_clone, namespace_rules()?);
-    // Of other processes; 0 is oneself.
+    // These may change only the calling process, which is 0.
     rules.insert(libc::SYS_prlimit64, vec![not_in(0, &[0])?]);
     rules.insert(libc::SYS_sched_setaffinity, vec![not_in(0, &[0])?]);
     for (call, one_process) in [
@@ -74,7 +75,7 @@ fn build_filter(network: NetworkAccess, signals: SignalAccess) -> anyhow::Result
     compile(rules)
 }
 
-/// Matches when an argument is not one of these.
+/// A rule that matches if an argument is none of these values.
 fn not_in(argument: u8, values: &[u64]) -> anyhow::Result<SeccompRule> {
     let conditions = values
         .iter()
@@ -84,7 +85,7 @@ fn not_in(argument: u8, values: &[u64]) -> anyhow::Result<SeccompRule> {
     )?)
 }
 
-/// Whoever owns a file by these is sent a signal when something happens to it.
+/// Denies setting the owner of a file descriptor, to whom the kernel then sends signals.
 fn file_signal_rules() -> anyhow::Result<Vec<SeccompRule>> {
     const SET_OWNER_OF_THREADS: i32 = 15;
     [libc::F_SETOWN, SET_OWNER_OF_THREADS]
@@ -96,10 +97,10 @@ fn file_signal_rules() -> anyhow::Result<Vec<SeccompRule>> {
         .collect()
 }
 
-/// A pair of datagram sockets is no closed pair: each may send to any socket that has a name.
+/// Denies pairs of datagram sockets: they are not closed, each may send to any socket with a name.
 fn datagram_pair_rules() -> anyhow::Result<Vec<SeccompRule>> {
     const KIND: u64 = 0xf;
-    // The kernel makes datagram sockets of raw ones.
+    // The kernel turns raw sockets into datagram sockets.
     [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .iter()
         .map(|kind| {
@@ -119,7 +120,7 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> anyhow::Result
     )?)
 }
 
-/// A process that makes namespaces could mount over what it may not read.
+/// Denies creating namespaces: a process could mount something over paths that it may not read.
 fn namespace_rules() -> anyhow::Result<Vec<SeccompRule>> {
     let flags = [
         libc::CLONE_NEWUSER,
@@ -154,13 +155,13 @@ fn compile(rules: BTreeMap<i64, Vec<SeccompRule>>) -> anyhow::Result<BpfProgram>
     Ok(program)
 }
 
-/// The first call that was not there when the lists below were made.
+/// The first system call that did not exist when the lists below were made.
 const FIRST_UNKNOWN_SYSCALL: u32 = 463;
 
-/// Answers as a kernel that does not know a call. A list of what is refused says nothing about
-/// younger calls, some of which do what older ones are refused for. Neither does it about the
-/// second numbers that x86-64 has for its calls (x32), which are higher still. And `clone3` hides
-/// its flags from filters. Programs fall back to the older ones.
+/// Answers like a kernel that does not know the call. A deny list does not cover newer calls, some
+/// of which do what denied ones do. Nor does it cover the second numbers that x86-64 has for its
+/// calls (x32), which are higher still. And `clone3` hides its flags from filters. Programs fall
+/// back to the older calls.
 fn unknown_syscall_filter() -> Vec<sock_filter> {
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -168,19 +169,19 @@ fn unknown_syscall_filter() -> Vec<sock_filter> {
     const RETURN: u16 = 0x06;
     const RETURN_ERRNO: u32 = 0x0005_0000;
     const CLONE3: u32 = libc::SYS_clone3 as u32;
-    let not_there = RETURN_ERRNO | Errno::NOSYS.raw_os_error().unsigned_abs();
+    let unknown_call = RETURN_ERRNO | Errno::NOSYS.raw_os_error().unsigned_abs();
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
         step(LOAD_NUMBER, 0, 0, 0),
         step(JUMP_IF_EQUAL, 1, 0, CLONE3),
         step(JUMP_IF_AT_LEAST, 0, 1, FIRST_UNKNOWN_SYSCALL),
-        step(RETURN, 0, 0, not_there),
+        step(RETURN, 0, 0, unknown_call),
     ]
 }
 
-/// What may be asked of an open file; what sets something (flags, labels, input of a terminal,
-/// snapshots) is not among it. Every file system and device has requests of its own, so this is a
-/// list of those that are allowed.
+/// The requests that are allowed on an open file; those that set something (flags, labels, terminal
+/// input, snapshots) are not among them. Every file system and device has requests of its own, so
+/// this is an allow list.
 const ALLOWED_IOCTLS: &[u64] = &[
     libc::TCGETS,
     0x802c_542a, // TCGETS2
@@ -199,7 +200,7 @@ const ALLOWED_IOCTLS: &[u64] = &[
     0x0000_0002, // FIGETBSZ
 ];
 
-/// What may also be asked where there are sockets: names, addresses and state of interfaces.
+/// Additional requests where sockets are allowed: names, addresses and state of interfaces.
 const NETWORK_IOCTLS: &[u64] = &[
     libc::SIOCGIFNAME,
     libc::SIOCGIFCONF,
@@ -211,7 +212,7 @@ const NETWORK_IOCTLS: &[u64] = &[
     libc::SIOCGIFINDEX,
 ];
 
-/// Kinds of sockets that programs use to talk; netlink tells them which addresses there are.
+/// The socket families that programs use to communicate; netlink lists the addresses.
 const SOCKET_FAMILIES: &[u64] = &[
     libc::AF_UNIX.unsigned_abs() as u64,
     libc::AF_INET.unsigned_abs() as u64,
@@ -294,7 +295,7 @@ const DENIED_SYSCALLS: &[i64] = &[
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
     libc::SYS_open_by_handle_at,
-    // Ways around a filter of calls.
+    // Ways around a system call filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,

@@ -1,4 +1,4 @@
-//! What people want, as an attendant hears it.
+//! The queue of prompts and interrupts that the turn loop reads.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use super::{AgentEvent, AgentEventCallback};
 use crate::agent::{AgentInput, AgentInputs, Requester, SessionRecap};
 use crate::brain::result_text::truncate_middle;
 
-/// Prompts that wait; more are left out, and the agent says so.
+/// Prompts that may wait; further ones are dropped, and a note tells the agent.
 const MAX_QUEUED: usize = 64;
 
-/// Bytes of one prompt with its context; providers take no more in one go anyway.
+/// Bytes of one prompt with its context; providers accept no more in one message anyway.
 const MAX_PROMPT_BYTES: usize = 512 * 1024;
 
 /// How soon to end a turn.
@@ -24,14 +24,14 @@ pub(super) enum Halt {
     Stop,
 }
 
-/// What was heard.
+/// What arrived.
 #[derive(Debug)]
 pub(super) enum PromptQueueEvent {
-    /// One more prompt waits.
+    /// A prompt was queued.
     Prompt,
     Halt(Halt),
     Recap(Box<SessionRecap>),
-    /// Nothing more will be heard.
+    /// Nothing more will arrive.
     Closed,
 }
 
@@ -44,13 +44,17 @@ pub(super) struct QueuedPrompt {
 }
 
 pub(super) struct PromptQueue {
+    /// Where inputs come from.
     inputs: AgentInputs,
+    /// Prompts that are not in the conversation yet, oldest first.
     prompts: VecDeque<QueuedPrompt>,
-    /// What happened beside prompts, for the next one.
+    /// What happened between prompts, to be prepended to the next one.
     notes: Vec<String>,
-    /// Someone spoke who is not answered yet, and nobody halted us since.
+    /// Whether a prompt is unanswered and no interrupt came after it.
     awaiting_answer: bool,
+    /// Whether the inputs have ended.
     closed: bool,
+    /// Receives prompts and interrupts as they arrive.
     on_event: AgentEventCallback,
 }
 
@@ -66,7 +70,7 @@ impl PromptQueue {
         }
     }
 
-    /// Whether someone waits for an answer that nobody asked us to hold back.
+    /// Whether a prompt is unanswered and no interrupt came after it.
     pub(super) fn is_awaiting_answer(&self) -> bool {
         self.awaiting_answer
     }
@@ -79,7 +83,7 @@ impl PromptQueue {
         self.prompts.back().map(|queued| &queued.id)
     }
 
-    /// The oldest prompt, with what happened before it.
+    /// The oldest prompt, with the notes on what happened before it.
     pub(super) fn pop_prompt(&mut self) -> Option<QueuedPrompt> {
         let mut queued = self.prompts.pop_front()?;
         self.awaiting_answer &= !self.prompts.is_empty();
@@ -90,7 +94,7 @@ impl PromptQueue {
         Some(queued)
     }
 
-    /// Waits for something. May be given up without losing anything.
+    /// Waits for the next input. Cancel safe: dropping the future loses no input.
     pub(super) async fn next(&mut self) -> PromptQueueEvent {
         let Some(input) = self.inputs.next().await else {
             self.closed = true;
@@ -149,19 +153,19 @@ impl PromptQueue {
                 });
                 PromptQueueEvent::Halt(halt)
             }
-            AgentInput::Recap(memory) => PromptQueueEvent::Recap(memory),
+            AgentInput::Recap(recap) => PromptQueueEvent::Recap(recap),
         }
     }
 
     fn push_prompt(
         &mut self,
         by: &Requester,
-        said: &str,
+        content: &str,
         queued: QueuedPrompt,
     ) -> PromptQueueEvent {
         (self.on_event)(AgentEvent::Prompted {
             by: by.name.clone(),
-            text: truncate_middle(said, 2000),
+            text: truncate_middle(content, 2000),
         });
         self.awaiting_answer = true;
         if self.prompts.len() < MAX_QUEUED {

@@ -1,4 +1,4 @@
-//! What an attendant thinks and says, on its way to everyone: in order, and not a word a message.
+//! Streams what an agent thinks and says to the session, in order and coalesced into chunks.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::brain::BrainEvent;
 
-/// How long words may wait for more of them.
+/// How long text may wait for more text.
 const COALESCE_DELAY: Duration = Duration::from_millis(50);
 
-/// Bytes that are told at once.
+/// Bytes of one chunk.
 const MAX_CHUNK_BYTES: usize = 8 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ enum ResponsePartKind {
     Response,
 }
 
-/// A stream that is open.
+/// A part that was started and not ended yet.
 struct OpenResponsePart {
     kind: ResponsePartKind,
     start_id: MessageId,
@@ -32,16 +32,22 @@ struct OpenResponsePart {
 }
 
 pub(super) struct ResponseStream {
+    /// The connection to the session.
     connection: Connection,
+    /// The prompt that this responds to; a fresh id if there is none.
     prompt_id: MessageId,
+    /// The part that is being sent; `None` before the first and after the last.
     open_part: Option<OpenResponsePart>,
+    /// Text that is not sent yet.
     buffer: String,
+    /// When the buffer is sent; `None` while it is empty.
     flush_at: Option<Instant>,
+    /// The beginning of the response text, without thinking, for the event callback.
     response_text: String,
 }
 
 impl ResponseStream {
-    /// About a prompt, or about nothing that anyone asked.
+    /// Responds to a prompt, or to nothing in particular.
     pub(super) fn new(connection: Connection, prompt: Option<MessageId>) -> Self {
         Self {
             connection,
@@ -53,12 +59,12 @@ impl ResponseStream {
         }
     }
 
-    /// The beginning of what was said aloud.
+    /// The beginning of the response text, without thinking.
     pub(super) fn response_text(&self) -> &str {
         &self.response_text
     }
 
-    /// Passes on what people are to see of an event.
+    /// Sends what people should see of an event.
     pub(super) async fn on_event(&mut self, event: &BrainEvent) {
         match event {
             BrainEvent::Thinking(text) => self.push(ResponsePartKind::Thinking, text).await,
@@ -98,7 +104,7 @@ impl ResponseStream {
         }
     }
 
-    /// Waits until words have waited long enough; for ever if there are none.
+    /// Waits until the buffer should be sent; forever if it is empty.
     pub(super) async fn wait_flush_due(&self) {
         match self.flush_at {
             Some(at) => sleep_until(at).await,
@@ -106,7 +112,7 @@ impl ResponseStream {
         }
     }
 
-    /// Tells what waits.
+    /// Sends the buffer.
     pub(super) async fn flush(&mut self) {
         self.flush_at = None;
         let text = std::mem::take(&mut self.buffer);
@@ -157,7 +163,7 @@ impl ResponseStream {
         });
     }
 
-    /// Ends thinking; a response waits for how the answer ends.
+    /// Ends the open part. A response that ends here is followed by more of the same answer.
     async fn close_part(&mut self) {
         self.flush().await;
         let Some(open) = self.open_part.take() else {
@@ -181,8 +187,8 @@ impl ResponseStream {
         }
     }
 
-    /// The end of the answer. Also an answer without a word has one, if there is something to say
-    /// about it: what it cost, or that it broke off.
+    /// Ends the answer. An answer without text gets an end too if there is something to report: its
+    /// usage, or that it broke off.
     pub(super) async fn finish(mut self, finish: FinishReason, usage: Option<UsageStats>) {
         if !matches!(&self.open_part, Some(open) if open.kind == ResponsePartKind::Response) {
             self.close_part().await;
@@ -212,7 +218,7 @@ impl ResponseStream {
         reference: Option<MessageId>,
         message: impl Into<ClientMessage>,
     ) {
-        // The answer to it is not waited for: what follows is sent in the same order.
+        // There is no need to wait for the acknowledgement: messages are sent in order.
         if let Err(error) = self.connection.send_with_id(id, reference, message).await {
             tracing::warn!(%error, "what was said was not sent");
         }

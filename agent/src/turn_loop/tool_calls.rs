@@ -1,4 +1,4 @@
-//! The calls of one answer: proposed, followed to their end, and told in words for the model.
+//! Runs the tool calls of one answer and turns their outcomes into results for the model.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,18 +15,25 @@ use crate::brain::result_text::truncate_middle;
 use crate::brain::tools::{JobsCall, ShellCall, render_jobs};
 use crate::brain::{ParsedToolCall, ProposalResult, ResultTextLimits, ToolCall, recall};
 
-/// Calls of one answer that are begun.
+/// Calls of one answer that are started.
 const MAX_CALLS: usize = 64;
 
 pub(super) struct ToolCallBatch<'a> {
+    /// Proposes the commands and reads their output.
     agent: &'a Agent,
+    /// How much of a command's output goes into a result.
     text_limits: ResultTextLimits,
+    /// The tools that the prompt allows; `None` allows all.
     allowed_tools: Option<&'a [String]>,
+    /// Receives what happens to proposals.
     on_event: &'a AgentEventCallback,
-    /// Proposals that wait for people.
+    /// How many proposals wait for votes.
     waiting_proposals: AtomicUsize,
+    /// Notified when one more proposal waits for votes.
     proposal_waiting: Notify,
+    /// Set by a pause: no further call is started.
     paused: AtomicBool,
+    /// Set by a stop: no further call is started, and a proposal that is being sent is withdrawn.
     stopped: AtomicBool,
 }
 
@@ -49,7 +56,7 @@ impl<'a> ToolCallBatch<'a> {
         }
     }
 
-    /// Nothing more is begun; after a stop, what is just being proposed is withdrawn too.
+    /// Starts no further calls; after a stop, also withdraws a proposal that is just being sent.
     pub(super) fn halt(&self, halt: Halt) {
         let which = match halt {
             Halt::Pause => &self.paused,
@@ -66,17 +73,17 @@ impl<'a> ToolCallBatch<'a> {
         self.is_stopped() || self.paused.load(Ordering::Relaxed)
     }
 
-    /// Whether some proposal waits for people.
+    /// Whether a proposal waits for votes.
     pub(super) fn has_waiting_proposals(&self) -> bool {
         self.waiting_proposals.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until one more proposal waits for people.
+    /// Waits until one more proposal waits for votes.
     pub(super) async fn proposal_started_waiting(&self) {
         self.proposal_waiting.notified().await;
     }
 
-    /// Proposes in the order of the calls, then follows all of them at once.
+    /// Proposes in the order of the calls, then waits for all of them concurrently.
     pub(super) async fn run(&self, calls: &[ToolCall]) -> Vec<CallResult> {
         let mut started = Vec::new();
         for (number, call) in calls.iter().enumerate() {
@@ -91,7 +98,7 @@ impl<'a> ToolCallBatch<'a> {
                 self.start(call).await
             });
         }
-        join_all(started.into_iter().map(|begun| self.finish(begun))).await
+        join_all(started.into_iter().map(|call| self.finish(call))).await
     }
 
     async fn start(&self, call: &ToolCall) -> StartedCall {
@@ -177,7 +184,8 @@ impl<'a> ToolCallBatch<'a> {
         StartedCall::Finished(self.finish_command(&shell, &proposal_result, None))
     }
 
-    /// The session withdrew what it knew of when it was stopped; this one came after.
+    /// Withdraws a proposal that was sent after a stop; the session has withdrawn only those before
+    /// it.
     async fn withdraw(&self, proposal: &ProposalHandle) {
         let why = Some("people stopped the agent".to_owned());
         if let Err(error) = self.agent.connection().cancel(&proposal.id, why).await {
@@ -199,7 +207,7 @@ impl<'a> ToolCallBatch<'a> {
         result
     }
 
-    /// Follows a proposal until its fate is known; a background job's when it has begun.
+    /// Follows a proposal until its result is known; for a background job, until it has started.
     async fn track_proposal(
         &self,
         mut proposal: ProposalHandle,
@@ -253,7 +261,7 @@ impl<'a> ToolCallBatch<'a> {
     }
 }
 
-/// A call that was begun.
+/// A call that was started.
 enum StartedCall {
     Finished(CallResult),
     Proposed(ShellCall, ProposalHandle),
@@ -261,7 +269,7 @@ enum StartedCall {
     Jobs(JobsCall),
 }
 
-/// What is known of a proposal on its way.
+/// What is known about a proposal so far.
 #[derive(Default)]
 struct ProposalProgress {
     assessment: Option<Box<Assessment>>,

@@ -1,4 +1,4 @@
-//! A local server that speaks what providers speak, also badly.
+//! A local server that imitates providers, including their failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,43 +10,43 @@ use tokio::sync::{Notify, mpsc};
 
 /// What the server does with one request.
 pub(crate) enum FakeProviderReply {
-    /// Status, headers, body.
+    /// Status, headers and body.
     Full(u16, &'static str, String),
     /// A stream in these pieces, to its end.
     Stream(Vec<Vec<u8>>),
     /// A stream in these pieces, and then nothing, with the connection open.
     Stall(Vec<Vec<u8>>),
-    /// A stream in these pieces, and then signs of life for ever.
+    /// A stream in these pieces, and then keep-alive comments forever.
     KeepAlive(Vec<Vec<u8>>),
     /// A stream in these pieces, and a reset that may overtake them.
     Reset(Vec<Vec<u8>>),
-    /// A stream in these pieces, and a reset once some of it was told.
+    /// A stream in these pieces, and a reset once the client has received some of it.
     ResetLater(Vec<Vec<u8>>),
 }
 
-/// A request as it came.
+/// A request that the server received.
 pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
     pub(crate) body: Value,
 }
 
-/// A server under way.
+/// A running server.
 pub(crate) struct FakeProvider {
     pub(crate) base_url: String,
     pub(crate) requests: mpsc::UnboundedReceiver<ReceivedRequest>,
-    /// Say so when something was told.
+    /// The test notifies this when it has received some of the answer.
     pub(crate) text_received: Arc<Notify>,
 }
 
-/// A server that does these things in turn.
+/// Starts a server that gives these replies in turn.
 pub(crate) async fn start_fake_provider(replies: Vec<FakeProviderReply>) -> FakeProvider {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let (requests, asked) = mpsc::unbounded_channel();
+    let (requests, received) = mpsc::unbounded_channel();
     let text_received = Arc::new(Notify::new());
     let server = FakeProvider {
         base_url: base,
-        requests: asked,
+        requests: received,
         text_received: text_received.clone(),
     };
     tokio::spawn(async move {
@@ -54,7 +54,7 @@ pub(crate) async fn start_fake_provider(replies: Vec<FakeProviderReply>) -> Fake
         for reply in replies {
             let (mut socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();
-            // A test may not want to know.
+            // The test may not read the requests.
             let _ = requests.send(read_request(&mut socket).await);
             match reply {
                 FakeProviderReply::Full(status, headers, body) => {
@@ -66,7 +66,7 @@ pub(crate) async fn start_fake_provider(replies: Vec<FakeProviderReply>) -> Fake
                 }
                 FakeProviderReply::Stream(pieces) => {
                     write_stream(&mut socket, pieces).await;
-                    // A client that has had enough hangs up.
+                    // The client may have closed the connection.
                     let _ = socket.write_all(b"0\r\n\r\n").await;
                 }
                 FakeProviderReply::Stall(pieces) => {
@@ -88,7 +88,7 @@ pub(crate) async fn start_fake_provider(replies: Vec<FakeProviderReply>) -> Fake
                 }
             }
         }
-        // Whoever asks once more is turned away.
+        // Further connections are refused.
         drop(listener);
         std::future::pending::<()>().await;
     });
@@ -113,20 +113,20 @@ pub(crate) async fn read_request(socket: &mut TcpStream) -> ReceivedRequest {
     }
 }
 
-/// Each piece is a chunk of its own, so that it arrives as one whatever the network does.
+/// Sends each piece as a chunk of its own, so that the network does not change the pieces.
 async fn write_stream(socket: &mut TcpStream, pieces: Vec<Vec<u8>>) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
                 transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     socket.write_all(head.as_bytes()).await.unwrap();
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
-        // A client that has had enough hangs up.
+        // The client may have closed the connection.
         let _ = socket.write_all(&chunk).await;
         tokio::task::yield_now().await;
     }
 }
 
-/// Every 100 seconds a comment, until nobody listens.
+/// Sends a comment every 100 seconds, until the client has gone.
 async fn send_keep_alives(mut socket: TcpStream) {
     let comment = ": here\n\n";
     let chunk = format!("{:x}\r\n{comment}\r\n", comment.len());

@@ -1,4 +1,4 @@
-//! Providers as they are met on the wire.
+//! Tests of providers over real connections to a local server.
 
 #![expect(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ fn recording(dialect: Dialect) -> &'static str {
     }
 }
 
-/// A stream up to the end of the event that has this in it.
+/// The stream up to the end of the event that contains this text.
 fn through_event<'a>(text: &'a str, part: &str) -> &'a str {
     let at = text.find(part).unwrap();
     &text[..at + text[at..].find("\n\n").unwrap() + 2]
@@ -56,7 +56,7 @@ fn start_answer(dialect: Dialect, base: &str) -> AnswerStream {
     Brain::Provider(provider.unwrap()).start_answer(&mut conversation, &offers, None)
 }
 
-/// Everything that comes; waits between tries pass at once.
+/// Collects all events; delays between attempts pass at once.
 async fn collect_events(
     answer_stream: &mut AnswerStream,
     text_received: &Notify,
@@ -121,7 +121,7 @@ fn last_error(events: &[Result<BrainEvent, BrainError>]) -> &BrainError {
 }
 
 #[tokio::test]
-async fn answers_come_whole_however_they_are_cut() {
+async fn answers_arrive_complete_however_the_bytes_are_split() {
     for dialect in DIALECTS {
         let text = recording(dialect);
         let owl = text.find('🦉').unwrap();
@@ -135,8 +135,8 @@ async fn answers_come_whole_however_they_are_cut() {
         )
         .await;
         assert_complete_answer(&whole);
-        let told = |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Thinking(text)) if text.ends_with('🦉'));
-        assert!(whole.iter().any(told));
+        let is_owl = |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Thinking(text)) if text.ends_with('🦉'));
+        assert!(whole.iter().any(is_owl));
         for cut in [
             cut_in_a_character,
             split_bytes(text, 7),
@@ -191,7 +191,7 @@ async fn requests_are_what_providers_document() {
 }
 
 #[tokio::test]
-async fn a_busy_provider_is_asked_again_when_it_says() {
+async fn a_busy_provider_is_asked_again_after_the_wait_that_it_asks_for() {
     for dialect in DIALECTS {
         let limited =
             r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
@@ -230,7 +230,7 @@ async fn a_busy_provider_is_asked_again_when_it_says() {
 }
 
 #[tokio::test]
-async fn it_gives_up_in_the_end() {
+async fn the_client_gives_up_after_several_attempts() {
     let replies = (0..5)
         .map(|_| FakeProviderReply::Full(503, "", String::new()))
         .collect();
@@ -247,7 +247,7 @@ async fn it_gives_up_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_too_long_is_told_and_not_waited_for() {
+async fn a_wait_that_is_too_long_is_reported_instead() {
     let events = events_from(
         Dialect::Anthropic,
         vec![FakeProviderReply::Full(
@@ -269,9 +269,9 @@ async fn a_wait_that_is_too_long_is_told_and_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_will_not_change_is_told_at_once_and_without_the_key() {
+async fn permanent_errors_are_reported_at_once_and_without_the_key() {
     let json = "content-type: application/json\r\n";
-    for (status, headers, body, trouble, said) in [
+    for (status, headers, body, kind, message) in [
         (401, json, format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#), BrainErrorKind::Refused, "bad key [key]; is OPENAI_API_KEY right?"),
         (404, json, r#"{"error":{"message":"no such model"}}"#.to_owned(), BrainErrorKind::Refused, "no such model; are the model"),
         (400, json, r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#.to_owned(), BrainErrorKind::ContextTooLong, "maximum context length"),
@@ -284,14 +284,14 @@ async fn what_will_not_change_is_told_at_once_and_without_the_key() {
         let events = events_from(Dialect::OpenAi, vec![FakeProviderReply::Full(status, headers, body)]).await;
         assert_eq!(events.len(), 1, "{events:?}");
         let error = last_error(&events);
-        assert_eq!(error.kind, trouble, "{error}");
-        assert!(error.message.contains(said), "{error}");
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.message.contains(message), "{error}");
         assert!(!error.message.contains(KEY));
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_fails_before_anything_was_told_is_asked_for_again() {
+async fn a_stream_that_fails_before_its_first_event_is_retried() {
     for dialect in DIALECTS {
         let text = recording(dialect);
         let first = text.find("\n\n").unwrap() + 2;
@@ -316,7 +316,7 @@ async fn a_stream_that_fails_before_anything_was_told_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_fails_later_is_not_told_twice() {
+async fn a_stream_that_fails_later_is_not_repeated() {
     for dialect in DIALECTS {
         let text = recording(dialect);
         let half = through_event(text, "zwei");
@@ -336,9 +336,9 @@ async fn a_stream_that_fails_later_is_not_told_twice() {
         ] {
             let events = events_from(dialect, vec![bad]).await;
             assert_eq!(retry_delays(&events), []);
-            let said =
+            let is_text =
                 |event: &Result<BrainEvent, BrainError>| matches!(event, Ok(BrainEvent::Text(_)));
-            assert!(events.iter().any(said), "{events:?}");
+            assert!(events.iter().any(is_text), "{events:?}");
             let error = last_error(&events);
             assert_eq!(error.kind, trouble);
             assert!(error.is_retryable());
@@ -346,8 +346,8 @@ async fn a_stream_that_fails_later_is_not_told_twice() {
     }
 }
 
-/// Half of an answer is told, and then nothing of it for as long as it takes: how that ends, and
-/// after how long at most.
+/// Receives half of an answer and then no more of it. Returns the error, which must come within
+/// `most`.
 async fn error_after(
     dialect: Dialect,
     then: fn(Vec<Vec<u8>>) -> FakeProviderReply,
@@ -356,9 +356,10 @@ async fn error_after(
     let half = through_event(recording(dialect), "zwei");
     let server = start_fake_provider(vec![then(split_bytes(half, 50))]).await;
     let mut answer_stream = start_answer(dialect, &server.base_url);
-    let told = |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
-    while !told(answer_stream.next().await.unwrap().unwrap()) {}
-    // Nothing else can happen, so that the clock goes from one wait to the next.
+    let is_half =
+        |event: BrainEvent| matches!(event, BrainEvent::Text(text) if text.contains("zwei"));
+    while !is_half(answer_stream.next().await.unwrap().unwrap()) {}
+    // Nothing else can happen, so the paused clock jumps from one wait to the next.
     tokio::time::pause();
     let paused = tokio::time::Instant::now();
     let error = answer_stream.next().await.unwrap().unwrap_err();
@@ -369,7 +370,7 @@ async fn error_after(
 }
 
 #[tokio::test]
-async fn a_provider_that_falls_silent_is_lost() {
+async fn a_provider_that_goes_silent_counts_as_lost() {
     for dialect in DIALECTS {
         let error = error_after(dialect, FakeProviderReply::Stall, Duration::from_secs(301)).await;
         let message = "the provider was silent for 300 s".to_owned();
@@ -394,8 +395,8 @@ async fn an_answer_that_does_not_end_is_ended() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_lost() {
-    // Held, so that nobody else listens there, and not listening.
+async fn an_unreachable_server_counts_as_lost() {
+    // Bound, so that nobody else listens on the port, but not listening.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base = format!("http://{}", held.local_addr().unwrap());
@@ -418,9 +419,9 @@ async fn dropping_an_answer_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_whole_needs_no_formal_end() {
+async fn a_complete_answer_needs_no_formal_end() {
     for dialect in DIALECTS {
-        // Why it stops is the last thing that matters.
+        // The stop reason is the last thing that matters.
         let text = match dialect {
             Dialect::Anthropic => through_event(ANTHROPIC, "\"stop_reason\":\"tool_use\""),
             Dialect::OpenAi => through_event(OPENAI, "\"finish_reason\":\"tool_calls\""),
@@ -443,11 +444,11 @@ async fn an_answer_that_is_whole_needs_no_formal_end() {
             start_fake_provider(vec![FakeProviderReply::Stall(split_bytes(text, 50))]).await;
         let mut answer_stream = start_answer(dialect, &server.base_url);
         let mut events = Vec::new();
-        let told = |events: &[Result<BrainEvent, BrainError>]| matches!(events.last(), Some(Ok(BrainEvent::Text(text))) if text.ends_with("“gleich”."));
-        while !told(&events) {
+        let is_last_text = |events: &[Result<BrainEvent, BrainError>]| matches!(events.last(), Some(Ok(BrainEvent::Text(text))) if text.ends_with("“gleich”."));
+        while !is_last_text(&events) {
             events.push(answer_stream.next().await.unwrap());
         }
-        // Nothing else can happen, so that the clock goes on to the end of the wait.
+        // Nothing else can happen, so the paused clock jumps to the end of the wait.
         tokio::time::pause();
         events.extend(collect_events(&mut answer_stream, &server.text_received).await);
         tokio::time::resume();
@@ -456,7 +457,7 @@ async fn an_answer_that_is_whole_needs_no_formal_end() {
 }
 
 #[tokio::test]
-async fn not_even_a_piece_of_a_key_is_told() {
+async fn no_part_of_a_key_is_shown() {
     let keys = KEY.repeat(400);
     let json = "content-type: application/json\r\n";
     let page = "content-type: text/html\r\n";

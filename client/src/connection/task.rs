@@ -1,8 +1,10 @@
-//! The task behind a connection: one socket after another, the same place in the log.
+//! The task behind a connection: it opens one socket after another and resumes the log where the
+//! last one stopped.
 
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use pvp_clock::{Backoff, fresh_id};
 use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
 };
@@ -23,24 +25,28 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use super::{
     AckSender, ConnectError, ConnectionEvent, EndReason, SendError, WelcomeLimits, encode_envelope,
-    fresh_id,
 };
 use crate::Link;
-use crate::backoff::{Backoff, random_jitter};
 use crate::outbox::{Outbox, OutgoingMessage, ResendPolicy};
+
+/// Delays between attempts to connect.
+const BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(250),
+    max: Duration::from_secs(15),
+};
 
 /// How long connecting and joining may take.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How many heartbeats may be missed before the connection counts as lost.
+/// How many heartbeat intervals may pass without a message before the connection counts as lost.
 const MAX_MISSED_HEARTBEATS: u64 = 3;
 
-/// Messages that wait to be sent before no more are taken.
+/// Messages that may be unsent or unacknowledged before no more are accepted from callers.
 const MAX_QUEUED: usize = 1024;
 
 type ClientSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Where to sit and as whom.
+/// What is needed to join, and to join again.
 pub(super) struct JoinParams {
     pub(super) link: Link,
     pub(super) session: SessionId,
@@ -56,27 +62,36 @@ enum SocketEnd {
 }
 
 struct ConnectionTask {
+    /// What to join with; its `after` advances with every message received.
     params: JoinParams,
+    /// Messages from the callers of the connection.
     outgoing: mpsc::Receiver<OutgoingMessage<AckSender>>,
+    /// Where events go.
     events: mpsc::Sender<ConnectionEvent>,
+    /// Messages that are unsent or unacknowledged.
     outbox: Outbox<AckSender>,
+    /// How many messages are in the outbox.
     queued: usize,
+    /// The limits of the last welcome; defaults until then.
     limits: WelcomeLimits,
-    /// Told once whether the first join worked.
+    /// Receives the result of the first join; `None` once it has been sent.
     first_join: Option<oneshot::Sender<Result<(), ConnectError>>>,
-    backoff: Backoff,
-    /// Nobody will send any more.
+    /// Failed attempts to connect since the last success.
+    failures: u32,
+    /// Every handle is dropped, so no more messages will be sent.
     closing: bool,
-    /// Before closing: a ping, and how far we had been told when it was sent.
+    /// The ping sent before closing, and the last sequence number received when it was sent.
     closing_ping: Option<(MessageId, Option<u64>)>,
-    /// The last seq that is known to be ours to hear of, if it is for us.
+    /// The highest sequence number that the server has mentioned. Messages up to it are still
+    /// expected, unless they are not for this participant to see.
     expected_seq: u64,
-    /// We said that we leave.
+    /// The server has accepted our `session.leave`.
     leaving: bool,
+    /// The current socket has been welcomed.
     joined: bool,
 }
 
-/// Lives until the connection is over for good.
+/// Runs until the connection has ended for good.
 pub(super) async fn run(
     params: JoinParams,
     outgoing: mpsc::Receiver<OutgoingMessage<AckSender>>,
@@ -91,7 +106,7 @@ pub(super) async fn run(
         queued: 0,
         limits: WelcomeLimits::default(),
         first_join: Some(first_join),
-        backoff: Backoff::default(),
+        failures: 0,
         closing: false,
         closing_ping: None,
         expected_seq: 0,
@@ -103,7 +118,7 @@ pub(super) async fn run(
             SocketEnd::Ended(end_reason) => break end_reason,
             SocketEnd::Lost(why) => {
                 if let Some(first_join) = task.first_join.take() {
-                    // Who asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = first_join.send(Err(ConnectError::Failed(why)));
                     return;
                 }
@@ -123,27 +138,33 @@ pub(super) async fn run(
 }
 
 impl ConnectionTask {
-    /// Tells an event; nobody may be listening, which is their choice.
+    /// Sends an event. The caller may have dropped the receiver, which is allowed.
     async fn emit(&self, event: ConnectionEvent) {
         let _ = self.events.send(event).await;
     }
 
-    /// Says that the connection is lost, and waits a while, still taking what is to be sent.
+    /// Reports the lost connection, then waits for the backoff delay while still accepting
+    /// messages.
     async fn wait_to_reconnect(&mut self, why: String) {
         for outgoing in self.outbox.requeue_for_reconnect() {
             self.queued -= 1;
-            // Who sent it may not care.
+            // The sender may not be waiting for the answer.
             let _ = outgoing.ack_sender.send(Err(SendError::Dropped));
         }
         self.joined = false;
         self.emit(ConnectionEvent::Disconnected { why }).await;
-        let retry_at = Instant::now() + self.backoff.next_delay(random_jitter());
+        let retry_at = Instant::now() + self.next_backoff();
         loop {
             tokio::select! {
                 () = sleep_until(retry_at) => return,
                 message = self.outgoing.recv(), if self.accepts_outgoing() => self.enqueue(message),
             }
         }
+    }
+
+    fn next_backoff(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        BACKOFF.delay(self.failures)
     }
 
     fn accepts_outgoing(&self) -> bool {
@@ -174,7 +195,7 @@ impl ConnectionTask {
         self.outbox.push(outgoing);
     }
 
-    /// One socket, from connecting to its end.
+    /// Runs one socket, from connecting until it ends.
     async fn run_socket(&mut self) -> SocketEnd {
         let mut socket = match timeout(JOIN_TIMEOUT, self.connect()).await {
             Ok(Ok(socket)) => socket,
@@ -296,8 +317,8 @@ impl ConnectionTask {
         }
     }
 
-    /// Whether everything is answered and told that will be. What is told comes by another way
-    /// than answers, so a ping asks whether more is coming.
+    /// Whether every answer and every message that will come has come. Log messages reach the
+    /// connection by a different path than answers, so a ping finds out whether more are coming.
     async fn is_ready_to_close(&mut self, socket: &mut ClientSocket) -> Result<bool, Error> {
         if !self.joined || !self.closing || !self.outbox.is_empty() {
             return Ok(false);
@@ -315,7 +336,7 @@ impl ConnectionTask {
         Ok(false)
     }
 
-    /// Nothing was told since the ping: what is missing is not for us to see.
+    /// If nothing was received since the ping, the missing messages are not for us to see.
     fn on_pong(&mut self, ping: &MessageId) {
         if let Some((id, after)) = &self.closing_ping
             && id == ping
@@ -336,7 +357,7 @@ impl ConnectionTask {
         SocketEnd::Lost(why.unwrap_or_else(|| "the server closed the connection".to_owned()))
     }
 
-    /// Sends what the window has room for.
+    /// Sends unsent messages until the limit on messages in flight is reached.
     async fn flush(&mut self, socket: &mut ClientSocket) -> Result<(), Error> {
         if !self.joined {
             return Ok(());
@@ -346,7 +367,7 @@ impl ConnectionTask {
             if let Some(message) = needs_no_reply {
                 self.queued -= 1;
                 let (id, seq, duplicate) = (message.id, None, false);
-                // Who sent it may not wait for the answer.
+                // The sender may not be waiting for the answer.
                 let _ = message
                     .ack_sender
                     .send(Ok(SessionAck { id, seq, duplicate }));
@@ -388,7 +409,7 @@ impl ConnectionTask {
             self.limits = WelcomeLimits::from(welcome);
             self.closing_ping = None;
             self.expected_seq = self.expected_seq.max(welcome.head);
-            // From here on a resume is possible even if nothing is told.
+            // From here on a resume is possible, even if no message follows.
             self.params.after.get_or_insert(0);
             self.on_welcome(resume_after.is_some()).await;
         } else {
@@ -416,18 +437,18 @@ impl ConnectionTask {
 
     async fn on_welcome(&mut self, resumed: bool) {
         self.joined = true;
-        self.backoff.reset();
+        self.failures = 0;
         if let Some(first_join) = self.first_join.take() {
-            // Who asked may have stopped waiting; then nobody sends, and this ends.
+            // The caller may have stopped waiting; then every handle is gone, and the task ends.
             let _ = first_join.send(Ok(()));
         }
         self.emit(ConnectionEvent::Connected { resumed }).await;
     }
 
-    /// Hands answers to those who wait for them; a refused join may be the end.
+    /// Completes the send that a reply answers. A refused join may end the connection.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "everything else is not an answer"
+        reason = "no other message is a reply"
     )]
     fn on_reply(&mut self, envelope: &Envelope, join_id: &MessageId) -> Option<SocketEnd> {
         let report = match &envelope.message {
@@ -453,7 +474,7 @@ impl ConnectionTask {
             return None;
         }
         if report.code == ErrorCode::InvalidState && self.params.after.take().is_some() {
-            // The log is not the one we knew: begin again.
+            // The log is not the one we resumed from, so join without resuming.
             return Some(SocketEnd::Lost(report.message.clone()));
         }
         let retry = report.recoverable && self.first_join.is_none();
@@ -468,7 +489,7 @@ impl ConnectionTask {
             self.queued -= 1;
             self.leaving |=
                 answer.is_ok() && outgoing.resend_policy == ResendPolicy::ResendThenClose;
-            // Who sent it may not wait for the answer.
+            // The sender may not be waiting for the answer.
             let _ = outgoing.ack_sender.send(answer);
         }
     }

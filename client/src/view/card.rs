@@ -1,4 +1,4 @@
-//! A gate card: everything a person needs to decide, and whether they may.
+//! A gate card: everything a person needs to decide a gate, and whether they may vote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use super::participants::{ParticipantView, SelfView};
 use super::requested_action::RequestedAction;
 use super::text::truncate_line;
 
-/// Whether I may vote, and if not, why.
+/// Whether the viewer may vote, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VoteEligibility {
     MayVote,
-    /// I have approved, and may still change my mind.
+    /// The viewer has approved, and may still reject.
     Approved,
-    /// I am not in the session.
+    /// The viewer is not in the session.
     NotHere,
     /// Agents never vote.
     Agent,
-    /// I proposed it.
+    /// The viewer proposed the command.
     Proposer,
-    /// My roles do not approve.
+    /// The viewer's roles do not include approving.
     NotAnApprover,
-    /// With four eyes, who edited a command does not vote on it.
+    /// Under the four-eyes rule, whoever edited a command does not vote on it.
     Editor,
-    /// The deadline has passed, and admins decide.
+    /// The deadline has passed, so only admins decide.
     AdminsOnly,
-    /// It is too long to be shown whole.
+    /// The command is too long to be shown whole.
     NotShownWhole,
 }
 
 impl VoteEligibility {
-    /// Whether a vote of mine would be taken.
+    /// Whether a vote of the viewer would count.
     pub fn may_vote(self) -> bool {
         match self {
             VoteEligibility::MayVote | VoteEligibility::Approved => true,
@@ -52,7 +52,7 @@ impl VoteEligibility {
         }
     }
 
-    /// The same as a sentence.
+    /// The eligibility as a sentence to show.
     pub fn description(self) -> &'static str {
         match self {
             VoteEligibility::MayVote => "you may vote",
@@ -73,40 +73,50 @@ impl VoteEligibility {
 /// An open gate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GateCard {
+    /// The gate's id.
     pub gate: MessageId,
+    /// The id of the proposal that waits at the gate.
     pub proposal: MessageId,
-    /// Unknown if that was before what was told.
+    /// When the gate opened; `None` if that was before the messages received.
     pub opened_at: Option<Timestamp>,
+    /// The action to decide on.
     #[serde(flatten)]
     pub requested: Arc<RequestedAction>,
+    /// The category of the command.
     pub category: Category,
-    /// What was shown; a vote binds it.
+    /// The digest of the action as shown; a vote names it and counts only for that action.
     pub digest: Digest,
-    /// What the server says it waits for.
+    /// The server's description of what the gate waits for.
     pub message: String,
+    /// Who must approve, and how many.
     pub quorum: QuorumRule,
+    /// The quorum in words.
     pub quorum_words: String,
-    /// Who has approved, by person.
+    /// The approvals given so far.
     pub votes: BTreeMap<ParticipantId, Approval>,
-    /// Who could approve when the gate opened, without those who left or lost the right since.
+    /// Who could approve when the gate opened, except those who have since left or lost the right.
     pub voters: BTreeSet<ParticipantId>,
-    /// Approvals that count, and how many it takes.
+    /// How many approvals count so far.
     pub received: u32,
+    /// How many approvals the gate needs.
     pub required: u32,
-    /// Those without whom it does not pass.
+    /// Participants who must approve and have not.
     pub awaited: BTreeSet<ParticipantId>,
-    /// Those who have not approved and whose approval would count.
+    /// Participants who have not approved and whose approval would count.
     pub undecided: BTreeSet<ParticipantId>,
+    /// Whether the viewer may vote.
     pub standing: VoteEligibility,
+    /// When the gate times out; `None` if it waits for ever.
     pub deadline: Option<Timestamp>,
+    /// What happens at the deadline.
     pub on_timeout: GateTimeoutAction,
-    /// What happens when the deadline comes, as a sentence.
+    /// What happens at the deadline, as a sentence to show.
     pub at_deadline: String,
-    /// The deadline has passed once, and admins decide.
+    /// The first deadline has passed, so only admins decide.
     pub escalated: bool,
 }
 
-/// Everything outside a card that its count depends on.
+/// Everything outside a card that its tally depends on.
 pub(super) struct TallyContext<'a> {
     pub(super) people: &'a BTreeMap<ParticipantId, ParticipantView>,
     pub(super) config: &'a SessionConfig,
@@ -143,7 +153,7 @@ impl GateCard {
         }
     }
 
-    /// Whether this card is meant by the id of a gate or of a proposal.
+    /// Whether the id is that of this card's gate or of its proposal.
     pub fn has_id(&self, id: &MessageId) -> bool {
         self.gate == *id || self.proposal == *id
     }
@@ -153,12 +163,12 @@ impl GateCard {
         self.deadline.map(|deadline| deadline.millis_since(now))
     }
 
-    /// My approval, if I gave one.
-    pub fn approval_by(&self, who: &ParticipantId) -> Option<&Approval> {
-        self.votes.get(who)
+    /// The participant's approval, if they gave one.
+    pub fn approval_by(&self, participant: &ParticipantId) -> Option<&Approval> {
+        self.votes.get(participant)
     }
 
-    /// Counts again, after something changed here or around.
+    /// Recomputes the tally after the card or its context changed.
     pub(super) fn recount(&mut self, context: &TallyContext<'_>) {
         let approvers = self.approvers(context);
         let approved = self.votes.keys().cloned().collect();
@@ -172,7 +182,8 @@ impl GateCard {
         self.at_deadline = self.deadline_description().to_owned();
     }
 
-    /// The people who decide, as far as a client knows them; the server decides with its own list.
+    /// The participants whose approval counts, as far as this client knows; the server's own list
+    /// is decisive.
     fn approvers(&self, context: &TallyContext<'_>) -> Approvers {
         let skip_absent = context.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let mut approvers = Approvers::default();
@@ -191,7 +202,7 @@ impl GateCard {
         approvers
     }
 
-    /// Why someone who approves in general does not here.
+    /// Why a participant who may approve in general may not vote on this card.
     fn ineligibility(
         &self,
         participant: &ParticipantView,

@@ -1,4 +1,4 @@
-//! What messages make of commands: proposed, granted, printing, over.
+//! Folds the messages about commands: proposals, grants, output, results and cancels.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::text::truncate_optional_line;
 use super::timeline::TimelineEvent;
 use super::{MessageMeta, View, push_bounded};
 
-/// Commands that are kept with their output; the oldest that are over go first.
+/// Maximum number of commands kept with their output; the oldest that have ended are dropped first.
 pub const MAX_PROPOSALS: usize = 300;
 
-/// Commands that are kept as one line of history.
+/// Maximum number of ended commands kept as one line of history.
 pub const MAX_HISTORY: usize = 1000;
 
-/// What the record says a person wants a command of their own for.
+/// The purpose shown for a person's own command.
 const OWN_COMMAND_PURPOSE: &str = "a person's own command";
 
 impl View {
@@ -59,7 +59,7 @@ impl View {
         self.push_logged_item(meta, TimelineEvent::Executed { proposal });
     }
 
-    /// Notes a command; of one that a welcome told of, what the welcome left out.
+    /// Records a command. If a welcome already described it, only adds what the welcome left out.
     fn record_proposal(
         &mut self,
         meta: &MessageMeta<'_>,
@@ -73,7 +73,7 @@ impl View {
                 None => Arc::new(requested),
             };
             let (seq, at) = (meta.seq, Some(meta.at));
-            // Put where it was told, so that the list is in order.
+            // Moved to the end, so that the list is in log order.
             self.commands.push_back(ProposalView {
                 seq,
                 at,
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    /// Moves a command to its end, and into the history.
+    /// Ends a command and adds it to the history.
     pub(super) fn close_proposal(&mut self, id: &MessageId, state: ProposalState) {
         let Some(proposal) = self.proposal_mut(id) else {
             return;
@@ -158,7 +158,7 @@ impl View {
         proposal.advance_to(ProposalState::Running);
     }
 
-    /// A grant says what runs, even if the proposal was before what was told.
+    /// Records a command from its grant, because the proposal was before the messages received.
     fn push_granted_proposal(&mut self, id: &MessageId, action: &Action) {
         let requested =
             RequestedAction::from_command_line("", action.mode).with_granted_action(action);
@@ -200,7 +200,7 @@ impl View {
         }
     }
 
-    /// A cancel only asks: a waiting command is closed by its gate, a running one by its result.
+    /// A cancel is only a request: the gate closes a waiting command, the result a running one.
     pub(super) fn fold_cancel(&mut self, meta: &MessageMeta<'_>, cancel: &ToolCancel) {
         let reason = truncate_optional_line(cancel.reason.as_ref());
         let event = TimelineEvent::CancelAsked {

@@ -1,4 +1,5 @@
-//! Talking with agents: prompts, what they think and answer, and interrupting them.
+//! Folds the messages of the conversation with agents: drafts, prompts, thinking, responses and
+//! interrupts.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +14,17 @@ use super::text::{truncate, truncate_line, truncate_optional_line};
 use super::timeline::{AgentTextKind, TimelineEvent, TruncatedText};
 use super::{MessageMeta, View, push_bounded};
 
-/// Bytes of a draft that are kept: more than fits on the line that shows it.
+/// Maximum bytes kept of a draft: more than fits on the line that shows it.
 const MAX_DRAFT_BYTES: usize = 16 * 1024;
 
-/// Drafts that are kept, one a person; a session has at most 200 people unless its server allows
-/// more.
+/// Maximum number of drafts, one per participant; a session has at most 200 participants unless its
+/// server allows more.
 const MAX_DRAFTS: usize = 200;
 
-/// Interrupts that wait at a time; as many as the server remembers.
+/// Maximum number of unacknowledged interrupts; as many as the server keeps.
 const MAX_INTERRUPTS: usize = 256;
 
-/// Most context keys that are kept of a prompt.
+/// Maximum number of context keys kept of a prompt.
 const MAX_CONTEXT_KEYS: usize = 64;
 
 /// What someone else is typing.
@@ -37,13 +38,19 @@ pub struct DraftView {
 /// An interrupt that some agent has not acknowledged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InterruptView {
+    /// The interrupt's id.
     pub interrupt: MessageId,
+    /// Who raised it.
     pub by: Sender,
+    /// When it was raised.
     pub at: Timestamp,
+    /// How urgently the agents must react.
     pub urgency: InterruptUrgency,
+    /// The agent it is for; `None` means all agents.
     pub target: Option<ParticipantId>,
+    /// What the agents read.
     pub message: String,
-    /// The agents that have not answered.
+    /// The agents that have not acknowledged it.
     pub awaited: BTreeSet<ParticipantId>,
 }
 
@@ -118,11 +125,12 @@ impl View {
         }
     }
 
-    /// A chunk whose beginning was before what was told begins an item under the id of its start.
+    /// Begins an item for a chunk whose start was before the messages received. The item gets the
+    /// id of that start.
     fn push_partial_item(&mut self, meta: &MessageMeta<'_>, event: TimelineEvent) {
         let id = meta.reference.unwrap_or(meta.id);
-        let named = |item: &super::TimelineItem| item.id == *id;
-        if self.stream.items.iter().any(named) {
+        let has_id = |item: &super::TimelineItem| item.id == *id;
+        if self.stream.items.iter().any(has_id) {
             return;
         }
         self.push_logged_item(&MessageMeta { id, ..*meta }, event);
@@ -192,8 +200,8 @@ impl View {
             .people
             .values()
             .filter(|participant| participant.is_present_agent());
-        let meant = agents.filter(|agent| target.is_none_or(|target| *target == agent.id));
-        meant.map(|agent| agent.id.clone()).collect()
+        let targets = agents.filter(|agent| target.is_none_or(|target| *target == agent.id));
+        targets.map(|agent| agent.id.clone()).collect()
     }
 
     pub(super) fn fold_acknowledge(

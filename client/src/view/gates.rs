@@ -1,4 +1,4 @@
-//! What messages make of gates: cards open, gather votes, are edited, and close.
+//! Folds the messages about gates: cards open, collect votes, are amended, and close.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::text::{truncate_line, truncate_optional_line};
 use super::timeline::TimelineEvent;
 use super::{MessageMeta, View, push_bounded};
 
-/// Most cards that are open at a time; a session has at most 100 unless its server allows more.
+/// Maximum number of open cards; a session has at most 100 unless its server allows more.
 pub(super) const MAX_CARDS: usize = 256;
 
-/// Closed cards that are kept, so that everyone can see who decided and how.
+/// Maximum number of closed cards kept, so that everyone can see who decided and how.
 const MAX_CLOSED_CARDS: usize = 100;
 
 impl View {
@@ -25,19 +25,19 @@ impl View {
         self.gates.iter_mut().find(|card| card.has_id(id))
     }
 
-    /// The proposal that a gate id or a proposal id names.
+    /// The proposal id that belongs to a gate id; a proposal id is returned as it is.
     fn proposal_id_of(&self, id: &MessageId) -> MessageId {
         let gated = |proposal: &&super::ProposalView| proposal.gate.as_ref() == Some(id);
         let proposal = self.commands.iter().rev().find(gated);
         proposal.map_or(id, |proposal| &proposal.id).clone()
     }
 
-    /// Counts every vote again, after people or settings changed.
+    /// Recomputes every tally after participants or settings changed.
     pub(super) fn recount(&mut self) {
         self.recount_matching(|_| true);
     }
 
-    /// Counts the votes on one card again.
+    /// Recomputes the tally of one card.
     fn recount_gate(&mut self, id: &MessageId) {
         self.recount_matching(|card| card.has_id(id));
     }
@@ -53,7 +53,8 @@ impl View {
         }
     }
 
-    /// Who left or lost the right is out of every open vote, even if the right comes back.
+    /// Removes a participant who left or lost the right to vote from every open gate. They stay
+    /// removed even if the right comes back.
     pub(super) fn remove_from_votes(&mut self, participant: &ParticipantId) {
         for card in &mut self.gates {
             card.voters.remove(participant);
@@ -115,7 +116,7 @@ impl View {
         }
     }
 
-    /// One rejection closes the gate, by the resolution that follows.
+    /// One rejection is enough to close the gate; the `gate.resolve` that follows closes the card.
     pub(super) fn fold_rejection(
         &mut self,
         meta: &MessageMeta<'_>,
@@ -165,7 +166,8 @@ impl View {
             if !meta.is_history {
                 amend_card(card, amend, requested);
             } else if card.digest == assessment.digest {
-                // The welcome tells what was edited, but not by whom.
+                // The welcome already shows the edited command; this adds what the welcome left
+                // out.
                 card.requested = requested;
             }
             self.recount_gate(&amend.gate);
@@ -236,7 +238,7 @@ impl View {
     }
 }
 
-/// An edit voids every vote, and asks again.
+/// Replaces the action on a card. An amendment voids every vote given so far.
 fn amend_card(card: &mut GateCard, amend: &GateAmend, requested: Arc<RequestedAction>) {
     if let Some(assessment) = &amend.assessment {
         card.category = assessment.category;

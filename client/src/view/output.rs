@@ -1,41 +1,43 @@
-//! What a command printed: its beginning and its end, with stdout and stderr in the order told.
+//! A command's output: its beginning and its end, with stdout and stderr in the order received.
 
 use std::collections::VecDeque;
 
 use pvp_protocol::payload::OutputStream;
 use serde::Serialize;
 
-/// Bytes kept of the beginning of a command's output, where the first error tends to stand.
+/// Bytes kept from the beginning of a command's output, where the first error tends to be.
 pub const OUTPUT_HEAD_BYTES: usize = 32 * 1024;
 
-/// Bytes kept of its end: more than a screen scrolls back to; the rest is read by reference.
+/// Bytes kept from its end: more than a person scrolls back to. The rest is read by reference.
 pub const OUTPUT_TAIL_BYTES: usize = 96 * 1024;
 
-/// Most pieces in either part; streams that alternate byte by byte make one of each byte.
+/// Maximum number of chunks in either part; streams that alternate byte by byte make one chunk per
+/// byte.
 pub const MAX_OUTPUT_CHUNKS: usize = 2048;
 
-/// Some text of one stream, as it stands among the others.
+/// A piece of text from one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OutputChunk {
     pub stream: OutputStream,
     /// Where the text begins in its stream, in bytes.
     pub offset: u64,
-    /// Bytes just before it that were never told.
+    /// Bytes directly before the text that were never received.
     pub missing: u64,
     pub text: String,
 }
 
-/// How much of one stream there was.
+/// The size of one stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct StreamTotal {
-    /// Bytes up to the last that was told, those that were missing included.
+    /// Bytes up to the last one received, including missing ones.
     pub bytes: u64,
-    /// Lines begun, in what was told.
+    /// Lines begun in the text received.
     pub lines: u64,
-    /// Bytes that were never told.
+    /// Bytes that were never received.
     pub missing: u64,
-    /// No more will come.
+    /// The stream has ended.
     pub complete: bool,
+    /// The text received so far does not end with a line feed.
     #[serde(skip)]
     mid_line: bool,
 }
@@ -50,25 +52,29 @@ impl StreamTotal {
     }
 }
 
-/// What a command printed, as much of it as is kept.
+/// The output of a command, as much of it as is kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct OutputView {
+    /// The size of stdout.
     pub stdout: StreamTotal,
+    /// The size of stderr.
     pub stderr: StreamTotal,
-    /// The beginning.
+    /// The beginning of the output.
     pub head: Vec<OutputChunk>,
-    /// Bytes between beginning and end that are not kept.
+    /// Bytes between `head` and `tail` that are not kept.
     pub dropped_bytes: u64,
-    /// The end.
+    /// The end of the output.
     pub tail: VecDeque<OutputChunk>,
+    /// Bytes of text in `head`.
     #[serde(skip)]
     head_bytes: usize,
+    /// Bytes of text in `tail`.
     #[serde(skip)]
     tail_bytes: usize,
 }
 
 impl OutputView {
-    /// Everything that is kept, in order. Between head and tail, `dropped_bytes` may be missing.
+    /// All kept chunks, in order. Between head and tail, `dropped_bytes` may be missing.
     pub fn chunks(&self) -> impl Iterator<Item = &OutputChunk> {
         self.head.iter().chain(&self.tail)
     }
@@ -79,7 +85,7 @@ impl OutputView {
         of_stream.map(|chunk| chunk.text.as_str()).collect()
     }
 
-    /// How much of one stream there was.
+    /// The size of one stream.
     pub fn total(&self, stream: OutputStream) -> StreamTotal {
         match stream {
             OutputStream::Stdout => self.stdout,
@@ -98,7 +104,8 @@ impl OutputView {
         self.total_mut(stream).complete = true;
     }
 
-    /// Takes text that stands at this offset of its stream, or goes on where it stopped.
+    /// Adds text at an offset of its stream; without an offset, it continues where the stream
+    /// stopped. Text that was received before is dropped.
     pub(super) fn append(&mut self, stream: OutputStream, offset: Option<u64>, text: &str) {
         let total = self.total_mut(stream);
         let offset = offset.unwrap_or(total.bytes);
@@ -147,14 +154,14 @@ impl OutputView {
         }
     }
 
-    /// Lets go of the oldest of the tail until what is left is small enough.
+    /// Drops the oldest text of the tail until the rest fits the limits.
     fn trim_tail(&mut self) {
         while self.tail_bytes > OUTPUT_TAIL_BYTES || self.tail.len() > MAX_OUTPUT_CHUNKS {
             let over = self.tail_bytes.saturating_sub(OUTPUT_TAIL_BYTES);
             let Some(front) = self.tail.front_mut() else {
                 return;
             };
-            // Too many pieces and not too many bytes: the oldest goes whole.
+            // Too many chunks but not too many bytes: drop the oldest chunk whole.
             let cut = match over {
                 0 => front.text.len(),
                 over => front.text.ceil_char_boundary(over),
@@ -172,14 +179,15 @@ impl OutputView {
     }
 }
 
-/// Where the part of a text begins that was not told before; `None` if all of it was.
+/// Where the new part of a text begins, when its first `known` bytes were received before; `None`
+/// if nothing is new.
 fn new_text_start(text: &str, known: u64) -> Option<usize> {
     let known = usize::try_from(known).unwrap_or(usize::MAX);
     let from = text.ceil_char_boundary(known.min(text.len()));
     (from < text.len()).then_some(from)
 }
 
-/// Joins a piece to the one before it if it goes on where that stops; else gives it back.
+/// Appends a chunk to the one before it if it continues the same stream; otherwise returns it.
 fn merge_into_last(last: Option<&mut OutputChunk>, chunk: OutputChunk) -> Option<OutputChunk> {
     match last {
         Some(last) if last.stream == chunk.stream && chunk.missing == 0 => {
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_once_however_they_are_cut() {
+    fn lines_are_counted_once_however_the_text_is_split() {
         let text = "one\ntwo\n\nfour";
         for size in 1..text.len() {
             let mut output = OutputView::default();
@@ -260,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_output_the_beginning_and_the_end_are_kept() {
+    fn the_beginning_and_the_end_of_long_output_are_kept() {
         let mut output = OutputView::default();
         let most = OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES;
         for number in 0..40_000 {

@@ -1,4 +1,4 @@
-//! Who is in the session, in which role, and what I am in it.
+//! The participants of a session, their roles and presence, and the viewer's own rights.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,27 +15,34 @@ use super::text::{truncate_line, truncate_optional_line};
 use super::timeline::TimelineEvent;
 use super::{MessageMeta, View};
 
-/// Most people and agents that are remembered, those who left included; a session has at most
-/// 200 at a time unless its server allows more.
+/// Maximum number of participants kept, including those who left; a session has at most 200 at a
+/// time unless its server allows more.
 pub const MAX_PARTICIPANTS: usize = 1000;
 
 /// One person or agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ParticipantView {
+    /// The participant's id.
     pub id: ParticipantId,
+    /// The name to show.
     pub name: String,
+    /// Human or agent.
     pub kind: ParticipantKind,
+    /// The roles held, without duplicates.
     pub roles: Vec<Role>,
-    /// Everything they may do, by role or beyond it.
+    /// Everything they may do, through roles or in addition to them.
     pub capabilities: BTreeSet<Capability>,
+    /// Active, idle, away or disconnected.
     pub presence: PresenceStatus,
-    /// Set if they run commands.
+    /// What their executor can do; `None` if they do not run commands.
     pub executor: Option<ExecutorInfo>,
+    /// When they last did something; `None` if that is unknown.
     pub last_active: Option<Timestamp>,
-    /// They are no longer in the session.
+    /// They have left the session.
     pub left: bool,
-    /// Quiet for so long that `on_participant_timeout` applies to them.
+    /// They have been silent for so long that `on_participant_timeout` applies.
     pub timed_out: bool,
+    /// Capabilities given in addition to those of the roles.
     #[serde(skip)]
     pub(super) explicit_capabilities: BTreeSet<Capability>,
 }
@@ -58,22 +65,22 @@ impl ParticipantView {
         }
     }
 
-    /// Whether they may do one thing.
+    /// Whether they are in the session and have this capability.
     pub fn has_capability(&self, capability: Capability) -> bool {
         !self.left && self.capabilities.contains(&capability)
     }
 
-    /// Whether they could vote on somebody else's proposal.
+    /// Whether they may vote on other participants' proposals.
     pub fn may_vote(&self) -> bool {
         self.kind == ParticipantKind::Human && self.has_capability(Capability::Approve)
     }
 
-    /// Whether this is an agent that is in the session.
+    /// Whether this is an agent that has not left.
     pub fn is_present_agent(&self) -> bool {
         self.kind == ParticipantKind::Agent && !self.left
     }
 
-    /// Whether they run people's own commands.
+    /// Whether they run commands that people send with `shell.exec`.
     pub fn is_executor(&self) -> bool {
         let able = self
             .executor
@@ -82,7 +89,7 @@ impl ParticipantView {
         self.is_present_agent() && able
     }
 
-    /// Whether the session waits for them when it pauses for those who are away.
+    /// Whether a session that pauses for absent participants waits for this one.
     fn is_required(&self) -> bool {
         !self.left && (self.kind == ParticipantKind::Agent || !self.capabilities.is_empty())
     }
@@ -93,17 +100,22 @@ fn deduplicated(roles: &[Role]) -> Vec<Role> {
     once.into_iter().collect()
 }
 
-/// What I am in this session.
+/// The viewer's own participant and rights.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SelfView {
+    /// The viewer's id.
     pub participant: ParticipantId,
+    /// The roles held.
     pub roles: Vec<Role>,
+    /// Everything the viewer may do, through roles or in addition to them.
     pub capabilities: BTreeSet<Capability>,
-    /// I may vote on what others propose.
+    /// The viewer may vote on other participants' proposals.
     pub may_approve: bool,
-    /// I may run commands of my own.
+    /// The viewer may run their own commands.
     pub may_exec: bool,
+    /// The viewer may interrupt agents.
     pub may_interrupt: bool,
+    /// The viewer may prompt agents.
     pub may_prompt: bool,
 }
 
@@ -123,7 +135,7 @@ impl SelfView {
     }
 }
 
-/// Why nothing starts at the moment, if it does not: those who are missed.
+/// The absent participants that pause the session, joined by "and"; `None` if it is not paused.
 fn pause_reason(
     people: &BTreeMap<ParticipantId, ParticipantView>,
     config: &SessionConfig,
@@ -154,7 +166,7 @@ impl View {
         let known = self.people.get(&announce.id);
         let present = known.filter(|participant| !participant.left);
         let participant = ParticipantView {
-            // The server says so when someone who was given up is heard of again.
+            // The server reports it when someone who timed out is active again.
             timed_out: present.is_some_and(|participant| participant.timed_out),
             presence: present.map_or(PresenceStatus::Active, |participant| participant.presence),
             last_active: known.and_then(|participant| participant.last_active),
@@ -238,7 +250,7 @@ impl View {
         self.recompute_derived();
     }
 
-    /// Presence that is kept counts for decisions; a whisper is only for the eye.
+    /// A logged presence update counts for decisions; an ephemeral one is only displayed.
     pub(super) fn fold_presence(&mut self, meta: &MessageMeta<'_>, presence: &PresenceUpdate) {
         let PresenceUpdate {
             participant,
@@ -261,7 +273,7 @@ impl View {
         };
         participant.last_active = participant.last_active.max(Some(*last_active));
         if meta.is_logged() {
-            // The last that is kept is exact, so this holds for the past as well.
+            // The last logged update is exact, so this is right for history as well.
             participant.timed_out = match status {
                 PresenceStatus::Away | PresenceStatus::Disconnected => true,
                 PresenceStatus::Active | PresenceStatus::Idle => false,
@@ -277,12 +289,12 @@ impl View {
         }
     }
 
-    /// Whoever says something is there.
+    /// Any message shows that its sender is active.
     pub(super) fn record_activity(&mut self, meta: &MessageMeta<'_>) {
-        let Sender::Participant(who) = meta.sender else {
+        let Sender::Participant(sender) = meta.sender else {
             return;
         };
-        if let Some(participant) = self.people.get_mut(who) {
+        if let Some(participant) = self.people.get_mut(sender) {
             participant.last_active = participant.last_active.max(Some(meta.at));
         }
     }

@@ -1,4 +1,4 @@
-//! One command from its first word to its last: judged, waiting, running, over.
+//! The views of a command through its whole life: assessed, waiting, running, ended.
 
 use std::sync::Arc;
 
@@ -17,33 +17,34 @@ use super::output::OutputView;
 use super::requested_action::RequestedAction;
 use super::text::{truncate_line, truncate_optional_line};
 
-/// Most approvals that are kept of one decision.
+/// Maximum number of approvals kept for one decision.
 const MAX_APPROVALS: usize = 200;
 
-/// How far a command has come. The order is that of a command's life, and it never goes back.
+/// The state of a command. The variants are in the order of a command's life, and a command never
+/// goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProposalState {
-    /// The verdict is there; what follows from it comes at once.
+    /// Assessed; a gate, a grant or the end follows at once.
     Judged,
-    /// At a gate.
+    /// Waiting at a gate.
     Waiting,
-    /// The gate has passed; the grant comes at once.
+    /// The gate has passed; the grant follows at once.
     Approved,
     /// Granted to its executor.
     Running,
-    /// It is over; how it ended was not told.
+    /// Ended, but how is unknown.
     Over,
     Blocked,
     Rejected,
     TimedOut,
     Cancelled,
-    /// It ran, and there is a result.
+    /// It ran and has a result.
     Finished,
 }
 
 impl ProposalState {
-    /// Whether nothing more will happen to it.
+    /// Whether the command has ended.
     pub fn is_over(self) -> bool {
         self >= ProposalState::Over
     }
@@ -62,13 +63,19 @@ pub enum CommandOrigin {
 /// How a gate closed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResolutionView {
+    /// Approved, rejected, timed out or cancelled.
     pub outcome: GateOutcome,
+    /// What closed the gate, such as the quorum or the deadline.
     pub how: ResolutionCause,
+    /// When the gate closed.
     pub at: Timestamp,
+    /// The approvals that counted.
     pub approvals: Vec<Approval>,
-    /// Who rejected or cancelled it.
+    /// Who rejected or cancelled it; `None` otherwise.
     pub by: Option<ParticipantId>,
+    /// The reason given, if any.
     pub reason: Option<String>,
+    /// What the rejecter suggests instead, if anything.
     pub suggestion: Option<String>,
 }
 
@@ -94,18 +101,25 @@ fn bounded_approvals(given: &[Approval]) -> Vec<Approval> {
     given.iter().take(MAX_APPROVALS).map(bounded).collect()
 }
 
-/// A granted run. What a newcomer is not told of one that was running is unknown.
+/// A granted run. A welcome describes a running command only in part, so for a participant who
+/// joins later the optional fields are `None`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunView {
+    /// The agent that runs it.
     pub executor: ParticipantId,
+    /// When it was granted.
     pub started_at: Timestamp,
+    /// The id of the grant.
     pub grant: Option<MessageId>,
+    /// What cleared it to run.
     pub cleared_by: Option<ClearedBy>,
+    /// The approvals that cleared it; empty if no vote was needed.
     pub approvals: Vec<Approval>,
-    /// The allow rule that cleared it.
+    /// The allow rule that cleared it, if one did.
     pub rule: Option<MessageId>,
+    /// The limits on time, output and other resources.
     pub limits: Option<ExecutionLimits>,
-    /// The sandbox it runs in.
+    /// The sandbox profile it runs under.
     pub profile: Option<SandboxProfile>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
@@ -142,7 +156,7 @@ impl RunView {
     }
 }
 
-/// That someone asked for it to be withdrawn or stopped.
+/// A request to withdraw or stop a command.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CancelRequestView {
     pub by: Sender,
@@ -153,19 +167,25 @@ pub struct CancelRequestView {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunResultView {
+    /// When the result was reported.
     pub at: Timestamp,
+    /// Whether the executor reports success.
     pub success: bool,
+    /// The exit code; `None` if the command did not exit by itself.
     pub exit_code: Option<i64>,
+    /// The signal that ended the command, if one did.
     pub signal: Option<String>,
+    /// What went wrong, if anything.
     pub error: Option<String>,
+    /// How long it ran, in milliseconds.
     pub duration_ms: u64,
-    /// Nobody saw it end; it may or may not have run to its end.
+    /// The executor was lost, so the command may or may not have run to its end.
     pub outcome_unknown: bool,
     /// The executor did not keep all of the output.
     pub truncated: bool,
-    /// Why the executor ended it, if it did.
+    /// Why the executor stopped the command, if it did.
     pub kill_reason: Option<String>,
-    /// Under which id the whole output can be read.
+    /// The id to read the whole output by; `None` if the executor gave none.
     pub output_ref: Option<String>,
 }
 
@@ -195,7 +215,7 @@ fn output_ref(extra: &ExtraFields) -> Option<String> {
     extra.get("output_ref").and_then(scalar_text)
 }
 
-/// A text or a number, as text.
+/// A JSON string or number as text.
 fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(truncate_line(text)),
@@ -213,22 +233,33 @@ fn any_flag_set(value: &Value) -> bool {
     }
 }
 
-/// One command, whatever has become of it.
+/// One command, in any state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProposalView {
+    /// The proposal's id.
     pub id: MessageId,
-    /// When it was asked for; unknown if that was before what was told.
+    /// The sequence number of the proposal; `None` if it was before the messages received.
     pub seq: Option<u64>,
+    /// When it was proposed; `None` if that was before the messages received.
     pub at: Option<Timestamp>,
+    /// Whether an agent or a person asked for it.
     pub origin: CommandOrigin,
+    /// The action.
     #[serde(flatten)]
     pub requested: Arc<RequestedAction>,
+    /// How far it has come.
     pub state: ProposalState,
+    /// The gate that it waits or waited at, if there is one.
     pub gate: Option<MessageId>,
+    /// How its gate closed; `None` if it has not, or if there is no gate.
     pub resolution: Option<ResolutionView>,
+    /// The run; `None` until it is granted.
     pub run: Option<RunView>,
+    /// The last request to cancel it, if any.
     pub cancel: Option<CancelRequestView>,
+    /// What it has printed.
     pub output: OutputView,
+    /// The result; `None` until it has finished.
     pub finish: Option<RunResultView>,
 }
 
@@ -254,22 +285,22 @@ impl ProposalView {
         }
     }
 
-    /// Moves on; what has come further stays there.
+    /// Moves on to a state, unless the command is already past it.
     pub(super) fn advance_to(&mut self, state: ProposalState) {
         self.state = self.state.max(state);
     }
 
-    /// Whether it has been granted and not ended.
+    /// Whether it has been granted and has not ended.
     pub fn is_running(&self) -> bool {
         self.state == ProposalState::Running
     }
 
-    /// Whether it runs, or ran, beside everything else and without a time limit.
+    /// Whether it runs, or ran, in the background without a time limit.
     pub fn is_background(&self) -> bool {
         self.requested.mode == RunMode::Background
     }
 
-    /// Milliseconds that it has been running, or ran.
+    /// Milliseconds that it has been running, or ran; `None` if it was not granted.
     pub fn elapsed_ms(&self, now: Timestamp) -> Option<u64> {
         match &self.finish {
             Some(finish) => Some(finish.duration_ms),
@@ -280,7 +311,7 @@ impl ProposalView {
         }
     }
 
-    /// Ends the run. A result may bring output of which nothing was streamed.
+    /// Records the result. A result may carry output of a stream that was never streamed.
     pub(super) fn record_result(&mut self, result: &ToolResult, at: Timestamp) {
         self.finish = Some(RunResultView::new(result, at));
         if let Some(body) = &result.result {
@@ -297,37 +328,60 @@ impl ProposalView {
     }
 }
 
-/// A card that is closed.
+/// A closed gate card.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClosedGateCard {
+    /// The gate's id.
     pub gate: MessageId,
+    /// The id of the proposal that waited at the gate.
     pub proposal: MessageId,
+    /// The command, truncated to one line's length.
     pub command: String,
+    /// The command with invisible characters escaped, truncated likewise.
     pub shown: String,
+    /// The assessed category; `None` if the assessment is unknown.
     pub category: Option<Category>,
+    /// The assessed risk; `None` if the assessment is unknown.
     pub risk: Option<Risk>,
+    /// How the gate closed.
     #[serde(flatten)]
     pub resolution: ResolutionView,
 }
 
-/// A command that is over, as a line of the session's history.
+/// A command that has ended, as one line of the session's history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CommandHistoryEntry {
+    /// The proposal's id.
     pub proposal: MessageId,
+    /// When it was proposed; `None` if that was before the messages received.
     pub at: Option<Timestamp>,
+    /// Whether an agent or a person asked for it.
     pub origin: CommandOrigin,
+    /// Who asked for it; `None` if that is unknown.
     pub proposer: Option<ParticipantId>,
+    /// The agent that ran it; `None` if it was not granted.
     pub executor: Option<ParticipantId>,
+    /// The command, truncated to one line's length.
     pub command: String,
+    /// The command with invisible characters escaped, truncated likewise.
     pub shown: String,
+    /// The assessed category; `None` if the assessment is unknown.
     pub category: Option<Category>,
+    /// The policy rule that decided the category; `None` if the assessment is unknown.
     pub rule: Option<String>,
+    /// The state in which it ended.
     pub outcome: ProposalState,
+    /// What cleared it to run; `None` if it was not granted or that is unknown.
     pub cleared_by: Option<ClearedBy>,
+    /// Who approved it.
     pub approvers: Vec<ParticipantId>,
+    /// Whether it succeeded; `None` if there is no result.
     pub success: Option<bool>,
+    /// The exit code; `None` if there is no result or it did not exit by itself.
     pub exit_code: Option<i64>,
+    /// How long it ran, in milliseconds; `None` if there is no result.
     pub duration_ms: Option<u64>,
+    /// The id to read the whole output by; `None` if there is none.
     pub output_ref: Option<String>,
 }
 

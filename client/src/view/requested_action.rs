@@ -1,4 +1,4 @@
-//! What someone asks to have done: the command as it would run, and the verdict on it.
+//! A requested action: the command as it would run, and its assessment.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,17 @@ use serde_json::Value;
 
 use super::text::{MAX_LINE_BYTES, count_invisible, escape_invisible, truncate, truncate_line};
 
-/// Longest command that is kept whole, in bytes. Nobody is asked to approve what is not whole.
+/// Maximum length of a command that is kept whole, in bytes. Nobody is asked to approve a command
+/// that is not shown whole.
 pub const MAX_COMMAND_BYTES: usize = 256 * 1024;
 
-/// What is kept of a command that is over, in bytes: enough to recognise it.
+/// Bytes kept of a command that has ended: enough to recognise it.
 pub const MAX_CLOSED_COMMAND_BYTES: usize = 8 * 1024;
 
-/// Most words of an argv, additions to the environment, parts and notes that are kept.
+/// Maximum number of argv words, environment additions, assessed parts and notes kept, each.
 const MAX_LIST_ITEMS: usize = 128;
 
-/// Most words of a suggested prefix: a command, its subcommand, and what that is about.
+/// Maximum number of words in a suggested prefix: a command, its subcommand and that one's object.
 const MAX_PREFIX_WORDS: usize = 3;
 
 /// How a command is run.
@@ -29,7 +30,7 @@ const MAX_PREFIX_WORDS: usize = 3;
 pub enum CommandForm {
     /// By bash, byte for byte as shown.
     Shell,
-    /// Directly, without any shell.
+    /// Directly, without a shell.
     Argv,
     /// A person's own command, by the account's login shell.
     LoginShell,
@@ -37,47 +38,52 @@ pub enum CommandForm {
     Tool,
 }
 
-/// What someone asks to have done.
+/// An action that someone wants to run, in the size that is kept for display.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RequestedAction {
-    /// Who asks; unknown if that was before what was told.
+    /// Who proposed it; `None` if that was before the messages received.
     pub proposer: Option<ParticipantId>,
     /// The command verbatim.
     pub command: String,
-    /// The command with everything that an eye would not see written out.
+    /// The command with invisible characters escaped.
     pub shown: String,
-    /// Characters of the command, its directory and its environment that an eye would not see.
+    /// The number of invisible characters in the command, its directory and its environment.
     pub hidden: usize,
-    /// Bytes of the command, its words and its surroundings that are not kept here.
+    /// Bytes of the command, its words, directory and environment that are not kept here.
     pub cut_bytes: u64,
+    /// How the command is run.
     pub form: CommandForm,
-    /// The words, in the `argv` form.
+    /// The words of the command in the `argv` form; empty otherwise.
     pub argv: Vec<String>,
-    /// The name, in the `tool` form.
+    /// The tool's name in the `tool` form; `None` otherwise.
     pub tool: Option<String>,
+    /// The working directory; `None` means the session's.
     pub cwd: Option<String>,
     /// Additions to the environment.
     pub env: BTreeMap<String, String>,
+    /// Normal, slow, background or pty.
     pub mode: RunMode,
+    /// The time limit asked for, in seconds; `None` means the default of the mode.
     pub timeout_seconds: Option<u32>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
-    /// Why, in the words of the one who asks.
+    /// Why the proposer wants to run it, in their words.
     pub purpose: String,
+    /// The policy's assessment; `None` if it is unknown.
     pub assessment: Option<Assessment>,
-    /// The words that an allow rule for commands of this kind could begin with.
+    /// A prefix that an allow rule for such commands could use; empty if no rule could cover it.
     pub prefix: Vec<String>,
-    /// Who edited it last.
+    /// Who amended it last; `None` if nobody did.
     pub edited_by: Option<ParticipantId>,
 }
 
-/// Counts what is cut off on the way.
+/// Counts the bytes that truncation drops.
 #[derive(Default)]
 struct TruncationCounter(u64);
 
 impl TruncationCounter {
-    fn truncate(&mut self, text: &str, most: usize) -> String {
-        let kept = truncate(text, most);
+    fn truncate(&mut self, text: &str, max_bytes: usize) -> String {
+        let kept = truncate(text, max_bytes);
         self.0 += (text.len() - kept.len()) as u64;
         kept
     }
@@ -104,7 +110,7 @@ impl RequestedAction {
         }
     }
 
-    /// What a newcomer is told of an open gate.
+    /// The action at an open gate, as a welcome describes it.
     pub(super) fn from_open_gate(open: &OpenGate) -> Self {
         let assessment = Some(&open.assessment);
         Self {
@@ -113,7 +119,7 @@ impl RequestedAction {
         }
     }
 
-    /// What a newcomer is told of a running command: one line.
+    /// A running command, of which a welcome gives only the command line and the mode.
     pub(super) fn from_command_line(command: &str, mode: RunMode) -> Self {
         let line = command.to_owned();
         let action = Action::new(Command::Shell { line });
@@ -149,7 +155,7 @@ impl RequestedAction {
         }
     }
 
-    /// The same request for something else, as someone edited it.
+    /// The request with the arguments of an amendment. `None` if they are not a valid action.
     pub(super) fn with_edit(
         &self,
         by: Option<&ParticipantId>,
@@ -168,7 +174,7 @@ impl RequestedAction {
         })
     }
 
-    /// The same request with what was granted, which is exactly what runs.
+    /// The request with the granted action, which is exactly what runs.
     pub(super) fn with_granted_action(&self, action: &Action) -> Self {
         Self {
             proposer: self.proposer.clone(),
@@ -180,7 +186,7 @@ impl RequestedAction {
         }
     }
 
-    /// Only what is worth keeping of a command that is over.
+    /// Truncates a long command that has ended, to save memory.
     pub(super) fn shorten(&mut self) {
         let kept = truncate(&self.command, MAX_CLOSED_COMMAND_BYTES);
         if kept.len() < self.command.len() {
@@ -191,15 +197,15 @@ impl RequestedAction {
         }
     }
 
-    /// How dangerous it was found to be, if that was told.
+    /// The assessed category; `None` if the assessment is unknown.
     pub fn category(&self) -> Option<Category> {
         self.assessment
             .as_ref()
             .map(|assessment| assessment.category)
     }
 
-    /// The arguments of a `gate.amend` that runs this line in place of the command; `None` for
-    /// what has no command line to edit.
+    /// The arguments of a `gate.amend` that replaces the command with this line; `None` if there is
+    /// no command line to edit.
     pub fn amend_arguments(&self, line: &str) -> Option<JsonObject> {
         match self.form {
             CommandForm::Shell | CommandForm::Argv => {}
@@ -286,7 +292,7 @@ fn truncated_env(
     .collect()
 }
 
-/// A verdict of the size that is kept.
+/// The assessment in the size that is kept.
 fn truncated_assessment(assessment: &Assessment) -> Assessment {
     let part = |part: &PartAssessment| PartAssessment {
         text: truncate_line(&part.text),
@@ -314,9 +320,8 @@ fn truncated_assessment(assessment: &Assessment) -> Assessment {
     }
 }
 
-/// The words that an allow rule could begin with: a bare command name and the subcommands after
-/// it. Empty where no rule could ever cover the command, or where its words cannot be told
-/// without reading it as a shell would.
+/// A prefix that an allow rule could use: a bare command name and the subcommands after it. Empty
+/// if no rule could ever cover the command, or if splitting it into words takes a shell.
 fn suggested_prefix(action: &Action, category: Option<Category>) -> Vec<String> {
     let can_be_allowed =
         category == Some(Category::Write) && action.env.is_empty() && action.mode != RunMode::Pty;
@@ -339,7 +344,7 @@ fn suggested_prefix(action: &Action, category: Option<Category>) -> Vec<String> 
     }
 }
 
-/// Characters that a shell hands on as they are.
+/// Whether a shell passes the character on unchanged.
 fn is_unquoted_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || " _-.+/:,@%".contains(c)
 }
@@ -388,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_shell_would_act_no_prefix_is_suggested() {
+    fn no_prefix_is_suggested_for_a_line_that_a_shell_would_change() {
         for line in [
             "npm i && rm x",
             "make\nrm x",
@@ -406,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn a_command_that_is_too_long_is_cut_and_counts_the_lost_bytes() {
         let requested = RequestedAction::from_action(&shell(&"é".repeat(MAX_COMMAND_BYTES)));
         assert_eq!(requested.command.len(), MAX_COMMAND_BYTES);
         assert_eq!(requested.cut_bytes, MAX_COMMAND_BYTES as u64);

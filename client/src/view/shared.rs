@@ -1,4 +1,4 @@
-//! What the session shares: context, secrets by name, and allow rules.
+//! Folds the messages about shared things: context, secrets by name, and allow rules.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,21 @@ use super::text::{truncate_line, truncate_optional_line};
 use super::timeline::TimelineEvent;
 use super::{MessageMeta, View, push_bounded};
 
-/// Keys of context that are kept; their content is not, so this is some hundred kilobytes.
+/// Maximum number of context keys kept. Their content is not kept, so this is a few hundred
+/// kilobytes.
 const MAX_CONTEXT_ITEMS: usize = 2000;
 
-/// Secrets, allow rules and people in a secret's scope that are kept; a session has at most 200.
+/// Maximum number of secrets, of allow rules, and of participants in a secret's scope; a session
+/// has at most 200 of each.
 const MAX_SHARED_ITEMS: usize = 200;
 
-/// Words of an allow rule that are kept; the server takes at most 32.
+/// Maximum number of words kept of an allow rule; the server accepts at most 32.
 const MAX_RULE_WORDS: usize = 32;
 
-/// The key under which the server tells where commands run.
+/// The context key under which the server publishes where commands run.
 const WORKING_DIRECTORY_KEY: &str = "session:working_directory";
 
-/// One piece of shared context, without its content.
+/// One item of shared context, without its content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ContextView {
     pub by: Sender,
@@ -34,7 +36,7 @@ pub struct ContextView {
     pub bytes: u64,
 }
 
-/// A secret that is known by name.
+/// A shared secret, without its value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SecretView {
     pub by: Sender,
@@ -44,19 +46,25 @@ pub struct SecretView {
     pub secret_type: Option<SecretType>,
 }
 
-/// A prefix that runs without asking.
+/// A command prefix that runs without a vote until the rule expires.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AllowRuleView {
+    /// The rule's id.
     pub rule: MessageId,
+    /// Who made it.
     pub by: ParticipantId,
+    /// When it was made.
     pub at: Timestamp,
+    /// The words that a command must begin with.
     pub prefix: Vec<String>,
+    /// When it expires.
     pub expires_at: Timestamp,
+    /// The reason given, if any.
     pub reason: Option<String>,
 }
 
 impl AllowRuleView {
-    /// Whether it still holds.
+    /// Whether the rule has not expired.
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.expires_at > now
     }
@@ -141,7 +149,7 @@ impl View {
             allow.expires_at,
             truncate_optional_line(allow.reason.as_ref()),
         );
-        // A welcome tells which of the past still stand.
+        // For history, the welcome has already listed the rules that still hold.
         if let Some(by) = meta.participant().filter(|_| !meta.is_history) {
             let rule = AllowRuleView {
                 rule: meta.id.clone(),
@@ -164,7 +172,7 @@ impl View {
         );
     }
 
-    /// The rules as a welcome tells them.
+    /// Replaces the rules with those of a welcome.
     pub(super) fn set_rules(&mut self, standing: &[AllowRuleInfo]) {
         let rule = |standing_rule: &AllowRuleInfo| AllowRuleView {
             rule: standing_rule.rule.clone(),
@@ -195,12 +203,12 @@ impl View {
 fn content_size(content: Option<&Content>, reference: Option<&ContentRef>) -> u64 {
     let inline = content.map(|content| content.size() as u64);
     inline
-        .or(reference.map(|elsewhere| elsewhere.size_bytes))
+        .or(reference.map(|reference| reference.size_bytes))
         .unwrap_or(0)
 }
 
-fn insert_if_room<T>(map: &mut BTreeMap<String, T>, key: String, value: T, most: usize) {
-    if map.len() < most || map.contains_key(&key) {
+fn insert_if_room<T>(map: &mut BTreeMap<String, T>, key: String, value: T, max: usize) {
+    if map.len() < max || map.contains_key(&key) {
         map.insert(key, value);
     }
 }

@@ -1,7 +1,7 @@
-//! Text from others, made fit to show: nothing hidden, nothing endless.
+//! Makes text from others safe to show: invisible characters escaped, length bounded.
 
-/// What an eye does not see, or takes for something else: format and bidi controls, joiners,
-/// fillers, variation selectors, tags, and spaces that are not the space.
+/// Characters that cannot be seen or look like something else: format and bidi controls, joiners,
+/// fillers, variation selectors, tags, and every space except the ASCII one.
 const INVISIBLE_RANGES: &[(char, char)] = &[
     ('\u{a0}', '\u{a0}'),
     ('\u{ad}', '\u{ad}'),
@@ -34,9 +34,9 @@ const INVISIBLE_RANGES: &[(char, char)] = &[
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// The text with every character that an eye would not see written as `\u{202e}`.
+/// Escapes every invisible character, for example as `\u{202e}`.
 ///
-/// Line feeds and tabs stay: every screen shows what they do.
+/// Line feeds and tabs are kept, because their effect is visible on every screen.
 pub fn escape_invisible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -49,7 +49,7 @@ pub fn escape_invisible(text: &str) -> String {
     shown
 }
 
-/// How many characters `visible` would write out.
+/// How many characters [`escape_invisible`] would escape.
 pub(super) fn count_invisible(text: &str) -> usize {
     text.chars().filter(|&c| is_invisible(c)).count()
 }
@@ -64,20 +64,20 @@ fn is_invisible(c: char) -> bool {
     }
 }
 
-/// Longest reason, comment, name or other line of text that is kept, in bytes: a screenful.
+/// Maximum length of a reason, comment, name or other short text, in bytes: about a screenful.
 pub(super) const MAX_LINE_BYTES: usize = 4 * 1024;
 
-/// The beginning of a text, at most so many bytes, without cutting a character in two.
+/// The beginning of a text, at most `max_bytes` long, without splitting a character.
 pub(super) fn truncate(text: &str, max_bytes: usize) -> String {
     text[..text.floor_char_boundary(max_bytes)].to_owned()
 }
 
-/// A line of text from someone, of the length that is kept.
+/// Truncates a short text from someone to [`MAX_LINE_BYTES`].
 pub(super) fn truncate_line(text: &str) -> String {
     truncate(text, MAX_LINE_BYTES)
 }
 
-/// A line that may be missing.
+/// Like [`truncate_line`], for a text that may be missing.
 pub(super) fn truncate_optional_line(text: Option<&String>) -> Option<String> {
     text.map(|text| truncate_line(text))
 }

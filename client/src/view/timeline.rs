@@ -1,4 +1,4 @@
-//! The stream that a person reads, in the order things happened.
+//! The timeline: what happened in a session as a person reads it, item by item.
 
 use std::collections::VecDeque;
 
@@ -12,21 +12,21 @@ use serde_json::Value;
 
 use super::text::truncate;
 
-/// Most items that are kept; more is read from the log.
+/// Maximum number of items kept; older ones can be read from the log.
 pub const MAX_ITEMS: usize = 2000;
 
-/// Bytes of prompts, thinking and responses that are kept, all together.
+/// Maximum bytes of prompts, thinking and responses kept in total.
 pub const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Bytes of one prompt, thought or response that are kept.
+/// Maximum bytes kept of one prompt, thinking block or response.
 pub const MAX_ITEM_BYTES: usize = 256 * 1024;
 
-/// One thing that happened.
+/// One item of the timeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TimelineItem {
-    /// The message that said so; thinking and responses are named by their start.
+    /// The message's id; for thinking and responses, the id of their start message.
     pub id: MessageId,
-    /// Its place in the session's order; what only I was told has none.
+    /// The message's sequence number in the log; `None` if only the viewer received it.
     pub seq: Option<u64>,
     pub at: Timestamp,
     pub who: Sender,
@@ -34,7 +34,7 @@ pub struct TimelineItem {
     pub event: TimelineEvent,
 }
 
-/// Text that may still grow.
+/// Text that may still grow, up to [`MAX_ITEM_BYTES`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TruncatedText {
     pub text: String,
@@ -84,13 +84,13 @@ pub enum TimelineEvent {
         new_roles: Vec<Role>,
         reason: Option<String>,
     },
-    /// Someone counts for decisions again, or no longer does.
+    /// A participant timed out, or is back and counts for decisions again.
     Attendance {
         participant: ParticipantId,
         status: PresenceStatus,
     },
     Configured {
-        /// The fields that changed; null if they are too many to keep.
+        /// The fields that changed; null if they are too long to keep.
         changes: Value,
         reason: String,
     },
@@ -111,7 +111,7 @@ pub enum TimelineEvent {
         reason: String,
     },
     Thinking {
-        /// Unknown if its beginning was not told.
+        /// The prompt it answers; `None` if its start message was not received.
         prompt: Option<MessageId>,
         #[serde(flatten)]
         text: TruncatedText,
@@ -120,7 +120,7 @@ pub enum TimelineEvent {
         duration_ms: Option<u64>,
     },
     Response {
-        /// Unknown if its beginning was not told.
+        /// The prompt it answers; `None` if its start message was not received.
         prompt: Option<MessageId>,
         #[serde(flatten)]
         text: TruncatedText,
@@ -128,11 +128,11 @@ pub enum TimelineEvent {
         finish_reason: Option<FinishReason>,
         usage: Option<UsageStats>,
     },
-    /// An agent's command; look it up by this id.
+    /// An agent proposed a command; look it up with `View::proposal`.
     Proposed {
         proposal: MessageId,
     },
-    /// A person's own command; look it up by this id.
+    /// A person ran their own command; look it up with `View::proposal`.
     Executed {
         proposal: MessageId,
     },
@@ -207,7 +207,7 @@ pub enum TimelineEvent {
         rule: MessageId,
         reason: Option<String>,
     },
-    /// Something of mine was refused, or an agent reports that it failed.
+    /// The server refused a message of the viewer, or an agent reports a failure.
     Error {
         code: ErrorCode,
         message: String,
@@ -216,7 +216,7 @@ pub enum TimelineEvent {
     },
 }
 
-/// Which of an agent's two streams.
+/// Which of an agent's two text streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgentTextKind {
     Thinking,
@@ -224,7 +224,7 @@ pub(super) enum AgentTextKind {
 }
 
 impl TimelineEvent {
-    /// The voice that is still speaking, if this is one.
+    /// Which text stream this item belongs to, if it is still open.
     fn open_text_kind(&self) -> Option<AgentTextKind> {
         if let TimelineEvent::Thinking { open: true, .. } = self {
             Some(AgentTextKind::Thinking)
@@ -251,19 +251,20 @@ impl TimelineEvent {
         {
             text.text.len()
         } else {
-            // Every other text is a line of bounded length.
+            // Every other text has a bounded length.
             0
         }
     }
 }
 
-/// The stream that a person reads.
+/// What happened in a session, as much of it as is kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Timeline {
     /// Oldest first.
     pub items: VecDeque<TimelineItem>,
-    /// Older items that are not kept.
+    /// The number of older items that are not kept.
     pub dropped: u64,
+    /// Bytes of prompts, thinking and responses in `items`.
     #[serde(skip)]
     text_bytes: usize,
 }
@@ -275,29 +276,29 @@ impl Timeline {
         self.trim();
     }
 
-    /// The open item of this voice: the one that was named, else the sender's latest.
+    /// The sender's open item of this kind: the one with this id, or the latest if `id` is `None`.
     pub(super) fn open_item_mut(
         &mut self,
         kind: AgentTextKind,
-        who: &Sender,
+        sender: &Sender,
         id: Option<&MessageId>,
     ) -> Option<&mut TimelineItem> {
         self.items.iter_mut().rev().find(|item| {
-            id.is_none_or(|named| *named == item.id)
-                && item.who == *who
+            id.is_none_or(|id| *id == item.id)
+                && item.who == *sender
                 && item.event.open_text_kind() == Some(kind)
         })
     }
 
-    /// Appends to the open item of this voice; false if there is none.
+    /// Appends to the sender's open item of this kind; false if there is none.
     pub(super) fn append_text(
         &mut self,
         kind: AgentTextKind,
-        who: &Sender,
+        sender: &Sender,
         id: Option<&MessageId>,
         text: &str,
     ) -> bool {
-        let open = self.open_item_mut(kind, who, id);
+        let open = self.open_item_mut(kind, sender, id);
         let Some(open_text) = open.and_then(|item| item.event.text_mut()) else {
             return false;
         };
@@ -308,9 +309,9 @@ impl Timeline {
         true
     }
 
-    /// Whoever left says no more.
-    pub(super) fn close_items_of(&mut self, who: &Sender) {
-        for item in self.items.iter_mut().filter(|item| item.who == *who) {
+    /// Closes the open items of a sender who left.
+    pub(super) fn close_items_of(&mut self, sender: &Sender) {
+        for item in self.items.iter_mut().filter(|item| item.who == *sender) {
             if let TimelineEvent::Thinking { open, .. } | TimelineEvent::Response { open, .. } =
                 &mut item.event
             {

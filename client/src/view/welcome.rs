@@ -1,4 +1,4 @@
-//! What a welcome makes of the view: how things stand, merged with what is known.
+//! Folds a welcome: merges the session's current state with what the view already knows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::text::{truncate_line, truncate_optional_line};
 
 impl View {
     pub(super) fn fold_welcome(&mut self, welcome: &SessionWelcome) {
-        // One that was told before tells nothing that is not known better.
+        // An older welcome says nothing that the view does not know better.
         if welcome.head < self.head.max(self.welcome_head) {
             return;
         }
@@ -38,7 +38,7 @@ impl View {
         self.recount();
     }
 
-    /// Everyone who is here; whoever else is known has left.
+    /// Replaces the participants; known ones whom the welcome does not list have left.
     fn fold_participants(&mut self, welcome: &SessionWelcome) {
         let mut gone: BTreeSet<_> = self.people.keys().cloned().collect();
         for participant in &welcome.people {
@@ -95,7 +95,7 @@ impl View {
         }
     }
 
-    /// A command that the welcome tells of, known or not.
+    /// A command that the welcome mentions, inserted if it is not known yet.
     fn proposal_or_insert(
         &mut self,
         id: &MessageId,
@@ -107,7 +107,8 @@ impl View {
         self.proposal_mut(id).expect("it was remembered above")
     }
 
-    /// What is neither waiting nor running is over; the history that follows may tell how.
+    /// Ends the commands that are neither waiting nor running. The history that follows may show
+    /// how they ended.
     fn close_missing_proposals(&mut self, welcome: &SessionWelcome) {
         let waiting = welcome.gates.iter().map(|open| &open.request.action_ref);
         let running = welcome.running.iter().map(|running| &running.tool_proposal);
@@ -124,7 +125,7 @@ impl View {
     }
 }
 
-/// A card as the welcome tells it, with what only an earlier telling of it knew.
+/// The card of an open gate, with details that only the earlier card of the same gate has.
 fn card_from_welcome(open: &OpenGate, before: Option<&GateCard>) -> GateCard {
     let same = before.filter(|card| card.digest == open.request.digest);
     let requested = match same {
@@ -142,8 +143,8 @@ fn card_from_welcome(open: &OpenGate, before: Option<&GateCard>) -> GateCard {
     }
 }
 
-/// Whether someone does not count for decisions. A session that pauses names those it misses;
-/// otherwise whoever is not connected is taken to have been gone for long.
+/// Whether a participant has timed out, as far as a welcome shows. A paused session names those it
+/// waits for; otherwise a participant who is away or disconnected is assumed to have timed out.
 fn seems_timed_out(
     welcome: &SessionWelcome,
     participant: &pvp_protocol::payload::Participant,

@@ -1,4 +1,5 @@
-//! Random stories through the real session core: the view agrees with it, however it was told.
+//! Plays random stories through the real session core and checks that the view agrees with it,
+//! whether it was live, joined late or resumed.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +20,10 @@ const PARTICIPANTS: [(&str, &str); 5] = [
 
 const ROLES: [&str; 5] = ["admin", "approver", "navigator", "driver", "observer"];
 
-/// The one who watches, and never leaves.
+/// The participant whose view is checked; they never leave.
 const VIEWER: &str = "bob";
 
-/// Dice for one step: what happens, who does it, to what, and how.
+/// Random numbers for one step: what happens, who does it, to which proposal, and how.
 type StepSeed = (u8, usize, usize, usize);
 
 fn submit_step(by: &str, name: String, kind: &str, payload: Value) -> StoryStep {
@@ -83,7 +84,7 @@ fn quorum(how: usize) -> Value {
     }
 }
 
-/// One step; what makes no sense at the moment is refused, and that is part of the story.
+/// One step. The session refuses a step that makes no sense at the moment, which is also tested.
 fn random_step(
     player: &StoryPlayer,
     number: usize,
@@ -185,7 +186,8 @@ fn random_step(
     }
 }
 
-/// What a card must agree on however it was learnt; a welcome does not say who edited it.
+/// The parts of a card that must agree whether it came from messages or from a welcome. The editor
+/// is left out.
 fn comparable_cards(view: &View) -> Vec<Value> {
     let card = |card: &pvp_client::view::GateCard| {
         json!({
@@ -201,7 +203,7 @@ fn running_ids(view: &View) -> BTreeSet<MessageId> {
     view.running().map(|proposal| proposal.id.clone()).collect()
 }
 
-/// The view against the core: the same gates, counted the same, and the same runs.
+/// The view has the same gates with the same tallies, and the same runs, as the core.
 fn invariant_view_agrees_with_the_core(player: &StoryPlayer, view: &View) {
     let open = player.session.open_gates();
     let gates: Vec<_> = open.iter().map(|(_, gate)| &gate.id).collect();
@@ -230,7 +232,7 @@ fn invariant_view_agrees_with_the_core(player: &StoryPlayer, view: &View) {
     assert_eq!(view.paused, player.session.paused_until_back());
 }
 
-/// Someone who comes late, and is told only so much of the past, sees the same gates and runs.
+/// A participant who joins late and receives only part of the history sees the same gates and runs.
 fn invariant_late_joiner_agrees(player: &StoryPlayer, all: &View, history: usize) {
     let mut late = View::default();
     late.fold(&player.welcome_envelope());
@@ -251,7 +253,8 @@ fn invariant_late_joiner_agrees(player: &StoryPlayer, all: &View, history: usize
     assert_eq!(late.me, all.me);
 }
 
-/// A connection that was lost for a while, and the welcome when it is back.
+/// The view of a client that lost its connection after `lost` messages and resumed with a welcome;
+/// the last `again` messages before the loss are delivered twice.
 fn resumed(
     delivered: &[Envelope],
     lost: usize,
@@ -309,6 +312,6 @@ proptest! {
 }
 
 fn is_logged(envelope: &Envelope) -> bool {
-    // The viewer's own welcome goes with the log, so that the story can be told without whispers.
+    // The viewer's own welcome counts as logged, so that ephemeral messages can be left out.
     envelope.seq.is_some() || matches!(envelope.message, ServerMessage::SessionWelcome(_))
 }

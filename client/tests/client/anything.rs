@@ -1,4 +1,4 @@
-//! Whatever is told, in whatever order: no panic, no growth without bound.
+//! Checks that a view never panics and stays bounded, whatever messages arrive in whatever order.
 
 use crate::support::{at, fold_all, id};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use pvp_client::view::{MAX_HISTORY, MAX_ITEMS, MAX_PARTICIPANTS, MAX_PROPOSALS};
 use pvp_protocol::{Envelope, Heading, ParticipantId, Sender, ServerMessage, SessionId};
 use serde_json::{Value, json};
 
-/// Most bytes of JSON that a view has, whatever was told. Most of it is output.
+/// Upper bound for a view's size as JSON, in bytes. Most of it is output.
 const MAX_VIEW_BYTES: usize = 64 * 1024 * 1024;
 
 fn server_envelope(seq: Option<u64>, sender: &str, kind: &str, payload: &Value) -> Envelope {
@@ -86,7 +86,7 @@ fn execute(proposal: &str, n: u64) -> Value {
         "expires_at": at(9), "cleared_by": "quorum"}})
 }
 
-/// One message about a few people and proposals, right or wrong.
+/// One message about a few participants and proposals, whether or not it makes sense.
 fn arbitrary_message(
     kind: u8,
     who: &str,
@@ -231,8 +231,8 @@ fn message_seed() -> impl Strategy<Value = MessageSeed> {
 
 fn arbitrary_envelope(index: usize, (kind, who, proposal, n, text, seq): &MessageSeed) -> Envelope {
     let who = ["a", "b", "c", "system"][*who];
-    let named = if who == "system" { "a" } else { who };
-    let (kind, payload) = arbitrary_message(*kind, named, &format!("m{proposal}"), *n, text);
+    let participant = if who == "system" { "a" } else { who };
+    let (kind, payload) = arbitrary_message(*kind, participant, &format!("m{proposal}"), *n, text);
     let mut envelope = server_envelope(seq.map(|seq| seq + index as u64), who, kind, &payload);
     envelope.heading.id = id(&format!("m{}", index % 12));
     envelope.heading.reference = n.is_multiple_of(2).then(|| id(&format!("m{proposal}")));
@@ -300,7 +300,7 @@ fn participants_are_bounded_and_those_who_left_are_dropped_first() {
         let who = format!("p{}", seq / 2);
         let (kind, payload) =
             arbitrary_message(if seq % 2 == 0 { 6 } else { 2 }, &who, "m1", seq, "");
-        // Every third stays.
+        // Every third participant stays.
         if kind == "participant.announce" || !seq.is_multiple_of(3) {
             view.fold(&server_envelope(Some(seq), &who, kind, &payload));
             view.fold(&server_envelope(
@@ -318,7 +318,7 @@ fn participants_are_bounded_and_those_who_left_are_dropped_first() {
     assert_eq!(view.present().count(), 500);
 }
 
-/// The message again, as the next in the log and about this proposal.
+/// A copy of the message with this sequence number, about this proposal.
 fn repeat_for_proposal(template: &Envelope, seq: u64, proposal: &str) -> Envelope {
     let mut envelope = template.clone();
     (envelope.seq, envelope.heading.id) = (Some(seq), id(&format!("m{seq}")));
@@ -347,7 +347,8 @@ fn a_flood_of_large_texts_stays_bounded() {
     let templates = kinds.map(template);
     let (mut view, mut seq) = (View::default(), 0);
     for number in 0..MAX_PROPOSALS + 10 {
-        // Of what is not a command, fewer are enough to be too many.
+        // The first five are about commands; the other kinds exceed their bounds with fewer
+        // messages.
         let kinds = if number % 6 == 0 { templates.len() } else { 5 };
         for template in &templates[..kinds] {
             seq += 1;
@@ -361,7 +362,7 @@ fn a_flood_of_large_texts_stays_bounded() {
 }
 
 #[test]
-fn another_sessions_messages_are_not_mine() {
+fn messages_of_another_session_are_ignored() {
     let mine = server_envelope(Some(1), "a", "session.create", &json!({"name": "mine"}));
     let mut other = server_envelope(Some(2), "a", "session.create", &json!({"name": "other"}));
     other.heading.session = SessionId::parse("other").unwrap();
@@ -369,7 +370,7 @@ fn another_sessions_messages_are_not_mine() {
 }
 
 #[test]
-fn a_command_too_long_to_show_is_not_mine_to_approve() {
+fn a_command_too_long_to_show_cannot_be_approved() {
     let announce = json!({"id": "a", "name": "a", "type": "human", "roles": ["admin"], "transport": "websocket"});
     let mut person = announce.clone();
     person["presence"] = json!("active");

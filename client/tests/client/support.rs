@@ -1,13 +1,13 @@
-//! A stage: a story played through the real session core, and what one viewer is told of it.
+//! Plays a story through the real session core and collects the messages that one viewer receives.
 #![allow(
     dead_code,
     unreachable_pub,
-    reason = "each test file uses its own part of the kit"
+    reason = "each test file uses its own part of this module"
 )]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "clippy knows test functions, but not what they call"
+    reason = "clippy recognises test functions but not the helpers they call"
 )]
 
 pub mod step;
@@ -37,7 +37,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 /// When every story begins: 2026-01-01T00:00:00Z.
 const STORY_START_MS: u64 = 1_767_225_600_000;
 
-/// How much history a newcomer is told.
+/// How many past messages a viewer receives when joining without a resume.
 const DEFAULT_HISTORY: u64 = 500;
 
 pub fn participant_id(name: &str) -> ParticipantId {
@@ -48,19 +48,19 @@ pub fn id(text: &str) -> MessageId {
     MessageId::parse(text).unwrap()
 }
 
-/// The moment so many seconds after the beginning.
+/// The time this many seconds after the start of the story.
 pub fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(STORY_START_MS).plus_seconds(seconds)
 }
 
-/// A client's message, as its type and payload stand on the wire.
+/// Parses a client message from its wire type and payload.
 pub fn client_message(kind: &str, payload: &Value) -> ClientMessage {
     ClientMessage::parse_payload(kind, &payload.to_string())
         .unwrap_or_else(|| panic!("`{kind}` is not for clients"))
         .unwrap_or_else(|error| panic!("`{kind}` {payload}: {error}"))
 }
 
-/// The identity that login would give to whoever announces this.
+/// The identity that login would give to the participant of this announcement.
 pub fn identity(announce: &Announce) -> Identity {
     Identity {
         participant: announce.id.clone(),
@@ -71,7 +71,7 @@ pub fn identity(announce: &Announce) -> Identity {
     }
 }
 
-/// Folds what was told into a view.
+/// Folds the messages into a view.
 pub fn fold_all<'a>(envelopes: impl IntoIterator<Item = &'a Envelope>) -> View {
     let mut view = View::default();
     envelopes
@@ -87,18 +87,29 @@ enum ViewerConnection {
     Down,
 }
 
-/// One session, its log, and one viewer.
+/// Plays the steps of a story against one session, as seen by one viewer.
 pub struct StoryPlayer {
+    /// The session core.
     pub session: Session,
+    /// Every entry so far, whoever may see it.
     pub log: Vec<Entry>,
+    /// The messages that the viewer has received.
     pub delivered: Vec<Envelope>,
+    /// The time of the story; only a `Wait` step advances it.
     pub now: Timestamp,
+    /// The core's answer to the last input; `None` before the first and after it was checked.
     pub last_answer: Option<Answer>,
+    /// The server's settings.
     settings: SessionSettings,
+    /// The participant whose messages are collected.
     viewer: ParticipantId,
+    /// Whether the viewer is connected.
     viewer_connection: ViewerConnection,
+    /// The last presence of each participant.
     presence: BTreeMap<ParticipantId, PresenceStatus>,
+    /// The number of inputs so far, from which the random seeds are derived.
     seed_count: u64,
+    /// The number of ephemeral messages so far, from which their ids are derived.
     ephemeral_count: u64,
 }
 
@@ -200,7 +211,7 @@ impl StoryPlayer {
         self.apply(input);
     }
 
-    /// Decides one input and writes it down, without telling anyone.
+    /// Applies one input and logs the entries, without delivering them.
     pub fn apply(&mut self, input: Input) {
         self.seed_count += 1;
         let seed = *Digest::of(&[b"story", &self.seed_count.to_le_bytes()]).as_bytes();
@@ -213,28 +224,31 @@ impl StoryPlayer {
             seed,
             input,
         };
-        let outcome = self.session.apply(context, stamped);
-        self.log.extend(outcome.entries);
-        self.last_answer = Some(outcome.answer);
-        if let (Some(whisper), ViewerConnection::Up) = (outcome.ephemeral, self.viewer_connection) {
-            self.delivered.push(whisper.envelope);
+        let decision = self.session.apply(context, stamped);
+        self.log.extend(decision.entries);
+        self.last_answer = Some(decision.answer);
+        if let (Some(ephemeral), ViewerConnection::Up) =
+            (decision.ephemeral, self.viewer_connection)
+        {
+            self.delivered.push(ephemeral.envelope);
         }
     }
 
-    pub fn submit(&mut self, by: &str, said: Submitted) {
+    pub fn submit(&mut self, by: &str, submitted: Submitted) {
         self.apply(Input::Submit {
             by: participant_id(by),
-            submitted: said,
+            submitted,
         });
     }
 
-    /// The digest of what a proposal, as it stands, would do.
+    /// The digest of a proposal's current action.
     pub fn digest(&self, proposal: &str) -> String {
         let proposal = self.session.proposal(&id(proposal)).unwrap();
         proposal.assessment.digest.to_string()
     }
 
-    /// What a server tells someone who joins: welcome, answer, people, history, directory, present.
+    /// Delivers what a server sends to someone who joins: the welcome, the ack, the announcements,
+    /// the history, the working directory, and the entries since.
     fn join_viewer(&mut self, before: u64, after: Option<u64>, history: u64) {
         self.viewer_connection = ViewerConnection::Up;
         let Some(Answer::Accepted(seq)) = self.last_answer.clone() else {
@@ -277,7 +291,7 @@ impl StoryPlayer {
         welcome.unwrap().into()
     }
 
-    /// A welcome as it would be told at this moment.
+    /// A welcome as the server would send it at this moment.
     pub fn welcome_envelope(&self) -> Envelope {
         self.ephemeral_envelope(Sender::System, id("welcome"), self.welcome())
     }
@@ -379,7 +393,7 @@ impl StoryPlayer {
         until
     }
 
-    /// An entry as the viewer is told it, if they may see it.
+    /// An entry as the viewer receives it; `None` if they may not see it.
     pub fn visible_envelope(&self, entry: &Entry) -> Option<Envelope> {
         let may_approve = self
             .session

@@ -1,6 +1,7 @@
-//! The golden transcripts in `tests/transcripts`: stories, what one viewer is told, what they see.
+//! Plays the stories in `tests/transcripts` and compares the messages that one viewer receives, and
+//! the view they fold into, with the golden files.
 //!
-//! `PVP_BLESS=1` writes what is told and seen; without it, both must be as written.
+//! With `PVP_BLESS=1` the golden files are written; without it, both must match them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn story_names() -> Vec<String> {
     names
 }
 
-/// What the viewer of a story is told, one envelope a line.
+/// The messages that the viewer of a story receives, one envelope per line.
 fn delivered_lines(name: &str) -> String {
     let story =
         fs::read_to_string(transcripts_directory().join(format!("{name}.story.jsonl"))).unwrap();
@@ -34,7 +35,7 @@ fn delivered_lines(name: &str) -> String {
         .collect()
 }
 
-/// What they see, as any language reads it from those lines.
+/// The view that those lines fold into, as JSON that can be compared across languages.
 fn view_json(delivered: &str) -> String {
     let mut view = View::default();
     for line in delivered.lines() {

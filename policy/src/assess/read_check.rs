@@ -1,4 +1,4 @@
-//! Whether a command only reads, and only what may be read without asking.
+//! Checks that a command only reads, and only files that may be read without a vote.
 
 use pvp_protocol::{Category, Risk};
 
@@ -13,7 +13,8 @@ use crate::verdict::CommandVerdict;
 use crate::word::ShellWord;
 
 impl Assessor<'_> {
-    /// A read, or a more telling reason why not. A user's own read rules also lower a plain write.
+    /// The read verdict, or a more specific reason why it is not a read. A user's own read rules
+    /// also lower a write.
     pub(super) fn assess_read(
         &mut self,
         first: &ShellWord,
@@ -52,7 +53,7 @@ impl Assessor<'_> {
         Err(not_read_verdict)
     }
 
-    /// The arguments without flags that may stand before a subcommand.
+    /// The arguments without the flags that may come before a subcommand.
     fn without_global_flags(&self, name: &str, words: &[ShellWord]) -> Vec<ShellWord> {
         let Some(tool) = self.table.global_flags.get(name) else {
             return words.to_vec();
@@ -86,7 +87,7 @@ impl Assessor<'_> {
         }
     }
 
-    /// A read, if everything it would open may be read without asking.
+    /// A read, if everything that it would open may be read without a vote.
     fn check_read_paths(
         &mut self,
         read: &ReadRule,
@@ -127,7 +128,7 @@ impl Assessor<'_> {
         Ok(())
     }
 
-    /// A search through a whole system directory also finds what is secret there.
+    /// Refuses a search through a whole system directory, which would also find secrets.
     fn check_not_whole_system(
         &self,
         paths: &[ShellWord],

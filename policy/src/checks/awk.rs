@@ -1,10 +1,10 @@
-//! Programs of awk that only print.
+//! Checks that an `awk` program only prints.
 
 use crate::lex::is_assignment;
 use crate::read_rules::CheckedArguments;
 use crate::word::ShellWord;
 
-/// Words that can reach other files or programs, wherever they stand.
+/// Words that can access other files or programs, wherever they occur.
 const FORBIDDEN_WORDS: &[&str] = &[
     "system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "/inet", "popen",
 ];
@@ -25,15 +25,15 @@ pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// What stood before, to tell a regular expression from a division.
+/// The kind of the previous token, to tell a regular expression from a division.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PreviousToken {
     Value,
     Operator,
 }
 
-/// No pipe, and no `>` after any print: where a statement ends is not looked at, so that a line
-/// break or a pattern cannot hide one.
+/// Whether there is no pipe, and no `>` after any print. This ignores where statements end, so that
+/// a line break or a pattern cannot hide a redirection.
 fn only_prints(program: &str) -> bool {
     let mut rest = program;
     let mut previous = PreviousToken::Operator;
@@ -49,7 +49,7 @@ fn only_prints(program: &str) -> bool {
                 None => return false,
             },
             '/' if previous == PreviousToken::Operator => match quoted_length(rest, '/') {
-                // What looks like a pattern to this reader may be code to another one.
+                // What looks like a pattern here may be code to some version of awk.
                 Some(end) if !is_ambiguous_pattern(&rest[..end], printing) => {
                     length = end;
                     previous = PreviousToken::Value;
@@ -90,8 +90,8 @@ fn is_word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '.'
 }
 
-/// Length of a string or regular expression with its ends. Awks differ on a slash in brackets, so
-/// brackets must hold none.
+/// The length of a string or regular expression with its delimiters. Versions of awk differ on a
+/// slash in brackets, so brackets may not contain one.
 fn quoted_length(text: &str, end: char) -> Option<usize> {
     let mut escaped = false;
     let mut bracket = false;

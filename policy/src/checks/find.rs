@@ -1,4 +1,4 @@
-//! Expressions of find that only test and print.
+//! Checks that a `find` expression only tests and prints.
 
 use super::literals;
 use crate::word::ShellWord;
@@ -76,7 +76,7 @@ const TESTS_WITH_VALUE: &[&str] = &[
     "-context",
 ];
 
-/// Tests whose value is a file that is looked at.
+/// Tests whose value is a file that is inspected.
 const TESTS_WITH_FILE: &[&str] = &["-newer", "-anewer", "-cnewer", "-samefile"];
 
 pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {

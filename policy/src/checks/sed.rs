@@ -1,9 +1,9 @@
-//! Scripts of sed that only print.
+//! Checks that a `sed` script only prints.
 
 use crate::read_rules::CheckedArguments;
 use crate::word::ShellWord;
 
-/// Every script must be one that is read to its end without `w`, `e`, `r` or anything unknown.
+/// Every script must parse to its end without `w`, `e`, `r` or anything unknown.
 pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
     let mut scripts: Vec<ShellWord> = checked.values(&["e", "expression"]).cloned().collect();
     if scripts.is_empty() {
@@ -79,7 +79,7 @@ impl SedParser<'_> {
         Some(())
     }
 
-    /// Whether there was one; nothing if it does not end.
+    /// Skips an address. Returns whether there was one, and `None` if it does not end.
     fn address(&mut self) -> Option<bool> {
         match self.peek() {
             Some('$') => {
@@ -104,8 +104,8 @@ impl SedParser<'_> {
         }
     }
 
-    /// Skips to the next delimiter that is not escaped. A delimiter in brackets ends a pattern for
-    /// some seds and not for others, so it is not taken at all.
+    /// Skips to the next delimiter that is not escaped. A delimiter in brackets ends the pattern in
+    /// some versions of sed and not in others, so it is refused.
     fn skip_past(&mut self, delimiter: char) -> Option<()> {
         let mut bracket = false;
         loop {
@@ -126,7 +126,7 @@ impl SedParser<'_> {
         }
     }
 
-    /// Takes the start of a bracket, unless it is one that seds read in different ways.
+    /// Skips the start of a bracket expression, unless versions of sed differ on its meaning.
     fn bracket(&mut self, open: bool) -> Option<()> {
         if self.rest.starts_with(':') {
             let end = self.rest[1..].find(":]")? + 3;
@@ -170,7 +170,7 @@ impl SedParser<'_> {
         Some(())
     }
 
-    /// Brackets mean nothing in a replacement.
+    /// Skips a replacement, in which brackets have no meaning.
     fn replacement(&mut self, delimiter: char) -> Option<()> {
         loop {
             match self.next()? {

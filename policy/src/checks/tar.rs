@@ -1,4 +1,4 @@
-//! Archives that are only listed.
+//! Checks that `tar` only lists an archive.
 
 use super::literals;
 use crate::word::ShellWord;
@@ -46,7 +46,8 @@ pub(super) fn check(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
                     let (_, archive) = rest.next().ok_or("`-f` has no value")?;
                     archives.push(archive.clone());
                 }
-                // Old-style letters all come before their values; others take the rest as a value.
+                // In the old style all letters come before the values; otherwise the rest of the
+                // word is the value.
                 Some(_) => return Err("`-f` is not last".to_owned()),
             }
         }

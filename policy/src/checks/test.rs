@@ -1,4 +1,4 @@
-//! `test` and `[`, whose operands some shells evaluate.
+//! Checks the operands of `test` and `[`, which some shells evaluate.
 
 use super::literals;
 use crate::word::ShellWord;

@@ -1,4 +1,4 @@
-//! Simple commands, with their redirections and the directory they leave behind.
+//! Visits simple commands and redirections, and tracks the directory that `cd` changes to.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::lex::LineLayout;
 use crate::paths::{PathRoot, ResolvedPath};
 use crate::word::{ScanUntil, ShellWord, scan_word};
 
-/// What separates commands wherever it stands.
+/// Characters that separate commands wherever they occur.
 const OPERATORS: [char; 9] = ['\n', ';', '&', '|', '(', ')', '{', '}', '`'];
 
 impl SyntaxWalker<'_> {
-    /// Takes a line that cannot be parsed apart at every operator, so that patterns see commands.
+    /// Splits a line that cannot be parsed at every operator, so that patterns still see commands.
     pub(super) fn split_at_operators(&mut self) {
         let mut start = 0;
         let mut joined_from = None;
@@ -23,7 +23,7 @@ impl SyntaxWalker<'_> {
             let span = start..start + piece.len();
             start = span.end + 1;
             self.add_fragment(span.clone());
-            // Where a backslash takes a break away, the line goes on; in a comment it does not.
+            // A backslash before a line break continues the line, except in a comment.
             let begin = *joined_from.get_or_insert(span.start);
             let rest = &self.source[span.end..];
             if !(piece.ends_with('\\') && rest.starts_with('\n')) {
@@ -40,8 +40,8 @@ impl SyntaxWalker<'_> {
         self.add_loose_command(words, span);
     }
 
-    /// The commands that the strict reading saw. Also those that the parser saw: what it missed
-    /// before them may be a `cd`.
+    /// Adds the commands that the strict lexer found, including those that the parser found too,
+    /// because the parser may have missed a `cd` before them.
     pub(super) fn add_strict_commands(&mut self, strict: &LineLayout) {
         for spans in &strict.commands {
             let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
@@ -55,7 +55,7 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// A command that may or may not run after the one before it.
+    /// Adds a command that may or may not run after the one before it.
     fn add_loose_command(&mut self, mut words: Vec<ShellWord>, span: Range<usize>) {
         if words.is_empty() {
             return;
@@ -118,7 +118,7 @@ impl SyntaxWalker<'_> {
         let alone = lines.lines.len() == 1;
         for line in lines.lines {
             let mut spans = self.join_continued_words(line.words);
-            // The parser knows only the first of several.
+            // The parser recognises only the first of several negations.
             let negations = spans
                 .iter()
                 .take_while(|span| &self.source[(*span).clone()] == "!");
@@ -136,7 +136,7 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// Notes the words behind redirections: in `rm >x -rf y` the parser takes them for more files
+    /// Records the words after redirections. In `rm >x -rf y` the parser takes them for more files
     /// to write to.
     pub(super) fn record_trailing_words(&mut self, statement: Node<'_>) {
         let mut spans = Vec::new();
@@ -165,7 +165,7 @@ impl SyntaxWalker<'_> {
         }
     }
 
-    /// The parser sees two words in one that goes on in the next line.
+    /// Joins a word that continues on the next line, which the parser sees as two.
     pub(super) fn join_continued_words(&self, spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         let mut joined: Vec<Range<usize>> = Vec::new();
         for span in spans {
@@ -224,7 +224,7 @@ impl SyntaxWalker<'_> {
         Some((name, value))
     }
 
-    /// `cd` moves what follows it.
+    /// Applies a `cd` to the commands that follow it.
     fn apply_cd(&mut self, command: &SimpleCommand) {
         let first = command.words.first().and_then(ShellWord::as_literal);
         if !matches!(first.as_deref(), Some("cd" | "pushd" | "chdir")) {
@@ -257,14 +257,14 @@ impl SyntaxWalker<'_> {
         let (words, spans) = split_on_blanks(self.source, range.clone());
         self.record_command(spans);
         self.add_command(range, words, Vec::new());
-        // Substitutions inside are commands of their own.
+        // Substitutions inside contain commands.
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
             self.visit_substitutions(child, depth + 1, nesting);
         }
     }
 
-    /// Walks down to substitutions without judging what is around them.
+    /// Visits the substitutions below a node and ignores everything else.
     fn visit_substitutions(&mut self, node: Node<'_>, depth: usize, nesting: usize) {
         self.script.steps += 1;
         if depth > MAX_TREE_DEPTH {
@@ -330,8 +330,8 @@ impl SyntaxWalker<'_> {
     }
 }
 
-/// What the parser takes for one command, line by line: now and then it goes on over a line break,
-/// as in `a | b | c⏎rm x <y`.
+/// What the parser takes for one command, split into lines, because it sometimes continues past a
+/// line break, as in `a | b | c⏎rm x <y`.
 #[derive(Default)]
 struct PhysicalLines {
     lines: Vec<PhysicalLine>,
@@ -345,7 +345,7 @@ struct PhysicalLine {
 }
 
 impl PhysicalLines {
-    /// The line that what is next belongs to.
+    /// The line that the next word belongs to.
     fn line_for(&mut self, source: &str, next: &Range<usize>) -> &mut PhysicalLine {
         let goes_on = |line: &PhysicalLine| !has_line_break(source.get(line.span.end..next.start));
         if !self.lines.last().is_some_and(goes_on) {
@@ -361,7 +361,7 @@ impl PhysicalLines {
     }
 }
 
-/// Whether a line ends between two words. A backslash takes a break away, but not in a comment.
+/// Whether a line ends between two words. A backslash removes a line break, but not in a comment.
 fn has_line_break(between: Option<&str>) -> bool {
     between.is_some_and(|between| {
         between.contains('\n')
@@ -369,7 +369,7 @@ fn has_line_break(between: Option<&str>) -> bool {
     })
 }
 
-/// Whether there is nothing between two words but breaks that backslashes take away.
+/// Whether only line breaks that are removed by backslashes come between two words.
 fn is_line_continuation(between: Option<&str>) -> bool {
     between.is_some_and(|between| between.replace("\\\n", "").is_empty() && !between.is_empty())
 }

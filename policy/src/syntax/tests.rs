@@ -1,3 +1,5 @@
+//! Tests of extracting commands from lines.
+
 use super::*;
 
 fn parse_in_work(source: &str) -> ParsedScript {
@@ -71,7 +73,7 @@ fn hidden_commands_leave_doubt() {
 }
 
 #[test]
-fn what_the_parser_did_not_see_is_judged_by_the_strict_reading() {
+fn commands_that_the_parser_missed_come_from_the_strict_lexer() {
     let directory = ResolvedPath::new(PathRoot::Absolute).join("/work");
     let mut walker = SyntaxWalker::new("ls a; cd /\nrm -rf *", &directory);
     walker.cross_check(&directory);
@@ -96,7 +98,7 @@ fn what_the_parser_did_not_see_is_judged_by_the_strict_reading() {
 }
 
 #[test]
-fn directories_are_followed() {
+fn cd_is_tracked() {
     let directory = |source: &str| {
         let parts = parse_in_work(source).commands;
         let directories = &parts.last().unwrap().directories;

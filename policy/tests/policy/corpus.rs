@@ -1,4 +1,4 @@
-//! What shells and tools can do, and what the sorter must say of it.
+//! Tests the policy against a corpus of commands with their expected categories.
 
 use crate::support::{CorpusCase, corpus_cases, explain};
 use pvp_protocol::Category;
@@ -63,12 +63,12 @@ fn everyday_reads_are_reads_almost_always() {
         .iter()
         .filter(|case| case.expected == Category::Read)
         .count();
-    let asked =
+    let missed =
         mismatches(|case, category| case.expected != Category::Read || category == Category::Read);
-    let share = 100.0 * (everyday - asked.len()) as f64 / everyday as f64;
-    assert!(share >= 95.0, "{share:.1}%\n{}", asked.join("\n"));
+    let share = 100.0 * (everyday - missed.len()) as f64 / everyday as f64;
+    assert!(share >= 95.0, "{share:.1}%\n{}", missed.join("\n"));
     println!(
         "{share:.1}% of {everyday} everyday reads are reads\n{}",
-        asked.join("\n")
+        missed.join("\n")
     );
 }

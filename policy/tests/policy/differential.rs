@@ -1,4 +1,4 @@
-//! Runs what was sorted as a read, for real, and looks whether anything changed.
+//! Runs commands that were assessed as reads and checks that nothing changed.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,14 +19,14 @@ use crate::skip::skip;
 use crate::support::{corpus_cases, explain};
 use pvp_protocol::{Category, SandboxProfile};
 
-/// A variable by which processes that a command has left behind are known.
+/// An environment variable that marks processes, to find those that a command left behind.
 const PROCESS_MARK: &str = "PVP_DIFFERENTIAL_TEST";
 
-/// Seconds after which a command that follows a file is stopped; others have ended by then, on a
-/// busy machine too.
+/// Seconds after which a command that follows a file is stopped. Others have ended by then, even on
+/// a busy machine.
 const COMMAND_TIMEOUT_SECONDS: &str = "5";
 
-/// Ends a test that would otherwise hang; no test passes because of it.
+/// Ends a test that would hang. No test passes because of it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -68,7 +68,7 @@ fn a_command_that_writes_would_be_noticed() {
     );
     assert!(scratch.run("sleep 60 >/dev/null 2>&1 &"));
     let begun = Instant::now();
-    // It has no environment while it is becoming `sleep`.
+    // The process has no environment while `sleep` replaces it.
     while scratch.remaining_processes().is_empty() {
         assert!(begun.elapsed() < HANG_TIMEOUT, "it is not noticed");
     }
@@ -101,10 +101,10 @@ fn no_line_that_is_a_read_runs_a_hidden_command() {
     assert!(ran >= 200, "only {ran} random lines were reads");
 }
 
-/// What is blocked must be seen wherever a shell would run it. The program is a stub, and the real
-/// one could do nothing either: there is no such device.
+/// A blocked command must be found wherever a shell would run it. The program is a stub, and the
+/// real one could do nothing either, because there is no such device.
 #[test]
-fn no_line_that_runs_what_is_blocked_is_milder() {
+fn every_line_that_runs_a_blocked_command_is_blocked() {
     let scratch = ScratchProject::new();
     let canary = scratch.directory.path().join("tmp/canary");
     let stub = format!(
@@ -137,8 +137,8 @@ fn no_line_that_runs_what_is_blocked_is_milder() {
     assert!(blocked > 0, "nothing is blocked");
 }
 
-/// Pieces around a command that is blocked. None of them computes anything: what a line does
-/// stands in it.
+/// Fragments of lines around a blocked command. None of them computes a value, so everything that a
+/// line runs is written in it.
 const BLOCKED_FRAGMENTS: &[&str] = &[
     "mk''fs.ext4 /dev/none",
     "mk''fs.ext4 /dev/none",
@@ -231,7 +231,7 @@ fn random_blocked_line(rng_state: &mut u64) -> String {
     line
 }
 
-/// Pieces that shells give a meaning to, around a command that must not run.
+/// Fragments that mean something to shells, around a command that must not run.
 const HIDDEN_FRAGMENTS: &[&str] = &[
     "a",
     "canary",
@@ -367,7 +367,7 @@ fn random_below(rng_state: &mut u64, count: usize) -> usize {
     (*rng_state >> 33) as usize % count
 }
 
-/// Everything the sorter calls a read that needs no daemon, no network and no one at the keys.
+/// Every corpus line that is assessed as a read and needs no daemon, network or keyboard.
 fn runnable_reads() -> Vec<String> {
     let is_read = |line: &str| {
         let assessment = explain(line).assessment;
@@ -428,16 +428,16 @@ impl ScratchProject {
                 .status()
                 .unwrap();
         }
-        // Git notes new owners and times in its index when it first looks; that is not of interest.
+        // Git updates owners and times in its index on its first run, which is not of interest.
         assert!(scratch.run("git update-index -q --refresh"));
         scratch
     }
 
-    /// Puts a script where commands are looked for.
+    /// Installs a script in a directory of the `PATH`.
     fn install(&self, name: &str, script: &str) {
         let program = self.directory.path().join(name);
-        // By a process of its own: while this one has the file open, so has whatever another test
-        // starts at that moment, and a file that is open for writing cannot be run.
+        // Another process writes the file: if this one had it open, a process that another test
+        // starts at that moment would too, and a file that is open for writing cannot be executed.
         let write = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
         let path = program.to_str().unwrap();
         let written = Command::new("/bin/sh")
@@ -480,19 +480,19 @@ impl ScratchProject {
         output.code() != Some(127)
     }
 
-    /// Waits until nothing is left of a command: a shell does not wait for all that it started.
+    /// Waits until a command's processes have ended, because a shell does not wait for all of them.
     fn assert_no_processes_left(&self, line: &str) {
         let left = self.wait_for_processes(HANG_TIMEOUT);
         assert!(left.is_empty(), "{left:?} after {line:?}");
     }
 
-    /// Gives what a command has left behind some time, and then ends it.
+    /// Waits a while for the processes that a command left behind, and then kills them.
     fn kill_remaining_processes(&self) {
         let begun = Instant::now();
         while !self.wait_for_processes(Duration::from_secs(2)).is_empty() {
             assert!(begun.elapsed() < HANG_TIMEOUT, "it cannot be ended");
             for (pid, _) in self.remaining_processes() {
-                // It may have ended by itself.
+                // It may have ended already.
                 let _ = Command::new("kill").args(["-9", &pid]).output();
             }
         }
@@ -508,7 +508,7 @@ impl ScratchProject {
         }
     }
 
-    /// Processes that still carry this tree's mark, and what they run.
+    /// Processes with this project's mark, and what they run.
     fn remaining_processes(&self) -> Vec<(String, String)> {
         let mark = format!("{PROCESS_MARK}={}", self.directory.path().display());
         let mut found = Vec::new();
@@ -524,7 +524,7 @@ impl ScratchProject {
         found
     }
 
-    /// Every file with what a write would change.
+    /// Every file, with the attributes that a write would change.
     fn file_states(&self) -> BTreeMap<String, String> {
         let mut state = BTreeMap::new();
         record_file_state(&self.directory.path().join("tree"), &mut state);

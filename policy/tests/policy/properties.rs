@@ -1,13 +1,13 @@
-//! What holds for every line, whatever it says.
+//! Properties that hold for every line.
 
 use crate::support::{HOSTILE_FRAGMENTS, category_of, corpus_cases, explain};
 use proptest::prelude::*;
 use pvp_protocol::Category;
 
-/// Work for 64 KiB of anything; a plain line takes about a hundred steps.
+/// The most steps for any 64 KiB; a plain line takes about a hundred.
 const MAX_STEPS: u32 = 100_000;
 
-/// Longest line that is tried.
+/// The longest line that is tested.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 fn token_line() -> impl Strategy<Value = String> {
@@ -98,7 +98,7 @@ fn corpus_line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    // As many cases as PROPTEST_CASES says.
+    // PROPTEST_CASES sets the number of cases.
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
         max_global_rejects: u32::MAX,
@@ -106,25 +106,25 @@ proptest! {
     })]
 
     #[test]
-    fn any_text_gets_a_verdict_within_bounds(line in any::<String>()) {
+    fn any_text_is_assessed_within_bounds(line in any::<String>()) {
         prop_assert!(explain(&line).steps <= MAX_STEPS);
     }
 
     #[test]
-    fn any_tokens_get_a_verdict_within_bounds(line in token_line()) {
+    fn any_tokens_are_assessed_within_bounds(line in token_line()) {
         prop_assert!(explain(&line).steps <= MAX_STEPS);
     }
 
     #[test]
-    fn a_verdict_is_the_same_every_time(line in token_line()) {
+    fn an_assessment_is_the_same_every_time(line in token_line()) {
         prop_assert_eq!(explain(&line), explain(&line));
     }
 
     #[test]
     fn a_joined_line_is_no_milder_than_its_second_half(x in corpus_line(), y in corpus_line()) {
-        // What is left open in the first half, or ends in a comment, changes what the second one means.
+        // An open quote or a comment in the first half would change what the second half means.
         prop_assume!(is_closed(&x) && !y.trim_start().starts_with(['&', '|']));
-        // A pipe takes only the first command of a list.
+        // A pipe applies only to the first command of a list.
         let list = ["&&", "||", ";", "\n"].iter().any(|operator| y.contains(operator));
         let piped = if list { format!("{x} | ( {y}\n)") } else { format!("{x} | {y}") };
         let mut lines = vec![format!("{x} ; {y}"), format!("{x} && {y}"), piped];
@@ -132,7 +132,7 @@ proptest! {
             lines.push(format!("{x}\n{begin}{y}"));
         }
         if y.starts_with(|c: char| c.is_ascii_lowercase()) {
-            // Only an alias or a keyword is something else behind a backslash.
+            // A backslash changes the meaning only of aliases and keywords.
             let bare = category_of(&format!("\\{y}"));
             prop_assert!(category_of(&format!("{x}\n\\{y}")) >= bare, "{:?} after {:?}", y, x);
         }
@@ -204,7 +204,7 @@ fn a_command_behind_a_wrapper_is_no_milder() {
         "runuser -u x --",
         "systemd-run --user",
     ];
-    // Of the milder ones, some are enough.
+    // A sample of the less severe ones is enough.
     let chosen = |(index, case): &(usize, crate::support::CorpusCase)| {
         words(case) && (case.expected > Category::Write || index % 8 == 0)
     };
@@ -298,9 +298,9 @@ fn a_command_under_another_name_never_stays_a_read() {
     }
 }
 
-/// Texts that are not parsed are cut at every operator.
+/// A text that is too long to parse is split at every operator.
 #[test]
-fn what_is_blocked_is_seen_in_lines_that_are_too_long_to_parse() {
+fn blocked_commands_are_found_in_lines_that_are_too_long_to_parse() {
     let long = "a ".repeat(8 * 1024);
     for blocked in ["rm -rf /", "r\\\nm -rf /", "\\rm -rf /", "cd /; rm -rf *"] {
         for line in [

@@ -1,4 +1,4 @@
-//! The corpus, and verdicts in its workspace.
+//! The corpus of commands, and assessments in its workspace.
 
 #![allow(
     dead_code,
@@ -10,7 +10,7 @@
 use pvp_policy::{Explanation, Policy, Workspace};
 use pvp_protocol::{Action, Category, Command};
 
-/// One line of the corpus: what is expected of a command, and why.
+/// One line of the corpus: a command, its expected category, and why.
 #[derive(Debug, Clone)]
 pub struct CorpusCase {
     pub file: &'static str,
@@ -33,7 +33,7 @@ const CORPUS_FILES: &[(&str, &str)] = corpus![
     "tools.tsv",
 ];
 
-/// Stands for a line break inside a command.
+/// Represents a line break inside a command.
 const LINE_BREAK: char = '⏎';
 
 /// The whole corpus.
@@ -60,7 +60,7 @@ fn parse_case(file: &'static str, row: &'static str) -> CorpusCase {
         "blocked" => Category::Blocked,
         other => panic!("{file}: no category `{other}`"),
     };
-    // A command may hold tabs of its own.
+    // A command may contain tabs.
     let line = middle.join("\t").replace(LINE_BREAK, "\n");
     CorpusCase {
         file,
@@ -70,14 +70,14 @@ fn parse_case(file: &'static str, row: &'static str) -> CorpusCase {
     }
 }
 
-/// A line for the shell.
+/// The action of a shell line.
 pub fn shell(line: &str) -> Action {
     Action::new(Command::Shell {
         line: line.to_owned(),
     })
 }
 
-/// The verdict with all that led to it.
+/// The assessment of a line, with the rules that matched.
 pub fn explain(line: &str) -> Explanation {
     let workspace = Workspace {
         directory: Some("/work/app".to_owned()),
@@ -90,7 +90,7 @@ pub fn category_of(line: &str) -> Category {
     explain(line).assessment.category
 }
 
-/// What hostile lines are made of.
+/// Fragments that hostile lines are made of.
 pub const HOSTILE_FRAGMENTS: &[&str] = &[
     "(",
     ")",

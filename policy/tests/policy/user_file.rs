@@ -1,4 +1,4 @@
-//! A user's own rules: what they may say, and how a bad file is refused.
+//! Tests of user rule files: what they may contain, and how an invalid one is refused.
 
 #![expect(
     clippy::unwrap_used,
@@ -118,7 +118,7 @@ fn destructive_and_blocked_are_never_lowered() {
         load_error("[[change]]\nrule = \"blocked.rm-root\"\ncategory = \"write\"\n"),
         "policy.toml:2: `blocked.rm-root` is blocked; rules are only raised"
     );
-    // What the flag list does not let through stays what it was.
+    // Arguments that the flag list does not allow keep their category.
     let lowered = Policy::with_user_file(&read("mkdir", "mkdir x"), "policy.toml").unwrap();
     assert_eq!(category(&lowered, "mkdir x"), Category::Read);
     assert_eq!(category(&lowered, "mkdir -p x"), Category::Write);

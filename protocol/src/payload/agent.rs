@@ -1,10 +1,10 @@
-//! Talking with an agent: prompts, what it thinks and answers, and interrupting it.
+//! Messages to and from agents: prompts, thinking, responses and interrupts.
 
 use crate::payload::Content;
 use crate::{ExtraFields, JsonObject, MessageId, ParticipantId};
 
 wire_enums! {
-    /// Why an answer ended.
+    /// Why a response ended.
     pub enum FinishReason {
         Complete,
         Interrupted,
@@ -13,14 +13,14 @@ wire_enums! {
         ToolUse,
     }
 
-    /// How hard to stop.
+    /// How urgent an interrupt is.
     pub enum InterruptUrgency {
         Pause,
         Stop,
         Emergency,
     }
 
-    /// What an agent did about an interrupt.
+    /// What an agent did on an interrupt.
     pub enum InterruptAction {
         Paused,
         Stopped,
@@ -28,14 +28,14 @@ wire_enums! {
         Ignored,
     }
 
-    /// Groups that thinking may be shown to.
+    /// A group that may see an agent's thinking.
     pub enum VisibilityGroup {
         All,
         ApproversOnly,
     }
 }
 
-/// Who may see an agent think.
+/// Who may see an agent's thinking.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
@@ -45,7 +45,7 @@ pub enum Visibility {
 }
 
 wire_structs! {
-    /// `prompt.draft`: never stored
+    /// `prompt.draft`: a prompt that is still being written; ephemeral
     pub struct PromptDraft {
         pub content: String,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,19 +56,25 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// How a prompt wants to be answered.
+    /// How an agent should answer a prompt.
     pub struct PromptConfig {
+        /// The sampling temperature; the agent's default if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub temperature: Option<f64>,
+        /// The most tokens to answer with; the agent's default if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub max_tokens: Option<u64>,
+        /// The only tools the agent may use; all its tools if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tools_allowed: Option<Vec<String>>,
+        /// The model to use; the agent's default if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<String>,
+        /// Further parameters for the model provider.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "generate", ts(optional, type = "Record<string, unknown>"))]
         pub provider_params: Option<JsonObject>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -76,12 +82,18 @@ wire_structs! {
 
     /// `prompt.submit`
     pub struct PromptSubmit {
+        /// The text of the prompt.
         pub content: String,
+        /// The agent that should answer.
         pub target_agent: ParticipantId,
+        /// Everyone who wrote part of it.
         pub contributors: Vec<ParticipantId>,
+        /// Keys of shared context that the prompt refers to.
         pub context_keys: Vec<String>,
+        /// How to answer it; the agent's defaults if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub config: Option<PromptConfig>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -107,7 +119,7 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// `thinking.chunk`, with `ref` naming its start when there is doubt
+    /// `thinking.chunk`, with `ref` naming its start; the latest open one if not given
     pub struct ThinkingChunk {
         pub text: String,
         #[serde(flatten)]
@@ -135,7 +147,7 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// `response.chunk`, with `ref` naming its start when there is doubt
+    /// `response.chunk`, with `ref` naming its start; the latest open one if not given
     pub struct ResponseChunk {
         pub text: String,
         #[serde(flatten)]
@@ -143,18 +155,25 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// What an answer cost.
+    /// What a response cost.
     pub struct UsageStats {
+        /// Tokens of the request.
         pub input_tokens: u64,
+        /// Tokens of the response, including thinking.
         pub output_tokens: u64,
+        /// Tokens spent on thinking, if the provider reports them.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub thinking_tokens: Option<u64>,
+        /// The cost in US dollars, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cost_usd: Option<f64>,
+        /// The model that answered, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<String>,
+        /// Milliseconds from request to response, if measured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub latency_ms: Option<u64>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -172,15 +191,20 @@ wire_structs! {
 
     /// `interrupt.raise`
     pub struct InterruptRaise {
-        /// One agent, or all of them.
+        /// The agent to interrupt; all agents if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub target: Option<ParticipantId>,
+        /// How urgent it is.
         pub urgency: InterruptUrgency,
+        /// What to tell the agent.
         pub message: String,
+        /// Content that the agent should take into account.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub inject_context: Option<Content>,
+        /// The same, kept elsewhere.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub inject_context_ref: Option<crate::payload::ContentRef>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

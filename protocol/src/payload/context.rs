@@ -1,9 +1,9 @@
-//! What the session knows: shared context, and secrets that are named but never written down.
+//! Shared context, and secrets, whose values are never stored.
 
 use crate::{Digest, ExtraFields, JsonObject, ParticipantId, Timestamp};
 
 wire_enums! {
-    /// What a piece of context is.
+    /// The kind of a context item.
     pub enum ContextContentType {
         Text,
         File,
@@ -13,7 +13,7 @@ wire_enums! {
         AudioTranscript,
     }
 
-    /// Where content by reference is kept.
+    /// Where referenced content is stored.
     pub enum ContentStorage {
         Inline,
         Local,
@@ -21,7 +21,7 @@ wire_enums! {
         Ipfs,
     }
 
-    /// What a secret opens.
+    /// What a secret is.
     pub enum SecretType {
         ApiKey,
         DatabaseUrl,
@@ -31,7 +31,7 @@ wire_enums! {
     }
 }
 
-/// Content as published: a string or an object.
+/// Content in the form of the published protocol: a string or an object.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(untagged)]
@@ -41,7 +41,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Bytes this content takes of the session's context budget.
+    /// How many bytes of the session's context limit this content uses.
     pub fn size(&self) -> usize {
         match self {
             Content::Text(text) => text.len(),
@@ -51,7 +51,7 @@ impl Content {
 }
 
 wire_structs! {
-    /// Content that is kept elsewhere.
+    /// A reference to content that is stored elsewhere.
     pub struct ContentRef {
         pub hash: Digest,
         pub size_bytes: u64,
@@ -63,19 +63,26 @@ wire_structs! {
 
     /// `context.add`
     pub struct ContextAdd {
+        /// The key that names the item in the session.
         pub key: String,
+        /// The kind of content.
         pub content_type: ContextContentType,
+        /// The content; required unless `content_ref` is given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub content: Option<Content>,
+        /// Where the content is stored; required unless `content` is given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub content_ref: Option<ContentRef>,
-        /// Only these, and whoever added it, see it.
+        /// The only people who see it, besides its sender; everyone if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub visible_to: Option<Vec<ParticipantId>>,
+        /// Where it comes from.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub source: Option<String>,
+        /// Labels for finding it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tags: Option<Vec<String>>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -83,14 +90,20 @@ wire_structs! {
 
     /// `context.update`
     pub struct ContextUpdate {
+        /// The key of the item.
         pub key: String,
+        /// The change as a diff; one of `diff`, `new_content` and `new_content_ref` is given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub diff: Option<String>,
+        /// The new content.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub new_content: Option<Content>,
+        /// Where the new content is stored.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub new_content_ref: Option<ContentRef>,
+        /// Why it changes.
         pub reason: String,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -107,18 +120,23 @@ wire_structs! {
 
     /// `secret.share`
     pub struct SecretShare {
+        /// The key that names the secret in the session.
         pub key: String,
+        /// The participants it is shared with.
         pub scope: Vec<ParticipantId>,
+        /// When the server revokes it; never if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<Timestamp>,
-        /// Where the value is; a name, not the value.
+        /// Where the value is stored: a name, not the value.
         pub value_ref: String,
+        /// What the secret is.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub secret_type: Option<SecretType>,
-        /// The value itself, if the server should hand it to executors in scope. Taken out before
-        /// anything is recorded, kept in memory only, and masked in output.
+        /// The value itself, if the server should pass it to executors in `scope`. It is removed
+        /// before anything is recorded, kept in memory only, and masked in output.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub value: Option<String>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

@@ -1,4 +1,4 @@
-//! Gates: asked, voted on, edited, timed out and resolved.
+//! Messages about gates: requests, votes, amendments, timeouts and resolutions.
 
 use crate::{
     Assessment, Category, Digest, ExtraFields, GateTimeoutAction, JsonObject, MessageId,
@@ -6,7 +6,7 @@ use crate::{
 };
 
 wire_enums! {
-    /// What a gate guards.
+    /// What a gate decides about.
     pub enum GateActionType {
         Tool,
         Deploy,
@@ -18,7 +18,7 @@ wire_enums! {
         Merge,
     }
 
-    /// What a passed deadline led to.
+    /// What happened when a gate's deadline passed.
     pub enum TimeoutResolution {
         Rejected,
         AutoApproved,
@@ -30,16 +30,16 @@ wire_enums! {
         Approved,
         Rejected,
         TimedOut,
-        /// Withdrawn by its proposer, cancelled, or overtaken by the end of the session.
+        /// Withdrawn by its proposer, cancelled, or closed by the end of the session.
         Cancelled,
     }
 
-    /// What closed it.
+    /// What closed a gate.
     pub enum ResolutionCause {
         Quorum,
         Rejection,
         Deadline,
-        /// The deadline approved a write, as configured.
+        /// The deadline approved a write, as the session is configured to do.
         Clock,
         Cancel,
         ProposerLeft,
@@ -48,7 +48,7 @@ wire_enums! {
 }
 
 wire_structs! {
-    /// One person's yes.
+    /// One participant's approval.
     pub struct Approval {
         pub participant: ParticipantId,
         pub at: Timestamp,
@@ -58,18 +58,28 @@ wire_structs! {
 
     /// `gate.request`
     pub struct GateRequest {
+        /// What the gate decides about.
         pub action_type: GateActionType,
+        /// The id of the proposal that waits.
         pub action_ref: MessageId,
+        /// How many of whom must approve.
         pub quorum: QuorumRule,
+        /// Seconds from opening to the deadline; 0 means no deadline.
         pub timeout_seconds: u32,
+        /// What to show to those who vote.
         pub message: String,
+        /// The category of the command's assessment.
         pub category: Category,
+        /// The digest of the action that is voted on.
         pub digest: Digest,
+        /// When the gate times out; absent if it never does.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub deadline: Option<Timestamp>,
+        /// What happens at the deadline.
         pub on_timeout: GateTimeoutAction,
         /// Who could approve when the gate opened.
         pub voters: Vec<ParticipantId>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -81,7 +91,8 @@ wire_structs! {
         pub approver: ParticipantId,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
-        /// The digest that was shown to the voter; needed once a command was edited.
+        /// The digest of the action that was shown to the voter; required once a command was
+        /// edited.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub digest: Option<Digest>,
         #[serde(flatten)]
@@ -103,50 +114,65 @@ wire_structs! {
 
     /// `gate.timeout`
     pub struct GateTimeout {
+        /// The gate's id.
         pub gate: MessageId,
+        /// Approvals that count.
         pub approvals_received: u32,
+        /// Approvals that were needed.
         pub approvals_required: u32,
+        /// What happens next.
         pub resolution: TimeoutResolution,
-        /// After escalation: the second and last deadline.
+        /// After escalation, the second and last deadline.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub deadline: Option<Timestamp>,
-        /// After escalation: the rule and the people that decide.
+        /// After escalation, the rule that decides.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub quorum: Option<QuorumRule>,
+        /// After escalation, the people who decide.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub voters: Option<Vec<ParticipantId>>,
     }
 
-    /// `gate.resolve`: the one message that closes a card everywhere
+    /// `gate.resolve`: the only message that closes a gate
     pub struct GateResolve {
+        /// The gate's id.
         pub gate: MessageId,
+        /// The proposal that waited at it.
         pub tool_proposal: MessageId,
+        /// How it closed.
         pub outcome: GateOutcome,
+        /// What closed it.
         pub how: ResolutionCause,
+        /// When it closed.
         pub at: Timestamp,
+        /// The approvals it had when it closed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub approvals: Vec<Approval>,
-        /// Who rejected or cancelled it.
+        /// Who rejected or cancelled it; absent if nobody did.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub by: Option<ParticipantId>,
+        /// Why it was rejected or cancelled, for the agent.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
+        /// What the rejector suggests doing instead.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub suggestion: Option<String>,
     }
 
-    /// `gate.amend`: edit the command, then vote again
+    /// `gate.amend`: edits the command; the votes given so far are void
     pub struct GateAmend {
+        /// The gate's id.
         pub gate: MessageId,
-        /// The whole new arguments, as in `tool.propose`.
+        /// The complete new arguments, as in `tool.propose`.
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         pub arguments: JsonObject,
-        /// The digest of what was edited.
+        /// The digest of the action that was edited.
         pub digest: Digest,
+        /// Why it was edited.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// The verdict on the new command; set by the server.
+        /// The assessment of the new command; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,
         /// The quorum of the new command; set by the server.
@@ -155,8 +181,10 @@ wire_structs! {
         /// The new deadline; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub deadline: Option<Timestamp>,
+        /// Who could approve at the time of the edit; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub voters: Option<Vec<ParticipantId>>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

@@ -1,4 +1,4 @@
-//! People and agents: who is here, in which role, and whether they are at their desk.
+//! Messages about participants: announcements, roles, heartbeats and presence.
 
 use crate::{
     Capability, ExtraFields, JsonObject, ParticipantId, ParticipantKind, Role, SandboxProfile,
@@ -6,7 +6,7 @@ use crate::{
 };
 
 wire_enums! {
-    /// Whether someone is there.
+    /// Whether a participant is present.
     pub enum PresenceStatus {
         Active,
         Idle,
@@ -16,19 +16,19 @@ wire_enums! {
 }
 
 wire_structs! {
-    /// What an executor can hold a command to; announced by agents that run commands.
+    /// What an executor can do; announced by agents that run commands.
     #[derive(Default)]
     pub struct ExecutorInfo {
         /// Sandbox profiles that this machine enforces.
         #[serde(default)]
         pub profiles: Vec<SandboxProfile>,
-        /// Whether it takes people's own commands.
+        /// Whether it runs people's own commands.
         #[serde(default)]
         pub shell_exec: bool,
-        /// Where commands run unless they say otherwise.
+        /// The working directory of commands that name none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub working_directory: Option<String>,
-        /// A prefix that every approved command runs behind, such as a container.
+        /// A command that every approved command runs under, such as a container runner.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub runner: Vec<String>,
@@ -39,20 +39,28 @@ wire_structs! {
 
     /// `participant.announce`, and the `participant` of `session.join`
     pub struct Announce {
+        /// The participant's id.
         pub id: ParticipantId,
+        /// The name that others see.
         pub name: String,
+        /// A person or an agent.
         #[serde(rename = "type")]
         pub kind: ParticipantKind,
+        /// The roles they hold.
         pub roles: Vec<Role>,
+        /// Capabilities beyond those of the roles, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub capabilities: Option<Vec<Capability>>,
+        /// How they are connected.
         pub transport: Transport,
+        /// Free-form facts about the client.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "generate", ts(optional, type = "Record<string, unknown>"))]
         pub metadata: Option<JsonObject>,
-        /// Set by agents that run commands.
+        /// What their executor can do; set by agents that run commands.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub executor: Option<ExecutorInfo>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -60,15 +68,21 @@ wire_structs! {
 
     /// `participant.role_change`
     pub struct RoleChange {
+        /// Whose roles change.
         pub participant: ParticipantId,
+        /// The roles they hold until now; must be right.
         pub old_roles: Vec<Role>,
+        /// The roles they get.
         pub new_roles: Vec<Role>,
+        /// The admin who changes them.
         pub changed_by: ParticipantId,
+        /// Why.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// Capabilities beyond the roles; replaces what an admin gave before.
+        /// Capabilities beyond those of the roles; replaces those that an admin gave before.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub capabilities: Option<Vec<Capability>>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

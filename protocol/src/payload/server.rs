@@ -1,4 +1,4 @@
-//! What only the server says: welcome, acknowledgement, error.
+//! The messages that come from the server itself: welcome, acknowledgement and error.
 
 use crate::payload::{Announce, Approval, GateRequest, PresenceStatus};
 use crate::{
@@ -7,30 +7,38 @@ use crate::{
 };
 
 wire_structs! {
-    /// Someone in the session, as told to a newcomer.
+    /// A participant, as described to someone who joins.
     pub struct Participant {
         #[serde(flatten)]
         pub announce: Announce,
         pub presence: PresenceStatus,
     }
 
-    /// A gate that is open, as told to a newcomer.
+    /// An open gate, as described to someone who joins.
     pub struct OpenGate {
+        /// The gate's id.
         pub gate: MessageId,
+        /// The request that opened it, as amended and escalated since.
         pub request: GateRequest,
+        /// The action that is voted on.
         pub action: Action,
+        /// The assessment of the action.
         pub assessment: Assessment,
+        /// Who proposed it.
         pub proposer: ParticipantId,
+        /// What the proposer says it does.
         pub description: String,
+        /// The approvals given so far.
         #[serde(default)]
         pub approvals: Vec<Approval>,
+        /// Whether the gate has been escalated to the admins.
         pub escalated: bool,
-        /// Who edited the command last.
+        /// Who edited the command last; absent if nobody did.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub amended_by: Option<ParticipantId>,
     }
 
-    /// A command that is running, as told to a newcomer.
+    /// A running command, as described to someone who joins.
     pub struct RunningCommand {
         pub tool_proposal: MessageId,
         pub executor: ParticipantId,
@@ -39,59 +47,82 @@ wire_structs! {
         pub since: Timestamp,
     }
 
-    /// A prefix that runs without asking, as told to a newcomer; it may have expired meanwhile.
+    /// An allow rule, as described to someone who joins; it may have expired already.
     pub struct AllowRuleInfo {
         /// The id of its `policy.allow`.
         pub rule: MessageId,
+        /// Who allowed it.
         pub by: ParticipantId,
+        /// When it was allowed.
         pub at: Timestamp,
+        /// The words that an allowed command begins with.
         pub prefix: Vec<String>,
+        /// When the rule expires.
         pub expires_at: Timestamp,
+        /// Why it was allowed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
     }
 
-    /// What this server understands beyond the published protocol.
+    /// What this server supports beyond the published protocol.
     pub struct ProtocolExtensions {
+        /// People may run their own commands with `shell.exec`.
         pub supports_shell_exec: bool,
+        /// `gate.amend` edits a command at its gate.
         pub supports_amend: bool,
+        /// `policy.allow` and `policy.revoke` manage allow rules.
         pub supports_allow_rules: bool,
+        /// `session.join` with `after` resumes.
         pub supports_resume: bool,
+        /// `output.read` reads recorded output.
         pub supports_output_read: bool,
+        /// Sessions can be forked and merged.
         pub supports_forks: bool,
     }
 
     /// `session.welcome`
     pub struct SessionWelcome {
+        /// Your id.
         pub participant: ParticipantId,
+        /// Your roles.
         pub roles: Vec<Role>,
+        /// Everything you may do.
         pub capabilities: Vec<Capability>,
+        /// The session's name, if it has one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
+        /// The session's configuration.
         pub config: SessionConfig,
-        /// The seq of the last message in the log.
+        /// The sequence number of the last message in the log.
         pub head: u64,
+        /// Everyone in the session.
         pub people: Vec<Participant>,
+        /// The open gates.
         pub gates: Vec<OpenGate>,
+        /// The commands that are running.
         pub running: Vec<RunningCommand>,
+        /// The allow rules.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub rules: Vec<AllowRuleInfo>,
+        /// What the session and its participants may use.
         pub limits: Limits,
+        /// What this server supports beyond the published protocol.
         pub extensions: ProtocolExtensions,
-        /// Why nothing starts at the moment, if it does not.
+        /// Why the session is paused; absent if it is not.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub paused: Option<String>,
+        /// The server's name and version.
         pub server: String,
     }
 
     /// `session.ack`: your message `id` was accepted as `seq`
     pub struct SessionAck {
         pub id: MessageId,
-        /// Messages that are not kept have none.
+        /// The sequence number; absent for ephemeral messages.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub seq: Option<u64>,
-        /// It had been applied before.
+        /// Whether the message had been applied before, so that it was not applied again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub duplicate: bool,
@@ -99,14 +130,20 @@ wire_structs! {
 
     /// `error`
     pub struct ErrorReport {
+        /// The published error code.
         pub code: ErrorCode,
+        /// What is wrong and what to do about it.
         pub message: String,
+        /// Whether the same message may succeed later.
         pub recoverable: bool,
+        /// Further facts about the error.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "generate", ts(optional, type = "Record<string, unknown>"))]
         pub details: Option<JsonObject>,
+        /// The id of the message that was refused.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub related_to: Option<MessageId>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,

@@ -1,4 +1,4 @@
-//! Sessions: made, joined, configured, left and ended; and forks of them.
+//! Messages about sessions and their forks.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ wire_enums! {
         Timeout,
     }
 
-    /// How two lines of history come together.
+    /// How two forks are merged.
     pub enum MergeStrategy {
         Replace,
         Append,
@@ -21,7 +21,7 @@ wire_enums! {
         Manual,
     }
 
-    /// Whose version of a conflict is taken.
+    /// Which side of a conflict wins.
     pub enum ConflictResolution {
         UseSource,
         UseTarget,
@@ -43,17 +43,20 @@ wire_structs! {
 
     /// `session.join`
     pub struct SessionJoin {
+        /// Who joins, with which roles.
         pub participant: Announce,
-        /// Says who this is; taken out before anything is recorded.
+        /// The token that proves who this is; removed before anything is recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub token: Option<String>,
+        /// The protocol versions that the client speaks.
         pub supported_versions: Vec<u32>,
-        /// Resume: tell only what came after this seq.
+        /// To resume: send only what came after this sequence number.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub after: Option<u64>,
-        /// How many past messages to tell when not resuming.
+        /// How many past messages to send when not resuming.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub history: Option<u64>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -88,11 +91,17 @@ wire_structs! {
 
     /// `fork.create`
     pub struct ForkCreate {
+        /// The fork's name.
         pub name: String,
+        /// The message it starts after.
         pub from_point: MessageId,
+        /// Why it is made.
         pub reason: String,
+        /// Who takes part in it.
         pub participants: Vec<ParticipantId>,
+        /// Whether it starts with the session's context.
         pub copy_context: bool,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -117,7 +126,7 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// One conflict of a merge, decided.
+    /// The resolution of one merge conflict.
     pub struct ResolvedConflict {
         pub conflict_id: String,
         pub resolution: ConflictResolution,

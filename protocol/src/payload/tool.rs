@@ -1,4 +1,4 @@
-//! Tools: proposed, granted, run, watched and finished.
+//! Messages about tools and commands, from proposal to output and result.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use crate::{
 };
 
 wire_enums! {
-    /// Which of a command's two streams.
+    /// One of a command's two output streams.
     pub enum OutputStream {
         Stdout,
         Stderr,
     }
 
-    /// What let a command run.
+    /// What allowed a command to run.
     pub enum ClearedBy {
-        /// The verdict was read.
+        /// It was assessed as a read.
         Read,
-        /// Enough of the right people approved.
+        /// Its gate reached the quorum.
         Quorum,
-        /// The deadline passed and the session is configured to approve writes then.
+        /// The gate's deadline passed, and the session is configured to approve writes then.
         Clock,
-        /// A session rule allows this prefix.
+        /// An allow rule covers it.
         AllowRule,
         /// A person's own command, run directly.
         Direct,
     }
 
-    /// Whether a result is what happened, or all that can be known.
+    /// Whether it is known how a command ended.
     pub enum RunOutcome {
         /// The executor saw it end.
         Known,
-        /// The executor was lost; it may or may not have run to its end.
+        /// The executor was lost, so the command may or may not have completed.
         Unknown,
     }
 }
@@ -41,33 +41,40 @@ wire_enums! {
 wire_structs! {
     /// `tool.propose`
     pub struct ToolPropose {
+        /// The tool; `shell` runs commands.
         pub tool_name: String,
+        /// The tool's arguments.
         #[cfg_attr(feature = "generate", ts(type = "Record<string, unknown>"))]
         pub arguments: JsonObject,
+        /// The agent that proposes it.
         pub agent: ParticipantId,
-        /// A claim: it can raise the verdict, never lower it.
+        /// The agent's own estimate. It can raise the assessment, never lower it.
         pub risk_level: Risk,
+        /// What the agent says it does.
         pub description: String,
-        /// A claim: `true` asks for a gate, `false` changes nothing.
+        /// Whether the agent asks for a gate. `false` has no effect.
         pub requires_approval: bool,
+        /// People the agent would like to decide; relayed but not interpreted.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub suggested_approvers: Option<Vec<ParticipantId>>,
+        /// The kind of tool, as the agent states it.
         pub category: ToolCategory,
-        /// The server's verdict; whatever a client says here is replaced.
+        /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
     }
 
-    /// `tool.approve`: the same act as `gate.approve`
+    /// `tool.approve`: has the same effect as `gate.approve`
     pub struct ToolApprove {
         pub tool_proposal: MessageId,
         pub approver: ParticipantId,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
-        /// The digest that was shown to the voter.
+        /// The digest of the action that was shown to the voter.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub digest: Option<Digest>,
         #[serde(flatten)]
@@ -75,42 +82,58 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// `tool.reject`: the same act as `gate.reject`
+    /// `tool.reject`: has the same effect as `gate.reject`
     pub struct ToolReject {
+        /// The proposal.
         pub tool_proposal: MessageId,
+        /// Who rejects it; must be the sender.
         pub rejector: ParticipantId,
+        /// Why, for the agent.
         pub reason: String,
+        /// What to do instead.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub suggestion: Option<String>,
+        /// The digest of the action that was shown to the voter.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub digest: Option<Digest>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
     }
 
-    /// The terms a command runs on. Everybody sees them; only the executor's copy has the nonce.
+    /// The terms of a grant. Everyone sees them, but only the executor's copy has the nonce.
     pub struct GrantTerms {
+        /// The grant's id.
         pub id: MessageId,
+        /// Who may run the action.
         pub executor: ParticipantId,
+        /// What may be run.
         pub action: Action,
+        /// The digest of the action.
         pub digest: Digest,
+        /// What the run may use.
         pub limits: ExecutionLimits,
+        /// The sandbox to run it in.
         pub profile: SandboxProfile,
+        /// When the grant expires if the run has not started.
         pub expires_at: Timestamp,
+        /// What allowed the action.
         pub cleared_by: ClearedBy,
+        /// The approvals that counted.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub approvals: Vec<Approval>,
-        /// The allow rule that cleared it.
+        /// The allow rule that covers the action, if one does.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub rule: Option<MessageId>,
+        /// Who may type, in `pty` mode.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub driver: Option<ParticipantId>,
-        /// Proof that this is the executor's own copy.
+        /// The proof that this copy is the executor's own; absent in all other copies.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub nonce: Option<String>,
-        /// Values of secrets shared with the executor; never stored.
+        /// The values of secrets shared with the executor, as environment variables; never stored.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub secret_env: Option<BTreeMap<String, String>>,
     }
@@ -127,19 +150,24 @@ wire_structs! {
 
     /// `tool.output`
     pub struct ToolOutput {
+        /// The proposal that runs.
         pub tool_proposal: MessageId,
+        /// Which stream it was written to.
         pub stream: OutputStream,
+        /// The output.
         pub text: String,
+        /// Whether this is the last of the stream.
         pub complete: bool,
-        /// Byte offset of this text in its stream.
+        /// The byte offset of this text in its stream; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub offset: Option<u64>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
     }
 
-    /// What a command printed and how it exited, as published, with ours beside it.
+    /// What a command printed and how it exited, in the form of the published protocol.
     pub struct ToolResultBody {
         /// Absent or null when a signal ended the command.
         #[serde(rename = "exitCode")]
@@ -156,21 +184,28 @@ wire_structs! {
 
     /// `tool.result`
     pub struct ToolResult {
+        /// The proposal that ran.
         pub tool_proposal: MessageId,
+        /// Whether the command succeeded.
         pub success: bool,
+        /// What it printed and how it exited; absent if it did not run.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub result: Option<ToolResultBody>,
+        /// What went wrong, if anything did.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<String>,
+        /// How long it ran, in milliseconds.
         pub duration_ms: u64,
+        /// Whether it is known how the command ended; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub outcome: Option<RunOutcome>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
     }
 
-    /// `tool.cancel`: withdraw a proposal, or stop a run
+    /// `tool.cancel`: withdraws a proposal or stops a run
     pub struct ToolCancel {
         pub tool_proposal: MessageId,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,7 +222,7 @@ wire_structs! {
         pub rows: u16,
     }
 
-    /// `tool.input`: keys and resize for an interactive command
+    /// `tool.input`: keystrokes and resizes for a `pty` command
     pub struct ToolInput {
         pub tool_proposal: MessageId,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,27 +236,33 @@ wire_structs! {
 
     /// `shell.exec`: a person's own command
     pub struct ShellExec {
+        /// The line that the login shell runs.
         pub command: String,
+        /// The time limit; the server sets its default if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub timeout_seconds: Option<u32>,
+        /// The working directory; the executor's own if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cwd: Option<String>,
+        /// Who runs it; chosen by the server if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub executor: Option<ParticipantId>,
-        /// Always `ui_bang` in the record.
+        /// Always `ui_bang`; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub origin: Option<String>,
+        /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
     }
 
-    /// `policy.allow`: let commands that begin with these words run without asking
+    /// `policy.allow`: lets commands that begin with these words run without a vote
     pub struct PolicyAllow {
         pub prefix: Vec<String>,
-        /// When the rule ends by itself.
+        /// When the rule expires.
         pub expires_at: Timestamp,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
@@ -241,24 +282,30 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// `output.read`: lines of a command's output, by the id of its proposal
+    /// `output.read`: asks for lines of a command's output
     pub struct OutputRead {
+        /// The id of the proposal.
         #[serde(rename = "ref")]
         pub reference: MessageId,
+        /// The stream to read; both if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub stream: Option<OutputStream>,
-        /// First line, counted from 0.
+        /// The first line, counted from 0.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub offset: Option<u64>,
+        /// The most lines to return; not with `head` or `tail`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub limit: Option<u64>,
+        /// Return the first lines, this many.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub head: Option<u64>,
+        /// Return the last lines, this many.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tail: Option<u64>,
-        /// Only lines that contain this text.
+        /// Return only lines that contain this text.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub grep: Option<String>,
+        /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
@@ -273,14 +320,18 @@ wire_structs! {
 
     /// `output.page`
     pub struct OutputPage {
+        /// The id of the proposal.
         #[serde(rename = "ref")]
         pub reference: MessageId,
+        /// The lines that were asked for.
         pub lines: Vec<OutputLine>,
+        /// Lines recorded so far in the requested streams.
         pub total_lines: u64,
+        /// Bytes recorded so far in the requested streams.
         pub total_bytes: u64,
         /// Whether the command has ended, so that no more lines will come.
         pub finished: bool,
-        /// Whether the page was cut to fit in a message.
+        /// Whether the page was truncated to fit in a message.
         pub cut: bool,
     }
 }

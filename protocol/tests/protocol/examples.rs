@@ -1,4 +1,4 @@
-//! The golden examples on disk, and the ways in which a peer may spoil one.
+//! Loads the golden examples and makes invalid variants of them.
 #![expect(
     clippy::disallowed_methods,
     clippy::panic,
@@ -13,7 +13,7 @@ use pvp_protocol::{
 };
 use serde_json::{Value, json};
 
-/// Which of the two vocabularies.
+/// Who sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageSide {
     Client,
@@ -35,7 +35,7 @@ impl MessageSide {
         }
     }
 
-    /// Reads an envelope and writes it again.
+    /// Parses an envelope and serialises it again.
     pub(crate) fn round_trip(self, envelope: &Value) -> Result<Value, MessageParseError> {
         let text = envelope.to_string();
         match self {
@@ -119,11 +119,11 @@ fn load_side(side: MessageSide) -> Vec<Example> {
         .collect()
 }
 
-/// One thing done to a payload, at any depth.
+/// A payload with one change, at any depth.
 #[derive(Debug)]
 pub(crate) struct MutatedPayload {
     pub(crate) payload: Value,
-    /// The name of the field that was touched.
+    /// The name of the field that was changed.
     pub(crate) field: String,
     pub(crate) mutation: String,
 }
@@ -145,7 +145,7 @@ pub(crate) fn with_key_removed(payload: &Value) -> Vec<MutatedPayload> {
     mutated
 }
 
-/// The payload with another kind of value at one of its keys, for every key and five values.
+/// The payload with a value of another kind at one of its keys, for every key and five values.
 pub(crate) fn with_value_replaced(payload: &Value) -> Vec<MutatedPayload> {
     let wrong = [json!(null), json!(7), json!("x"), json!([]), json!({})];
     let mut mutated = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) fn with_value_replaced(payload: &Value) -> Vec<MutatedPayload> {
     mutated
 }
 
-/// Every key of every object inside, with the pointer to its object.
+/// Every key of every nested object, with the pointer to its object.
 fn keys(value: &Value) -> Vec<(String, String)> {
     fn collect(at: &str, value: &Value, found: &mut Vec<(String, String)>) {
         if let Value::Object(object) = value {

@@ -1,4 +1,4 @@
-//! The generated schema and TypeScript are those of the types, and say what the reader does.
+//! Tests that the generated schema and TypeScript match the types and what the parser accepts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn every_example_is_valid() {
 }
 
 #[test]
-fn the_schema_accepts_what_the_reader_accepts_and_nothing_else() {
+fn the_schema_accepts_exactly_what_the_parser_accepts() {
     let schema = Schema::new(generate::json_schema());
     for example in load_examples() {
         let payload = &example.envelope["payload"];
@@ -89,7 +89,7 @@ fn the_examples_show_every_field() {
     }
 }
 
-/// The published payloads: every field, `?` after the optional ones.
+/// The payloads of the published protocol: every field, with a `?` after the optional ones.
 const PUBLISHED: [(&str, &str); 41] = [
     ("session.create", "name? config"),
     ("session.join", "participant token? supported_versions"),
@@ -181,7 +181,8 @@ fn published_payloads_have_their_fields_and_clients_need_no_others() {
         let required: BTreeSet<_> = fields
             .split_whitespace()
             .filter(|field| !field.ends_with('?'))
-            // The whole configuration has defaults, which is more lenient than published.
+            // The whole configuration has defaults, which is more lenient than the published
+            // protocol.
             .filter(|field| (kind, *field) != ("session.create", "config"))
             .map(str::to_owned)
             .collect();
@@ -220,7 +221,7 @@ fn typescript_names_only_types_that_it_declares() {
         .filter_map(|rest| rest.split([' ', '<']).next())
         .chain(["Array", "Record", "Type", "Payload"])
         .collect();
-    // What stands in quotes are values; every second piece between quotes is outside of them.
+    // Text in quotes is a value, so only every second piece of the split is outside quotes.
     for outside in code.split('"').step_by(2) {
         for word in outside.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             if word.starts_with(|c: char| c.is_ascii_uppercase()) {
@@ -231,7 +232,7 @@ fn typescript_names_only_types_that_it_declares() {
 }
 
 #[test]
-fn every_reference_in_the_schema_leads_somewhere() {
+fn every_reference_in_the_schema_resolves() {
     let document = generate::json_schema();
     let mut nodes = vec![&document];
     while let Some(location) = nodes.pop() {

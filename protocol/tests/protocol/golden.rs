@@ -1,4 +1,4 @@
-//! One example of every message, read and written; and what becomes of spoiled ones.
+//! Tests that an example of every message survives a round trip, and how invalid ones are refused.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn every_type_has_its_example_and_no_example_is_orphaned() {
 }
 
 #[test]
-fn an_example_is_written_as_it_was_read() {
+fn every_example_survives_a_round_trip() {
     for example in load_examples() {
         assert_eq!(
             example.side.round_trip(&example.envelope).as_ref(),
@@ -41,7 +41,7 @@ fn an_example_is_written_as_it_was_read() {
     }
 }
 
-/// What an example should be written as: a configuration has all its fields then.
+/// How an example should be serialised: a configuration then has all its fields.
 fn expected_round_trip(example: &Example) -> Value {
     let mut envelope = example.envelope.clone();
     if example.kind() == "session.create" {
@@ -72,7 +72,7 @@ fn a_seq_claimed_by_a_client_is_dropped() {
 }
 
 #[test]
-fn a_field_from_the_future_survives_in_every_payload_that_a_client_may_send() {
+fn an_unknown_field_survives_in_every_payload_that_a_client_may_send() {
     for example in load_examples() {
         if !ClientMessage::KINDS.contains(&example.kind()) {
             continue;
@@ -88,7 +88,7 @@ fn a_field_from_the_future_survives_in_every_payload_that_a_client_may_send() {
 }
 
 #[test]
-fn a_field_from_the_future_is_no_reason_to_refuse_what_only_the_server_says() {
+fn an_unknown_field_in_a_server_only_payload_is_accepted() {
     for example in load_examples() {
         if ClientMessage::KINDS.contains(&example.kind()) {
             continue;
@@ -195,7 +195,7 @@ fn a_minimal_example_has_nothing_that_could_be_left_out() {
 }
 
 #[test]
-fn a_missing_field_of_the_envelope_is_named_too() {
+fn a_missing_field_of_the_envelope_is_named_in_the_refusal() {
     for example in load_examples() {
         for field in ["v", "id", "session", "sender", "type", "payload"] {
             let mut envelope = example.envelope.clone();
@@ -209,7 +209,7 @@ fn a_missing_field_of_the_envelope_is_named_too() {
 }
 
 #[test]
-fn a_wrong_value_is_refused_or_read_as_something_that_can_be_written() {
+fn a_wrong_value_is_refused_or_parses_to_something_that_serialises() {
     for example in load_examples() {
         for mutated in with_value_replaced(&example.envelope["payload"]) {
             let location = format!("{}: {}", example.file(), mutated.mutation);

@@ -1,4 +1,5 @@
-//! The part of JSON Schema that the generated document uses; any other keyword is a failure here.
+//! A validator for the part of JSON Schema that the generated document uses. Any other keyword is
+//! an error.
 #![expect(
     clippy::panic,
     reason = "a schema that this cannot check fails the test"
@@ -23,12 +24,12 @@ impl Schema {
         Self(document)
     }
 
-    /// Says where a message departs from its vocabulary, `client` or `server`.
+    /// Validates a message against one set of messages, `client` or `server`.
     pub(crate) fn validate_message(&self, side: &str, message: &Value) -> Result<(), String> {
         self.validate(&self.0["$defs"][side], message)
     }
 
-    /// The fields that a payload of this type has and needs.
+    /// The fields of a payload of this type, and which are required.
     pub(crate) fn payload_fields(&self, side: &str, kind: &str) -> PayloadFields {
         let envelope = &self.0["$defs"][format!("{side}:{kind}")];
         let mut payload = &envelope["properties"]["payload"];

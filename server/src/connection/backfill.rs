@@ -1,4 +1,4 @@
-//! What the ring no longer has, read from the store: history, and what a slow reader missed.
+//! Reads entries that the feed no longer has from the store, for history and for slow clients.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::socket::append_text_frame;
 use crate::store::ReadLimit;
 use crate::viewer::Viewer;
 
-/// How much is read at a time; a reader holds one page at most.
+/// How much is read at a time; a connection holds at most one page.
 const READ_LIMIT: ReadLimit = ReadLimit {
     records: 1024,
     bytes: 128 * 1024,
 };
 
-/// A stretch of the log as one viewer sees it.
+/// Consecutive entries of the log, as far as one viewer may see them.
 pub(super) struct BackfillPage {
     pub(super) frames: Bytes,
-    /// The next seq after the page.
+    /// The sequence number after the last entry of the page.
     pub(super) next_seq: u64,
 }
 
-/// Reads from `from` up to, not including, `until`.
+/// Reads entries from the sequence number `from` up to, but not including, `until`.
 pub(super) async fn read_page(
     directory: Arc<SessionDirectory>,
     session: SessionId,

@@ -1,4 +1,4 @@
-//! The lobby: a connection that has not joined. It may create a session, and it must join one soon.
+//! Handles a connection that has not joined yet, which may create a session and must soon join one.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -21,25 +21,31 @@ use crate::socket::{Incoming, Socket, SocketStream};
 use crate::task::JoinedSession;
 use crate::token::{self, Login};
 
-/// Messages that a stranger may send before joining.
+/// Messages that a client may send before joining.
 const MAX_MESSAGES_BEFORE_JOIN: usize = 32;
 
-/// A place in a session.
+/// A connection that has joined a session.
 pub(super) struct Admitted {
+    /// The session it has joined.
     pub(super) session: SessionId,
+    /// What it needs to follow the session.
     pub(super) joined: Box<JoinedSession>,
+    /// The message it joined with, without its token.
     pub(super) join: SessionJoin,
+    /// The id of that message.
     pub(super) join_id: MessageId,
+    /// The verified token; `None` if the client joined an open server without one.
     pub(super) login: Option<Login>,
+    /// Counts the connection until it ends.
     pub(super) slot: ConnectionSlot,
 }
 
-/// A stranger, and what is known of them.
+/// A connection that has not joined, and what is known about it.
 struct Handshake<'a> {
     directory: &'a Arc<SessionDirectory>,
     login: Option<Login>,
     slot: Option<ConnectionSlot>,
-    /// Without login, the first message says who this is.
+    /// Without login, the participant that the first message claimed to be from.
     claimed_id: Option<ParticipantId>,
 }
 
@@ -114,7 +120,7 @@ pub(super) async fn await_join(
     )))
 }
 
-/// The session named in an answer to something that named none.
+/// The session id in an answer to a message that named no session.
 fn unknown_session() -> SessionId {
     SessionId::parse("unknown").expect("a plain word")
 }
@@ -122,7 +128,7 @@ fn unknown_session() -> SessionId {
 impl Handshake<'_> {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "a stranger may say three things and nothing else"
+        reason = "only three messages are accepted before joining"
     )]
     async fn on_message(
         &mut self,
@@ -144,7 +150,7 @@ impl Handshake<'_> {
         }
     }
 
-    /// The participant this connection speaks for, if the sender says the same.
+    /// The participant of this connection, if `sender` is the same one.
     fn verify_sender(&mut self, sender: &Sender) -> Result<ParticipantId, Refusal> {
         let Sender::Participant(claimed) = sender else {
             return Err(Refusal::Unauthorized(
@@ -257,7 +263,8 @@ impl Handshake<'_> {
     }
 }
 
-/// Without login, a connection is whoever it says, and may be anything but the server.
+/// The identity of a client without login: whoever it claims to be, with every role and the
+/// capabilities it claims.
 pub(crate) fn anonymous_identity(join: &SessionJoin) -> Identity {
     let claimed: BTreeSet<_> = join
         .participant
@@ -284,14 +291,14 @@ fn login_required() -> Refusal {
     Refusal::Unauthorized(problem.to_owned())
 }
 
-/// Looks a token up without holding up anyone else.
+/// Looks up a token without blocking other tasks.
 pub(crate) async fn check_token(
     directory: &Arc<SessionDirectory>,
     token: String,
 ) -> Result<Login, Refusal> {
     let store = directory.store.clone();
     let checked = tokio::task::spawn_blocking(move || {
-        token::verify(store.tokens(), &token, crate::clock::now())
+        token::verify(store.tokens(), &token, pvp_clock::now())
     })
     .await;
     match checked {

@@ -1,4 +1,4 @@
-//! A room: a connection that has joined follows the log with a cursor, and speaks.
+//! Serves a connection that has joined: sends it the log and handles its messages.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
@@ -27,27 +27,29 @@ use crate::secrets::SecretStore;
 use crate::socket::{Incoming, Socket, SocketError, SocketStream, Utf8Bytes, text_frame};
 use crate::token::{self, Login};
 use crate::viewer::DeviceGuard;
-use crate::{clock, envelope, output};
+use crate::{envelope, output};
 
-/// Messages of one connection that may wait for their answers; then it is not read.
+/// How many messages of one connection may wait for answers before the server stops reading from
+/// it.
 const MAX_UNANSWERED: usize = 64;
 
-/// Messages over the rate that are refused before the connection is closed.
+/// How many messages above the rate limit are refused before the connection is closed.
 const MAX_RATE_VIOLATIONS: u32 = 50;
 
-/// How often a connection looks at the clock, at least.
+/// The longest interval between two ticks.
 const TICK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Batches written before others get a turn.
+/// Batches written before other tasks get a turn.
 const MAX_BATCHES_PER_POLL: usize = 16;
 
-/// How much history is told unless the newcomer says otherwise.
+/// How many entries of history a client gets unless it asks for another number.
 const DEFAULT_HISTORY: u64 = 500;
 
-/// What a published agent may send as a result where there is no login, in bytes.
+/// The largest result that an agent may send to a server without login, in bytes; agents written
+/// for the published PVP v1 protocol may send this much.
 const MAX_OPEN_RESULT_BYTES: usize = 24 * 1024 * 1024;
 
-/// Something that happened on the connection.
+/// What a connection's loop handles next.
 enum SocketEvent {
     Message(Utf8Bytes),
     Binary,
@@ -56,31 +58,48 @@ enum SocketEvent {
 }
 
 struct ParticipantConnection<'a> {
+    /// The WebSocket.
     socket: &'a mut Socket<SocketStream>,
+    /// What all sessions share.
     directory: Arc<SessionDirectory>,
+    /// The session that the connection has joined.
     session: SessionId,
+    /// The participant, with this connection counted as one of their devices.
     viewer: DeviceGuard,
+    /// Whether the participant joined as a human or as an agent.
     kind: ParticipantKind,
+    /// The values of the session's secrets, for the executor's copies of grants.
     secrets: Arc<SecretStore>,
+    /// Where the session's task puts the answers to this connection's messages.
     reply_queue: Arc<ReplyQueue>,
+    /// How far the connection has read.
     cursor: LogCursor,
-    /// Told before the log.
+    /// Frames to send before the log: the welcome, the answer to the join, who else has joined.
     welcome_frames: VecDeque<Bytes>,
-    /// What comes between history and the present, and the seq where the present begins.
+    /// The sequence number where history ends, and a frame to send at that point; `None` once the
+    /// history was sent, or if the client resumed.
     after_history: Option<(u64, Option<Bytes>)>,
+    /// The read from the store that is under way, if any.
     backfill: Option<JoinHandle<Result<BackfillPage, String>>>,
+    /// How many messages of this connection wait for an answer from the session.
     unanswered: usize,
-    /// Messages let past the rate as output, which pay for it if they turn out not to be.
+    /// Messages that passed the rate limit as output; if refused, they are charged after all.
     rate_exempt: BTreeSet<MessageId>,
+    /// Messages above the rate limit; each tick forgives one.
     rate_violations: u32,
+    /// The verified token; `None` without login.
     login: Option<Login>,
+    /// The socket's count of written bytes at the last tick.
     last_bytes_written: u64,
+    /// Since when frames have been waiting without any byte written; `None` if the client reads.
     stalled_since: Option<Instant>,
+    /// The socket's count of read bytes at the last tick.
     last_bytes_read: u64,
+    /// Counts the connection until it ends.
     _slot: ConnectionSlot,
 }
 
-/// Follows a session until the connection ends.
+/// Serves a participant until the connection ends.
 pub(super) async fn serve(
     socket: &mut Socket<SocketStream>,
     directory: Arc<SessionDirectory>,
@@ -90,9 +109,9 @@ pub(super) async fn serve(
     let session = admitted.session.clone();
     let end = match ParticipantConnection::start(socket, directory.clone(), admitted) {
         Ok(mut connection) => connection.run(&feed).await,
-        Err(ended) => ended,
+        Err(end) => end,
     };
-    // The device went with the room.
+    // The device guard was dropped with the connection, so presence may have changed.
     Box::pin(directory.connection_closed(&session)).await;
     end
 }
@@ -215,7 +234,8 @@ impl<'a> ParticipantConnection<'a> {
         mut notified: Pin<&mut Notified<'b>>,
         tick: Pin<&mut Sleep>,
     ) -> Poll<SocketEvent> {
-        // The bell is set before the ring is looked at, so that nothing is missed in between.
+        // Register for the notification before reading the ring, so that nothing is missed in
+        // between.
         while notified.as_mut().poll(cx).is_ready() {
             notified.set(feed.notifier().notified());
         }
@@ -240,7 +260,7 @@ impl<'a> ParticipantConnection<'a> {
         tick.poll(cx).map(|()| SocketEvent::Tick)
     }
 
-    /// Writes answers and whatever the cursor finds, until there is nothing more or no room.
+    /// Writes answers and the frames after the cursor, until nothing is left or the socket is full.
     fn poll_outgoing(&mut self, cx: &mut Context<'_>, feed: &SessionFeed) -> Poll<ConnectionEnd> {
         while let Poll::Ready(reply) = self.reply_queue.poll_next(cx) {
             self.on_reply(reply);
@@ -270,7 +290,7 @@ impl<'a> ParticipantConnection<'a> {
         Poll::Pending
     }
 
-    /// Pushes the next frames in order: prelude, history, interlude, the present.
+    /// Pushes the next frames, in this order: welcome, history, the frame after it, live entries.
     fn poll_next_batch(
         &mut self,
         cx: &mut Context<'_>,
@@ -365,11 +385,11 @@ impl<'a> ParticipantConnection<'a> {
         push_text(self.socket, &envelope::reply(&self.session, reply));
     }
 
-    /// Takes from the allowance what a message did not pay when it came.
+    /// Charges a message that passed the rate limit as output but was refused.
     fn charge_exempt_message(&mut self) {
         if !self
             .viewer
-            .try_acquire_send(clock::now(), &self.directory.settings.limits)
+            .try_acquire_send(pvp_clock::now(), &self.directory.settings.limits)
         {
             self.rate_violations += 1;
         }
@@ -381,7 +401,7 @@ impl<'a> ParticipantConnection<'a> {
         related_to: Option<MessageId>,
     ) -> Option<ConnectionEnd> {
         self.directory.metrics.record_refusal(refusal);
-        // It quotes what could not be read, which may be a secret in the wrong place.
+        // This refusal quotes the text that could not be parsed, which may contain a secret.
         let why = if matches!(refusal, Refusal::Malformed(_)) {
             "not a message".to_owned()
         } else {
@@ -397,7 +417,7 @@ impl<'a> ParticipantConnection<'a> {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "everything else is the session's business"
+        reason = "the session decides on every other message"
     )]
     async fn on_message(&mut self, text: &str) -> Option<ConnectionEnd> {
         let limits = &self.directory.settings.limits;
@@ -418,7 +438,7 @@ impl<'a> ParticipantConnection<'a> {
             )));
         }
         let rate_exempt = is_output && self.kind == ParticipantKind::Agent;
-        if !rate_exempt && !self.viewer.try_acquire_send(clock::now(), limits) {
+        if !rate_exempt && !self.viewer.try_acquire_send(pvp_clock::now(), limits) {
             return self.on_rate_exceeded(read.ok().map(|(heading, _)| heading.id));
         }
         let (heading, message) = match read {
@@ -493,13 +513,14 @@ impl<'a> ParticipantConnection<'a> {
         Ok(())
     }
 
-    /// Keeps the participant's presence, and reports it if they had been given up.
+    /// Records that the participant is present, and tells the session's task if they counted as
+    /// inactive.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "everything but a heartbeat is an act"
+        reason = "every message but a heartbeat counts as activity"
     )]
     async fn record_activity(&mut self, message: &ClientMessage) {
-        let now = clock::now();
+        let now = pvp_clock::now();
         let returned = match message {
             ClientMessage::HeartbeatPing(_) | ClientMessage::HeartbeatPong(_) => {
                 self.viewer.record_seen(now)
@@ -522,12 +543,12 @@ impl<'a> ParticipantConnection<'a> {
         self.send_refusal(&Refusal::RateLimited { per_second }, related_to)
     }
 
-    /// Ends connections that do not read, and those whose token no longer holds.
+    /// Ends the connection if the client has stopped reading or its token is no longer valid.
     async fn on_tick(&mut self) -> Option<ConnectionEnd> {
         let read = self.socket.bytes_read();
         if read != self.last_bytes_read {
             self.last_bytes_read = read;
-            self.viewer.record_seen(clock::now());
+            self.viewer.record_seen(pvp_clock::now());
         }
         let written = self.socket.bytes_written();
         if self.socket.wants_frames() || written != self.last_bytes_written {
@@ -549,13 +570,14 @@ impl<'a> ParticipantConnection<'a> {
     async fn recheck_token(&mut self) -> Option<ConnectionEnd> {
         let login = self.login.as_ref()?;
         let (store, id) = (self.directory.store.clone(), login.token_id.clone());
-        let checked =
-            tokio::task::spawn_blocking(move || token::recheck(store.tokens(), &id, clock::now()));
+        let checked = tokio::task::spawn_blocking(move || {
+            token::recheck(store.tokens(), &id, pvp_clock::now())
+        });
         match checked.await {
             Ok(Err(error @ (token::TokenError::Revoked | token::TokenError::Expired))) => Some(
                 ConnectionEnd::ByServer(CloseReason::new(close_code::POLICY, &error.to_string())),
             ),
-            // A store that cannot be read for a moment is no reason to send people away.
+            // Do not disconnect people because the store cannot be read for a moment.
             Ok(Ok(()) | Err(_)) | Err(_) => None,
         }
     }

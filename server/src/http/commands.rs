@@ -1,4 +1,4 @@
-//! What commands printed, and the commands themselves, newest first.
+//! Routes for a session's commands: the history, newest first, and the output of one command.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::directory::{SessionDirectory, log_unreadable};
 use crate::output;
 use crate::store::Store;
 
-/// Commands of one answer unless the caller says otherwise, and at most.
+/// Commands in a page unless the caller gives a number, and the most they may ask for.
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 200;
 
-/// Commands that one search looks at; the next answer goes on from there.
+/// The most commands that one search reads; the next page continues from there.
 const MAX_SCANNED: usize = 2000;
 
 parameters! {
@@ -42,7 +42,7 @@ parameters! {
     }
 }
 
-/// How output is given.
+/// The format of the output in the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::http) enum OutputFormat {
@@ -105,7 +105,7 @@ pub(super) async fn history(
         .http_access(&session, login.map(|login| login.claims.participant))
         .await?;
     let before = query.before.unwrap_or(u64::MAX);
-    let past = directory
+    let proposals = directory
         .query(&session, move |session| {
             session.proposals_before(before, MAX_SCANNED + 1)
         })
@@ -115,7 +115,7 @@ pub(super) async fn history(
     let store = directory.store.clone();
     let page = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        select_commands(&store, &session, &past, &query)
+        select_commands(&store, &session, &proposals, &query)
     });
     let page = page
         .await
@@ -123,22 +123,22 @@ pub(super) async fn history(
     Ok(Json(page.ok_or_else(log_unreadable)?))
 }
 
-/// The commands that are wanted, and where to go on.
+/// The commands that match the query, and where the next page starts.
 fn select_commands(
     store: &Store,
     session: &SessionId,
-    past: &[ProposalRecord],
+    proposals: &[ProposalRecord],
     query: &HistoryParameters,
 ) -> Option<CommandPage> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     let mut commands = Vec::new();
-    for (scanned, past) in past.iter().enumerate() {
+    for (scanned, proposal) in proposals.iter().enumerate() {
         if commands.len() == limit || scanned == MAX_SCANNED {
-            // The one before was the last that was looked at.
-            let next = Some(past.seqs.proposed + 1);
+            // The command before this one was the last one read.
+            let next = Some(proposal.seqs.proposed + 1);
             return Some(CommandPage { commands, next });
         }
-        let record = build_record(store, session, past)?;
+        let record = build_record(store, session, proposal)?;
         let matches = query.status.is_none_or(|status| status == record.status)
             && query
                 .grep
@@ -154,16 +154,16 @@ fn select_commands(
     })
 }
 
-/// What the log says of a command.
+/// What the log says about a command.
 fn build_record(
     store: &Store,
     session: &SessionId,
-    past: &ProposalRecord,
+    proposal: &ProposalRecord,
 ) -> Option<CommandRecord> {
-    let (mut record, tool) = read_proposal(store, session, past)?;
-    let trail = past.seqs;
-    let end = past.closed.map(|(_, seq)| seq);
-    let later = [trail.amended, trail.resolved, trail.granted, end];
+    let (mut record, tool) = read_proposal(store, session, proposal)?;
+    let seqs = proposal.seqs;
+    let end = proposal.closed.map(|(_, seq)| seq);
+    let later = [seqs.amended, seqs.resolved, seqs.granted, end];
     for seq in later.into_iter().flatten() {
         let envelope = read_entry_blocking(store, session, seq)?;
         let (by, at) = (envelope.heading.sender, envelope.at);
@@ -174,14 +174,14 @@ fn build_record(
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a proposal begins in one of two ways"
+    reason = "only these two messages start a proposal"
 )]
 fn read_proposal(
     store: &Store,
     session: &SessionId,
-    past: &ProposalRecord,
+    proposal: &ProposalRecord,
 ) -> Option<(CommandRecord, String)> {
-    let envelope = read_entry_blocking(store, session, past.seqs.proposed)?;
+    let envelope = read_entry_blocking(store, session, proposal.seqs.proposed)?;
     let (action, assessment, description, tool) = match envelope.message {
         ServerMessage::ToolPropose(propose) => (
             Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
@@ -201,8 +201,8 @@ fn read_proposal(
         return None;
     };
     let record = CommandRecord {
-        tool_proposal: past.id.clone(),
-        seq: past.seqs.proposed,
+        tool_proposal: proposal.id.clone(),
+        seq: proposal.seqs.proposed,
         at: envelope.at,
         proposer,
         command: action.command.summary(),
@@ -211,7 +211,7 @@ fn read_proposal(
         category: assessment.category,
         risk: assessment.risk,
         rule: assessment.rule,
-        status: command_status(past),
+        status: command_status(proposal),
         edited_by: None,
         resolution: None,
         executor: None,
@@ -222,9 +222,9 @@ fn read_proposal(
     Some((record, tool))
 }
 
-fn command_status(past: &ProposalRecord) -> CommandStatus {
-    match past.closed {
-        None if past.seqs.granted.is_some() => CommandStatus::Running,
+fn command_status(proposal: &ProposalRecord) -> CommandStatus {
+    match proposal.closed {
+        None if proposal.seqs.granted.is_some() => CommandStatus::Running,
         None => CommandStatus::Waiting,
         Some((ProposalEnding::Blocked, _)) => CommandStatus::Blocked,
         Some((ProposalEnding::Rejected, _)) => CommandStatus::Rejected,
@@ -234,10 +234,10 @@ fn command_status(past: &ProposalRecord) -> CommandStatus {
     }
 }
 
-/// Adds what one later entry says.
+/// Adds what one later entry says about the command.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "other entries say nothing of a command's course"
+    reason = "other entries say nothing about a command"
 )]
 fn apply_entry(
     record: &mut CommandRecord,

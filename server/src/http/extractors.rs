@@ -1,4 +1,4 @@
-//! Reading a request: who asks, for which session, with which parameters.
+//! Extracts the caller, the session, the parameters and the body from a request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::connection::check_token;
 use crate::directory::SessionDirectory;
 use crate::token::Login;
 
-/// Who asks; `None` only where nobody has to log in.
+/// Who makes the request; `None` only on a server without login.
 pub(super) struct Caller(pub(super) Option<Login>);
 
 impl FromRequestParts<Arc<SessionDirectory>> for Caller {
@@ -40,7 +40,7 @@ impl FromRequestParts<Arc<SessionDirectory>> for Caller {
 }
 
 impl Caller {
-    /// The caller's own token, for what needs one even where nobody has to log in.
+    /// The caller's login, for routes that need one even on a server without login.
     pub(super) fn require_login(self) -> Result<Login, RefusalResponse> {
         self.0.ok_or_else(|| {
             let problem = "this takes a token; ask for an invitation".to_owned();
@@ -49,7 +49,7 @@ impl Caller {
     }
 }
 
-/// The session in the path, which the caller's token opens.
+/// The session in the path, which the caller's token is valid for.
 pub(super) struct AuthorizedSession {
     pub(super) session: SessionId,
     pub(super) login: Option<Login>,
@@ -71,10 +71,10 @@ impl FromRequestParts<Arc<SessionDirectory>> for AuthorizedSession {
         let session = names.get("session").map_or("", String::as_str);
         let session =
             SessionId::parse(session).map_err(|error| Refusal::Malformed(error.to_string()))?;
-        let opens = login
+        let allowed = login
             .as_ref()
             .is_none_or(|login| login.claims.allows_session(&session));
-        if !opens {
+        if !allowed {
             let problem = "this token is for another session".to_owned();
             return Err(Refusal::Unauthorized(problem).into());
         }
@@ -82,7 +82,7 @@ impl FromRequestParts<Arc<SessionDirectory>> for AuthorizedSession {
     }
 }
 
-/// The second name in the path, which is an id.
+/// The second parameter in the path, which is a message id.
 pub(super) struct PathMessageId(pub(super) MessageId);
 
 impl FromRequestParts<Arc<SessionDirectory>> for PathMessageId {
@@ -100,14 +100,14 @@ impl FromRequestParts<Arc<SessionDirectory>> for PathMessageId {
     }
 }
 
-/// One parameter of a query, as documentation wants it.
+/// One query parameter, as the documentation describes it.
 pub(super) struct QueryParameter {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
     pub(super) meaning: &'static str,
 }
 
-/// The parameters that a route takes.
+/// The query parameters of a route.
 pub(super) trait QueryParameters: DeserializeOwned {
     const ALL: &'static [QueryParameter];
 }
@@ -129,7 +129,7 @@ macro_rules! parameters {
 }
 pub(super) use parameters;
 
-/// The query of a request; a parameter that does not exist is refused, so that no typo passes.
+/// The query of a request. An unknown parameter is refused, so that typos do not pass unnoticed.
 pub(super) struct StrictQuery<T>(pub(super) T);
 
 impl<T: QueryParameters> FromRequestParts<Arc<SessionDirectory>> for StrictQuery<T> {
@@ -162,7 +162,7 @@ impl<T: QueryParameters> FromRequestParts<Arc<SessionDirectory>> for StrictQuery
 
 parameters! { NoParameters {} }
 
-/// The bytes of a body, if they are not too many.
+/// The bytes of a body within the size limit.
 pub(super) struct RawBody(pub(super) Bytes);
 
 impl FromRequest<Arc<SessionDirectory>> for RawBody {
@@ -185,7 +185,7 @@ impl FromRequest<Arc<SessionDirectory>> for RawBody {
     }
 }
 
-/// A JSON body; what is wrong with it is said in the answer.
+/// A JSON body; if it is not valid, the response says why.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
@@ -202,13 +202,13 @@ impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
         let RawBody(body) = RawBody::from_request(request, directory).await?;
         let text = std::str::from_utf8(&body)
             .map_err(|_| Refusal::Malformed("a body is JSON in UTF-8".to_owned()))?;
-        // It becomes the payload of a message, one level further down.
+        // The body becomes the payload of a message, which is one level deeper.
         let deepest = directory.settings.limits.json_depth - 1;
         if nesting_depth(text, deepest) > deepest {
             let problem = format!("JSON is nested deeper than {deepest} levels");
             return Err(Refusal::Malformed(problem).into());
         }
-        // A list would be read as the fields in their order.
+        // serde would read a list as the fields in their order.
         if text.trim_ascii_start().starts_with('[') {
             let problem = "a body is one JSON object, not a list".to_owned();
             return Err(Refusal::Malformed(problem).into());

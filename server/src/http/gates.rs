@@ -1,4 +1,4 @@
-//! Gates: those that wait anywhere, and deciding them.
+//! Routes that list gates, show one, and vote on it or edit its command.
 
 use std::sync::Arc;
 
@@ -19,7 +19,6 @@ use super::extractors::{
 };
 use super::messages::{HttpSender, read_entry};
 use super::{RefusalResponse, clamp_wait};
-use crate::clock;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::token::{Login, TokenClaims};
 
@@ -32,7 +31,7 @@ parameters! {
     }
 }
 
-/// Open gates of every session that the caller may see.
+/// Lists the open gates of every session that the caller may see.
 pub(super) async fn list_everywhere(
     State(directory): State<Arc<SessionDirectory>>,
     Caller(login): Caller,
@@ -51,7 +50,7 @@ pub(super) async fn list_everywhere(
             _ = shutdown.wait_for(|stopping| *stopping) => {}
         }
     }
-    // Read before the gates, so that a change in between is told as one.
+    // Read before the gates, so that a change in between shows up as a change.
     let version = *changes.borrow_and_update();
     let store = directory.store.clone();
     let sessions = tokio::task::spawn_blocking(move || store.sessions_with_open_gates())
@@ -69,25 +68,25 @@ pub(super) async fn list_everywhere(
             let found = directory.query(&session, move |session| {
                 list_open_gates(session, me.as_ref())
             });
-            // A session whose log is damaged shows no gates here; asked for by name it says why.
+            // A session whose log is damaged has no gates here; its own routes report the damage.
             gates.extend(found.await.unwrap_or_default());
         }
     }
     if *shutdown.borrow() {
-        // Sessions that have been put away were not asked, so gates may be missing.
+        // Sessions that were unloaded already did not answer, so gates may be missing.
         return Err(Refusal::ReadFailed("the server is shutting down".to_owned()).into());
     }
     Ok(Json(GateList { gates, version }))
 }
 
-/// The open gates of a session, as this person sees them.
+/// The open gates of a session, as this participant sees them.
 pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Vec<GateListItem> {
     let open = session.describe_open_gates();
     let tallies = session.open_gates().into_iter().map(|(proposal, gate)| {
         let approvers = session.approvers(gate, &proposal.proposer);
         let may_vote = me.is_some_and(|me| {
             let joined = session.member(&me.participant).is_some_and(|m| !m.left);
-            // Voting joins who has not joined, with the roles of the token.
+            // A vote from someone who has not joined makes them join with the roles of the token.
             let would_be_eligible = !joined && me.may_vote() && !gate.escalated;
             approvers.eligible.contains(&me.participant) || would_be_eligible
         });
@@ -138,7 +137,7 @@ pub(super) async fn get(
     Ok(Json(gate_state(&directory, &session, gate, me).await?))
 }
 
-/// How a gate stands, or stood when it was resolved.
+/// The state of a gate, open or resolved.
 async fn gate_state(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
@@ -202,23 +201,23 @@ pub(super) async fn vote(
     AuthorizedSession { session, login }: AuthorizedSession,
     PathMessageId(gate): PathMessageId,
     StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
-    JsonBody(ballot): JsonBody<VoteRequest>,
+    JsonBody(vote): JsonBody<VoteRequest>,
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let me = Caller(login).require_login()?;
     let by = me.claims.participant.clone();
-    let message = vote_message(gate.clone(), by, &ballot)?;
-    submit_decision(&directory, &session, me, gate, ballot.id, message).await
+    let message = vote_message(gate.clone(), by, &vote)?;
+    submit_decision(&directory, &session, me, gate, vote.id, message).await
 }
 
-/// The message that a ballot stands for.
+/// The message that a vote over HTTP stands for.
 fn vote_message(
     gate: MessageId,
     by: ParticipantId,
-    ballot: &VoteRequest,
+    vote: &VoteRequest,
 ) -> Result<ClientMessage, Refusal> {
     let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
-    let (digest, extra) = (ballot.digest, ExtraFields::new());
-    match (ballot.vote, &ballot.reason, &ballot.comment) {
+    let (digest, extra) = (vote.digest, ExtraFields::new());
+    match (vote.vote, &vote.reason, &vote.comment) {
         (VoteChoice::Approve, Some(_), _) => {
             malformed("an approval has a `comment`, not a `reason`")
         }
@@ -267,7 +266,7 @@ pub(super) async fn amend(
     submit_decision(&directory, &session, me, gate, edit.id, message).await
 }
 
-/// Says it, and tells what became of the gate.
+/// Submits a vote or an edit, and returns the state of the gate after it.
 async fn submit_decision(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
@@ -277,7 +276,7 @@ async fn submit_decision(
     message: ClientMessage,
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let claims = me.claims.clone();
-    let submitted = Submitted::new(id.unwrap_or_else(clock::fresh_id), message);
+    let submitted = Submitted::new(id.unwrap_or_else(pvp_clock::fresh_id), message);
     let ack = HttpSender::from(me)
         .submit(directory, session, submitted)
         .await?;

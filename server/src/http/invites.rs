@@ -1,4 +1,4 @@
-//! Tokens over HTTP: whose one is, and invitations for admins to give.
+//! Routes for tokens: whose token this is, inviting, and revoking.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use pvp_protocol::{Refusal, Role};
 
 use super::RefusalResponse;
 use super::extractors::{Caller, JsonBody, NoParameters, StrictQuery};
-use crate::clock;
 use crate::directory::SessionDirectory;
 use crate::invite;
 use crate::token::Login;
@@ -47,7 +46,7 @@ pub(super) async fn create_invite(
     let base = directory.base_url();
     let store = directory.store.clone();
     let creating = tokio::task::spawn_blocking(move || {
-        invite::create_invitation(store.tokens(), invite, &base, clock::now())
+        invite::create_invitation(store.tokens(), invite, &base, pvp_clock::now())
     });
     let invitation = creating
         .await
@@ -69,7 +68,7 @@ pub(super) async fn revoke_token(
     }
     let store = directory.store.clone();
     let revoked =
-        tokio::task::spawn_blocking(move || store.tokens().revoke(&token, clock::now())).await;
+        tokio::task::spawn_blocking(move || store.tokens().revoke(&token, pvp_clock::now())).await;
     match revoked {
         Ok(Ok(true)) => Ok(StatusCode::NO_CONTENT),
         Ok(Ok(false)) => Err(RefusalResponse {
@@ -81,7 +80,7 @@ pub(super) async fn revoke_token(
     }
 }
 
-/// Inviting takes a token with the admin role, even where nobody needs to log in.
+/// Requires a token with the admin role, even on a server without login.
 fn require_admin(caller: Caller) -> Result<Login, RefusalResponse> {
     let login = caller.require_login()?;
     if login.claims.roles.contains(&Role::Admin) {

@@ -1,4 +1,4 @@
-//! A session's messages over HTTP: read from anywhere, waited for, and sent.
+//! Routes that read a session's messages, wait for new ones, and send one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,18 +19,17 @@ use tokio::time::Instant;
 
 use super::extractors::{AuthorizedSession, NoParameters, RawBody, StrictQuery, parameters};
 use super::{RefusalResponse, clamp_wait};
-use crate::clock;
 use crate::delivery;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::store::{ReadLimit, Store};
 use crate::task::HttpAccess;
 use crate::token::Login;
 
-/// Messages of one answer unless the caller says otherwise, and at most.
+/// Messages in a page unless the caller gives a number, and the most they may ask for.
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
 
-/// Bytes of one answer; one message is always given if there is one.
+/// The most bytes in a page; one message is always returned if there is one.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 parameters! {
@@ -44,7 +43,7 @@ parameters! {
     }
 }
 
-/// As `MessagePage`, with the messages as they were written.
+/// Like `MessagePage`, with the messages byte for byte as they were logged.
 #[derive(Serialize)]
 struct RawMessagePage {
     messages: Vec<Box<RawValue>>,
@@ -75,7 +74,7 @@ pub(super) async fn read(
         if !page.messages.is_empty() || Instant::now() >= deadline || access.feed.is_closed() {
             break page;
         }
-        // What was not for this viewer need not be looked at again.
+        // Entries that this viewer may not see need not be read again.
         after = page.next;
         tokio::select! {
             () = notified => {}
@@ -116,7 +115,7 @@ async fn read_page(
         let records = store
             .read(&session, after + 1, read_limit)
             .map_err(|error| error.to_string())?;
-        // What is written but not yet told is for the next answer.
+        // Entries that are written but not published yet belong to the next page.
         for record in records.iter().take_while(|record| record.seq <= head) {
             let delivery =
                 delivery::from_record(record, &secrets).map_err(|error| error.to_string())?;
@@ -135,7 +134,7 @@ async fn read_page(
         .map_err(Refusal::ReadFailed)
 }
 
-/// One entry of the log.
+/// Reads one entry of the log.
 pub(super) async fn read_entry(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
@@ -148,7 +147,7 @@ pub(super) async fn read_entry(
         .ok_or_else(log_unreadable)
 }
 
-/// One entry of the log, read where blocking is no harm.
+/// Reads one entry of the log, blocking on the disk; `None` if it cannot be read.
 pub(super) fn read_entry_blocking(
     store: &Store,
     session: &SessionId,
@@ -168,10 +167,10 @@ pub(super) fn read_entry_blocking(
     parse_server_message(text, &limits).ok().flatten()
 }
 
-/// Someone who says something without a connection.
+/// A participant who sends a message over HTTP.
 pub(super) struct HttpSender {
     pub(super) participant: ParticipantId,
-    /// What to join as, if they have not joined.
+    /// Who to join as if they have not joined; `None` without login.
     joins_as: Option<(Identity, Announce)>,
     kind: Option<ParticipantKind>,
 }
@@ -200,7 +199,7 @@ impl From<Login> for HttpSender {
 }
 
 impl HttpSender {
-    /// Where nobody logs in, whoever the message says; they must have joined.
+    /// The sender that a message claims, on a server without login; they must have joined.
     fn anonymous(participant: ParticipantId) -> Self {
         Self {
             participant,
@@ -209,7 +208,7 @@ impl HttpSender {
         }
     }
 
-    /// Says one thing through the same door as a connection, joining first if need be.
+    /// Submits a message the same way as a connection does, joining first if necessary.
     pub(super) async fn submit(
         self,
         directory: &Arc<SessionDirectory>,
@@ -224,7 +223,7 @@ impl HttpSender {
             .await
             .map_err(about)?;
         if let (None, Some((identity, announce))) = (&access.device, self.joins_as) {
-            let fresh = clock::fresh_id();
+            let fresh = pvp_clock::fresh_id();
             directory
                 .join(session, identity, announce, fresh)
                 .await
@@ -241,17 +240,17 @@ impl HttpSender {
             ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_)
         );
         let rate_exempt = is_output && self.kind == Some(ParticipantKind::Agent);
-        if !rate_exempt && !viewer.try_acquire_send(clock::now(), limits) {
+        if !rate_exempt && !viewer.try_acquire_send(pvp_clock::now(), limits) {
             let per_second = limits.messages_per_second;
             return Err(about(Refusal::RateLimited { per_second }));
         }
-        viewer.record_activity(clock::now());
+        viewer.record_activity(pvp_clock::now());
         let answer = directory
             .submit_and_wait(session, me.clone(), submitted)
             .await;
         if rate_exempt && answer.is_err() {
-            // It was let past the rate as output, and was not.
-            viewer.try_acquire_send(clock::now(), limits);
+            // It passed the rate limit as output but was refused, so it is charged after all.
+            viewer.try_acquire_send(pvp_clock::now(), limits);
         }
         acknowledge(id.clone(), answer.map_err(about)?)
     }
@@ -289,7 +288,7 @@ pub(super) async fn send(
         .map_err(|refused| refused.with_related_to(&id))
 }
 
-/// The whole envelope of a message that may have left out what the server knows.
+/// Completes the envelope of a message that left out fields the server knows.
 fn fill_defaults(
     body: &[u8],
     session: &SessionId,
@@ -309,7 +308,7 @@ fn fill_defaults(
         envelope.entry(key).or_insert(value);
     };
     default("v", pvp_protocol::VERSION.into());
-    default("id", clock::fresh_id().as_str().into());
+    default("id", pvp_clock::fresh_id().as_str().into());
     default("session", session.as_str().into());
     default("payload", JsonObject::new().into());
     if let Some(me) = me {
@@ -320,7 +319,7 @@ fn fill_defaults(
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "everything else is the session's business"
+    reason = "the session decides on every other message"
 )]
 async fn on_message(
     directory: &Arc<SessionDirectory>,
@@ -383,7 +382,7 @@ async fn on_message(
             let joined = directory
                 .join(session, identity, join.participant, heading.id.clone())
                 .await?;
-            // From here on they are there as anyone is who asks.
+            // Makes them present, as any HTTP request does.
             directory.http_access(session, Some(me)).await?;
             Ok(SessionAck {
                 id: heading.id,

@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the table of routes and the generated schema.
+//! Builds the OpenAPI document from the table of routes and the generated schema.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ fn component_name(name: &str) -> String {
     name.replace(':', ".")
 }
 
-/// The definitions of the generated schema, under the names that OpenAPI wants.
+/// The definitions of the generated schema, under names that OpenAPI allows.
 fn schemas() -> Value {
     let schema: Value = serde_json::from_str(SCHEMA).expect("the generated schema is JSON");
     let mut definitions = Map::new();
@@ -119,7 +119,7 @@ fn schemas() -> Value {
     Value::Object(definitions)
 }
 
-/// The same schema with its references pointing to where the definitions are here.
+/// The same schema, with its references pointing into the OpenAPI document.
 fn rewrite_refs(schema: Value) -> Value {
     match schema {
         Value::Object(fields) => Value::Object(

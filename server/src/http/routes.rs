@@ -1,4 +1,4 @@
-//! Every route with what its document says, so that neither can be without the other.
+//! The table of routes, each with its documentation, so that neither exists without the other.
 
 use std::sync::Arc;
 
@@ -9,39 +9,47 @@ use super::extractors::{NoParameters, QueryParameter, QueryParameters};
 use super::{commands, gates, invites, messages, openapi, sessions, transcript};
 use crate::directory::SessionDirectory;
 
-/// Who may ask.
+/// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RouteAccess {
     Anyone,
-    /// A token; none where the server is open.
+    /// Whoever has a token; anyone on an open server.
     Token,
-    /// A token, even where the server is open.
+    /// Whoever has a token, even on an open server.
     TokenRequired,
     Admin,
 }
 
-/// What a good answer carries.
+/// The body of a successful response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ResponseBody {
-    /// JSON of a type in the schema.
+    /// JSON of this type in the schema.
     Schema(&'static str),
-    /// JSON of a type that only this document describes.
+    /// JSON of a type that is not in the schema.
     Json,
     Text,
     Empty,
 }
 
-/// One thing that can be asked over HTTP.
+/// One route of the HTTP API.
 pub(super) struct ApiRoute {
+    /// The HTTP method, in lower case.
     pub(super) method: &'static str,
+    /// The path, with its parameters in braces.
     pub(super) path: &'static str,
+    /// One line of documentation.
     pub(super) summary: &'static str,
+    /// Who may use it, for the documentation; the handler checks it.
     pub(super) access: RouteAccess,
+    /// The query parameters it takes.
     pub(super) parameters: &'static [QueryParameter],
-    /// The type of the body, in the schema.
+    /// The type of the request's body in the schema; `None` if it takes no body.
     pub(super) body: Option<&'static str>,
+    /// The status of a successful response.
     pub(super) status: u16,
+    /// The body of a successful response.
     pub(super) response: ResponseBody,
+    /// What axum calls.
     pub(super) handler: MethodRouter<Arc<SessionDirectory>>,
 }
 
@@ -147,12 +155,12 @@ const KNOWN_PATHS: &[&str] = &[
     "/schema.json",
 ];
 
-/// The path of a route for a counter that keeps it for ever.
+/// The path of a route as a static string, which a counter's labels need.
 pub(super) fn known_path(path: &str) -> Option<&'static str> {
     KNOWN_PATHS.iter().copied().find(|known| *known == path)
 }
 
-/// Every route but the socket.
+/// Every route but the WebSocket.
 pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
     let message_body_limit = DefaultBodyLimit::max(directory.settings.limits.message_bytes);
     vec![

@@ -1,4 +1,4 @@
-//! Sessions: listed, made, looked at.
+//! Routes that list sessions, create one, and show one.
 
 use std::sync::Arc;
 
@@ -16,12 +16,11 @@ use super::extractors::{
     AuthorizedSession, Caller, JsonBody, NoParameters, StrictQuery, parameters,
 };
 use super::{RefusalResponse, gates};
-use crate::clock;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::store::SessionSummary;
 use crate::token::TokenClaims;
 
-/// Sessions of one answer unless the caller says otherwise, and at most.
+/// Sessions in a page unless the caller gives a number, and the most they may ask for.
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1000;
 
@@ -96,7 +95,7 @@ pub(super) async fn create(
     }
     let session = match new.session {
         Some(session) => session,
-        None => SessionId::parse(clock::fresh_id().as_str()).expect("an id is an id"),
+        None => SessionId::parse(pvp_clock::fresh_id().as_str()).expect("an id is an id"),
     };
     let create = SessionCreate {
         name: new.name,
@@ -104,7 +103,7 @@ pub(super) async fn create(
         extra: ExtraFields::new(),
     };
     let created = directory
-        .create(&session, claims.participant, clock::fresh_id(), create)
+        .create(&session, claims.participant, pvp_clock::fresh_id(), create)
         .await?;
     let seq = match created {
         Answer::Accepted(seq) => seq.unwrap_or(1),

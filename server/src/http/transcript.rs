@@ -1,4 +1,4 @@
-//! The published transcript of a session, as far as the one who asks may see it.
+//! The route for a session's transcript in the published format, as far as the caller may see it.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::extractors::{AuthorizedSession, StrictQuery, parameters};
 use crate::directory::SessionDirectory;
 use crate::store::{ReadLimit, Store};
 
-/// Messages of one answer; the rest with `after`.
+/// The most messages in a response; the caller gets the rest with `after`.
 const MAX_MESSAGES: usize = 10_000;
 
-/// Bytes of one answer.
+/// A response takes no further message once it has this many bytes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 const READ_LIMIT: ReadLimit = ReadLimit {

@@ -1,4 +1,4 @@
-//! The bytes of a server's WebSocket frames: final and never masked.
+//! Encodes the WebSocket frames that a server sends, which are final and never masked.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -6,30 +6,30 @@ const TEXT: u8 = 0x81;
 const CLOSE: u8 = 0x88;
 const PONG: u8 = 0x8a;
 
-/// Two bytes and the longest length.
+/// Two bytes and the longest length field.
 const MAX_HEADER_BYTES: usize = 10;
 
-/// What is left of a control frame's 125 bytes after the close code.
+/// What remains of a control frame's 125 bytes after the close code.
 const MAX_REASON_BYTES: usize = 123;
 
-/// Encodes one text message, which must be UTF-8, to be shared by all who receive it.
+/// Encodes one text message, which must be UTF-8; all receivers can share the frame.
 pub fn text_frame(text: &[u8]) -> Bytes {
     let mut buffer = BytesMut::with_capacity(MAX_HEADER_BYTES + text.len());
     append_text_frame(&mut buffer, text);
     buffer.freeze()
 }
 
-/// Appends one encoded text message, so that several can travel as one buffer.
+/// Encodes one text message at the end of a buffer, so that one buffer can hold several.
 pub fn append_text_frame(buffer: &mut BytesMut, text: &[u8]) {
     append_frame(buffer, TEXT, text);
 }
 
-/// `payload` comes from a ping, so it has at most 125 bytes.
+/// Appends a pong. `payload` comes from a ping, so it has at most 125 bytes.
 pub(super) fn append_pong(buffer: &mut BytesMut, payload: &[u8]) {
     append_frame(buffer, PONG, payload);
 }
 
-/// Without a code there is no room for a reason either.
+/// Encodes a close. Without a code the reason is left out too, because the format requires one.
 pub(super) fn close_frame(code: Option<u16>, reason: &str) -> Bytes {
     let mut payload = BytesMut::new();
     if let Some(code) = code {

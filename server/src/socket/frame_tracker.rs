@@ -1,11 +1,11 @@
-//! Where frames end in a stream of bytes.
+//! Finds where frames end in a stream of bytes.
 
 const TWO_BYTE_LENGTH: u8 = 126;
 const EIGHT_BYTE_LENGTH: u8 = 127;
 const MAX_HEADER_BYTES: usize = 2 + 8 + 4;
 
-/// Follows frame headers, so that a parser can be handed one frame and nothing beyond it.
-/// It judges nothing: that is the parser's work.
+/// Reads frame headers, so that a parser can be given one frame and nothing after it.
+/// It validates nothing; the parser does that.
 #[derive(Debug, Default)]
 pub(super) struct FrameTracker {
     header: [u8; MAX_HEADER_BYTES],
@@ -14,8 +14,8 @@ pub(super) struct FrameTracker {
 }
 
 impl FrameTracker {
-    /// How many of these bytes are in the same part (header or payload) of the same frame, counting
-    /// them as handed over. Never 0 for some input.
+    /// Consumes bytes up to the end of the current part (header or payload) of the current frame,
+    /// and returns how many. Never 0 unless the input is empty.
     pub(super) fn consume(&mut self, input: &[u8]) -> usize {
         if self.payload_left > 0 {
             let consumed = self.payload_left.min(input.len() as u64);
@@ -33,7 +33,7 @@ impl FrameTracker {
         consumed
     }
 
-    /// As far as the bytes seen can tell.
+    /// The length of the header, as far as the bytes seen so far tell.
     fn header_length(&self) -> usize {
         if self.header_seen < 2 {
             return 2;

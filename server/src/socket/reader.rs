@@ -1,4 +1,4 @@
-//! Messages out of bytes, with no buffer of its own while a peer is silent.
+//! Reads messages from bytes, without a read buffer per connection while the peer is silent.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -14,29 +14,29 @@ use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 use super::SocketError;
 use super::frame_tracker::FrameTracker;
 
-/// Bytes one read can return; one such buffer a thread serves all its connections.
+/// Bytes that one read can return. One such buffer per thread serves all its connections.
 const SCRATCH_BYTES: usize = 32 * 1024;
 
 /// Bytes read in a row before other tasks get a turn.
 const READ_BUDGET: usize = 64 * 1024;
 
-/// Messages delivered in a row before other tasks get a turn: as many as a connection may have
-/// unanswered, so that a burst is decided, written and told in one go.
+/// Messages returned in a row before other tasks get a turn: as many as a connection may have
+/// unanswered, so that a burst is decided, written and published together.
 const MESSAGE_BUDGET: usize = 64;
 
-/// Bytes the parser starts with; larger messages grow it.
+/// The initial size of the parser's buffer in bytes; larger messages grow it.
 const PARSER_BUFFER_BYTES: usize = 256;
 
-/// Bytes of a message above which the parser's grown buffer is given back.
+/// After a message of more bytes than this, the parser's grown buffer is freed.
 const LARGE_MESSAGE_BYTES: usize = 512;
 
-/// Whether more can come from the peer.
+/// Whether more messages can be read from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadState {
     Open,
-    /// The peer's close was read.
+    /// The peer sent a close.
     Closed,
-    /// What the peer sends cannot be understood any more.
+    /// The peer broke the protocol, so its input can no longer be parsed.
     Broken,
     /// The connection has ended.
     Disconnected,
@@ -44,14 +44,21 @@ pub(super) enum ReadState {
 
 #[derive(Debug)]
 pub(super) struct MessageReader {
+    /// tungstenite's parser.
     parser: WebSocketContext,
+    /// Finds frame boundaries, so that the parser gets one frame at a time.
     frame_tracker: FrameTracker,
+    /// The size limit of a message, in bytes.
     max_message: usize,
-    /// Read, but behind a message that was already delivered.
+    /// Input that was read after the last returned message, not parsed yet.
     buffered: Bytes,
+    /// Whether more messages can be read.
     state: ReadState,
+    /// All bytes read from this peer.
     bytes_read: u64,
+    /// Bytes read since other tasks last got a turn.
     bytes_since_yield: usize,
+    /// Messages returned since other tasks last got a turn.
     messages_since_yield: usize,
 }
 
@@ -61,7 +68,7 @@ impl MessageReader {
             parser: new_parser(max_message),
             frame_tracker: FrameTracker::default(),
             max_message,
-            // A copy, because the original may be a corner of a large HTTP buffer.
+            // A copy, because the original may be a small slice that keeps a large HTTP buffer.
             buffered: Bytes::copy_from_slice(&leftover),
             state: ReadState::Open,
             bytes_read: leftover.len() as u64,
@@ -106,20 +113,20 @@ impl MessageReader {
         }
     }
 
-    /// Drops messages until the peer has closed, broken the protocol or left.
+    /// Drops messages until the peer has closed, broken the protocol or disconnected.
     pub(super) fn poll_until_closed<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
         cx: &mut Context<'_>,
     ) -> Poll<ReadState> {
         while self.state == ReadState::Open {
-            // Failures are kept in `input`.
+            // Errors are recorded in `state`.
             let _ = ready!(self.poll_message(io, cx));
         }
         Poll::Ready(self.state)
     }
 
-    /// Throws input away; ready when the connection has ended.
+    /// Discards input; ready when the connection has ended.
     pub(super) fn poll_discard<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
@@ -165,7 +172,7 @@ impl MessageReader {
         Poll::Ready(parsed.and_then(|parsed| parsed))
     }
 
-    /// One read into the thread's scratch buffer.
+    /// Reads once into the thread's scratch buffer.
     fn poll_read<IO: AsyncRead + Unpin, T>(
         &mut self,
         io: &mut IO,
@@ -207,7 +214,7 @@ impl MessageReader {
         self.messages_since_yield += 1;
         match message {
             Ok(Message::Close(_)) => self.state = ReadState::Closed,
-            // The meter feeds one frame at a time, so the parser is empty behind a whole message.
+            // The parser gets one frame at a time, so it is empty after a whole message.
             Ok(message @ (Message::Text(_) | Message::Binary(_))) => {
                 if message.len() > LARGE_MESSAGE_BYTES {
                     self.parser = new_parser(self.max_message);
@@ -244,7 +251,8 @@ fn new_parser(max_message: usize) -> WebSocketContext {
     WebSocketContext::new(Role::Server, Some(config))
 }
 
-/// What the parser takes for its stream: frame by frame, and would block between.
+/// The stream that the parser reads from: it returns at most one frame part per read, and
+/// `WouldBlock` when the input is used up.
 struct FrameInput<'a, 'input> {
     input: &'a mut &'input [u8],
     frame_tracker: &'a mut FrameTracker,
@@ -264,7 +272,7 @@ impl Read for FrameInput<'_, '_> {
     }
 }
 
-/// The socket encodes its own replies, so those of the parser go nowhere.
+/// The socket encodes its own replies, so those of the parser are discarded.
 impl Write for FrameInput<'_, '_> {
     fn write(&mut self, reply: &[u8]) -> io::Result<usize> {
         Ok(reply.len())
@@ -282,7 +290,7 @@ fn to_socket_error(error: tungstenite::Error, limit: usize) -> SocketError {
         Error::Utf8(_) => SocketError::BadUtf8,
         Error::Protocol(violation) => SocketError::Protocol(violation),
         Error::Io(error) => SocketError::Io(error),
-        // None of these comes from reading, so they only need to end the connection.
+        // Reading returns none of these, so it is enough that they end the connection.
         error @ (Error::ConnectionClosed
         | Error::AlreadyClosed
         | Error::Tls(_)

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// TCP itself where possible; whatever else the HTTP server was given, boxed behind hyper.
+/// A plain TCP stream where possible; otherwise hyper's upgraded stream, boxed.
 #[derive(Debug)]
 pub enum SocketStream {
     Tcp(TcpStream),

@@ -1,4 +1,4 @@
-//! A socket over a stream whose every read and write is decided by the test.
+//! Tests of the socket over a fake stream that the test controls read by read and write by write.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const LIMITS: SocketLimits = SocketLimits {
 #[derive(Default)]
 struct FakeStream {
     unread: Vec<u8>,
-    /// Bytes it has room for.
+    /// How many bytes may still be written to it.
     writable: usize,
     written: Vec<u8>,
     writes: usize,
@@ -136,7 +136,7 @@ fn client_frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let header = frame.len() - payload.len();
     frame[0] = first;
     frame[1] |= 0x80;
-    // Zero is a mask too.
+    // A mask of zeros leaves the payload as it is.
     frame.splice(header..header, [0; 4]);
     frame
 }
@@ -243,7 +243,7 @@ fn a_closed_socket_waits_for_the_peers_close() {
 }
 
 #[test]
-fn unread_pongs_stop_the_reading() {
+fn reading_stops_while_too_many_pongs_are_unwritten() {
     let mut socket = Socket::with_writable(0);
     let ping = client_frame(0x89, &[7; 125]);
     let pings = ping.repeat(10_000);
@@ -274,13 +274,13 @@ fn a_busy_peer_yields_to_other_tasks() {
     let mut cx = Context::from_waker(&waker);
     let mut socket = Socket::with_writable(0);
     socket.io.unread = client_frame(0x81, b"hey").repeat(160);
-    let mut rows = [0; 3];
-    for row in &mut rows {
+    let mut bursts = [0; 3];
+    for burst in &mut bursts {
         while socket.poll_incoming(&mut cx).is_ready() {
-            *row += 1;
+            *burst += 1;
         }
     }
-    assert_eq!(rows, [64, 64, 32]);
+    assert_eq!(bursts, [64, 64, 32]);
     assert_eq!(count.0.load(Ordering::Relaxed), 2);
 }
 
@@ -357,7 +357,7 @@ proptest! {
         while !stream.is_empty() {
             let cut = cuts.next().unwrap().min(stream.len());
             socket.io.unread = stream.drain(..cut).collect();
-            // Pending may only mean that others get a turn.
+            // Pending may only mean that other tasks get a turn.
             for _ in 0..3 {
                 while let Poll::Ready(incoming) = socket.poll_incoming(&mut noop_context()) {
                     let Ok(Incoming::Text(text)) = incoming else { panic!("{incoming:?}") };

@@ -1,4 +1,4 @@
-//! From an HTTP request to a WebSocket.
+//! Upgrades an HTTP request to a WebSocket.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,10 +14,10 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::{Socket, SocketLimits, SocketStream};
 
-/// Chosen when a client offers it; a client that offers none is served all the same.
+/// The subprotocol, selected if the client offers it; a client that offers none is served too.
 pub const SUBPROTOCOL: &str = "pvp.v1";
 
-/// Why a request does not become a WebSocket; as a response it tells the client.
+/// Why a request is not upgraded; it converts to the response that tells the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpgradeRefusal {
     #[error("a WebSocket is opened with GET")]
@@ -34,8 +34,8 @@ pub enum UpgradeRefusal {
     NotUpgradable,
 }
 
-/// Checks a request and answers 101. The socket exists once that answer has been sent, so the caller
-/// returns the response and awaits [`Pending::accept`] elsewhere.
+/// Checks a request and builds the 101 response. The socket exists once that response has been
+/// sent, so the caller returns the response and awaits [`PendingUpgrade::accept`] in another task.
 pub fn upgrade(
     request: &mut Request,
     limits: SocketLimits,
@@ -47,7 +47,7 @@ pub fn upgrade(
     Ok((response, PendingUpgrade { on_upgrade, limits }))
 }
 
-/// A connection whose 101 is on its way.
+/// A connection whose 101 response is being sent.
 #[derive(Debug)]
 pub struct PendingUpgrade {
     on_upgrade: OnUpgrade,
@@ -68,7 +68,7 @@ fn unwrap_tcp(upgraded: Upgraded) -> (SocketStream, Bytes) {
         Err(upgraded) => match downcast::<TokioIo<TcpStream>>(upgraded) {
             Ok(parts) => (parts.io.into_inner(), parts.read_buf),
             Err(upgraded) => {
-                // hyper feeds what it has read to whoever reads this.
+                // hyper returns what it has already read when this stream is read.
                 return (
                     SocketStream::Other(Box::new(TokioIo::new(upgraded))),
                     Bytes::new(),

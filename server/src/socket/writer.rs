@@ -1,4 +1,4 @@
-//! Frames into bytes, in few writes and in an order a peer can parse.
+//! Writes queued frames in few system calls, without interrupting one that is partly written.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,31 +10,35 @@ use tokio::io::AsyncWrite;
 
 use super::frame;
 
-/// A batch of 64 frames and the replies before it.
+/// A batch of 64 buffers, and the pongs before it.
 const MAX_SLICES: usize = 64 + 1;
 
 /// Bytes written by one poll before other tasks get a turn.
 const WRITE_BUDGET: usize = 1024 * 1024;
 
-/// Bytes of unwritten pongs at which reading waits, or pings alone could fill the memory.
+/// Bytes of unwritten pongs at which reading stops, or pings alone could fill the memory.
 const MAX_PONG_BYTES: usize = 4 * 1024;
 
-/// Bytes of unwritten frames at which reading should wait, or questions whose answers nobody reads
-/// could fill the memory.
+/// Bytes of unwritten frames at which the owner should stop reading, or a client that sends
+/// requests but does not read the answers could fill the memory.
 const MAX_QUEUED_BYTES: usize = 1024 * 1024;
 
-/// Frames of queue kept for the next batch; a longer one is given back when it is empty.
+/// An empty queue with room for more buffers than this is freed.
 const KEPT_QUEUE_CAPACITY: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct FrameWriter {
+    /// Buffers of whole frames that wait to be written.
     frames: VecDeque<Bytes>,
-    /// The first of `frames` has been written in part, so nothing may come before its rest.
+    /// The first of `frames` is partly written, so its rest must be written next.
     mid_frame: bool,
-    /// Whole pongs, except that the first may have been written in part.
+    /// Encoded pongs that wait to be written; the first may be partly written.
     pongs: BytesMut,
+    /// A close is queued, after which nothing may follow.
     closing: bool,
+    /// Bytes were written since the last flush.
     unflushed: bool,
+    /// All bytes written to this peer.
     bytes_written: u64,
 }
 
@@ -75,7 +79,7 @@ impl FrameWriter {
         }
     }
 
-    /// Nothing may follow a close, so it goes behind the frames and shuts the queue.
+    /// Queues a close after the frames, and closes the queue, because nothing may follow a close.
     pub(super) fn close(&mut self, code: Option<u16>, reason: &str) {
         self.push(frame::close_frame(code, reason));
         self.closing = true;
@@ -121,10 +125,11 @@ impl FrameWriter {
         Poll::Ready(Ok(written))
     }
 
-    /// The rest of a begun frame, the replies, the other frames; none of them empty.
+    /// What to write, in order: the rest of a partly written buffer, the pongs, the other buffers.
+    /// None of the slices is empty.
     fn pending_slices(&self) -> impl Iterator<Item = &[u8]> {
         let partial = usize::from(self.mid_frame);
-        let pongs = Some(&self.pongs[..]).filter(|replies| !replies.is_empty());
+        let pongs = Some(&self.pongs[..]).filter(|pongs| !pongs.is_empty());
         let frames = || self.frames.iter().map(|frame| &frame[..]);
         frames()
             .take(partial)
@@ -138,9 +143,9 @@ impl FrameWriter {
         if self.mid_frame {
             self.advance_frame(&mut written);
         }
-        let replied = written.min(self.pongs.len());
-        self.pongs.advance(replied);
-        written -= replied;
+        let pong_bytes = written.min(self.pongs.len());
+        self.pongs.advance(pong_bytes);
+        written -= pong_bytes;
         while written > 0 {
             self.advance_frame(&mut written);
         }
@@ -149,7 +154,7 @@ impl FrameWriter {
 
     fn advance_frame(&mut self, written: &mut usize) {
         let Some(frame) = self.frames.front_mut() else {
-            *written = 0; // Only a stream that claims more than it was given gets here.
+            *written = 0; // Only a stream that claims to have written more than it got comes here.
             return;
         };
         let part = (*written).min(frame.len());

@@ -1,4 +1,4 @@
-//! Proof, offline, that logs are as the server wrote them; names the first entry that is not.
+//! Verifies offline that logs are as the server wrote them, and names the first entry that is not.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use super::{CHECKPOINT_EVERY, Checkpoint, Hash, LogHead, LogRecord, OpenError, P
 
 pub use super::export::{export, verify_export};
 
-/// What was found about every session.
+/// The result of verifying every session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AuditReport {
-    /// The key that every checkpoint had to be signed with.
+    /// The key that every checkpoint must be signed with.
     pub key: PublicKey,
     pub key_source: KeySource,
     pub sessions: Vec<SessionReport>,
@@ -28,7 +28,7 @@ impl AuditReport {
     }
 }
 
-/// Where the key came from; one that travels with the logs proves less than one kept elsewhere.
+/// Where the key came from. A key that is stored with the logs proves less than one kept elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySource {
     Pinned,
@@ -36,20 +36,24 @@ pub enum KeySource {
     ExportHeader,
 }
 
-/// What was found about one session.
+/// The result of verifying one session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SessionReport {
+    /// The session.
     pub session: SessionId,
+    /// How many entries were found, good or not.
     pub entries: u64,
     /// The hash of the last good entry.
     pub head: Hash,
+    /// How many checkpoints were found, good or not.
     pub checkpoints: u64,
-    /// The last entry under a good checkpoint; later ones are chained but not yet signed for.
+    /// The last entry that a good checkpoint covers; later entries are chained but not signed yet.
     pub sealed_seq: u64,
+    /// The first fault; `None` if the log is as it was written.
     pub finding: Option<AuditFinding>,
 }
 
-/// The first entry of a session that is not as it was written.
+/// The first entry of a session that is not as the server wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("session `{session}`, entry {seq}: {fault}")]
 pub struct AuditFinding {
@@ -58,7 +62,7 @@ pub struct AuditFinding {
     pub fault: EntryFault,
 }
 
-/// What is wrong with it.
+/// What is wrong with an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryFault {
     #[error("it is missing; the next one there is {next}")]
@@ -89,7 +93,7 @@ pub enum EntryFault {
     Unsealed,
 }
 
-/// Why logs could not be examined.
+/// Why logs could not be verified or exported.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     #[error(transparent)]
@@ -106,14 +110,14 @@ pub enum AuditError {
     Io(#[from] std::io::Error),
 }
 
-/// One thing of a log: checkpoints come right after the entry they seal.
+/// One item of a log. A checkpoint comes right after the last entry that it covers.
 #[derive(Debug)]
 pub enum LogItem {
     Record(LogRecord),
     Checkpoint(Checkpoint),
 }
 
-/// Shows the logs of one session, or all, as they stand in a data directory; unverified.
+/// Passes every item in the log of one session, or of all, to `each`, without verifying it.
 pub fn for_each_log_item(
     dir: &Path,
     only: Option<&SessionId>,
@@ -134,7 +138,7 @@ pub fn for_each_log_item(
     }
 }
 
-/// Verifies every log of a data directory; a server may be running in it.
+/// Verifies every log of a data directory, which a running server may be using.
 pub fn verify_store(dir: &Path, pinned: Option<&PublicKey>) -> Result<AuditReport, AuditError> {
     let connection = schema::open_read_only(dir)?;
     let (key, key_source) = match pinned {
@@ -169,7 +173,8 @@ struct LogRow {
     head: LogHead,
 }
 
-/// Each session is read in a transaction of its own: its rows agree, and the WAL is not held long.
+/// Reads each session in its own transaction, so that its rows are consistent and the WAL is not
+/// held for long.
 fn for_each_session(
     connection: &Connection,
     mut each: impl FnMut(&LogRow) -> Result<(), AuditError>,
@@ -231,7 +236,7 @@ fn for_each_item(
     }
 }
 
-/// Rows that belong to no session would otherwise go unread.
+/// Fails if there are rows that belong to no session, because nothing else would read them.
 fn check_no_orphans(connection: &Connection) -> Result<(), AuditError> {
     for table in ["entries", "checkpoints"] {
         let stray = connection

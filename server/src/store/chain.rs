@@ -1,20 +1,20 @@
-//! The hash chain that makes every change to a written log show.
+//! The hash chain that reveals every change to a written log.
 
 use pvp_protocol::SessionId;
 use sha2::{Digest, Sha256};
 
 use super::{AppendError, AppendRequest, LogHead};
 
-/// A SHA-256.
+/// A SHA-256 hash.
 pub type Hash = [u8; 32];
 
 const GENESIS_PREFIX: &[u8] = b"pvp.genesis.v1\0";
 const ENTRY_PREFIX: &[u8] = b"pvp.entry.v1\0";
 
-/// Meta and body of one record, in bytes; an export line (32 MiB) must hold them in JSON.
+/// The most bytes of meta and body in one record; as JSON they must fit an export line (32 MiB).
 pub const MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
 
-/// What the first record of a session is chained to.
+/// The hash that the first record of a session is chained to.
 pub fn genesis_hash(session: &SessionId) -> Hash {
     let mut hasher = Sha256::new();
     hasher.update(GENESIS_PREFIX);
@@ -33,7 +33,7 @@ pub fn chain_hash(prev: &Hash, meta: &[u8], body: &[u8]) -> Hash {
     hasher.finalize().into()
 }
 
-/// The head after these records, if each follows from the one before.
+/// The head after an append, if each record follows from the one before.
 pub(super) fn verify_append(append: &AppendRequest) -> Result<LogHead, AppendError> {
     let mut head = append.prev;
     for record in &append.records {
@@ -61,16 +61,16 @@ pub(super) fn verify_append(append: &AppendRequest) -> Result<LogHead, AppendErr
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::hex;
     use super::*;
+    use pvp_protocol::hex;
 
     /// Computed with `printf ... | sha256sum`; a different value would orphan every written log.
     #[test]
-    fn the_chain_is_what_the_documents_say() {
+    fn the_hash_chain_matches_its_documentation() {
         let session = SessionId::parse("blue-owl").unwrap();
-        assert_eq!(hex(&genesis_hash(&session)), GENESIS_OF_BLUE_OWL);
+        assert_eq!(hex::encode(&genesis_hash(&session)), GENESIS_OF_BLUE_OWL);
         assert_eq!(
-            hex(&chain_hash(&genesis_hash(&session), b"{}", b"{\"seq\":1}")),
+            hex::encode(&chain_hash(&genesis_hash(&session), b"{}", b"{\"seq\":1}")),
             FIRST_OF_BLUE_OWL
         );
     }

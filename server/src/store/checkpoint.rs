@@ -1,4 +1,4 @@
-//! Checkpoints: the server's signature under everything up to one entry of a session.
+//! Checkpoints: the server's signatures over a session's log up to one entry.
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use pvp_protocol::{SessionId, Timestamp};
@@ -10,10 +10,10 @@ use super::{Hash, LogHead};
 
 const SIGNING_CONTEXT: &[u8] = b"pvp.checkpoint.v1\0";
 
-/// Entries of a session that may follow its last checkpoint before another is made.
+/// After this many entries without a checkpoint, a session gets one.
 pub const CHECKPOINT_EVERY: u64 = 256;
 
-/// The server's word that a session's log up to `seq` had this hash.
+/// The server's signature that the entry `seq` of a session's log had this hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     pub seq: u64,
@@ -105,7 +105,7 @@ mod tests {
         let good = Checkpoint::sign(&key, &session, head, Timestamp::from_millis(5));
         assert!(good.is_signed(&session));
         assert!(!good.is_signed(&SessionId::parse("red-owl").unwrap()));
-        let stranger = SigningKey::from_bytes(&[4; 32]).verifying_key().to_bytes();
+        let other_key = SigningKey::from_bytes(&[4; 32]).verifying_key().to_bytes();
         let edits: [fn(&mut Checkpoint); 4] = [
             |checkpoint| checkpoint.seq = 8,
             |checkpoint| checkpoint.hash[0] ^= 1,
@@ -118,7 +118,7 @@ mod tests {
             assert!(!bad.is_signed(&session), "edit {number}");
         }
         let bad = Checkpoint {
-            key: stranger,
+            key: other_key,
             ..good
         };
         assert!(!bad.is_signed(&session));

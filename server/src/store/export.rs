@@ -1,4 +1,4 @@
-//! Logs as JSON lines that carry their own proof.
+//! Exports logs as JSON lines that can be verified without the store.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,15 +7,15 @@ use std::mem;
 use std::path::Path;
 
 use bytes::Bytes;
-use pvp_protocol::{SessionId, Timestamp};
+use pvp_protocol::{SessionId, Timestamp, hex};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::audit::{AuditError, AuditReport, KeySource, LogItem, SessionReport, for_each_log_item};
 use super::verifier::LogVerifier;
-use super::{Checkpoint, LogRecord, PublicKey, hex, keys, unhex};
+use super::{Checkpoint, LogRecord, PublicKey, keys};
 
-/// A longer line was not written by us.
+/// The most bytes in a line; an export never contains a longer one.
 const MAX_LINE_BYTES: u64 = 32 * 1024 * 1024;
 
 const EXPORT_FORMAT: u64 = 1;
@@ -44,11 +44,17 @@ struct CheckpointLine<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CheckpointFields<'a> {
+    /// The session that the checkpoint belongs to.
     session: Cow<'a, SessionId>,
+    /// The sequence number of the last entry that it covers.
     seq: u64,
+    /// The hash of that entry, in hex.
     hash: Cow<'a, str>,
+    /// When it was signed.
     at: Timestamp,
+    /// The public key of the signer, in hex.
     key: Cow<'a, str>,
+    /// The Ed25519 signature, in hex.
     signature: Cow<'a, str>,
 }
 
@@ -56,22 +62,29 @@ struct CheckpointFields<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportLine<'a> {
+    /// The entry's session; `None` for a checkpoint.
     session: Option<SessionId>,
+    /// The entry's sequence number; `None` for a checkpoint.
     seq: Option<u64>,
+    /// The entry's hash, in hex; `None` for a checkpoint.
     hash: Option<String>,
+    /// The entry's metadata; `None` if it is empty, and for a checkpoint.
     #[serde(borrow)]
     meta: Option<&'a RawValue>,
+    /// The entry's envelope; `None` for a checkpoint.
     #[serde(borrow)]
     entry: Option<&'a RawValue>,
+    /// The checkpoint; `None` for an entry.
     #[serde(borrow)]
     checkpoint: Option<CheckpointFields<'a>>,
 }
 
-/// Writes the logs of one session, or all, as JSON lines; a server may be running in the directory.
+/// Writes the log of one session, or of all, as JSON lines. A running server may be using the
+/// directory.
 pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Result<(), AuditError> {
     let header = ExportHeader {
         pvp_export: EXPORT_FORMAT,
-        key: hex(&keys::read_public(dir)?).into(),
+        key: hex::encode(&keys::read_public(dir)?).into(),
     };
     write_line(out, &header)?;
     for_each_log_item(dir, only, &mut |session, item| match item {
@@ -81,7 +94,7 @@ pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Resu
     Ok(out.flush()?)
 }
 
-/// Verifies an export line by line, holding one line at a time.
+/// Verifies an export, holding one line in memory at a time.
 pub fn verify_export(
     input: &mut dyn BufRead,
     pinned: Option<&PublicKey>,
@@ -126,14 +139,14 @@ fn write_record(
     let line = RecordLine {
         session,
         seq: record.seq,
-        hash: hex(&record.hash),
+        hash: hex::encode(&record.hash),
         meta,
         entry,
     };
     write_line(out, &line)
 }
 
-/// Only JSON that a line can carry byte for byte.
+/// The bytes as JSON, if a line can carry them unchanged.
 fn as_raw_json(bytes: &[u8]) -> Option<&RawValue> {
     let value: &RawValue = serde_json::from_slice(bytes).ok()?;
     (value.get().len() == bytes.len() && !bytes.contains(&b'\n')).then_some(value)
@@ -144,10 +157,10 @@ fn checkpoint_line<'a>(session: &'a SessionId, checkpoint: &Checkpoint) -> Check
         checkpoint: CheckpointFields {
             session: Cow::Borrowed(session),
             seq: checkpoint.seq,
-            hash: hex(&checkpoint.hash).into(),
+            hash: hex::encode(&checkpoint.hash).into(),
             at: checkpoint.at,
-            key: hex(&checkpoint.key).into(),
-            signature: hex(&checkpoint.signature).into(),
+            key: hex::encode(&checkpoint.key).into(),
+            signature: hex::encode(&checkpoint.signature).into(),
         },
     }
 }
@@ -194,7 +207,7 @@ impl<'a> ExportReader<'a> {
                 "export format {found}, this program knows {EXPORT_FORMAT}; upgrade this program"
             )));
         }
-        unhex(&header.key).ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))
+        hex::decode(&header.key).ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))
     }
 
     fn next_item(&mut self) -> Result<Option<(SessionId, LogItem)>, AuditError> {
@@ -238,7 +251,7 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
                 seq,
                 meta: meta.map(bytes).unwrap_or_default(),
                 body: bytes(entry),
-                hash: unhex(&hash).ok_or("`hash` is not 64 hex digits")?,
+                hash: hex::decode(&hash).ok_or("`hash` is not 64 hex digits")?,
             };
             Ok((session, LogItem::Record(record)))
         }
@@ -249,15 +262,15 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
 fn parse_checkpoint(fields: CheckpointFields<'_>) -> Result<(SessionId, LogItem), String> {
     let checkpoint = Checkpoint {
         seq: fields.seq,
-        hash: unhex(&fields.hash).ok_or("`hash` is not 64 hex digits")?,
+        hash: hex::decode(&fields.hash).ok_or("`hash` is not 64 hex digits")?,
         at: fields.at,
-        key: unhex(&fields.key).ok_or("`key` is not 64 hex digits")?,
-        signature: unhex(&fields.signature).ok_or("`signature` is not 128 hex digits")?,
+        key: hex::decode(&fields.key).ok_or("`key` is not 64 hex digits")?,
+        signature: hex::decode(&fields.signature).ok_or("`signature` is not 128 hex digits")?,
     };
     Ok((fields.session.into_owned(), LogItem::Checkpoint(checkpoint)))
 }
 
-/// Sessions in the order of the file, one at a time.
+/// Verifies the sessions of an export one at a time, in the order of the file.
 #[derive(Default)]
 struct SessionVerifiers {
     current: Option<LogVerifier>,

@@ -1,4 +1,4 @@
-//! The Ed25519 key that signs checkpoints, kept as hex in the data directory.
+//! Keeps the Ed25519 key that signs checkpoints, as hex in the data directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::SigningKey;
+use pvp_protocol::hex;
 
 use super::OpenError;
 
@@ -15,7 +16,7 @@ const PUBLIC_KEY_FILE: &str = "server.pub";
 /// An Ed25519 public key.
 pub type PublicKey = [u8; 32];
 
-/// Loads the signing key, or makes one if this directory never had any.
+/// Loads the signing key, or creates one if this directory never had one.
 pub(super) fn load_or_create(dir: &Path) -> Result<SigningKey, OpenError> {
     let secret = dir.join(SECRET_KEY_FILE);
     let public = dir.join(PUBLIC_KEY_FILE);
@@ -39,47 +40,21 @@ pub(super) fn load_or_create(dir: &Path) -> Result<SigningKey, OpenError> {
     Ok(key)
 }
 
-/// The public key of a data directory, without needing the secret one.
+/// Reads the public key of a data directory, without the secret key.
 pub(super) fn read_public(dir: &Path) -> Result<PublicKey, OpenError> {
     let public = dir.join(PUBLIC_KEY_FILE);
     read_key_file(&public)?.ok_or_else(|| key_error(&public, "there is no such file"))
 }
 
-/// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Reads hex of exactly `N` bytes.
-pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != N * 2 {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = [pair[0], pair[1]].map(|digit| char::from(digit).to_digit(16));
-        *byte = u8::try_from(high? * 16 + low?).ok()?;
-    }
-    Some(bytes)
-}
-
 fn create_key(path: &Path) -> Result<SigningKey, OpenError> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| key_error(path, &format!("no randomness to make it from: {error}")))?;
+    let seed = pvp_clock::random_bytes();
     write_new_file(path, &seed, 0o600)?;
     Ok(SigningKey::from_bytes(&seed))
 }
 
 fn read_key_file(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
     match fs::read_to_string(path) {
-        Ok(text) => unhex(text.trim_end())
+        Ok(text) => hex::decode(text.trim_end())
             .map(Some)
             .ok_or_else(|| key_error(path, "it is not 64 hex digits; it was left as it is")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -87,7 +62,8 @@ fn read_key_file(path: &Path) -> Result<Option<[u8; 32]>, OpenError> {
     }
 }
 
-/// Writes beside the file and links it into place, so that it is whole or absent and never replaced.
+/// Writes a temporary file and links it into place, so that the file is complete or absent, and an
+/// existing one is never replaced.
 fn write_new_file(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenError> {
     let unfinished = path.with_extension("unfinished");
     let written = (|| {
@@ -97,7 +73,7 @@ fn write_new_file(path: &Path, bytes: &[u8; 32], mode: u32) -> Result<(), OpenEr
             .create_new(true)
             .mode(mode)
             .open(&unfinished)?;
-        writeln!(file, "{}", hex(bytes))?;
+        writeln!(file, "{}", hex::encode(bytes))?;
         file.sync_all()?;
         fs::hard_link(&unfinished, path)?;
         fs::remove_file(&unfinished)?;
@@ -142,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_key_is_never_overwritten() {
+    fn a_damaged_key_is_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(SECRET_KEY_FILE);
         fs::write(&path, "not a key").unwrap();
@@ -153,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_key_is_not_replaced_behind_the_owners_back() {
+    fn a_lost_key_is_not_silently_replaced() {
         let dir = tempfile::tempdir().unwrap();
         load_or_create(dir.path()).unwrap();
         fs::remove_file(dir.path().join(SECRET_KEY_FILE)).unwrap();
@@ -163,20 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_of_someone_else_is_noticed() {
+    fn a_public_key_that_does_not_match_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         load_or_create(dir.path()).unwrap();
-        fs::write(dir.path().join(PUBLIC_KEY_FILE), hex(&[9; 32])).unwrap();
+        fs::write(dir.path().join(PUBLIC_KEY_FILE), hex::encode(&[9; 32])).unwrap();
         let error = load_or_create(dir.path()).unwrap_err().to_string();
         assert!(error.contains("does not belong"), "{error}");
-    }
-
-    #[test]
-    fn hex_goes_there_and_back_and_refuses_the_rest() {
-        assert_eq!(hex(&[0, 0xaf, 9]), "00af09");
-        assert_eq!(unhex::<3>("00aF09"), Some([0, 0xaf, 9]));
-        for bad in ["", "00af0", "00af0g", "00af0900", "+1+1+1", "é0af0"] {
-            assert_eq!(unhex::<3>(bad), None, "{bad}");
-        }
     }
 }

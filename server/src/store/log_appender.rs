@@ -1,4 +1,4 @@
-//! One transaction's worth of appends, written with what is known of their sessions.
+//! Writes groups of appends to the database, one transaction per group.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,14 @@ use super::chain;
 use super::schema::{get_seq, millis_column, seq_column};
 use super::{AppendError, AppendRequest, CHECKPOINT_EVERY, Checkpoint, Hash, LogHead, SealTiming};
 
-/// Sessions remembered between groups, about 200 bytes each; more are asked of the database.
+/// Sessions cached between groups, about 200 bytes each; above this the cache is cleared.
 const MAX_CACHED_LOGS: usize = 10_000;
 
-/// Logs sealed in one transaction when the store is closed.
+/// How many logs get their last checkpoint in one transaction when the store is closed.
 const MAX_SEALS_PER_TRANSACTION: usize = 1024;
 
-/// What the database says about the sessions that were written lately.
+/// Appends to logs and signs checkpoints, with a cache of what the database says about the sessions
+/// that were written recently.
 pub(super) struct LogAppender {
     key: SigningKey,
     cache: HashMap<SessionId, CachedLog>,
@@ -29,7 +30,7 @@ struct CachedLog {
     sealed_seq: u64,
 }
 
-/// How each append of a committed group went.
+/// The outcome of each append of a committed group.
 pub(super) type AppendResults = Vec<Result<(), AppendError>>;
 
 impl LogAppender {
@@ -40,12 +41,12 @@ impl LogAppender {
         }
     }
 
-    /// What was learnt in a transaction that did not commit is wrong.
+    /// Empties the cache, which is wrong after a transaction that did not commit.
     pub(super) fn clear_cache(&mut self) {
         self.cache.clear();
     }
 
-    /// Writes and commits a group. An error means that nothing of it was written.
+    /// Writes and commits a group. An error means that none of it was written.
     pub(super) fn commit_group(
         &mut self,
         connection: &mut Connection,
@@ -63,7 +64,8 @@ impl LogAppender {
         Ok(results)
     }
 
-    /// Checks everything before the first insert, so that a refused append leaves nothing behind.
+    /// Writes one append. It checks everything before the first insert, so that a refused append
+    /// leaves nothing behind.
     fn append(
         &mut self,
         connection: &Connection,
@@ -98,7 +100,7 @@ impl LogAppender {
         Ok(Ok(()))
     }
 
-    /// Seals every log that has grown since its last checkpoint.
+    /// Makes a checkpoint of every log that has grown since its last one.
     pub(super) fn seal_all(
         &mut self,
         connection: &mut Connection,

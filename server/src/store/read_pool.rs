@@ -1,4 +1,4 @@
-//! Questions to the store, answered from a few read-only connections.
+//! Reads the database through a small pool of read-only connections.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::schema::{self, get_millis, get_optional_millis, get_seq, millis_column, seq_column};
 use super::{LogHead, LogRecord, ReadLimit, SessionIndex, SessionSummary, StoreError};
 
-/// Connections kept open between questions; each holds a page cache of up to 2 MB.
+/// Connections kept open between queries; each holds a page cache of up to 2 MB.
 const MAX_IDLE_CONNECTIONS: usize = 4;
 
 pub(super) const DUE_SESSIONS_SQL: &str =
@@ -53,7 +53,7 @@ impl ReadPool {
         from: u64,
         limit: ReadLimit,
     ) -> Result<Vec<LogRecord>, StoreError> {
-        // Beyond what SQLite can count there is nothing to read.
+        // No entry has a sequence number that SQLite cannot store.
         let Ok(from) = seq_column(from) else {
             return Ok(Vec::new());
         };
@@ -137,14 +137,14 @@ impl ReadPool {
         })
     }
 
-    /// Asks on an idle connection; one that failed is not kept.
+    /// Runs a query on an idle connection, or on a new one. A connection that failed is not kept.
     fn with_connection<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle().pop();
-        let connection = match kept {
+        let pooled = idle().pop();
+        let connection = match pooled {
             Some(connection) => connection,
             None => schema::open_read_only(&self.dir)?,
         };
@@ -159,7 +159,7 @@ impl ReadPool {
 
 /// Reads the columns seq, meta, body, hash.
 pub(super) fn record_from_row(row: &Row<'_>) -> rusqlite::Result<LogRecord> {
-    // Text is taken too, so that a row edited by hand is read and then found by its hash.
+    // Text columns are accepted too, so that a row edited by hand is read and then fails its hash.
     let bytes = |column| -> rusqlite::Result<Bytes> {
         Ok(Bytes::copy_from_slice(row.get_ref(column)?.as_bytes()?))
     };

@@ -1,4 +1,4 @@
-//! The shape of the database file, from opening it to bringing it up to date.
+//! Opens the database file and migrates its schema.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,13 +12,13 @@ use super::OpenError;
 
 const DATABASE_FILE: &str = "pvp.sqlite3";
 
-/// "PVP1", so that a database of another program is never taken for ours.
+/// "PVP1", so that a database of another program is never mistaken for ours.
 const APPLICATION_ID: i64 = 0x5056_5031;
 
-/// The longest wait for `pvp invite` or a backup that holds the file.
+/// How long to wait while `pvp invite` or a backup has the file locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Migration `n` brings version `n` to `n + 1`. Written ones are never edited; add another below.
+/// Migration `n` takes version `n` to `n + 1`. Never edit an existing one; add another below.
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE sessions (
@@ -68,22 +68,23 @@ const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// The version this program writes.
+/// The schema version that this program writes.
 const CURRENT_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Which databases may be brought up to date.
+/// Which databases may be migrated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MigrationScope {
-    /// Any older one: nobody else is using the directory.
+    /// Any older one, because no other process is using the directory.
     Older,
-    /// Only one that is still empty: a server of an older version may be running.
+    /// Only an empty one, because a server of an older version may be running.
     Empty,
 }
 
-/// Opens the database for writing, making it if there is none.
+/// Opens the database for writing, and creates it if there is none.
 pub(super) fn open_or_create(dir: &Path, scope: MigrationScope) -> Result<Connection, OpenError> {
     let path = dir.join(DATABASE_FILE);
-    // SQLite gives its side files the mode of the database, which holds what people typed.
+    // SQLite gives its side files the mode of the database, which must be private because it holds
+    // what people typed.
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -103,7 +104,7 @@ pub(super) fn open_or_create(dir: &Path, scope: MigrationScope) -> Result<Connec
     Ok(connection)
 }
 
-/// Opens a database that must be there, for writing.
+/// Opens an existing database for writing.
 pub(super) fn open_existing(dir: &Path) -> Result<Connection, OpenError> {
     let path = dir.join(DATABASE_FILE);
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -112,7 +113,7 @@ pub(super) fn open_existing(dir: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Opens a database that must be there, for reading.
+/// Opens an existing database for reading.
 pub(super) fn open_read_only(dir: &Path) -> Result<Connection, OpenError> {
     let path = dir.join(DATABASE_FILE);
     let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -120,7 +121,7 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Writes one page, so that whatever a failed commit left at the end of the WAL is overwritten.
+/// Writes one page, to overwrite whatever a failed commit left at the end of the WAL.
 pub(super) fn overwrite_wal_tail(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.pragma_update(None, "user_version", CURRENT_VERSION)?;
@@ -151,7 +152,7 @@ fn check_version(connection: &Connection, path: &Path) -> Result<(), OpenError> 
     }
 }
 
-/// The version of a database that is ours or empty; any other is refused.
+/// The version of a database, 0 if it is empty; the database of another program is refused.
 fn read_version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
     let query = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let application = query("PRAGMA application_id").map_err(map_sqlite_error(path))?;
@@ -173,7 +174,7 @@ fn read_version(connection: &Connection, path: &Path) -> Result<i64, OpenError> 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     loop {
         let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Asked inside the transaction, because two programs may be making the same database.
+        // Read inside the transaction, because two programs may be creating the same database.
         let version: i64 = step.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let migration = usize::try_from(version)
             .ok()
@@ -200,12 +201,12 @@ fn map_sqlite_error(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
     }
 }
 
-/// SQLite counts with a sign; a seq beyond it cannot be reached by appending.
+/// A sequence number as its column. SQLite integers are signed, but no log outgrows their range.
 pub(super) fn seq_column(seq: u64) -> rusqlite::Result<i64> {
     i64::try_from(seq).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
-/// A moment as its column; the year 9999 fits.
+/// A time as its column; the year 9999 fits.
 pub(super) fn millis_column(at: Timestamp) -> i64 {
     i64::try_from(at.as_millis()).unwrap_or(i64::MAX)
 }

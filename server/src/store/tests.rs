@@ -1,4 +1,4 @@
-//! The store as the rest of the server meets it.
+//! Tests of the store through its public interface.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use super::*;
 mod failing;
 mod tamper;
 
-/// A session task reduced to what the store sees of it.
+/// Stands in for a session task: appends to one log and remembers what it wrote.
 struct TestLog {
     session: SessionId,
     head: LogHead,
@@ -104,7 +104,7 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// Holds the writer until the returned sender is dropped, so that what follows is one group.
+/// Blocks the writer until the returned sender is dropped, so that the next appends form one group.
 async fn block_writer(store: &Store) -> std::sync::mpsc::Sender<()> {
     let (release, released) = std::sync::mpsc::channel();
     on_writer_connection(store, move |_| {
@@ -114,7 +114,7 @@ async fn block_writer(store: &Store) -> std::sync::mpsc::Sender<()> {
     release
 }
 
-/// Runs something on the writer's own connection, after everything queued before it.
+/// Runs a closure on the writer's own connection, after everything queued before it.
 async fn on_writer_connection(
     store: &Store,
     with: impl FnOnce(&rusqlite::Connection) + Send + 'static,
@@ -228,7 +228,7 @@ async fn meta_that_an_export_could_not_carry_is_refused() {
 }
 
 #[tokio::test]
-async fn a_closed_store_reopens_with_everything_sealed() {
+async fn a_closed_store_reopens_with_a_checkpoint_at_every_head() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut owl = TestLog::new("owl");
@@ -257,7 +257,7 @@ async fn what_was_acknowledged_survives_a_kill() {
     for _ in 0..20 {
         owl.grow(&store, 3).await;
     }
-    // What lies on the disk while the store is in full swing is what a kill leaves.
+    // What is on the disk while the store is writing is what a kill leaves behind.
     let killed = tempfile::tempdir().unwrap();
     for name in ["pvp.sqlite3", "pvp.sqlite3-wal", "server.key", "server.pub"] {
         fs::copy(dir.path().join(name), killed.path().join(name)).unwrap();
@@ -280,7 +280,7 @@ async fn a_directory_has_one_server_at_a_time() {
 }
 
 #[tokio::test]
-async fn deadlines_come_due_in_order_and_can_be_taken_back() {
+async fn deadlines_come_due_in_order_and_can_be_removed() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     assert_eq!(store.next_deadline().unwrap(), None);
@@ -305,7 +305,7 @@ async fn deadlines_come_due_in_order_and_can_be_taken_back() {
 }
 
 #[tokio::test]
-async fn a_summary_tells_when_and_whether_a_session_ended() {
+async fn a_summary_says_when_and_whether_a_session_ended() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut owl = TestLog::new("owl");
@@ -342,7 +342,7 @@ async fn a_summary_tells_when_and_whether_a_session_ended() {
 }
 
 #[tokio::test]
-async fn checkpoints_are_made_when_due_and_when_asked() {
+async fn checkpoints_are_made_when_due_and_when_requested() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut owl = TestLog::new("owl");

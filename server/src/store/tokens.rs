@@ -1,4 +1,4 @@
-//! Login tokens: who was invited, until when; what a token allows is opaque here.
+//! Stores login tokens; what a token allows is opaque here.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,19 +11,24 @@ use super::schema::{
 };
 use super::{Hash, OpenError, StoreError};
 
-/// One invitation. Only the hash of its secret is kept.
+/// One token. Only the hash of its secret is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRow {
+    /// The public part of the token, by which it is found and revoked.
     pub id: String,
+    /// The SHA-256 of its secret.
     pub hash: Hash,
-    /// JSON, opaque to the store.
+    /// The token's claims as JSON, opaque to the store.
     pub data: String,
+    /// When it was issued.
     pub created_at: Timestamp,
+    /// When it stops being valid; `None` if it never expires.
     pub expires_at: Option<Timestamp>,
+    /// When it was revoked; `None` if it was not.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// The tokens of a data directory; may be open in several processes, also while a server runs.
+/// The tokens of a data directory. Several processes may have them open, even while a server runs.
 pub struct TokenTable {
     connection: Mutex<Connection>,
 }
@@ -31,7 +36,7 @@ pub struct TokenTable {
 const COLUMNS: &str = "id, hash, data, created_at, expires_at, revoked_at";
 
 impl TokenTable {
-    /// Opens the tokens without taking the directory's lock; a directory never used is made ready.
+    /// Opens the tokens without locking the directory, which is created if it does not exist.
     pub fn open(dir: &Path) -> Result<Self, OpenError> {
         super::create_data_directory(dir)?;
         Ok(Self {
@@ -39,7 +44,7 @@ impl TokenTable {
         })
     }
 
-    /// Adds a token under an id that is not taken.
+    /// Adds a token; fails if its id exists already.
     pub fn insert(&self, token: &TokenRow) -> Result<(), StoreError> {
         let inserted = self
             .connection()
@@ -94,7 +99,7 @@ impl TokenTable {
         Ok(changed == 1)
     }
 
-    /// How many tokens there are, revoked and expired ones too.
+    /// How many tokens there are, including revoked and expired ones.
     pub fn count(&self) -> Result<u64, StoreError> {
         Ok(self
             .connection()

@@ -1,12 +1,12 @@
-//! The judgement of one log, entry by entry.
+//! Verifies one log, entry by entry.
 
-use pvp_protocol::SessionId;
+use pvp_protocol::{SessionId, hex};
 use serde::Deserialize;
 
 use super::audit::{AuditFinding, EntryFault, LogItem, SessionReport};
-use super::{CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, PublicKey, chain_hash, hex};
+use super::{CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, PublicKey, chain_hash};
 
-/// Follows one log and stops judging at the first thing that is wrong.
+/// Verifies the items of one log in order, and reports the first fault.
 pub(super) struct LogVerifier {
     key: PublicKey,
     head: LogHead,
@@ -62,9 +62,10 @@ impl LogVerifier {
         self.record_finding(self.head.seq + 1, EntryFault::Unreadable(error.to_string()));
     }
 
-    /// `says` is where the session's row claims that the log ends.
+    /// Ends the verification. `claimed_head` is where the session's row says that the log ends;
+    /// `None` in an export, which has no such row.
     pub(super) fn finish(mut self, claimed_head: Option<LogHead>) -> SessionReport {
-        if let Some(claimed_head) = claimed_head.filter(|says| *says != self.head) {
+        if let Some(claimed_head) = claimed_head.filter(|claimed| *claimed != self.head) {
             let seq =
                 claimed_head.seq.min(self.head.seq) + u64::from(claimed_head.seq != self.head.seq);
             self.record_finding(
@@ -74,7 +75,7 @@ impl LogVerifier {
                 },
             );
         }
-        // The writer never leaves so many without a checkpoint, so one was taken away.
+        // The writer never leaves so many entries without a checkpoint, so one was removed.
         if self.head.seq - self.report.sealed_seq >= CHECKPOINT_EVERY {
             self.record_finding(self.report.sealed_seq + 1, EntryFault::Unsealed);
         }
@@ -111,7 +112,7 @@ impl LogVerifier {
             return Err((last, EntryFault::SealMisplaced(sealed)));
         }
         if checkpoint.key != self.key {
-            return Err((last, EntryFault::SealedKey(hex(&checkpoint.key))));
+            return Err((last, EntryFault::SealedKey(hex::encode(&checkpoint.key))));
         }
         if checkpoint.hash != self.head.hash {
             return Err((last, EntryFault::SealedHash));
@@ -123,7 +124,8 @@ impl LogVerifier {
     }
 }
 
-/// Each entry repeats its place in its own text, which is what people are shown.
+/// Checks that an entry's text, which is what people see, names the session and the sequence number
+/// it is stored under.
 fn verify_body(record: &LogRecord, session: &SessionId) -> Result<(), EntryFault> {
     #[derive(Deserialize)]
     struct EntryPosition {

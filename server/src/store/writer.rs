@@ -1,4 +1,4 @@
-//! The one thread that appends: it takes whatever is waiting and commits it together.
+//! The thread that writes all appends, committing those that wait together as a group.
 
 use std::fs::File;
 use std::mem;
@@ -14,16 +14,17 @@ use tokio::sync::mpsc;
 use super::log_appender::{AppendResults, LogAppender};
 use super::{AppendError, AppendRequest, OpenError, StoreError, schema};
 
-/// Appends that may wait for the writer; beyond it the sessions wait.
+/// Appends that may wait for the writer; when the queue is full, the sessions wait.
 const QUEUE_CAPACITY: usize = 1024;
 
-/// Larger groups were measured to be no faster, and make everyone in them wait.
+/// The most records in a group. Larger groups measured no faster, and every append in a group waits
+/// for all of it.
 const MAX_GROUP_RECORDS: usize = 1024;
 
-/// Keeps the WAL of one transaction small when records are large.
+/// The most bytes in a group, so that large records do not grow the WAL too much.
 const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
 
-/// The handle of the writing thread.
+/// The handle of the writer thread.
 pub(super) struct WriterHandle {
     jobs: Option<mpsc::Sender<WriterJob>>,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
@@ -32,7 +33,7 @@ pub(super) struct WriterHandle {
 pub(super) enum WriterJob {
     Append(AppendRequest),
     Close(Timestamp),
-    /// Lets a test spoil the writer's own connection.
+    /// Lets a test break the writer's own connection.
     #[cfg(test)]
     RunOnConnection(Box<dyn FnOnce(&Connection) + Send>),
 }
@@ -82,7 +83,7 @@ impl WriterHandle {
 
     pub(super) async fn send(&self, job: WriterJob) {
         if let Some(jobs) = &self.jobs {
-            // A closed queue gives the job back, and an append that is dropped tells its caller.
+            // A closed queue returns the job; dropping an append reports a failure to its caller.
             let _ = jobs.send(job).await;
         }
     }
@@ -96,13 +97,13 @@ impl WriterHandle {
 }
 
 impl Drop for WriterHandle {
-    /// Waits for what is queued, so that the directory is free again afterwards.
+    /// Waits until the queue is written, so that the directory is unlocked afterwards.
     fn drop(&mut self) {
         self.jobs = None;
         let Some(thread) = self.take_thread() else {
             return;
         };
-        // A `Done` may have held the last store; the writer cannot wait for itself.
+        // An `AppendCallback` may have held the last store; the writer cannot wait for itself.
         if thread.thread().id() == thread::current().id() {
             return;
         }
@@ -112,11 +113,11 @@ impl Drop for WriterHandle {
     }
 }
 
-/// What the writing thread has in front of it.
+/// The state of the writer thread.
 struct WriterThread {
     jobs: mpsc::Receiver<WriterJob>,
     dir: PathBuf,
-    /// `None` after an error that a connection may not survive.
+    /// `None` after an error that the connection may not have survived.
     connection: Option<Connection>,
     appender: LogAppender,
     /// Released last, when the database is closed.
@@ -184,14 +185,14 @@ impl WriterThread {
         }
     }
 
-    /// Leaves either a connection that can be used again, or none.
+    /// Recovers from a failed commit: keeps the connection only if it can be used again.
     fn recover(&mut self, error: &StoreError) {
         self.appender.clear_cache();
         let kept = match FailureScope::from_error(error) {
             FailureScope::RolledBack => self.connection.take(),
-            // When only the sync failed, a whole transaction lies at the end of the WAL, invisible
-            // as long as its index lives, but a restart would find it. Closing the last connection
-            // drops that index, so the connection is kept and the tail overwritten.
+            // If only the sync failed, a complete transaction is at the end of the WAL. It is
+            // invisible as long as the WAL index exists, but a restart would find it. Closing the
+            // last connection drops that index, so keep the connection and overwrite the tail.
             FailureScope::Disk => self.connection.take().and_then(|mut connection| {
                 schema::overwrite_wal_tail(&mut connection)
                     .ok()
@@ -211,13 +212,13 @@ impl WriterThread {
     }
 }
 
-/// What an error may have done.
+/// What an error may have affected.
 enum FailureScope {
-    /// The transaction was rolled back, and that is all.
+    /// Nothing: the transaction was rolled back.
     RolledBack,
-    /// Something may have reached the disk.
+    /// The disk: part of the transaction may have been written.
     Disk,
-    /// The connection may never work again.
+    /// The connection, which may never work again.
     Connection,
 }
 
@@ -236,13 +237,13 @@ impl FailureScope {
                 | ErrorCode::ConstraintViolation,
             ) => Self::RolledBack,
             Some(ErrorCode::SystemIoFailure) => Self::Disk,
-            // Unknown trouble is taken for the worst.
+            // Assume the worst of unknown errors.
             _ => Self::Connection,
         }
     }
 }
 
-/// Appends that will share one transaction.
+/// Appends that share one transaction.
 #[derive(Default)]
 struct AppendGroup {
     appends: Vec<AppendRequest>,
@@ -251,7 +252,7 @@ struct AppendGroup {
 }
 
 impl AppendGroup {
-    /// An empty group has room for anything.
+    /// Whether an append fits in the group; an empty group has room for any.
     fn has_room_for(&self, append: &AppendRequest) -> bool {
         self.appends.is_empty()
             || (self.records + append.records.len() <= MAX_GROUP_RECORDS

@@ -1,4 +1,6 @@
-//! Who is there: presence that is told but not kept, and absence that counts for decisions.
+//! Tracks who is present.
+//!
+//! Presence is broadcast but not logged. An absence long enough to matter for decisions is logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +12,19 @@ use tokio::time::Instant;
 
 use super::command::{HttpAccess, JoinedSession, ReplyTo};
 use super::{SessionTask, WriteBatch};
+use crate::envelope;
 use crate::viewer::Viewer;
-use crate::{clock, envelope};
 
-/// How often a session with nothing due looks around all the same.
+/// How often a session checks presence even if nothing is due.
 const MAX_PRESENCE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How long a request over HTTP counts as being there, in seconds.
+/// How long an HTTP request counts as presence, in seconds.
 const HTTP_PRESENCE_SECONDS: u64 = 30;
 
 impl SessionTask {
-    /// When something happens by itself next: a deadline, someone going quiet, or a heartbeat.
+    /// When the next timer is due: a deadline, a change of someone's presence, or a heartbeat.
     pub(super) fn next_timer(&self) -> Instant {
-        let (now, instant) = (clock::now(), Instant::now());
+        let (now, instant) = (pvp_clock::now(), Instant::now());
         let due = [self.session.next_deadline(), self.next_presence_check]
             .into_iter()
             .flatten()
@@ -49,7 +51,7 @@ impl SessionTask {
 
     pub(super) async fn on_timer(&mut self) {
         let mut batch = WriteBatch::default();
-        let now = clock::now();
+        let now = pvp_clock::now();
         if self.session.next_deadline().is_some_and(|due| due <= now) {
             self.apply_input(Input::Tick, &mut batch);
         }
@@ -61,7 +63,7 @@ impl SessionTask {
         self.persist(batch).await;
     }
 
-    /// Gives a newcomer what they need to follow the session.
+    /// Puts into `reply` what a connection that has just joined needs to follow the session.
     pub(super) fn admit(
         &mut self,
         participant: &ParticipantId,
@@ -76,7 +78,7 @@ impl SessionTask {
         let device = viewer.add_device();
         viewer.set_left(false);
         viewer.set_inactive(false);
-        viewer.record_activity(clock::now());
+        viewer.record_activity(pvp_clock::now());
         let may_vote = self
             .session
             .member(participant)
@@ -118,7 +120,9 @@ impl SessionTask {
         }));
     }
 
-    /// Lets someone look in over HTTP; `None` if there is no such session.
+    /// Gives an HTTP request access to the session; `None` if there is no such session.
+    ///
+    /// A participant who has joined counts as present for a while.
     pub(super) fn http_access(
         &mut self,
         participant: Option<ParticipantId>,
@@ -138,8 +142,8 @@ impl SessionTask {
             Some(id) if joined(&id) => {
                 let viewer = self.get_or_create_viewer(&id);
                 viewer.set_may_approve(self.session.member(&id).is_some_and(Member::may_vote));
-                viewer.record_seen(clock::now());
-                let until = clock::now().plus_seconds(HTTP_PRESENCE_SECONDS);
+                viewer.record_seen(pvp_clock::now());
+                let until = pvp_clock::now().plus_seconds(HTTP_PRESENCE_SECONDS);
                 self.http_presence.insert(id, (viewer.add_device(), until));
                 access.device = Some(viewer.add_device());
                 access.viewer = Some(viewer);
@@ -147,7 +151,7 @@ impl SessionTask {
             }
             Some(id) => {
                 let limits = &self.directory.settings.limits;
-                access.viewer = Some(Arc::new(Viewer::new(id, clock::now(), limits)));
+                access.viewer = Some(Arc::new(Viewer::new(id, pvp_clock::now(), limits)));
             }
             None => {}
         }
@@ -158,11 +162,11 @@ impl SessionTask {
         let limits = &self.directory.settings.limits;
         let viewer = self.viewers.entry(participant.clone());
         viewer
-            .or_insert_with(|| Arc::new(Viewer::new(participant.clone(), clock::now(), limits)))
+            .or_insert_with(|| Arc::new(Viewer::new(participant.clone(), pvp_clock::now(), limits)))
             .clone()
     }
 
-    /// Someone who had gone quiet is back.
+    /// Handles a message from a participant who counted as inactive.
     pub(super) fn on_participant_returned(
         &mut self,
         participant: &ParticipantId,
@@ -174,9 +178,9 @@ impl SessionTask {
         self.refresh_presence(batch);
     }
 
-    /// Looks at everyone, tells what changed, and notes when to look again.
+    /// Checks everyone's presence, broadcasts what changed, and sets the time of the next check.
     pub(super) fn refresh_presence(&mut self, batch: &mut WriteBatch) {
-        let now = clock::now();
+        let now = pvp_clock::now();
         for (id, viewer) in &self.viewers {
             if viewer.has_waiting_request() {
                 viewer.record_seen(now);
@@ -195,7 +199,8 @@ impl SessionTask {
         for (id, timed_out) in members {
             let viewer = self.get_or_create_viewer(&id);
             let (status, away, next) = self.presence_status(&viewer, now);
-            // Who was away is back when they come, not when the server forgets how long it was.
+            // Someone who was away is back when they connect, not when a restarted server has
+            // forgotten how long they have been away.
             let absent = away || (timed_out && viewer.device_count() == 0);
             next_check = [next_check, next].into_iter().flatten().min();
             if absent != timed_out {
@@ -232,7 +237,8 @@ impl SessionTask {
         self.next_presence_check = next_check;
     }
 
-    /// Someone's presence, whether they are out of decisions, and when that may change.
+    /// A participant's presence, whether they are away (decisions do not wait for them), and when
+    /// either may change.
     fn presence_status(
         &self,
         viewer: &Viewer,

@@ -1,4 +1,4 @@
-//! What the rest of the server may ask of a session's task, and how it is answered.
+//! The commands that the rest of the server sends to a session's task, with their replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use crate::reply_queue::{ConnectionReply, ReplyQueue, ReplyStatus};
 use crate::secrets::SecretStore;
 use crate::viewer::{DeviceGuard, Viewer};
 
-/// Something that changes the session, if it may be.
+/// A request to change the session, which the session accepts or refuses.
 pub(crate) enum SessionRequest {
     Create {
         by: ParticipantId,
         id: MessageId,
         create: SessionCreate,
     },
-    /// `found`: what to make of a session that does not exist, where anyone may make one.
+    /// `create_if_missing`: how to create a session that does not exist, on a server where anyone
+    /// may create one.
     Join {
         identity: Identity,
         announce: Announce,
@@ -33,25 +34,26 @@ pub(crate) enum SessionRequest {
     },
 }
 
-/// Looks at a session and at who is there. What was seen may rest on entries that are still being
-/// written, so it is released when they are durable; dropped, it was refused.
+/// Reads a session and who is present. The result may depend on entries that are still being
+/// written, so the reply is deferred until they are durable. If it is dropped instead, the query
+/// was refused.
 pub(crate) type SessionQuery = Box<dyn FnOnce(&Session, &PresenceMap) -> DeferredReply + Send>;
 
-/// Gives an answer to the one who asked.
+/// Sends the result of a query to its caller.
 pub(crate) type DeferredReply = Box<dyn FnOnce() + Send>;
 
-/// Who is there, as last told.
+/// Everyone's presence, as last published.
 pub(crate) type PresenceMap = BTreeMap<ParticipantId, PresenceStatus>;
 
 pub(crate) enum SessionCommand {
     Request(Box<SessionRequest>, ReplyTo),
-    /// Someone who had gone quiet was heard of.
+    /// A participant who counted as inactive has sent a message.
     ParticipantReturned(ParticipantId),
-    /// A device of someone's is gone.
+    /// A connection to the session has closed.
     ConnectionClosed,
-    /// Someone looks in without a connection of their own.
+    /// An HTTP request wants access to the session.
     HttpAccess(Option<ParticipantId>, oneshot::Sender<Option<HttpAccess>>),
-    /// A question about the session as it is.
+    /// A query on the current state of the session.
     Query(SessionQuery),
     /// The server is shutting down.
     Stop,
@@ -59,23 +61,30 @@ pub(crate) enum SessionCommand {
 
 /// What a connection needs to follow a session.
 pub(crate) struct JoinedSession {
+    /// Counts this connection as one of the participant's devices.
     pub(crate) device: DeviceGuard,
+    /// Where the connection reads new entries.
     pub(crate) feed: Arc<SessionFeed>,
+    /// The values of the session's secrets, for the executor's copies of grants.
     pub(crate) secrets: Arc<SecretStore>,
+    /// The message that answers the join.
     pub(crate) welcome: SessionWelcome,
-    /// The people who were there before.
+    /// How the other participants announced themselves.
     pub(crate) other_announcements: Vec<Announce>,
+    /// The session's working directory, shared as context; `None` if none was shared.
     pub(crate) working_directory: Option<ContextAdd>,
-    /// The first seq that is not history: the newcomer's own announcement, or what comes next.
+    /// The first sequence number that is not history: that of the participant's own announcement,
+    /// or of the next entry.
     pub(crate) live_from_seq: u64,
+    /// The sequence number of the entry that the join made; `None` if it made none.
     pub(crate) accepted_seq: Option<u64>,
 }
 
-/// What someone needs who reads a session over HTTP.
+/// What an HTTP request needs to read a session.
 pub(crate) struct HttpAccess {
-    /// `None` where nobody has to say who they are.
+    /// The participant who reads; `None` for an anonymous reader on a server without login.
     pub(crate) viewer: Option<Arc<Viewer>>,
-    /// Keeps them present, if they have joined.
+    /// Keeps the participant present, if they have joined.
     pub(crate) device: Option<DeviceGuard>,
     pub(crate) feed: Arc<SessionFeed>,
     pub(crate) secrets: Arc<SecretStore>,
@@ -96,7 +105,7 @@ impl ReplyTo {
         self.answer(Answer::Refused(refusal));
     }
 
-    /// Who asked may have gone; then nobody needs the answer.
+    /// Sends the answer. A caller that has stopped waiting does not need it.
     pub(crate) fn answer(self, answer: Answer) {
         match self {
             ReplyTo::Queue(reply_queue, id) => {

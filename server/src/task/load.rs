@@ -1,4 +1,4 @@
-//! Reading a session's log: at the first order, and again after a failed write.
+//! Loads a session from its log, when its task starts and again after a failed write.
 
 use bytes::Bytes;
 use pvp_protocol::SessionId;
@@ -6,7 +6,6 @@ use pvp_session::{Entry, Session};
 use tokio::time::Instant;
 
 use super::{LogHealth, RETRY_DELAY, SessionTask};
-use crate::clock;
 use crate::store::{LogHead, ReadLimit, Store, chain_hash};
 
 /// How much of a log is read at a time.
@@ -16,7 +15,7 @@ const READ_LIMIT: ReadLimit = ReadLimit {
 };
 
 impl SessionTask {
-    /// Becomes what the log says.
+    /// Replaces the session's state with what the log says.
     pub(super) async fn load(&mut self) {
         let (store, id) = (self.directory.store.clone(), self.id.clone());
         let replayed = tokio::task::spawn_blocking(move || replay_log(&store, &id)).await;
@@ -28,7 +27,7 @@ impl SessionTask {
                 self.head = head;
                 self.log_health = LogHealth::Readable;
                 self.refresh_viewers();
-                self.next_presence_check = (!self.viewers.is_empty()).then(clock::now);
+                self.next_presence_check = (!self.viewers.is_empty()).then(pvp_clock::now);
             }
             Err(why) => {
                 tracing::error!(session = %self.id, why, "could not read the log");
@@ -39,7 +38,7 @@ impl SessionTask {
     }
 }
 
-/// Folds a log, checking the chain on the way: a log that was altered is not worked on.
+/// Replays a log and checks its hash chain; a log that was altered is refused.
 fn replay_log(store: &Store, id: &SessionId) -> Result<(Session, LogHead), String> {
     let mut session = Session::new(id.clone());
     let mut head = LogHead::empty(id);

@@ -1,4 +1,4 @@
-//! From what was decided to what is durable, and from there to everyone.
+//! Writes decided entries to the store, and publishes them once they are durable.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,19 @@ use tokio::time::Instant;
 
 use super::command::{DeferredReply, ReplyTo};
 use super::{RETRY_DELAY, SessionTask};
-use crate::clock;
 use crate::delivery;
 use crate::store::{
     AppendCallback, AppendError, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex,
 };
 
-/// One append and everyone who waits for it.
+/// The entries of one append, and the replies that wait for it.
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub(super) entries: Vec<(Entry, Bytes)>,
     pub(super) answers: Vec<(ReplyTo, Answer)>,
-    /// Answers to questions about the session as this batch leaves it.
+    /// Replies to queries on the session's state after this batch.
     pub(super) deferred_replies: Vec<DeferredReply>,
-    /// Values of the secrets that are shared in it, by the seq of their entry.
+    /// Values of the secrets that this batch shares, by the sequence number of their entry.
     pub(super) secret_values: BTreeMap<u64, String>,
 }
 
@@ -35,7 +34,7 @@ impl WriteBatch {
     }
 }
 
-/// A batch as the store gets it.
+/// A batch in the form that the store writes.
 pub(super) struct PendingAppend {
     prev: LogHead,
     records: Vec<LogRecord>,
@@ -54,7 +53,7 @@ impl PendingAppend {
 }
 
 impl SessionTask {
-    /// The store has written an append, or could not.
+    /// Handles the outcome of an append: publishes its batch, or refuses it and reloads.
     pub(super) async fn on_append_result(&mut self, result: Result<(), AppendError>) {
         let Some(batch) = self.in_flight.pop_front() else {
             return;
@@ -79,7 +78,7 @@ impl SessionTask {
         }
     }
 
-    /// What waited for an append that failed rests on it, so it is not sent.
+    /// Refuses the batches that follow a failed append; they depend on it, so they are not sent.
     fn refuse_pending(&mut self) {
         self.pending_append = None;
         self.entries_in_flight = 0;
@@ -103,7 +102,7 @@ impl SessionTask {
         }
     }
 
-    /// Everything in the batch is durable: everyone may hear of it.
+    /// Publishes a durable batch: its entries to the connections, and its answers to the callers.
     fn publish(&mut self, mut batch: WriteBatch) {
         let mut deliveries = Vec::with_capacity(batch.entries.len());
         let (mut members_changed, mut gates_changed) = (false, false);
@@ -130,7 +129,7 @@ impl SessionTask {
         }
     }
 
-    /// Does what a durable entry asks for outside the log; true if it is about people.
+    /// Applies what a durable entry changes outside the log; true if it changes the participants.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "other entries change nothing outside the log"
@@ -153,9 +152,9 @@ impl SessionTask {
         }
     }
 
-    /// Sends a batch to the store. While the store is at an earlier one, batches gather, so that
-    /// what was decided meanwhile is written and told together. One without entries waits for what
-    /// it rests on.
+    /// Sends a batch to the store. While the store writes an earlier batch, later ones are merged,
+    /// so that what was decided meanwhile is written and published together. A batch without
+    /// entries only waits for the batch before it.
     pub(super) async fn persist(&mut self, batch: WriteBatch) {
         if batch.entries.is_empty() {
             match self.in_flight.back_mut() {
@@ -182,7 +181,7 @@ impl SessionTask {
         }
     }
 
-    /// What the store is to write for a batch. The session is what this batch makes of it.
+    /// Builds the append for a batch, which the session has already applied.
     fn build_append(&mut self, batch: &WriteBatch) -> PendingAppend {
         let prev = self.head;
         let seal_now = batch
@@ -226,9 +225,9 @@ impl SessionTask {
                 prev: append.prev,
                 records: append.records,
                 index: append.index,
-                at: clock::now(),
+                at: pvp_clock::now(),
                 seal: append.seal,
-                // The receiver is gone only when nobody waits for the answer any more.
+                // The receiver is gone only when nothing waits for the result any more.
                 on_done: AppendCallback::new(move |result| drop(sender.send(result))),
             })
             .await;
@@ -249,7 +248,8 @@ fn changes_a_gate(entry: &Entry) -> bool {
     )
 }
 
-/// What ran and how it ended is signed for at once, so that it cannot be cut off unnoticed.
+/// True for entries that say what ran and how it ended. They get a checkpoint at once, so that
+/// cutting them off the log is always detected.
 fn needs_immediate_seal(entry: &Entry) -> bool {
     matches!(
         entry.envelope.message,

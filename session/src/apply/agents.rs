@@ -1,4 +1,4 @@
-//! Prompts, and what agents think and answer.
+//! Decides on prompts, thinking and responses.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::entry::{Audience, Viewers};
 use crate::input::Submitted;
 use crate::state::AgentStreamKind;
 
-/// Most streams that one agent has open at a time.
+/// The most streams that one agent may have open at a time.
 const MAX_OPEN_STREAMS: usize = 32;
 
 impl DecisionBuilder<'_> {
@@ -86,7 +86,7 @@ impl DecisionBuilder<'_> {
         Ok(self.relay(by, submitted, start))
     }
 
-    /// A chunk or the end of thinking is for those who may see its start.
+    /// Relays a chunk or the end of thinking to those who may see its start.
     pub(super) fn thinking_continue(
         &mut self,
         by: &ParticipantId,
@@ -120,7 +120,7 @@ impl DecisionBuilder<'_> {
         Ok(self.relay_to(by, &submitted, message, audience))
     }
 
-    /// The stream a chunk belongs to: the one it names, else the agent's latest.
+    /// The stream that a chunk belongs to: the one it names, or else the agent's latest.
     fn find_open_stream(
         &self,
         by: &ParticipantId,

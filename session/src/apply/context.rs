@@ -1,4 +1,4 @@
-//! Shared context and secrets: what is known, and who may see it.
+//! Decides on shared context and secrets.
 
 use pvp_protocol::payload::{ContextAdd, ContextRemove, ContextUpdate, SecretRevoke, SecretShare};
 use pvp_protocol::{Capability, ParticipantId, Refusal};
@@ -9,13 +9,13 @@ use crate::entry::Audience;
 use crate::input::Submitted;
 use crate::state::ContextItem;
 
-/// Longest key of a piece of context, in bytes.
+/// The longest key of a context item, in bytes.
 const MAX_KEY_BYTES: usize = 256;
 
-/// Most secrets that a session knows at a time.
+/// The most secrets that a session may have at a time.
 const MAX_SECRETS: usize = 200;
 
-/// Keys that begin so are the server's.
+/// The prefix of keys that only the server may use.
 const RESERVED_PREFIX: &str = "session:";
 
 impl DecisionBuilder<'_> {
@@ -79,7 +79,7 @@ impl DecisionBuilder<'_> {
         Ok(self.relay_to(by, submitted, remove, audience))
     }
 
-    /// What is not visible to someone is not there for them.
+    /// The item with this key. One that the sender may not see is treated as missing.
     fn visible_item(&self, by: &ParticipantId, key: &str) -> Result<&ContextItem, Refusal> {
         let may_approve = self.session.participants[by].may_vote();
         self.session
@@ -89,7 +89,7 @@ impl DecisionBuilder<'_> {
             .ok_or_else(|| Refusal::InvalidState(format!("there is no context `{key}`")))
     }
 
-    /// Whether the session's context has room if this key takes so many bytes.
+    /// Checks that the context stays within its limit if this key takes so many bytes.
     fn check_context_size(&self, key: &str, bytes: usize) -> Result<(), Refusal> {
         let limit = self.decision_context.settings.limits.context_bytes;
         let held = self.session.context.get(key).map_or(0, |item| item.bytes);

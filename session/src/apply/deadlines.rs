@@ -1,4 +1,4 @@
-//! What happens by itself when its time has come.
+//! Acts on deadlines that have passed.
 
 use pvp_protocol::payload::{
     GateOutcome, GateResolve, GateTimeout, ResolutionCause, SecretRevoke, TimeoutResolution,
@@ -12,7 +12,7 @@ use crate::gate::{Clearance, Gate, escalated_rule};
 use crate::proposal::Proposal;
 
 impl DecisionBuilder<'_> {
-    /// Everything that is due, oldest first.
+    /// Acts on every deadline that is due, oldest first.
     pub(super) fn tick(&mut self) {
         let due: Vec<_> = self
             .session

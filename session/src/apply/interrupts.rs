@@ -1,4 +1,4 @@
-//! Interrupting agents.
+//! Decides on interrupts and their acknowledgements.
 
 use pvp_protocol::payload::{
     GateOutcome, GateResolve, InterruptAcknowledge, InterruptAction, InterruptRaise,
@@ -36,7 +36,7 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
-    /// What waits is withdrawn, so that a late vote starts nothing; what runs is told to stop.
+    /// Withdraws proposals that wait, so that a late vote starts nothing, and cancels runs.
     fn cancel_open_work(&mut self, by: &ParticipantId, interrupt: &InterruptRaise) {
         let target = interrupt.target.as_ref();
         let concerned = |executor: &ParticipantId| target.is_none_or(|target| target == executor);

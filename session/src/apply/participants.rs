@@ -1,4 +1,4 @@
-//! Coming, going, being given roles, and the session's own beginning, settings and end.
+//! Decides on joining and leaving, roles, and the session's creation, configuration and end.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,19 @@ use crate::input::{AttendanceChange, Identity, Submitted};
 use crate::member::Member;
 use crate::recent_messages::MessageIdStatus;
 
-/// Longest name of a person or a session, in characters.
+/// The longest name of a participant or a session, in characters.
 const MAX_NAME_CHARS: usize = 128;
 
-/// Largest announcement and largest configuration, in bytes of JSON.
+/// The largest announcement, in bytes of JSON.
 const MAX_ANNOUNCEMENT_BYTES: usize = 16 * 1024;
+
+/// The largest configuration, in bytes of JSON.
 const MAX_CONFIG_BYTES: usize = 64 * 1024;
 
-/// People and agents that a session remembers, those who left included.
+/// The most participants that a session remembers, including those who left.
 const MAX_KNOWN_PARTICIPANTS: usize = 10_000;
 
-/// The key under which newcomers are told where commands run.
+/// The key of the context item that says where commands run, sent to everyone who joins.
 pub(crate) const WORKING_DIRECTORY_KEY: &str = "session:working_directory";
 
 impl DecisionBuilder<'_> {
@@ -77,7 +79,7 @@ impl DecisionBuilder<'_> {
         let announce = self.admit(identity, announce, known.as_ref())?;
         let returning = known.filter(|member| !member.left);
         if self.session.has_ended() {
-            // Those who were there may come back to read; nobody else comes in.
+            // Participants may come back to read; nobody else may join.
             return match returning {
                 Some(_) => Ok(Answer::Accepted(None)),
                 None => Err(Refusal::SessionEnded(self.session.id.clone())),
@@ -113,7 +115,7 @@ impl DecisionBuilder<'_> {
         Ok(Answer::Accepted(Some(seq)))
     }
 
-    /// The announcement with the name, roles and capabilities that this identity may have here.
+    /// The announcement with the name, roles and capabilities that this identity may have.
     fn admit(
         &self,
         identity: &Identity,
@@ -152,7 +154,7 @@ impl DecisionBuilder<'_> {
             announce.name.clone_from(name);
         } else if known.is_some_and(|member| !member.left && member.announce.name != announce.name)
         {
-            // Nobody vouches for the name, so whoever is here under this id keeps it.
+            // No token proves the name, so whoever already has this id keeps it.
             return Err(Refusal::Unauthorized(format!(
                 "`{}` is someone else here",
                 announce.id
@@ -186,7 +188,7 @@ impl DecisionBuilder<'_> {
         {
             return Err(Refusal::MissingCapability(*beyond));
         }
-        // What goes beyond the roles comes from the token, whether or not it was claimed.
+        // Capabilities beyond the roles come from the token, whether or not they were claimed.
         let explicit: BTreeSet<_> = claimed
             .into_iter()
             .chain(identity.capabilities.iter().copied())
@@ -217,7 +219,7 @@ impl DecisionBuilder<'_> {
         })
     }
 
-    /// Only what does not concern rights can be changed by announcing oneself again.
+    /// Accepts a repeated announcement, which may change nothing that concerns rights.
     pub(super) fn announce(
         &mut self,
         by: &ParticipantId,
@@ -345,7 +347,7 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
-    /// Records that someone who counts for decisions went quiet or came back.
+    /// Records that someone who counts for decisions fell silent or came back.
     pub(super) fn record_attendance(
         &mut self,
         participant: &ParticipantId,
@@ -395,7 +397,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An announcement is kept for as long as the session, so it is a card and not a suitcase.
+/// Checks the size of an announcement, because it is kept as long as the session.
 fn check_announcement(announce: &Announce) -> Result<(), Refusal> {
     let bytes = serde_json::to_vec(announce).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_ANNOUNCEMENT_BYTES {
@@ -406,7 +408,8 @@ fn check_announcement(announce: &Announce) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A configuration is kept, and told to every newcomer.
+/// Checks the values and the size of a configuration, because it is kept and sent to everyone who
+/// joins.
 fn check_config(config: &SessionConfig, limits: &Limits) -> Result<(), Refusal> {
     config.validate(limits).map_err(Refusal::InvalidConfig)?;
     let bytes = serde_json::to_vec(config).map_or(usize::MAX, |json| json.len());

@@ -1,4 +1,4 @@
-//! Proposals: judged, then refused, run at once, or put to the people.
+//! Decides on proposals: assesses them, then refuses them, grants them, or opens a gate.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,16 @@ use crate::proposal::Proposal;
 /// The tool whose arguments are a command line.
 const SHELL_TOOL: &str = "shell";
 
-/// Most additions to the environment.
+/// The most variables that an action may add to the environment.
 const MAX_ENV_VARIABLES: usize = 100;
 
-/// Longest explicit time limit in seconds, and in `slow` mode.
+/// The longest time limit that an action may ask for, in seconds.
 const MAX_TIMEOUT_SECONDS: u32 = 300;
+
+/// The same in `slow` mode.
 const MAX_SLOW_TIMEOUT_SECONDS: u32 = 900;
 
-/// Why a proposal that could run at once is put to the people all the same.
+/// Whether a proposal that could run at once needs approval all the same, and why.
 enum ApprovalRequirement {
     NotRequired,
     Required(String),
@@ -71,7 +73,7 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
-    /// The verdict on an action that this executor would run.
+    /// Assesses an action that this executor would run.
     pub(super) fn assess(&self, action: &Action, executor: &ParticipantId) -> Assessment {
         let executor_info = self
             .session
@@ -88,7 +90,7 @@ impl DecisionBuilder<'_> {
         )
     }
 
-    /// Whether something other than the verdict calls for a vote.
+    /// Whether something other than the assessment requires a vote.
     fn approval_requirement(
         &self,
         propose: &ToolPropose,
@@ -96,7 +98,7 @@ impl DecisionBuilder<'_> {
         executor: &ParticipantId,
     ) -> ApprovalRequirement {
         let listed = &self.session.config.require_approval_for;
-        // The stated category is a claim; what the shell runs is the shell's whatever it says.
+        // The category is only the agent's claim, so shell commands count as such whatever it says.
         let shell = propose.tool_name == SHELL_TOOL && listed.contains(&ToolCategory::ShellExecute);
         if shell || listed.contains(&propose.category) || listed.contains(&ToolCategory::All) {
             return ApprovalRequirement::Required(
@@ -115,7 +117,7 @@ impl DecisionBuilder<'_> {
         ApprovalRequirement::NotRequired
     }
 
-    /// Whether a read may run at once on this executor.
+    /// Whether this executor may run a read without a vote.
     fn can_sandbox(&self, executor: &ParticipantId, profile: SandboxProfile) -> bool {
         let executor_info = self
             .session
@@ -127,7 +129,7 @@ impl DecisionBuilder<'_> {
             || executor_info.is_some_and(|executor_info| executor_info.profiles.contains(&profile))
     }
 
-    /// What no executor should be asked to do, whoever approves.
+    /// Refuses actions that no executor should run, whoever approves them.
     pub(super) fn check_action(&self, action: &Action) -> Result<(), Refusal> {
         let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
         let empty = match &action.command {
@@ -190,7 +192,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Room for one more proposal of this participant.
+    /// Checks that this participant may make one more proposal.
     pub(super) fn check_proposal_limits(&self, by: &ParticipantId) -> Result<(), Refusal> {
         let limits = &self.decision_context.settings.limits;
         let too_many = |what, limit: u32| {
@@ -224,7 +226,7 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    /// The quorum for a verdict: its rule's where the policy has one, else its category's.
+    /// The quorum for an assessment: that of its rule if the policy sets one, else of its category.
     pub(super) fn quorum_for(&self, assessment: &Assessment) -> QuorumRule {
         if let Some(quorum) = self.decision_context.policy.quorum_for(&assessment.rule) {
             return quorum.clone();
@@ -243,13 +245,13 @@ impl DecisionBuilder<'_> {
         own.unwrap_or_else(|| config.default_gate_quorum.clone())
     }
 
-    /// When a gate that opens at this moment acts by itself.
+    /// The deadline of a gate that opens now, if gates have one.
     pub(super) fn gate_deadline(&self) -> Option<Timestamp> {
         let seconds = u64::from(self.session.config.gate_timeout_seconds);
         (seconds > 0).then(|| self.at.plus_seconds(seconds))
     }
 
-    /// Who could approve something of this proposer's at this moment.
+    /// Who could approve a proposal of this participant at this time.
     pub(super) fn electorate(&self, proposer: &ParticipantId) -> Vec<ParticipantId> {
         self.session
             .participants
@@ -278,7 +280,7 @@ impl DecisionBuilder<'_> {
         self.append_system(request, Some(proposal.id.clone()));
     }
 
-    /// Spends a clearance: from here on the command may run, once.
+    /// Spends a clearance on a grant, after which the command may run, once.
     pub(super) fn append_grant(&mut self, clearance: Clearance) {
         let proposal = self.session.proposals[&clearance.proposal].clone();
         let details = GrantDetails {
@@ -354,7 +356,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// An agent's own claim can raise a verdict, never lower it.
+/// Raises an assessment to the agent's own estimate, which never lowers it.
 fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     if claim <= assessment.risk {
         return;
@@ -389,7 +391,7 @@ fn gate_message(proposal: &Proposal, quorum: &QuorumRule, voters: &[ParticipantI
     format!("{category}: {short} ({reason}); {waiting}")
 }
 
-/// Admins among those who could approve, for an escalated gate.
+/// The admins who could approve, for an escalated gate.
 pub(super) fn eligible_admins(
     builder: &DecisionBuilder<'_>,
     proposer: &ParticipantId,

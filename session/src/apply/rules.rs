@@ -1,4 +1,4 @@
-//! Session allow rules: a prefix that runs without asking, until a set time.
+//! Decides on allow rules, which let a command prefix run without a vote until they expire.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::member::Member;
 use crate::proposal::Proposal;
 use crate::state::AllowRule;
 
-/// Most rules at a time.
+/// The most allow rules at a time.
 const MAX_RULES: usize = 200;
 
-/// Most words of a prefix.
+/// The most words of a prefix.
 const MAX_PREFIX_WORDS: usize = 32;
 
-/// Longest life of a rule: a week.
+/// The longest lifetime of a rule: a week.
 const MAX_RULE_LIFETIME_MS: u64 = 7 * 86_400_000;
 
 impl DecisionBuilder<'_> {
@@ -66,8 +66,8 @@ impl DecisionBuilder<'_> {
         Ok(self.relay(by, submitted, revoke))
     }
 
-    /// The rule, if any, that lets a proposal run. Its author must still be able to approve alone:
-    /// a rule is a vote given in advance, and weighs no more than one.
+    /// The rule, if any, that lets a proposal run. Its author must still be able to approve the
+    /// proposal alone, because a rule is one vote given in advance and counts no more than one.
     pub(super) fn covering_rule(&self, proposal: &Proposal) -> Option<MessageId> {
         let gated_always = proposal.action.mode == RunMode::Pty || !proposal.action.env.is_empty();
         if gated_always || proposal.assessment.category > Category::Write {
@@ -103,7 +103,8 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// Words, never a chain: the first is a bare command name, and none holds what a shell would act on.
+/// Checks that a prefix is words and not a list of commands: the first is a bare command name, and
+/// none contains anything that a shell would interpret.
 fn check_prefix(prefix: &[String]) -> Result<(), Refusal> {
     let problem = |what: &str| Err(Refusal::Malformed(format!("`prefix` {what}")));
     let Some(command) = prefix.first() else {

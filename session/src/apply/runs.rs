@@ -1,4 +1,5 @@
-//! Runs: only the grant's executor speaks of them, and once a result is in they are closed.
+//! Decides on messages about runs. Only the grant's executor may report on a run, and its result
+//! closes it.
 
 use pvp_protocol::payload::{
     GateOutcome, GateResolve, OutputStream, ResolutionCause, RunOutcome, ToolCancel, ToolInput,
@@ -11,20 +12,20 @@ use crate::authority;
 use crate::input::Submitted;
 use crate::proposal::{Execution, OutputStreamState, Proposal, ProposalEnding, ProposalStage};
 
-/// Bytes of each stream that a result repeats; the rest is in the output entries.
+/// How many bytes of each stream a result repeats; the rest is in the output entries.
 const MAX_EXCERPT_BYTES: usize = 64 * 1024;
 
-/// Bytes of one output entry made from a result that carried its output whole.
+/// The size in bytes of output entries that are made from a result with the whole output.
 const OUTPUT_ENTRY_BYTES: usize = 256 * 1024;
 
-/// Output that a published agent may bring in its result, both streams together.
+/// The most output in a result of an agent that does not stream, in bytes of both streams.
 const MAX_OPEN_RESULT_BYTES: u64 = 24 * 1024 * 1024;
 
-/// Most bytes of keys in one `tool.input`.
+/// The most bytes of keystrokes in one `tool.input`.
 const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 impl DecisionBuilder<'_> {
-    /// The run of a proposal, if this participant is the one who runs it.
+    /// The run of a proposal, if this participant is its executor.
     fn find_own_run(
         &self,
         by: &ParticipantId,
@@ -93,7 +94,7 @@ impl DecisionBuilder<'_> {
         let (_, execution) = self.find_own_run(by, &result.tool_proposal)?;
         let recorded =
             [OutputStream::Stdout, OutputStream::Stderr].map(|stream| execution.stream(stream));
-        // A success is seen; only who failed may say that nobody knows how.
+        // A success is always known; only a failure may be reported as unknown.
         if result.success || result.outcome.is_none() {
             result.outcome = Some(RunOutcome::Known);
         }
@@ -117,8 +118,8 @@ impl DecisionBuilder<'_> {
         Ok(self.relay(by, submitted, result))
     }
 
-    /// A published agent may bring its output in the result alone; what was not streamed becomes
-    /// output entries, so that it can be read by reference like any other.
+    /// Appends output that was not streamed as output entries, so that it can be read like any
+    /// other. An agent of the published protocol may send its output only in the result.
     fn record_unstreamed(
         &mut self,
         by: &ParticipantId,
@@ -143,7 +144,7 @@ impl DecisionBuilder<'_> {
                 let most = OUTPUT_ENTRY_BYTES.min(usize::try_from(room).unwrap_or(usize::MAX));
                 let (piece, after) = rest.split_at(rest.floor_char_boundary(most));
                 if piece.is_empty() {
-                    // What room is left would cut a character in two.
+                    // The remaining bytes would split a character.
                     break;
                 }
                 rest = after;
@@ -250,7 +251,7 @@ impl DecisionBuilder<'_> {
         Ok(self.relay(by, submitted, input))
     }
 
-    /// Closes the runs of an executor that will not speak of them any more.
+    /// Closes the runs of an executor that will not report on them any more.
     pub(super) fn close_runs_as_unknown(&mut self, executor: &ParticipantId, why: &str) {
         let lost: Vec<_> = self
             .session
@@ -263,7 +264,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Records that nobody can tell how a run ended.
+    /// Closes a run with an unknown outcome.
     pub(super) fn close_run_as_unknown(&mut self, proposal: &MessageId, why: &str) {
         let Some(Proposal {
             stage: ProposalStage::Running(execution),
@@ -285,7 +286,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// Head and tail of a text that is too long to repeat.
+/// The head and tail of a text that is too long to repeat.
 fn excerpt(text: String) -> String {
     if text.len() <= MAX_EXCERPT_BYTES {
         return text;

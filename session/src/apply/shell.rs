@@ -1,4 +1,4 @@
-//! A person's own commands.
+//! Decides on people's own commands.
 
 use pvp_protocol::payload::ShellExec;
 use pvp_protocol::{Action, Category, ParticipantId, Refusal, ShellExecMode};
@@ -7,10 +7,10 @@ use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Clearance;
 use crate::input::Submitted;
 
-/// Time limits of a person's command, in seconds.
+/// The time limit of a person's own command unless they set one, in seconds.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 120;
 
-/// How the record marks such commands.
+/// The `origin` of these commands in the log.
 const SHELL_EXEC_ORIGIN: &str = "ui_bang";
 
 impl DecisionBuilder<'_> {
@@ -54,7 +54,7 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
-    /// The executor that was named, else the only one there.
+    /// The executor that was named, or else the only one in the session.
     fn find_shell_executor(&self, named: Option<&ParticipantId>) -> Result<ParticipantId, Refusal> {
         let able: Vec<_> = self
             .session

@@ -1,4 +1,4 @@
-//! Votes: one person, one vote, on exactly what was shown.
+//! Decides on votes and amendments. Each person has one vote, on exactly what was shown.
 
 use pvp_protocol::payload::{
     GateAmend, GateApprove, GateOutcome, GateReject, GateResolve, ResolutionCause, ToolApprove,
@@ -14,16 +14,22 @@ use crate::gate::Gate;
 use crate::input::Submitted;
 use crate::proposal::{Proposal, ProposalStage};
 
-/// Longest comment of an approval, in bytes; the record of a gate repeats them all, twice.
+/// The longest comment of an approval, in bytes. The log repeats all comments of a gate twice.
 const MAX_COMMENT_BYTES: usize = 4096;
 
-/// A vote in either of its spellings.
+/// A vote, sent as `gate.*` or as `tool.*`.
 pub(super) struct Ballot {
+    /// The gate's id, or that of its proposal.
     gate: MessageId,
+    /// The digest of the action that was shown; `None` if the client sends none.
     digest: Option<Digest>,
+    /// The size of the comment, to check its limit.
     comment_bytes: usize,
+    /// Why the command is rejected; `None` for an approval.
     reason: Option<String>,
+    /// What to do instead, if the voter says so.
     suggestion: Option<String>,
+    /// The message to log.
     message: ServerMessage,
 }
 
@@ -121,7 +127,7 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
-    /// The proposal a ballot is about, if this voter may decide on it.
+    /// The proposal that a ballot is for, if this voter may vote on it.
     fn check_may_vote(&self, by: &ParticipantId, ballot: &Ballot) -> Result<MessageId, Refusal> {
         let (proposal, gate) = self.find_open_gate(&ballot.gate)?;
         if proposal.proposer == *by {
@@ -136,7 +142,7 @@ impl DecisionBuilder<'_> {
         }
         let shown = match ballot.digest {
             Some(digest) => digest == proposal.assessment.digest,
-            // A client that does not know of edits has seen the first version only.
+            // A client that does not know of edits has seen only the first version.
             None => gate.amended_by.is_none(),
         };
         if !shown {
@@ -145,7 +151,7 @@ impl DecisionBuilder<'_> {
         Ok(proposal.id.clone())
     }
 
-    /// A yes after the deadline is too late, even if the clock has not been looked at since.
+    /// Refuses an approval after the deadline, even if the deadline has not acted yet.
     fn check_deadline(&self, gate: &MessageId) -> Result<(), Refusal> {
         let (_, gate) = self.find_open_gate(gate)?;
         if gate.is_due(self.at) {
@@ -214,7 +220,7 @@ impl DecisionBuilder<'_> {
         Ok(self.relay(by, submitted, amend))
     }
 
-    /// Grants whatever has passed: after a vote, or after someone left, came back or lost a right.
+    /// Grants every gate that has passed, after a vote or a change of who may vote.
     pub(super) fn grant_passed_gates(&mut self) {
         if self.session.paused_until_back().is_some() || self.session.has_ended() {
             return;
@@ -245,7 +251,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Closes a gate that nobody decided.
+    /// Closes a gate without a decision by its voters.
     pub(super) fn append_resolution(
         &mut self,
         proposal: &MessageId,

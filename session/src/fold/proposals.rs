@@ -1,4 +1,4 @@
-//! What entries make of proposals: gates open and close, runs begin, print and end.
+//! Folds entries about proposals, gates and runs.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::proposal::{
 };
 use crate::state::Session;
 
-/// Beyond its own time limit, how long a run may go without a result before it is given up:
-/// the grant's life, killing, and a reconnect.
+/// How long after its time limit a run may go without a result before it is closed as unknown. It
+/// covers the lifetime of the grant, killing the command, and a reconnect.
 const RESULT_GRACE_MS: u64 = 120_000;
 
-/// What an edit changes of a proposal.
+/// The fields of a proposal that an amendment changes.
 pub(super) struct AmendableFields<'a> {
     action: &'a mut Action,
     assessment: &'a mut Assessment,
@@ -104,7 +104,7 @@ impl Session {
             .insert(id.clone(), request.action_ref.clone());
     }
 
-    /// The proposal, if its gate is open, that a gate id or a proposal id names.
+    /// The open gate that a gate id or a proposal id names, with its proposal.
     pub(super) fn open_gate_mut(
         &mut self,
         name: &MessageId,
@@ -143,7 +143,8 @@ impl Session {
         gate.approvals.insert(approver.clone(), approval);
     }
 
-    /// The last vote of a person counts; the gate closes by the resolution that follows.
+    /// Removes an earlier approval, because a person's last vote counts. The resolution that
+    /// follows closes the gate.
     pub(super) fn fold_rejection(&mut self, gate: &MessageId, rejector: &ParticipantId) {
         if let Some((gate, ..)) = self.open_gate_mut(gate) {
             gate.approvals.remove(rejector);
@@ -268,7 +269,7 @@ impl Session {
     pub(super) fn fold_cancel(&mut self, proposal: &MessageId, at: Timestamp) {
         if let Some(execution) = self.execution_mut(proposal) {
             execution.cancelled = true;
-            // A run without a time limit is waited for from here on.
+            // A run without a time limit gets a deadline for its result once it is cancelled.
             execution
                 .deadline
                 .get_or_insert(at.plus_millis(RESULT_GRACE_MS));

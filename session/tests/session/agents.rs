@@ -1,4 +1,4 @@
-//! Prompts, thinking, answers and interrupts.
+//! Tests of prompts, thinking, responses and interrupts.
 
 use crate::support::*;
 use pvp_session::Submitted;
@@ -25,7 +25,7 @@ fn done(interrupt: &str, action: &str) -> Value {
 }
 
 #[test]
-fn a_prompt_goes_to_an_agent_that_is_there() {
+fn a_prompt_needs_an_agent_that_is_in_the_session() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_lines(
         fixture.sends_with_id("q1", "dan", "prompt.submit", prompt("bot")),
@@ -67,7 +67,7 @@ fn a_prompt_goes_to_an_agent_that_is_there() {
 }
 
 #[test]
-fn thinking_is_seen_by_whom_it_says_from_start_to_end() {
+fn thinking_is_visible_to_those_its_start_names() {
     let mut fixture = SessionFixture::team(json!({}));
     for (start, visible_to) in [
         ("t1", json!("all")),
@@ -133,8 +133,8 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
         client_message("thinking.chunk", &json!({"text": "named"})),
     );
     named.reference = Some(message_id("t2"));
-    let outcome = fixture.submit("bot", named.clone());
-    let lines = fixture.lines(&outcome);
+    let decision = fixture.submit("bot", named.clone());
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &[
@@ -144,8 +144,8 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
     );
     named.id = message_id("c2");
     named.reference = Some(message_id("t9"));
-    let outcome = fixture.submit("bot", named);
-    let lines = fixture.lines(&outcome);
+    let decision = fixture.submit("bot", named);
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &["= refused InvalidState: nothing of yours is open here; send its start first"],
@@ -162,7 +162,7 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
 }
 
 #[test]
-fn answers_are_for_everyone() {
+fn responses_are_visible_to_everyone() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_lines(
         fixture.sends_with_id(
@@ -217,7 +217,7 @@ fn answers_are_for_everyone() {
 }
 
 #[test]
-fn an_agent_has_only_so_many_streams_and_leaving_ends_them() {
+fn an_agents_open_streams_are_limited_and_end_when_it_leaves() {
     let mut fixture = SessionFixture::team(json!({}));
     for _ in 0..16 {
         fixture.sends("bot", "thinking.start", thinking(json!("all")));
@@ -286,7 +286,7 @@ fn a_pause_stops_nothing_and_may_be_ignored() {
 }
 
 #[test]
-fn a_stop_withdraws_what_waits_and_stops_what_runs() {
+fn a_stop_withdraws_waiting_proposals_and_cancels_runs() {
     for urgency in ["stop", "emergency"] {
         let mut fixture = SessionFixture::team(json!({}));
         fixture.joins(executor_announcement("bee", json!({"shell_exec": true})));
@@ -396,7 +396,7 @@ fn an_interrupt_without_a_target_agent_awaits_no_acknowledgement() {
 }
 
 #[test]
-fn of_too_many_interrupts_the_oldest_is_forgotten() {
+fn too_many_interrupts_drop_the_oldest() {
     let mut fixture = SessionFixture::team(json!({}));
     for number in (0..257).rev() {
         fixture.sends_with_id(

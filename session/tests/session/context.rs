@@ -1,4 +1,4 @@
-//! Context and secrets.
+//! Tests of shared context and secrets.
 
 use crate::support::*;
 use pvp_protocol::Limits;
@@ -60,7 +60,7 @@ fn context_is_added_changed_and_removed() {
 }
 
 #[test]
-fn only_those_named_see_it_and_for_the_others_it_is_not_there() {
+fn restricted_context_is_missing_for_everyone_else() {
     let mut fixture = SessionFixture::team(json!({}));
     let mut plan = text("plan", "hush");
     plan["visible_to"] = json!(["cat", "bot"]);
@@ -186,7 +186,7 @@ fn invalid_context_is_refused() {
 }
 
 #[test]
-fn context_is_bounded_also_when_it_grows_by_diffs_or_by_names() {
+fn context_is_limited_even_if_it_grows_by_diffs_or_viewers() {
     let settings = SessionSettings {
         limits: Limits {
             context_bytes: 100,
@@ -269,7 +269,7 @@ fn a_secret_is_sent_by_name_to_its_scope_and_its_value_to_nobody() {
 }
 
 #[test]
-fn a_secret_is_taken_back_by_who_shared_it_or_an_admin() {
+fn a_secret_is_revoked_by_whoever_shared_it_or_an_admin() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.sends("dan", "secret.share", secret("A", &["bot", "cat"]));
     fixture.sends("dan", "secret.share", secret("B", &["bot"]));

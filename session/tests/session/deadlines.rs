@@ -1,4 +1,4 @@
-//! What happens by itself when its time has come.
+//! Tests of deadlines.
 
 use crate::support::*;
 use serde_json::json;
@@ -74,7 +74,7 @@ fn without_a_deadline_a_gate_waits() {
 }
 
 #[test]
-fn an_escalated_gate_keeps_its_number_asks_admins_only_and_is_then_rejected() {
+fn an_escalated_gate_needs_as_many_admins_and_is_then_rejected() {
     let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "any", "count": 2}}),
     );
@@ -136,7 +136,7 @@ fn an_escalated_gate_keeps_its_number_asks_admins_only_and_is_then_rejected() {
 }
 
 #[test]
-fn what_admins_had_approved_before_counts_after_escalation() {
+fn approvals_of_admins_count_after_escalation() {
     let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "role", "role": "navigator", "count": 1}}),
     );
@@ -157,7 +157,7 @@ fn what_admins_had_approved_before_counts_after_escalation() {
 }
 
 #[test]
-fn each_rule_escalates_to_as_many_admins_as_were_asked_for() {
+fn each_quorum_rule_escalates_to_as_many_admins() {
     for (rule, expected) in [
         (
             json!({"type": "any", "count": 3}),
@@ -216,7 +216,7 @@ fn with_no_admin_an_escalated_gate_waits_for_one() {
 }
 
 #[test]
-fn an_admins_edit_of_an_escalated_gate_asks_everyone_again() {
+fn an_admins_edit_ends_the_escalation() {
     let mut fixture = SessionFixture::team(json!({"on_gate_timeout": "escalate"}));
     fixture.proposes("p1", "make");
     fixture.advances_and_ticks(300);
@@ -268,7 +268,7 @@ fn auto_approve_applies_to_writes_only() {
 }
 
 #[test]
-fn the_clock_approves_nothing_while_the_session_is_paused() {
+fn auto_approve_does_nothing_while_the_session_is_paused() {
     let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "auto_approve", "on_participant_timeout": "pause_session"}),
     );
@@ -285,7 +285,7 @@ fn the_clock_approves_nothing_while_the_session_is_paused() {
 }
 
 #[test]
-fn several_things_are_due_at_once() {
+fn several_deadlines_can_be_due_at_once() {
     let mut fixture = SessionFixture::team(
         json!({"on_gate_timeout": "escalate", "default_gate_quorum": {"type": "role", "role": "navigator", "count": 1}, "gate_timeout_seconds": 150}),
     );
@@ -316,7 +316,7 @@ fn several_things_are_due_at_once() {
 }
 
 #[test]
-fn time_does_not_run_backwards() {
+fn time_never_goes_backwards() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.advance(100);
     fixture.proposes("p1", "make");

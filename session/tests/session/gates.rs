@@ -1,4 +1,4 @@
-//! Proposals and the gates they wait at.
+//! Tests of proposals and their gates.
 
 use crate::support::*;
 use pvp_protocol::{ClientMessage, Limits};
@@ -108,7 +108,7 @@ fn with_open_settings_reads_run_unconfined() {
 }
 
 #[test]
-fn a_claim_raises_a_verdict_and_never_lowers_it() {
+fn the_agents_claim_raises_an_assessment_and_never_lowers_it() {
     let mut fixture = SessionFixture::team(
         json!({"quorum_by_category": {"destructive": {"type": "any", "count": 2}}}),
     );
@@ -194,7 +194,7 @@ fn a_claim_raises_a_verdict_and_never_lowers_it() {
 }
 
 #[test]
-fn a_session_may_ask_for_every_tool_of_a_kind() {
+fn a_session_can_require_approval_for_a_kind_of_tool() {
     let mut fixture = SessionFixture::team(json!({"require_approval_for": ["shell_execute"]}));
     assert_lines(
         fixture.proposes("p1", "ls"),
@@ -251,7 +251,7 @@ fn a_session_may_ask_for_every_tool_of_a_kind() {
 }
 
 #[test]
-fn a_blocked_command_is_recorded_and_refused_and_asks_nobody() {
+fn a_blocked_command_is_logged_and_refused_without_a_gate() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_lines(
         fixture.proposes("p1", "rm -rf /"),
@@ -297,7 +297,7 @@ fn a_blocked_command_is_recorded_and_refused_and_asks_nobody() {
 }
 
 #[test]
-fn a_proposal_is_made_once() {
+fn a_proposal_id_cannot_be_used_again() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.proposes("p1", "make");
     assert_lines(fixture.proposes("p1", "make"), &["= duplicate 8"]);
@@ -324,7 +324,7 @@ fn a_proposal_is_made_once() {
 }
 
 #[test]
-fn a_tool_other_than_the_shell_always_asks() {
+fn a_tool_other_than_the_shell_always_needs_approval() {
     let mut fixture = SessionFixture::team(json!({"trust_reads": true}));
     let fetch = json!({"tool_name": "fetch", "arguments": {"url": "http://x"}, "agent": "bot", "risk_level": "safe", "description": "d", "requires_approval": false, "category": "network_request"});
     assert_lines(
@@ -347,7 +347,7 @@ fn a_tool_other_than_the_shell_always_asks() {
 }
 
 #[test]
-fn what_no_executor_should_be_asked_is_refused() {
+fn actions_that_no_executor_should_run_are_refused() {
     let mut fixture = SessionFixture::team(json!({}));
     let many: serde_json::Map<_, _> = (0..101).map(|n| (format!("A{n}"), json!("x"))).collect();
     for (bad, answer) in [
@@ -432,7 +432,7 @@ fn what_no_executor_should_be_asked_is_refused() {
 }
 
 #[test]
-fn modes_and_explicit_limits_are_granted_as_asked() {
+fn modes_and_explicit_time_limits_are_granted() {
     let mut fixture = SessionFixture::team(json!({"profile": "workspace"}));
     for (name, ask) in [
         ("p1", json!({"full_command": "make", "mode": "slow"})),
@@ -470,7 +470,7 @@ fn modes_and_explicit_limits_are_granted_as_asked() {
 }
 
 #[test]
-fn there_are_only_so_many_proposals_and_gates_at_a_time() {
+fn open_proposals_and_gates_are_limited() {
     let settings = SessionSettings {
         limits: Limits {
             open_proposals: 2,
@@ -510,7 +510,7 @@ fn there_are_only_so_many_proposals_and_gates_at_a_time() {
 }
 
 #[test]
-fn nobody_to_approve_is_not_an_error() {
+fn a_gate_waits_if_nobody_can_approve() {
     let mut fixture = SessionFixture::created(
         SessionSettings::default(),
         json!({"gate_timeout_seconds": 0}),
@@ -545,7 +545,7 @@ fn nobody_to_approve_is_not_an_error() {
 }
 
 #[test]
-fn the_quorum_goes_by_category_and_else_by_default() {
+fn the_quorum_is_that_of_the_category_or_else_the_default() {
     let mut fixture = SessionFixture::team(json!({
         "default_gate_quorum": {"type": "majority"},
         "quorum_by_category": {"write": {"type": "role", "role": "navigator", "count": 1}, "destructive": {"type": "specific", "participants": ["ann", "bob"]}},
@@ -640,16 +640,16 @@ fn forks_are_refused_with_a_reason() {
         fixture.refused("bob", "fork.create", fork),
         "Unauthorized: you need the capability `fork`; ask an admin for a role that has it",
     );
-    let mut said = pvp_session::Submitted::new(
+    let mut submitted = pvp_session::Submitted::new(
         message_id("m"),
         client_message(
             "prompt.submit",
             &json!({"content": "c", "target_agent": "bot", "contributors": [], "context_keys": []}),
         ),
     );
-    said.fork = Some(pvp_protocol::ForkId::parse("f").unwrap());
-    let outcome = fixture.submit("dan", said);
-    let lines = fixture.lines(&outcome);
+    submitted.fork = Some(pvp_protocol::ForkId::parse("f").unwrap());
+    let decision = fixture.submit("dan", submitted);
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &["= refused InvalidState: forks and merges are not available on this server"],
@@ -664,12 +664,12 @@ fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
     let message = ClientMessage::parse_payload("tool.propose", arguments)
         .unwrap()
         .unwrap();
-    let outcome = fixture.apply_unchecked(Input::Submit {
+    let decision = fixture.apply_unchecked(Input::Submit {
         by: participant_id("bot"),
         submitted: Submitted::new(message_id("p1"), message),
     });
     let mut restarted = Session::new(fixture.session.id().clone());
-    for entry in fixture.log.iter().chain(&outcome.entries) {
+    for entry in fixture.log.iter().chain(&decision.entries) {
         let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
         restarted.replay(&stored).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Coming, going, roles and settings.
+//! Tests of joining, leaving, roles and configuration.
 
 use crate::support::*;
 use pvp_protocol::payload::Announce;
@@ -15,7 +15,7 @@ fn role_change(who: &str, old: &[&str], new: &[&str]) -> Value {
 }
 
 #[test]
-fn a_session_begins_with_its_configuration_and_where_commands_run() {
+fn a_new_session_logs_its_configuration_and_working_directory() {
     let mut fixture = SessionFixture::uncreated(SessionSettings {
         working_directory: Some("/work".to_owned()),
         ..SessionSettings::default()
@@ -48,7 +48,7 @@ fn a_session_begins_with_its_configuration_and_where_commands_run() {
 }
 
 #[test]
-fn a_session_does_not_begin_with_nonsense() {
+fn an_invalid_session_is_not_created() {
     let mut fixture = SessionFixture::uncreated(SessionSettings::default());
     for create in [
         json!({"name": " "}),
@@ -60,8 +60,8 @@ fn a_session_does_not_begin_with_nonsense() {
         json!({"config": {"default_gate_quorum": {"type": "any", "count": 0}}}),
         json!({"config": {"notes": "n".repeat(70_000)}}),
     ] {
-        let outcome = fixture.create("ann", create.clone());
-        let lines = fixture.lines(&outcome);
+        let decision = fixture.create("ann", create.clone());
+        let lines = fixture.lines(&decision);
         assert_eq!(lines.len(), 1, "{create}");
         assert!(
             lines[0].starts_with("= refused InvalidMessage"),
@@ -72,7 +72,7 @@ fn a_session_does_not_begin_with_nonsense() {
 }
 
 #[test]
-fn nobody_joins_what_does_not_exist() {
+fn joining_a_session_that_does_not_exist_is_refused() {
     let mut fixture = SessionFixture::uncreated(SessionSettings::default());
     assert_lines(
         fixture.joins(announcement("bob", "human", &[])),
@@ -113,7 +113,7 @@ fn joining_again_with_a_different_announcement_adds_an_entry() {
 }
 
 #[test]
-fn only_an_agent_says_where_commands_run() {
+fn only_an_agent_sets_the_working_directory() {
     let mut fixture = SessionFixture::team(json!({}));
     let mut fred = announcement("fred", "human", &["observer"]);
     fred["executor"] = json!({"working_directory": "/evil"});
@@ -128,7 +128,7 @@ fn only_an_agent_says_where_commands_run() {
 }
 
 #[test]
-fn who_left_may_come_back_and_counts_as_new() {
+fn someone_who_left_may_come_back_and_counts_as_new() {
     let mut fixture = SessionFixture::team(json!({"max_participants": 6}));
     assert_lines(
         fixture.joins(announcement("fred", "human", &["observer"])),
@@ -183,7 +183,7 @@ fn the_server_may_allow_fewer_people_than_the_session() {
 }
 
 #[test]
-fn a_token_is_the_most_one_may_be() {
+fn a_token_limits_roles_and_capabilities() {
     let mut fixture = SessionFixture::team(json!({}));
     let identity = Identity {
         participant: participant_id("fred"),
@@ -251,7 +251,7 @@ fn nobody_is_called_system_and_nobody_changes_their_kind() {
 }
 
 #[test]
-fn announcing_again_changes_no_right_and_no_name() {
+fn announcing_again_changes_neither_rights_nor_names() {
     let mut fixture = SessionFixture::team(json!({}));
     let mut claim = announcement("eve", "human", &["admin"]);
     claim["name"] = json!("ann");
@@ -351,7 +351,7 @@ fn an_admin_gives_and_takes_roles_and_a_new_join_does_not_undo_it() {
 }
 
 #[test]
-fn a_role_change_knows_what_it_changes() {
+fn a_role_change_must_name_the_old_roles() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_refusal(
         fixture.refused(
@@ -430,7 +430,7 @@ fn an_agent_never_gets_a_vote_whatever_role_it_is_given() {
 }
 
 #[test]
-fn who_loses_the_right_is_out_of_every_open_vote_even_if_it_comes_back() {
+fn losing_the_right_to_vote_removes_the_voter_from_open_gates_for_good() {
     let mut fixture =
         SessionFixture::team(json!({"default_gate_quorum": {"type": "any", "count": 2}}));
     fixture.proposes("p1", "make");
@@ -680,7 +680,7 @@ fn leaving_cancels_waiting_proposals_and_closes_runs_as_unknown() {
 }
 
 #[test]
-fn a_person_leaving_takes_their_own_waiting_command_along_but_not_a_running_one() {
+fn a_person_who_leaves_withdraws_their_waiting_command_but_not_a_running_one() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.sends_with_id("s1", "dan", "shell.exec", json!({"command": "make"}));
     fixture.sends_with_id(
@@ -708,7 +708,7 @@ fn a_person_leaving_takes_their_own_waiting_command_along_but_not_a_running_one(
 }
 
 #[test]
-fn the_end_withdraws_gates_stops_runs_and_lets_them_be_accounted_for() {
+fn ending_a_session_closes_gates_and_cancels_runs_that_may_still_report() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.proposes("p1", "make");
     fixture.proposes("p2", "ls");
@@ -776,7 +776,7 @@ fn the_end_withdraws_gates_stops_runs_and_lets_them_be_accounted_for() {
 }
 
 #[test]
-fn a_session_remembers_finitely_many_people() {
+fn the_number_of_remembered_participants_is_limited() {
     let mut fixture = SessionFixture::created(SessionSettings::default(), json!({}));
     let mut comes = |name: &str| {
         let announce = announce(announcement(name, "human", &[]));

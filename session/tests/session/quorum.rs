@@ -1,4 +1,4 @@
-//! Quorum against an oracle that was written on its own.
+//! Compares quorum counting with an independent implementation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::support::participant_id;
 use crate::support::quorum_oracle::quorum_met;
 use pvp_protocol::{Approvers, ParticipantId, QuorumRule, Role, tally};
 
-/// Voters; each subset of them is the bits of a number.
+/// The number of voters; a subset of them is the bits of a number.
 const VOTER_COUNT: usize = 6;
 
 struct VoterSubsets {
@@ -25,8 +25,8 @@ impl VoterSubsets {
         }
     }
 
-    /// Compares both for one situation; `navigators` hold that role and all others hold another.
-    fn compare(&self, rule: &QuorumRule, [could, asked, yes, navigators]: [usize; 4]) {
+    /// Compares both implementations for one case; all who are not navigators hold another role.
+    fn compare(&self, rule: &QuorumRule, [eligible, electorate, approved, navigators]: [usize; 4]) {
         let roles: BTreeMap<_, _> = self.subsets[(1 << VOTER_COUNT) - 1]
             .iter()
             .map(|id| {
@@ -40,11 +40,11 @@ impl VoterSubsets {
             })
             .collect();
         let approvers = Approvers {
-            eligible: self.subsets[could].clone(),
-            electorate: self.subsets[asked].clone(),
+            eligible: self.subsets[eligible].clone(),
+            electorate: self.subsets[electorate].clone(),
             roles,
         };
-        let approved = &self.subsets[yes];
+        let approved = &self.subsets[approved];
         let counted = tally(rule, &approvers, approved);
         let Approvers {
             eligible,
@@ -54,7 +54,7 @@ impl VoterSubsets {
         let expected = quorum_met(rule, eligible, electorate, roles, approved);
         assert_eq!(
             counted.passed, expected,
-            "{rule:?} could {eligible:?} asked {electorate:?} approved {approved:?}"
+            "{rule:?} eligible {eligible:?} electorate {electorate:?} approved {approved:?}"
         );
         assert_eq!(counted.passed, counted.received >= counted.required);
         assert!(counted.awaited.is_empty() || !counted.passed);
@@ -67,13 +67,15 @@ fn subsets_of(whole: usize) -> impl Iterator<Item = usize> {
 
 #[test]
 fn all_and_majority_for_every_electorate_and_every_vote() {
-    let crowd = VoterSubsets::new();
-    for could in 0..1 << VOTER_COUNT {
-        for asked in subsets_of(could) {
-            // Approvals of those who do not count change nothing; half of them are tried.
-            for yes in (0..1 << VOTER_COUNT).filter(|yes| yes & !could & 0b01_0101 == 0) {
-                crowd.compare(&QuorumRule::All, [could, asked, yes, 0]);
-                crowd.compare(&QuorumRule::Majority, [could, asked, yes, 0]);
+    let voters = VoterSubsets::new();
+    for eligible in 0..1 << VOTER_COUNT {
+        for electorate in subsets_of(eligible) {
+            // Approvals of those who are not eligible change nothing; half of them are tested.
+            for approved in
+                (0..1 << VOTER_COUNT).filter(|approved| approved & !eligible & 0b01_0101 == 0)
+            {
+                voters.compare(&QuorumRule::All, [eligible, electorate, approved, 0]);
+                voters.compare(&QuorumRule::Majority, [eligible, electorate, approved, 0]);
             }
         }
     }
@@ -81,13 +83,13 @@ fn all_and_majority_for_every_electorate_and_every_vote() {
 
 #[test]
 fn any_number_for_every_vote() {
-    let crowd = VoterSubsets::new();
-    for could in 0..1 << VOTER_COUNT {
-        for yes in 0..1 << VOTER_COUNT {
+    let voters = VoterSubsets::new();
+    for eligible in 0..1 << VOTER_COUNT {
+        for approved in 0..1 << VOTER_COUNT {
             for count in 0..=7 {
-                crowd.compare(
+                voters.compare(
                     &QuorumRule::Any { count },
-                    [could, could & 0b10_1101, yes, 0],
+                    [eligible, eligible & 0b10_1101, approved, 0],
                 );
             }
         }
@@ -96,18 +98,21 @@ fn any_number_for_every_vote() {
 
 #[test]
 fn holders_of_a_role_for_every_assignment_of_it() {
-    let crowd = VoterSubsets::new();
+    let voters = VoterSubsets::new();
     let mut turn = 0;
     for navigators in 0..1 << VOTER_COUNT {
-        for could in 0..1 << VOTER_COUNT {
-            for yes in 0..1 << VOTER_COUNT {
+        for eligible in 0..1 << VOTER_COUNT {
+            for approved in 0..1 << VOTER_COUNT {
                 turn += 1;
-                // Everything for up to four voters, and every 13th situation for six.
-                if navigators < 16 && could < 16 && yes < 16 || turn % 13 == 0 {
+                // Every case of four voters, and every 13th of six.
+                if navigators < 16 && eligible < 16 && approved < 16 || turn % 13 == 0 {
                     for count in 0..=3 {
                         let role = Role::Navigator;
                         let rule = QuorumRule::Role { role, count };
-                        crowd.compare(&rule, [could, could & 0b01_1011, yes, navigators]);
+                        voters.compare(
+                            &rule,
+                            [eligible, eligible & 0b01_1011, approved, navigators],
+                        );
                     }
                 }
             }
@@ -117,16 +122,16 @@ fn holders_of_a_role_for_every_assignment_of_it() {
 
 #[test]
 fn specific_people_for_every_list_of_them() {
-    let crowd = VoterSubsets::new();
+    let voters = VoterSubsets::new();
     let mut turn = 0;
     for named in 1..1 << VOTER_COUNT {
-        let participants = crowd.subsets[named].iter().cloned().collect();
+        let participants = voters.subsets[named].iter().cloned().collect();
         let rule = QuorumRule::Specific { participants };
-        for could in 0..1 << VOTER_COUNT {
-            for yes in 0..1 << VOTER_COUNT {
+        for eligible in 0..1 << VOTER_COUNT {
+            for approved in 0..1 << VOTER_COUNT {
                 turn += 1;
-                if named < 16 && could < 16 && yes < 16 || turn % 5 == 0 {
-                    crowd.compare(&rule, [could, could & 0b11_0110, yes, 0]);
+                if named < 16 && eligible < 16 && approved < 16 || turn % 5 == 0 {
+                    voters.compare(&rule, [eligible, eligible & 0b11_0110, approved, 0]);
                 }
             }
         }

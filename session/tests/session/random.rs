@@ -1,4 +1,4 @@
-//! Random stories with crashes: every promise after every step.
+//! Random runs with crashes, in which every invariant is checked after every step.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use pvp_protocol::payload::OutputStream;
 use pvp_session::{Answer, Proposal, ProposalStage, SessionSettings};
 use serde_json::{Value, json};
 
-/// One random move: which, and what it may choose with.
+/// One random move: which one, and random numbers for its choices.
 type RandomMove = (u8, u16, u16, u16);
 
 type MoveAction = fn(&mut RandomDriver, [u16; 3]);
@@ -38,7 +38,7 @@ const COMMANDS: [&str; 8] = [
     "git push --force",
 ];
 
-/// What happens how often.
+/// The moves with their weights.
 const MOVES: [(u32, MoveAction); 26] = [
     (10, RandomDriver::propose),
     (16, RandomDriver::approve),
@@ -68,13 +68,19 @@ const MOVES: [(u32, MoveAction); 26] = [
     (2, RandomDriver::crash),
 ];
 
-/// A world, and what the players remember of it.
+/// Drives a simulation with random moves.
 struct RandomDriver {
+    /// The session and its store.
     simulation: SessionSimulation,
+    /// How many ids have been used.
     ids: u32,
+    /// The ids of proposals made so far.
     proposals: Vec<String>,
+    /// The ids of allow rules made so far.
     rules: Vec<String>,
+    /// The ids of interrupts raised so far.
     interrupts: Vec<String>,
+    /// Messages sent so far, to repeat them.
     sent: Vec<SimulationStep>,
 }
 
@@ -176,7 +182,7 @@ impl RandomDriver {
         }
     }
 
-    /// A proposal, mostly one that is open.
+    /// The id of a proposal, usually an open one.
     fn some_proposal(&self, choice: u16) -> String {
         let open: Vec<_> = self
             .simulation
@@ -199,7 +205,7 @@ impl RandomDriver {
             .proposal(&crate::support::message_id(id))
     }
 
-    /// Mostly an open gate, by its own id or by its proposal's, with the digest of what it guards.
+    /// Usually an open gate, by its own id or its proposal's, with the digest of the action.
     fn some_gate(&self, choice: u16) -> (String, Value) {
         let gates = self.simulation.live.open_gates();
         if gates.is_empty() || one_in(8, choice) {
@@ -282,7 +288,7 @@ impl RandomDriver {
         self.send(pick(&EVERYONE, a), "tool.cancel", cancel);
     }
 
-    /// Mostly the executor, sometimes someone else.
+    /// Usually the executor, sometimes someone else.
     fn pick_sender(&self, proposal: &str, choice: u16) -> String {
         let executor = self.open_proposal(proposal).map(|p| p.executor.to_string());
         match executor {
@@ -404,7 +410,7 @@ impl RandomDriver {
         );
     }
 
-    /// The same message again, late.
+    /// Sends an earlier message again.
     fn repeat(&mut self, [a, _, _]: [u16; 3]) {
         let index = usize::from(a) % self.sent.len().max(1);
         if let Some(step) = self.sent.get(index).cloned() {
@@ -412,7 +418,7 @@ impl RandomDriver {
         }
     }
 
-    /// Another message under an id that was used, if only by a message that was lost.
+    /// Sends another message with an id that was used before, perhaps by a message that was lost.
     fn reuse_id(&mut self, [a, b, _]: [u16; 3]) {
         let index = usize::from(a) % self.sent.len().max(1);
         if let Some(SimulationStep::Say { id, .. }) = self.sent.get(index).cloned() {
@@ -577,7 +583,7 @@ fn every_invariant_holds_in_every_random_run() {
     }
 }
 
-/// Random stories are worth something only if the interesting things happen in them.
+/// Random runs are only useful if the interesting outcomes occur in them.
 #[test]
 fn random_runs_reach_the_interesting_outcomes() {
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! Repeated ids, and what is refused to whom: no entry, no change.
+//! Tests of repeated ids and of refusals, which add no entry and change nothing.
 
 use crate::support::*;
 use pvp_session::{Answer, Input, Submitted};
@@ -53,13 +53,13 @@ fn the_same_id_with_other_content_is_refused() {
         fixture.refused_with_id("x", "dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         "InvalidMessage: the id `x` was used for another message; give every message its own id",
     );
-    let mut said = Submitted::new(
+    let mut submitted = Submitted::new(
         message_id("x"),
         client_message("prompt.submit", &prompt("one")),
     );
-    said.reference = Some(message_id("y"));
-    let outcome = fixture.submit("dan", said);
-    let lines = fixture.lines(&outcome);
+    submitted.reference = Some(message_id("y"));
+    let decision = fixture.submit("dan", submitted);
+    let lines = fixture.lines(&decision);
     assert_lines(
         lines,
         &[
@@ -69,7 +69,7 @@ fn the_same_id_with_other_content_is_refused() {
 }
 
 #[test]
-fn the_servers_own_ids_are_nobody_elses() {
+fn ids_of_server_messages_cannot_be_used() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.proposes("p1", "make");
     let gate = fixture.gate_id("p1");
@@ -86,17 +86,17 @@ fn the_servers_own_ids_are_nobody_elses() {
 }
 
 #[test]
-fn joining_under_an_id_that_was_used_takes_a_fresh_one() {
+fn a_join_with_a_used_id_gets_a_fresh_one() {
     let mut fixture = SessionFixture::team(json!({}));
     let announce: pvp_protocol::payload::Announce =
         serde_json::from_value(announcement("fay", "human", &[])).unwrap();
-    let outcome = fixture.apply(Input::Join {
+    let decision = fixture.apply(Input::Join {
         identity: identity(&announce),
         announce,
         id: message_id("m1"),
     });
-    assert_eq!(outcome.answer, Answer::Accepted(Some(8)));
-    assert_ne!(outcome.entries[0].id(), &message_id("m1"));
+    assert_eq!(decision.answer, Answer::Accepted(Some(8)));
+    assert_ne!(decision.entries[0].id(), &message_id("m1"));
 }
 
 #[test]
@@ -112,26 +112,26 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
         json!({"tool_proposal": "p3", "success": true, "duration_ms": 1}),
     );
     for _ in 0..8200 {
-        let said = Submitted::new(
+        let submitted = Submitted::new(
             fixture.next_id(),
             client_message("prompt.submit", &prompt("x")),
         );
         fixture.apply_unchecked(Input::Submit {
             by: participant_id("dan"),
-            submitted: said,
+            submitted,
         });
     }
     let mut again = |name: &str| {
-        let said = Submitted::new(
+        let submitted = Submitted::new(
             message_id(name),
             client_message("tool.propose", &shell_proposal("bot", "ls")),
         );
-        let outcome = fixture.apply_unchecked(Input::Submit {
+        let decision = fixture.apply_unchecked(Input::Submit {
             by: participant_id("bot"),
-            submitted: said,
+            submitted,
         });
-        assert_eq!(outcome.entries, []);
-        entry_format::format_answer(&outcome.answer).replace(&gate, "GATE")
+        assert_eq!(decision.entries, []);
+        entry_format::format_answer(&decision.answer).replace(&gate, "GATE")
     };
     assert_refusal(
         again("p1"),
@@ -183,8 +183,8 @@ fn join_and_create_are_refused_inside_a_session() {
     );
 }
 
-/// Every type a client may say, by everyone, with payloads that fit nothing: an answer, no panic,
-/// and whatever is refused changes nothing (which the room checks).
+/// Sends every type of client message as everyone, with payloads that fit nothing. Each must be
+/// answered without a panic, and the fixture checks that a refusal changes nothing.
 #[test]
 fn no_message_causes_a_panic() {
     let payloads = [

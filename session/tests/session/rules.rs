@@ -1,4 +1,4 @@
-//! Session allow rules.
+//! Tests of allow rules.
 
 use crate::support::*;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn needs_approval(fixture: &mut SessionFixture, name: &str, propose: Value) -> b
 }
 
 #[test]
-fn a_prefix_runs_without_asking_until_it_expires() {
+fn an_allowed_prefix_runs_without_a_vote_until_the_rule_expires() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_lines(
         fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["npm", "test"], 60)),
@@ -61,7 +61,7 @@ fn a_prefix_runs_without_asking_until_it_expires() {
 }
 
 #[test]
-fn a_prefix_is_words_and_nothing_that_a_shell_acts_on() {
+fn a_prefix_may_not_contain_shell_syntax() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.sends("bob", "policy.allow", allow(&["npm", "test"], 60));
     for (number, line) in [
@@ -93,7 +93,7 @@ fn a_prefix_is_words_and_nothing_that_a_shell_acts_on() {
 }
 
 #[test]
-fn a_rule_is_never_for_destruction_other_environments_or_terminals() {
+fn a_rule_never_covers_destructive_commands_environments_or_terminals() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.sends("bob", "policy.allow", allow(&["rm"], 60));
     fixture.sends("bob", "policy.allow", allow(&["make"], 60));
@@ -132,7 +132,7 @@ fn a_rule_is_never_for_destruction_other_environments_or_terminals() {
 }
 
 #[test]
-fn a_rule_weighs_no_more_than_the_vote_of_who_made_it() {
+fn a_rule_counts_no_more_than_its_authors_vote() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["make"], 600));
     assert!(!needs_approval(
@@ -190,7 +190,7 @@ fn a_rule_weighs_no_more_than_the_vote_of_who_made_it() {
 }
 
 #[test]
-fn a_rule_is_taken_back_by_anyone_who_may_approve() {
+fn anyone_who_may_approve_can_revoke_a_rule() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.sends_with_id("r1", "bob", "policy.allow", allow(&["make"], 60));
     assert_refusal(

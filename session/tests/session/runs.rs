@@ -1,4 +1,4 @@
-//! Runs: output, results, cancelling, keys.
+//! Tests of runs: output, results, cancelling and keystrokes.
 
 use crate::support::*;
 use pvp_protocol::ExecutionLimits;
@@ -219,7 +219,7 @@ fn only_the_grants_executor_reports_on_a_run() {
 }
 
 #[test]
-fn a_budget_is_for_both_streams_together() {
+fn the_output_limit_is_for_both_streams_together() {
     let settings = SessionSettings {
         read_limits: ExecutionLimits {
             timeout_ms: 1000,
@@ -258,7 +258,7 @@ fn a_budget_is_for_both_streams_together() {
 }
 
 #[test]
-fn a_result_repeats_head_and_tail_only() {
+fn a_result_repeats_only_head_and_tail() {
     let mut fixture = running(SessionSettings::default());
     let long = "é".repeat(40_000);
     assert_lines(
@@ -278,7 +278,7 @@ fn a_result_repeats_head_and_tail_only() {
 }
 
 #[test]
-fn with_open_settings_what_only_the_result_brings_becomes_output() {
+fn with_open_settings_output_that_was_not_streamed_is_appended() {
     let mut fixture = running(open());
     fixture.sends("bot", "tool.output", output("stdout", None, "0123", false));
     assert_lines(
@@ -306,7 +306,7 @@ fn with_open_settings_a_complete_stream_stays_complete() {
 }
 
 #[test]
-fn with_open_settings_large_results_come_in_pieces() {
+fn with_open_settings_large_results_are_split_into_entries() {
     let mut fixture = running(open());
     let long = "x".repeat(300_000);
     assert_lines(
@@ -322,17 +322,17 @@ fn with_open_settings_large_results_come_in_pieces() {
 }
 
 #[test]
-fn what_does_not_fit_into_an_open_result_is_cut_between_characters() {
+fn an_open_result_that_is_too_long_is_cut_between_characters() {
     let mut fixture = running(open());
     let almost = "x".repeat(24 * 1024 * 1024 - 1);
-    let outcome = fixture.apply_unchecked(pvp_session::Input::Submit {
+    let decision = fixture.apply_unchecked(pvp_session::Input::Submit {
         by: participant_id("bot"),
         submitted: pvp_session::Submitted::new(
             message_id("r1"),
             client_message("tool.result", &result(&almost, "é")),
         ),
     });
-    let lines = fixture.lines(&outcome);
+    let lines = fixture.lines(&decision);
     assert_eq!(lines.len(), 96 + 2);
     assert_lines(
         lines[95..].to_vec(),
@@ -367,7 +367,7 @@ fn with_open_settings_a_result_that_disagrees_with_the_stream_adds_nothing() {
 }
 
 #[test]
-fn a_run_is_told_to_stop_and_still_accounted_for() {
+fn a_cancelled_run_still_reports_its_result() {
     let mut fixture = running(SessionSettings::default());
     assert_refusal(
         fixture.refused("eve", "tool.cancel", json!({"tool_proposal": "p1"})),
@@ -473,7 +473,7 @@ fn a_background_run_has_no_deadline() {
 }
 
 #[test]
-fn keys_come_from_the_driver_alone() {
+fn only_the_driver_may_type() {
     let mut fixture = SessionFixture::team(json!({}));
     let mut top = shell_proposal("bot", "");
     top["arguments"] = json!({"full_command": "top", "mode": "pty", "driver": "dan"});
@@ -554,7 +554,7 @@ fn keys_come_from_the_driver_alone() {
 }
 
 #[test]
-fn an_interactive_command_is_always_gated_and_driven_by_who_approved_it() {
+fn an_interactive_command_is_always_gated_and_its_approver_drives_it() {
     let mut fixture = SessionFixture::team(json!({"trust_reads": true}));
     let mut list = shell_proposal("bot", "");
     list["arguments"] = json!({"full_command": "ls", "mode": "pty"});

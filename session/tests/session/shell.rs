@@ -1,10 +1,10 @@
-//! A person's own commands.
+//! Tests of people's own commands.
 
 use crate::support::*;
 use serde_json::json;
 
 #[test]
-fn directly_a_person_reads_and_writes_and_asks_for_more() {
+fn direct_runs_reads_and_writes_and_gates_destructive_commands() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_lines(
         fixture.sends_with_id("s1", "dan", "shell.exec", json!({"command": "ls"})),
@@ -65,7 +65,7 @@ fn directly_a_person_reads_and_writes_and_asks_for_more() {
 }
 
 #[test]
-fn direct_all_asks_nobody_but_blocked_stays_blocked() {
+fn direct_all_runs_everything_but_blocked_commands() {
     let mut fixture = SessionFixture::team(json!({"shell_exec": "direct_all"}));
     assert_lines(
         fixture.sends_with_id(
@@ -90,7 +90,7 @@ fn direct_all_asks_nobody_but_blocked_stays_blocked() {
 }
 
 #[test]
-fn gated_asks_for_everything_and_off_is_off() {
+fn gated_gates_everything_and_off_refuses() {
     let mut fixture = SessionFixture::team(json!({"shell_exec": "gated"}));
     assert_lines(
         fixture.sends_with_id("s1", "ann", "shell.exec", json!({"command": "ls"})),
@@ -120,7 +120,7 @@ fn an_allow_rule_does_not_cover_a_login_shell() {
 }
 
 #[test]
-fn it_runs_where_it_says_or_on_the_only_one_there() {
+fn a_command_runs_on_the_named_executor_or_the_only_one() {
     let mut fixture = SessionFixture::team(json!({}));
     assert_refusal(
         fixture.refused(
@@ -211,7 +211,7 @@ fn shell_exec_is_refused_to_the_wrong_people_and_for_bad_commands() {
 }
 
 #[test]
-fn what_a_client_claims_of_its_origin_and_verdict_is_replaced() {
+fn a_clients_claimed_origin_and_assessment_are_replaced() {
     let mut fixture = SessionFixture::team(json!({}));
     let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
     fixture.sends(

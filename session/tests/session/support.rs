@@ -1,5 +1,4 @@
-//! A room to test in: people and agents around one session, with every promise checked after
-//! every step.
+//! A session with participants for tests, in which every invariant is checked after every step.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -34,7 +33,7 @@ use entry_format::EntryFormatter;
 
 pub static POLICY: LazyLock<Policy> = LazyLock::new(Policy::built_in);
 
-/// When every test begins: 2026-01-01T00:00:00Z.
+/// The time at which every test starts: 2026-01-01T00:00:00Z.
 pub const START_MS: u64 = 1_767_225_600_000;
 
 pub fn participant_id(name: &str) -> ParticipantId {
@@ -45,7 +44,7 @@ pub fn message_id(text: &str) -> MessageId {
     MessageId::parse(text).unwrap()
 }
 
-/// The moment so many seconds after the beginning.
+/// The time so many seconds after the start.
 pub fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(START_MS).plus_seconds(seconds)
 }
@@ -55,26 +54,26 @@ pub fn seed(number: u64) -> [u8; 32] {
     *Digest::of(&[b"seed", &number.to_le_bytes()]).as_bytes()
 }
 
-/// A client's message, as its type and payload stand on the wire.
+/// Parses a client's message from its type and payload.
 pub fn client_message(kind: &str, payload: &Value) -> ClientMessage {
     ClientMessage::parse_payload(kind, &payload.to_string())
         .unwrap_or_else(|| panic!("`{kind}` is not for clients"))
         .unwrap_or_else(|error| panic!("`{kind}` {payload}: {error}"))
 }
 
-/// What someone with these roles announces.
+/// The announcement of someone with these roles.
 pub fn announcement(name: &str, kind: &str, roles: &[&str]) -> Value {
     json!({"id": name, "name": name, "type": kind, "roles": roles, "transport": "websocket"})
 }
 
-/// What an agent that runs commands announces.
+/// The announcement of an agent that runs commands.
 pub fn executor_announcement(name: &str, ability: Value) -> Value {
     let mut announce = announcement(name, "agent", &[]);
     announce["executor"] = ability;
     announce
 }
 
-/// The identity that login would give to whoever announces this.
+/// The identity that allows exactly this announcement.
 pub fn identity(announce: &Announce) -> Identity {
     Identity {
         participant: announce.id.clone(),
@@ -94,7 +93,7 @@ pub fn shell_proposal(agent: &str, line: &str) -> Value {
     })
 }
 
-/// Compares a whole list of effects.
+/// Compares a whole decision.
 #[track_caller]
 pub fn assert_lines(actual: Vec<String>, expected: &[&str]) {
     assert_eq!(actual, expected);
@@ -106,22 +105,31 @@ pub fn assert_refusal(actual: String, expected: &str) {
     assert_eq!(actual, expected);
 }
 
-/// One session and the people in it.
+/// One session, its log and the checks of its invariants.
 #[derive(Clone)]
 pub struct SessionFixture {
+    /// The session under test.
     pub session: Session,
+    /// The server's settings.
     pub settings: SessionSettings,
+    /// All entries so far.
     pub log: Vec<Entry>,
+    /// The current time.
     pub now: Timestamp,
+    /// Checks the log.
     audit: LogAuditor,
+    /// A second session, folded from the stored entries.
     replayed: Session,
+    /// Formats entries as lines.
     formatter: EntryFormatter,
+    /// How many seeds have been used.
     seeds: u64,
+    /// How many message ids have been used.
     messages: u64,
 }
 
 impl SessionFixture {
-    /// A session that nobody has created.
+    /// A session that has not been created.
     pub fn uncreated(settings: SessionSettings) -> Self {
         let session = Session::new(SessionId::parse("room").unwrap());
         Self {
@@ -137,16 +145,16 @@ impl SessionFixture {
         }
     }
 
-    /// An empty room with this configuration.
+    /// A session without participants and with this configuration.
     pub fn created(settings: SessionSettings, config: Value) -> Self {
         let mut fixture = Self::uncreated(settings);
-        let outcome = fixture.create("ann", json!({"config": config}));
-        assert!(matches!(outcome.answer, Answer::Accepted(Some(1))));
+        let decision = fixture.create("ann", json!({"config": config}));
+        assert!(matches!(decision.answer, Answer::Accepted(Some(1))));
         fixture
     }
 
-    /// The usual company: ann is admin, bob approver, cat navigator, dan driver, eve observer,
-    /// and bot an agent that can hold reads to reading. The next entry is number 8.
+    /// The usual team: ann is admin, bob approver, cat navigator, dan driver, eve observer, and bot
+    /// an agent that can sandbox reads. The next entry is number 8.
     pub fn team(config: Value) -> Self {
         Self::team_with_settings(SessionSettings::default(), config)
     }
@@ -170,7 +178,7 @@ impl SessionFixture {
         fixture
     }
 
-    /// Decides one input and checks every promise.
+    /// Applies one input and checks every invariant.
     #[track_caller]
     pub fn apply(&mut self, input: Input) -> Decision {
         self.seeds += 1;
@@ -184,37 +192,37 @@ impl SessionFixture {
             policy: &POLICY,
             settings: &self.settings,
         };
-        let outcome = self.session.apply(decision_context, stamped);
-        if outcome.entries.is_empty() {
+        let decision = self.session.apply(decision_context, stamped);
+        if decision.entries.is_empty() {
             assert_eq!(
                 self.session, before,
                 "nothing was recorded, so nothing changed"
             );
         }
-        for entry in &outcome.entries {
+        for entry in &decision.entries {
             self.audit.invariant_entry(entry);
             auditor::invariant_stored_form(&mut self.replayed, entry);
         }
         self.audit.invariant_nothing_half_done();
         assert_eq!(self.replayed, self.session, "replay equals live");
-        self.log.extend(outcome.entries.iter().cloned());
-        outcome
+        self.log.extend(decision.entries.iter().cloned());
+        decision
     }
 
-    /// An outcome as lines: each entry, then what is whispered, then the answer.
-    pub fn lines(&mut self, outcome: &Decision) -> Vec<String> {
-        let mut lines: Vec<_> = outcome
+    /// A decision as lines: each entry, then the ephemeral message, then the answer.
+    pub fn lines(&mut self, decision: &Decision) -> Vec<String> {
+        let mut lines: Vec<_> = decision
             .entries
             .iter()
             .map(|entry| self.formatter.format_entry(entry))
             .collect();
-        if let Some(whisper) = &outcome.ephemeral {
+        if let Some(ephemeral) = &decision.ephemeral {
             lines.push(format!(
                 "~ {}",
-                self.formatter.format_envelope(&whisper.envelope)
+                self.formatter.format_envelope(&ephemeral.envelope)
             ));
         }
-        lines.push(entry_format::format_answer(&outcome.answer));
+        lines.push(entry_format::format_answer(&decision.answer));
         lines
     }
 
@@ -237,7 +245,7 @@ impl SessionFixture {
         self.joins_as(identity, announce)
     }
 
-    /// Decides one input without any checks, for tests that need very many.
+    /// Applies one input without any checks, for tests that need very many.
     pub fn apply_unchecked(&mut self, input: Input) -> Decision {
         self.seeds += 1;
         let stamped = Stamped {
@@ -255,22 +263,22 @@ impl SessionFixture {
     #[track_caller]
     pub fn joins_as(&mut self, identity: Identity, announce: Announce) -> Vec<String> {
         let id = self.next_id();
-        let outcome = self.apply(Input::Join {
+        let decision = self.apply(Input::Join {
             identity,
             announce,
             id,
         });
-        self.lines(&outcome)
+        self.lines(&decision)
     }
 
-    /// Someone says something under an id of its own.
+    /// Someone sends a message with a fresh id.
     #[track_caller]
     pub fn sends(&mut self, who: &str, kind: &str, payload: Value) -> Vec<String> {
         let id = self.next_id();
         self.sends_with_id(id.as_str(), who, kind, payload)
     }
 
-    /// Someone says something under this id.
+    /// Someone sends a message with this id.
     #[track_caller]
     pub fn sends_with_id(
         &mut self,
@@ -279,11 +287,11 @@ impl SessionFixture {
         kind: &str,
         payload: Value,
     ) -> Vec<String> {
-        let outcome = self.submit(
+        let decision = self.submit(
             who,
             Submitted::new(message_id(name), client_message(kind, &payload)),
         );
-        self.lines(&outcome)
+        self.lines(&decision)
     }
 
     #[track_caller]
@@ -294,7 +302,7 @@ impl SessionFixture {
         })
     }
 
-    /// Someone says something that is refused: no entry, no change; returns the answer.
+    /// Someone sends a message that is refused, without an entry or a change. Returns the answer.
     #[track_caller]
     pub fn refused(&mut self, who: &str, kind: &str, payload: Value) -> String {
         let id = self.next_id();
@@ -339,17 +347,17 @@ impl SessionFixture {
         self.sends(who, "session.leave", json!({}))
     }
 
-    /// Time goes on, and nothing else happens.
+    /// Advances the time.
     pub fn advance(&mut self, seconds: u64) {
         self.now = self.now.plus_seconds(seconds);
     }
 
-    /// Time goes on, and the clock is looked at.
+    /// Advances the time and lets deadlines act.
     #[track_caller]
     pub fn advances_and_ticks(&mut self, seconds: u64) -> Vec<String> {
         self.advance(seconds);
-        let outcome = self.apply(Input::Tick);
-        self.lines(&outcome)
+        let decision = self.apply(Input::Tick);
+        self.lines(&decision)
     }
 
     #[track_caller]
@@ -364,15 +372,15 @@ impl SessionFixture {
 
     #[track_caller]
     fn attendance(&mut self, who: &str, attendance: AttendanceChange) -> Vec<String> {
-        let outcome = self.apply(Input::Attendance {
+        let decision = self.apply(Input::Attendance {
             participant: participant_id(who),
             attendance,
             last_active: self.now,
         });
-        self.lines(&outcome)
+        self.lines(&decision)
     }
 
-    /// The digest of what a proposal, as it stands, would do.
+    /// The digest of a proposal's current action.
     pub fn digest(&self, proposal: &str) -> String {
         let proposal = self.session.proposal(&message_id(proposal)).unwrap();
         proposal.assessment.digest.to_string()

@@ -1,4 +1,4 @@
-//! Stories that were written down, by hand or by a random run that failed.
+//! Replays transcripts that were written by hand or printed by a failing random run.
 
 use crate::support::simulation::SessionSimulation;
 use crate::support::simulation_step::SimulationStep;

@@ -1,4 +1,4 @@
-//! Votes, edits and withdrawals.
+//! Tests of votes, amendments and withdrawals.
 
 use crate::support::*;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ fn a_gate_may_be_named_by_its_own_id() {
 }
 
 #[test]
-fn everyone_means_everyone_who_was_asked() {
+fn an_all_quorum_needs_everyone_who_could_vote_at_the_start() {
     let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
     fixture.proposes("p1", "make");
     fixture.joins(announcement("fay", "human", &["approver"]));
@@ -159,7 +159,7 @@ fn a_specific_quorum_waits_for_each_of_them_even_if_one_has_left() {
 }
 
 #[test]
-fn a_majority_is_more_than_half_of_those_who_were_asked() {
+fn a_majority_is_more_than_half_of_those_who_could_vote_at_the_start() {
     let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "majority"}}));
     fixture.joins(announcement("fay", "human", &["approver"]));
     fixture.proposes("p1", "make");
@@ -180,7 +180,7 @@ fn a_majority_is_more_than_half_of_those_who_were_asked() {
 }
 
 #[test]
-fn newcomers_may_vote_but_do_not_raise_the_bar() {
+fn newcomers_may_vote_but_do_not_raise_the_quorum() {
     let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "majority"}}));
     fixture.proposes("p1", "make");
     for name in ["fay", "gus", "hal"] {
@@ -216,7 +216,7 @@ fn a_gate_that_waited_only_for_a_member_who_left_passes() {
 }
 
 #[test]
-fn an_approval_goes_with_the_one_who_gave_it() {
+fn an_approval_is_removed_when_its_voter_leaves() {
     let mut fixture = SessionFixture::team(any(2));
     fixture.proposes("p1", "make");
     fixture.approves("bob", "p1");
@@ -241,7 +241,7 @@ fn an_approval_goes_with_the_one_who_gave_it() {
 }
 
 #[test]
-fn the_last_who_could_approve_leaving_approves_nothing() {
+fn a_gate_does_not_pass_when_its_last_approver_leaves() {
     let mut fixture = SessionFixture::team(json!({"default_gate_quorum": {"type": "all"}}));
     fixture.proposes("p1", "make");
     fixture.leaves("ann");
@@ -478,7 +478,7 @@ fn with_four_eyes_the_editor_does_not_count() {
 }
 
 #[test]
-fn four_eyes_switched_on_later_takes_the_editors_vote_away() {
+fn switching_on_four_eyes_removes_the_editors_vote() {
     let mut fixture = SessionFixture::team(any(2));
     fixture.proposes("p1", "make");
     let amend = edit(&fixture, "make -j2");
@@ -503,7 +503,7 @@ fn four_eyes_switched_on_later_takes_the_editors_vote_away() {
 }
 
 #[test]
-fn an_edit_is_judged_like_any_command() {
+fn an_edit_is_assessed_like_any_command() {
     let mut fixture = SessionFixture::team(json!({}));
     fixture.proposes("p1", "make");
     for (line, answer) in [
@@ -759,7 +759,7 @@ fn a_pause_ends_when_the_one_it_waits_for_leaves_or_the_rule_changes() {
 }
 
 #[test]
-fn a_comment_is_a_comment() {
+fn the_length_of_a_comment_is_limited() {
     let mut fixture = SessionFixture::team(any(2));
     fixture.proposes("p1", "make");
     let with =

@@ -1,4 +1,4 @@
-//! A gate on the terminal: one line of it, or the whole card.
+//! Formats a gate for the terminal, as one line or as the whole card.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,17 @@ use pvp_protocol::{Command, GateTimeoutAction, ParticipantId, Timestamp};
 
 use crate::cli::one_line;
 
-/// Characters of an id and of a digest that a handle shows.
+/// Characters of the id that a handle shows.
 const HANDLE_ID_CHARS: usize = 6;
+
+/// Characters of the digest that a handle shows.
 const HANDLE_DIGEST_CHARS: usize = 6;
 
-/// Characters of a command that one line shows.
+/// Characters of a command that a summary line shows.
 const MAX_COMMAND_CHARS: usize = 100;
 
-/// A short name that binds what is shown: the end of the id, `@`, the beginning of the digest.
+/// A short name that identifies the gate and the action shown: the end of the id, `@`, the
+/// beginning of the digest.
 pub(super) fn gate_handle(gate: &GateListItem) -> String {
     let id = gate.open.gate.as_str();
     let digest = gate.open.assessment.digest.to_string();
@@ -27,7 +30,7 @@ pub(super) fn gate_handle(gate: &GateListItem) -> String {
     )
 }
 
-/// The command as it would run, with nothing hidden in it, on one line.
+/// The command as it would run, on one line, with invisible characters escaped.
 pub(super) fn command_line(gate: &GateListItem) -> String {
     one_line(&gate.open.action.command.summary())
 }
@@ -61,7 +64,7 @@ fn time_left(gate: &GateListItem, now: Timestamp) -> String {
     }
 }
 
-/// How the vote stands, in words.
+/// The votes so far, in words.
 pub(super) fn tally_text(gate: &GateListItem) -> String {
     let mut text = format!("{} of {}", gate.received, gate.required);
     let voted: Vec<_> = gate
@@ -80,7 +83,7 @@ pub(super) fn tally_text(gate: &GateListItem) -> String {
     text
 }
 
-/// What became of a gate.
+/// How a gate closed, in words.
 pub(super) fn resolution_text(state: &GateDetails) -> String {
     let Some(resolve) = &state.resolution else {
         return "it waits".to_owned();
@@ -114,7 +117,7 @@ fn deciders(resolve: &GateResolve) -> Vec<&str> {
     }
 }
 
-/// Everything that a voter should see, in the order that matters.
+/// Everything that a voter should see, the most important first.
 pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
     let Some(gate) = &state.open else {
         return format!("{}\n{}", state.tool_proposal, resolution_text(state));
@@ -157,7 +160,7 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
     rows.push(("votes", tally_text(gate)));
     rows.push(("deadline", deadline_text(gate, now)));
     rows.push(("you", eligibility_text(gate).to_owned()));
-    // Its further lines are marked, so that none passes for a row of the card.
+    // Further lines of the command are marked, so that none can pass for a row of the card.
     let summary = escape_invisible(&open.action.command.summary());
     let mut text = format!("{}\n", summary.replace('\n', "\n> "));
     for (name, value) in rows {
@@ -187,7 +190,7 @@ fn eligibility_text(gate: &GateListItem) -> &'static str {
     }
 }
 
-/// A word of the protocol, as it stands on the wire.
+/// The wire name of a protocol enum value.
 fn wire_name(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()

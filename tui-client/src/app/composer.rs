@@ -1,4 +1,4 @@
-//! Typing: prompts, one's own commands and slash commands, with history and completion.
+//! The composer: the input line for prompts, shell commands and slash commands.
 
 use pvp_protocol::payload::{
     InterruptRaise, InterruptUrgency, PromptDraft, PromptSubmit, ShellExec,
@@ -13,15 +13,15 @@ use crate::dialog::Dialog;
 use crate::editor::Editor;
 use crate::keys::KeyAction;
 
-/// What is being typed.
+/// The input line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Composer {
     pub(crate) editor: Editor,
-    /// What completion offers, and which of it is in the text.
+    /// The candidates of a completion under way, and which of them is in the text.
     pub(crate) completion: Option<InputCompletion>,
-    /// Names of programs.
+    /// Names of programs on this machine, for completion.
     pub(crate) program_names: Vec<String>,
-    /// What was sent before.
+    /// What the user sent before.
     pub(crate) history: InputHistory,
 }
 
@@ -31,7 +31,7 @@ impl Composer {
         self.editor.insert(text);
     }
 
-    /// Takes what is typed, or pasted: text, or what is looked for.
+    /// Inserts typed or pasted text into the input, or into the needle during a history search.
     pub(super) fn insert_typed(&mut self, text: &str) {
         match self.history.search {
             Some(_) => self.type_search_text(text),
@@ -39,7 +39,7 @@ impl Composer {
         }
     }
 
-    /// Puts back what could not be sent, unless something else is typed by now.
+    /// Puts back a text that could not be sent; into the history if the input is no longer empty.
     pub(super) fn restore_text(&mut self, text: &str) {
         if self.editor.is_empty() {
             self.editor = Editor::new(text);
@@ -55,8 +55,8 @@ impl Composer {
     }
 }
 
-/// What the keys of every text do.
-#[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+/// Applies the editing keys that every text input shares.
+#[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
 pub(super) fn apply_edit(editor: &mut Editor, action: KeyAction) {
     match action {
         KeyAction::Left => editor.move_left(),
@@ -75,7 +75,7 @@ pub(super) fn apply_edit(editor: &mut Editor, action: KeyAction) {
 }
 
 impl App {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(super) fn on_composer_action(&mut self, action: KeyAction) {
         if action != KeyAction::Complete {
             let had_completion = self.composer.completion.take().is_some();
@@ -111,7 +111,7 @@ impl App {
         }
     }
 
-    /// Begins to type, keeping what was typed.
+    /// Focuses the composer and inserts `text`, unless there is text already.
     pub(super) fn start_composing(&mut self, text: &str) {
         self.focus = Focus::Composer;
         self.composer.history.reset_position();
@@ -142,7 +142,7 @@ impl App {
     fn clear_or_quit(&mut self) {
         if !self.composer.editor.is_empty() {
             let text = self.composer.take_text();
-            // Brought back with one key if that was a mistake, but not for ever.
+            // If that was a mistake, one key brings it back; it is not saved to the history file.
             self.composer.history.push(text);
             return;
         }
@@ -159,7 +159,7 @@ impl App {
         if trimmed.is_empty() && self.shell_results.is_empty() {
             return;
         }
-        // What was said before is not about this.
+        // The notice was about an earlier input.
         self.notice = None;
         let done = if let Some(line) = trimmed.strip_prefix("!!") {
             self.send_shell_command(line.trim(), true)
@@ -176,14 +176,14 @@ impl App {
         }
     }
 
-    /// Sends a text as if it were typed.
+    /// Submits a text as if the user had typed it.
     pub(crate) fn submit_text(&mut self, text: &str) {
         self.composer.editor = Editor::new(text);
         self.submit();
         self.composer.editor = Editor::default();
     }
 
-    /// Runs a command of one's own; false if it could not even be tried.
+    /// Sends a command of the user's own; false if it could not be sent.
     fn send_shell_command(&mut self, line: &str, send_result: bool) -> bool {
         if line.is_empty() {
             self.show_notice(NoticeLevel::Error, "bang command is empty");
@@ -216,7 +216,7 @@ impl App {
         true
     }
 
-    /// Asks the agent, with the results that wait; false if nobody can be asked.
+    /// Prompts the agent, with the waiting shell results; false if it could not be sent.
     pub(crate) fn send_prompt(&mut self, text: &str) -> bool {
         let (to, text) = match self.split_recipient(text) {
             Ok(addressed) => addressed,
@@ -245,7 +245,8 @@ impl App {
         true
     }
 
-    /// Whom a text is for: `@name` before it, the one that was chosen, or the only agent.
+    /// Splits a text into its recipient and the rest: the agent of a leading `@name`, else the
+    /// agent of `/to`, else the only agent.
     fn split_recipient(&self, text: &str) -> Result<(ParticipantId, String), String> {
         if let Some(rest) = text.strip_prefix('@') {
             let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -256,7 +257,7 @@ impl App {
             .map(|agent| (agent, text.to_owned()))
     }
 
-    /// Whom the next prompt goes to.
+    /// The agent that a prompt without `@name` goes to.
     pub(crate) fn prompt_recipient(&self) -> Result<ParticipantId, String> {
         let agents: Vec<_> = self.view.agents().map(|agent| agent.id.clone()).collect();
         if let Some(target) = &self.prompt_target
@@ -274,7 +275,7 @@ impl App {
         }
     }
 
-    /// The agent of this name or id.
+    /// The agent with this name or id.
     pub(super) fn find_agent(&self, name: &str) -> Result<ParticipantId, String> {
         let mut agents = self.view.agents();
         let found =
@@ -286,7 +287,7 @@ impl App {
         })
     }
 
-    /// The agents as one writes them before a text.
+    /// The names of all agents as typed before a prompt.
     fn agent_mentions(&self) -> String {
         let agents = self.view.agents();
         let names = agents.map(|agent| format!("@{}", mention_name(&agent.name)));
@@ -324,7 +325,7 @@ impl App {
         self.send(request, message);
     }
 
-    /// Tells others what is being typed, if that is wanted and it is meant for an agent.
+    /// Shares the draft with the others, if the settings say so and it is meant for an agent.
     pub(super) fn share_draft(&mut self) {
         let text = self.composer.editor.text();
         let private = text.starts_with(['!', '/']);
@@ -334,7 +335,7 @@ impl App {
             text.to_owned()
         };
         let connected = self.connection == super::ConnectionState::Connected;
-        // What one only looks at on the way back is not what one is about to ask.
+        // An entry shown by a history search is not a draft.
         let searching = self.composer.history.search.is_some();
         if !self.config.share_drafts || !connected || searching || text == self.shared_draft {
             return;

@@ -1,4 +1,4 @@
-//! Answers to questions: why not, what instead, which prefix, how urgent, what to look for.
+//! Handles the dialogs: reject, edit, allow, interrupt and search.
 
 use pvp_protocol::payload::{GateAmend, GateReject, PolicyAllow};
 use pvp_protocol::{ExtraFields, MessageId};
@@ -8,7 +8,7 @@ use crate::dialog::{Dialog, GateVersion};
 use crate::keys::KeyAction;
 
 impl App {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(super) fn on_dialog_action(&mut self, action: KeyAction) {
         let Some(dialog) = &mut self.dialog else {
             return;
@@ -33,7 +33,7 @@ impl App {
         }
     }
 
-    /// Does what a question was about; or says what is missing, and asks on.
+    /// Performs what the dialog is for, or says what is missing.
     fn submit_dialog(&mut self, dialog: Dialog) -> Result<(), String> {
         match dialog {
             Dialog::Reject {
@@ -57,7 +57,6 @@ impl App {
         }
     }
 
-    /// Whether a gate still waits.
     fn ensure_gate_open(&self, gate: &MessageId) -> Result<(), String> {
         match self.view.card(gate) {
             Some(_) => Ok(()),
@@ -127,7 +126,7 @@ impl App {
         Ok(())
     }
 
-    /// Allows a prefix; the words may end with `for 30m`.
+    /// Allows a command prefix; the text may end with a duration such as `for 30m`.
     pub(super) fn send_allow_rule(&mut self, text: &str) -> Result<(), String> {
         let (prefix, seconds) = parse_allow_rule(text)?;
         let request = PendingRequest::WithNotice {
@@ -144,10 +143,10 @@ impl App {
     }
 }
 
-/// Seconds that a prefix is allowed for if nothing is said.
+/// Seconds that a prefix is allowed for if the text has no duration.
 const DEFAULT_ALLOW_SECONDS: u64 = 3600;
 
-/// The words of a prefix, and for how many seconds.
+/// Parses the words of a prefix and the number of seconds it is allowed for.
 fn parse_allow_rule(text: &str) -> Result<(Vec<String>, u64), String> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let mut seconds = DEFAULT_ALLOW_SECONDS;
@@ -174,7 +173,7 @@ fn is_shell_metacharacter(c: char) -> bool {
     ";|&$`<>(){}'\"\\*?!#~".contains(c)
 }
 
-/// Seconds of a time such as `30m`.
+/// Parses a duration such as `30m` into seconds, up to one year.
 pub(super) fn parse_duration_seconds(text: &str) -> Option<u64> {
     let unit = match text.chars().next_back()? {
         's' => 1,
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_is_words_and_perhaps_a_time() {
+    fn an_allow_rule_is_words_and_an_optional_duration() {
         let words =
             |text| parse_allow_rule(text).map(|(words, seconds)| (words.join(" "), seconds));
         assert_eq!(

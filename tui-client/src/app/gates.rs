@@ -1,5 +1,6 @@
-//! Deciding: which card is meant, and what its keys do. Nothing is decided that was not on the
-//! screen, whole, when the key was pressed.
+//! Handles the gate cards: which card is current, and what its keys do.
+//!
+//! A vote is only sent for a command that was completely on the screen when the key was pressed.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +12,30 @@ use super::{App, AppEffect, Focus, MainContent, NoticeLevel, PendingRequest};
 use crate::dialog::{Dialog, GateVersion};
 use crate::keys::KeyAction;
 
-/// What is known about the cards beyond the view.
+/// What the screen knows about the gate cards beyond the view.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CardState {
-    /// The card that was chosen; it stays chosen when it closes.
+    /// The selected card; it stays selected when its gate closes.
     pub(crate) selected_gate: Option<MessageId>,
-    /// Rows of the card that are scrolled away.
+    /// Number of rows scrolled off the top of the card.
     pub(crate) scroll_rows: usize,
-    /// What the last drawing showed.
+    /// The gate and digest that the last frame showed.
     pub(crate) last_drawn: Option<(MessageId, Digest)>,
-    /// Commands whose end was on the screen.
+    /// Gates whose command was visible to its end, with the digest it had then.
     pub(crate) fully_seen: BTreeMap<MessageId, Digest>,
-    /// Votes that are not answered yet.
+    /// Votes that the server has not answered yet, with the text to show meanwhile.
     pub(crate) pending_votes: BTreeMap<MessageId, &'static str>,
 }
 
-/// The card that is meant.
+/// The card that the card keys act on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CurrentCard<'a> {
     Open(&'a GateCard),
-    /// It was decided meanwhile; its keys are dead.
+    /// Decided meanwhile; its voting keys do nothing.
     Closed(&'a ClosedGateCard),
 }
 
-/// What would be approved together.
+/// The preflight list: commands to approve together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Preflight {
     pub(crate) items: Vec<PreflightItem>,
@@ -47,14 +48,15 @@ pub(crate) struct PreflightItem {
     pub(crate) gate: MessageId,
     pub(crate) digest: Digest,
     pub(crate) marked: bool,
-    /// Whether all of it can be on the screen.
+    /// Whether the whole command fits on the screen. If not, it cannot be marked.
     pub(crate) fits_screen: bool,
-    /// Whether all of it was.
+    /// Whether a frame has shown the whole command.
     pub(crate) fully_shown: bool,
 }
 
 impl App {
-    /// The card that is meant: the chosen one, else the oldest that waits for me, else the oldest.
+    /// The current card: the selected one, else the oldest that waits for the user's vote, else the
+    /// oldest.
     pub(crate) fn current_card(&self) -> Option<CurrentCard<'_>> {
         if let Some(selected) = &self.card_state.selected_gate {
             if let Some(card) = self.view.card(selected) {
@@ -64,7 +66,7 @@ impl App {
             if let Some(resolved) = closed.find(|resolved| resolved.gate == *selected) {
                 return Some(CurrentCard::Closed(resolved));
             }
-            // Another card does not slip under the fingers of someone who had chosen this one.
+            // Someone who selected a card must not find another one under their keys.
             if self.focus == Focus::Card {
                 return None;
             }
@@ -80,7 +82,7 @@ impl App {
         })
     }
 
-    /// Gives the card the focus, and keeps it the chosen one whatever arrives.
+    /// Focuses the current card and selects it, so that it stays current when others arrive.
     pub(super) fn focus_card(&mut self) {
         match self.current_gate() {
             Some(gate) => {
@@ -91,7 +93,7 @@ impl App {
         }
     }
 
-    /// Gives this card the focus.
+    /// Shows the stream, and focuses this card.
     pub(super) fn open_card(&mut self, gate: MessageId) {
         self.main = MainContent::Stream;
         self.select_card(gate);
@@ -105,7 +107,7 @@ impl App {
         self.card_state.selected_gate = Some(gate);
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(super) fn on_card_action(&mut self, action: KeyAction) {
         match action {
             KeyAction::Up => self.move_card_selection(-1),
@@ -130,7 +132,7 @@ impl App {
         }
     }
 
-    /// The next open card in either direction, beginning at the chosen one.
+    /// Selects the next open card in the direction of `step`.
     fn move_card_selection(&mut self, step: isize) {
         let gates: Vec<_> = self
             .view
@@ -169,7 +171,7 @@ impl App {
         self.show_notice(NoticeLevel::Success, format!("copied {what}"));
     }
 
-    /// The open card, if it is what was drawn last.
+    /// The current card if it is open and the last frame showed it as it is.
     fn card_as_drawn(&mut self) -> Option<GateCard> {
         let card = match self.current_card() {
             Some(CurrentCard::Open(card)) => card.clone(),
@@ -241,7 +243,7 @@ impl App {
         self.view.me.as_ref().map(|me| me.participant.clone())
     }
 
-    /// Opens a question about the card that is shown.
+    /// Opens a dialog about the card that is shown.
     fn open_card_dialog(&mut self, make_dialog: impl Fn(GateVersion, &GateCard) -> Dialog) {
         let Some(card) = self.card_as_drawn() else {
             return;
@@ -292,12 +294,12 @@ impl App {
         self.dialog = Some(Dialog::allow(&card.requested.prefix.join(" ")));
     }
 
-    /// A list of everything that waits for me, to be approved together.
+    /// Opens the list of everything that waits for the user's vote, to approve it together.
     fn open_preflight(&mut self) {
         if self.view.awaiting_my_vote().next().is_none() {
             return self.show_notice(NoticeLevel::Info, "nothing waits for your vote");
         }
-        // The list has more room than the stream had, which is seen only once it is there.
+        // The list has more rows than the stream had; `main_rows` counts them once it is shown.
         self.show_main(MainContent::Preflight(Preflight::default()));
         let columns = usize::from(self.size.width).saturating_sub(8).max(1);
         let room = self.main_rows();
@@ -319,7 +321,7 @@ impl App {
         });
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(super) fn on_preflight_action(&mut self, action: KeyAction) {
         let MainContent::Preflight(preflight) = &mut self.main else {
             return;
@@ -357,7 +359,7 @@ impl App {
         }
     }
 
-    /// One vote for each that is marked and still as it was in the list.
+    /// Sends a vote for each marked command that is still as the list showed it.
     fn approve_marked(&mut self) {
         let MainContent::Preflight(preflight) =
             std::mem::replace(&mut self.main, MainContent::Stream)

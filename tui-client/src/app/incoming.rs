@@ -1,4 +1,4 @@
-//! What is told, and what becomes of what was said.
+//! Handles what the server sends: messages, and the answers to requests.
 
 use pvp_client::ShellResult;
 use pvp_client::view::{CommandOrigin, View};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::config::NotifyWhen;
 
-/// Commands of one's own that are waited for at a time.
+/// Most commands of the user's own that we wait for at a time; beyond it the oldest is forgotten.
 const MAX_SHELL_RUNS: usize = 64;
 
 impl App {
@@ -33,7 +33,7 @@ impl App {
         }
     }
 
-    /// Says that somebody is here whom the others take for idle: reading and typing send nothing.
+    /// Reports the user as active if the others see them as idle: reading and typing send nothing.
     pub(super) fn send_presence(&mut self) {
         let Some(me) = self
             .my_id()
@@ -43,8 +43,8 @@ impl App {
         };
         let mine = self.view.people.get(&me).map(|person| person.presence);
         let idle = mine.is_some_and(|presence| presence != PresenceStatus::Active);
-        let said = self.presence_sent_at;
-        let just_now = said.is_some_and(|at| self.now.millis_since(at) < PRESENCE_INTERVAL_MS);
+        let sent = self.presence_sent_at;
+        let just_now = sent.is_some_and(|at| self.now.millis_since(at) < PRESENCE_INTERVAL_MS);
         if !idle || just_now {
             return;
         }
@@ -63,7 +63,7 @@ impl App {
         let joining = self.view.me.is_none();
         self.view.fold(envelope);
         if joining {
-            // Whoever comes in looks.
+            // Someone who just joined is looking at the screen and needs no notification.
             let open = self.view.gates.iter().map(|card| card.gate.clone());
             self.notified_gates.extend(open);
         }
@@ -72,7 +72,7 @@ impl App {
         self.after_view_update();
     }
 
-    /// Says that an interactive command takes my keys, when it begins.
+    /// Shows a notice when an interactive command starts that takes the user's keys.
     fn announce_interactive_command(&mut self, envelope: &Envelope) {
         if let ServerMessage::ToolExecute(execute) = &envelope.message
             && self.is_driver_of(&execute.tool_proposal)
@@ -84,7 +84,7 @@ impl App {
         }
     }
 
-    /// Looks at the view after it changed: results that arrived, gates that came and went.
+    /// Follows up on a changed view: collects results, forgets closed gates, notifies of new ones.
     fn after_view_update(&mut self) {
         self.collect_shell_results();
         let open: Vec<_> = self
@@ -103,7 +103,7 @@ impl App {
         self.notify_new_gates();
     }
 
-    /// Calls once for each gate that waits for a vote of mine.
+    /// Notifies once for each gate that waits for the user's vote.
     fn notify_new_gates(&mut self) {
         let waiting: Vec<_> = self
             .view
@@ -198,28 +198,28 @@ impl App {
         self.collect_shell_results();
     }
 
-    /// Results of one's own commands, as they arrive.
+    /// Collects the results of the user's own commands that have finished.
     fn collect_shell_results(&mut self) {
         let view = &self.view;
-        let over = |bang: &ShellRun| {
-            let proposal = view.proposal(&bang.proposal);
+        let over = |run: &ShellRun| {
+            let proposal = view.proposal(&run.proposal);
             proposal.is_some_and(|it| it.origin == CommandOrigin::Person && it.state.is_over())
         };
         let (done, running) = std::mem::take(&mut self.shell_runs)
             .into_iter()
             .partition(over);
         self.shell_runs = running;
-        for bang in done {
-            self.collect_shell_result(&bang);
+        for run in done {
+            self.collect_shell_result(&run);
         }
     }
 
-    fn collect_shell_result(&mut self, bang: &ShellRun) {
-        let proposal = self.view.proposal(&bang.proposal);
+    fn collect_shell_result(&mut self, run: &ShellRun) {
+        let proposal = self.view.proposal(&run.proposal);
         let Some(result) = proposal.and_then(ShellResult::from_proposal) else {
             return self.show_notice(NoticeLevel::Error, "bang exec did not run");
         };
-        let tone = if result.exit_code == Some(0) {
+        let level = if result.exit_code == Some(0) {
             NoticeLevel::Success
         } else {
             NoticeLevel::Error
@@ -227,7 +227,7 @@ impl App {
         let code = result
             .exit_code
             .map_or("none".to_owned(), |code| code.to_string());
-        self.show_notice(tone, format!("bang exec done (exit {code})"));
+        self.show_notice(level, format!("bang exec done (exit {code})"));
         if let Some(lost) = self.shell_results.push(result) {
             let lost = lost.command_preview;
             self.show_notice(
@@ -235,7 +235,7 @@ impl App {
                 format!("too many results wait; the oldest is dropped: {lost}"),
             );
         }
-        if bang.send_result {
+        if run.send_result {
             self.send_prompt("");
         }
     }
@@ -249,7 +249,7 @@ impl App {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "a pane minds its own output"
+        reason = "other messages do not reach a screen"
     )]
     fn feed_pty_screens(&mut self, envelope: &Envelope) {
         match &envelope.message {

@@ -1,4 +1,4 @@
-//! What was sent before: brought back one after the other, or found by a part of it.
+//! The input history: recalls texts sent before, one by one or by searching.
 
 use super::composer::{Composer, apply_edit};
 use super::{App, AppEffect, NoticeLevel};
@@ -6,28 +6,29 @@ use crate::editor::Editor;
 use crate::history::{LoadedHistory, keep_newest};
 use crate::keys::KeyAction;
 
-/// What was sent, and where in it we are.
+/// The texts sent before, and the position in them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct InputHistory {
     /// Oldest first.
     entries: Vec<String>,
-    /// How far back we are, and what was typed before.
+    /// How many entries back from the newest, and the text typed before recalling; `None` while not
+    /// recalling.
     position: Option<(usize, String)>,
     pub(crate) search: Option<HistorySearch>,
 }
 
-/// Looking for something by a part of it.
+/// A search for entries that contain a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HistorySearch {
     pub(crate) needle: Editor,
-    /// Which entry has it.
+    /// Index of the entry that is shown.
     match_index: Option<usize>,
-    /// What was typed before.
+    /// The input before the search, restored when the search is cancelled.
     original_text: Editor,
 }
 
 impl HistorySearch {
-    /// Whether nothing has what is looked for.
+    /// Whether no entry contains the search text.
     pub(crate) fn has_no_match(&self) -> bool {
         self.match_index.is_none() && !self.needle.is_empty()
     }
@@ -38,14 +39,14 @@ impl InputHistory {
         &self.entries
     }
 
-    /// Puts what earlier screens kept before what this one did.
+    /// Adds the entries of earlier runs before those of this one.
     fn prepend(&mut self, older: Vec<String>) {
         let own = std::mem::replace(&mut self.entries, older);
         self.entries.extend(own);
         self.entries = keep_newest(std::mem::take(&mut self.entries));
     }
 
-    /// Remembers a text; false if it is the latest already.
+    /// Adds a text; false if it is blank or equals the newest entry.
     pub(super) fn push(&mut self, text: String) -> bool {
         if self.entries.last() == Some(&text) || text.trim().is_empty() {
             return false;
@@ -60,13 +61,13 @@ impl InputHistory {
         self.search = None;
     }
 
-    /// The nearest entry before a place, or after it, that has what is looked for. Capitals count
-    /// only if there are some in what is looked for.
+    /// The entry nearest to index `from`, before it or from it on, that contains the needle. Case
+    /// matters only if the needle has capitals.
     fn find_entry(&self, needle: &str, from: usize, backwards: bool) -> Option<usize> {
         let exact = needle.chars().any(char::is_uppercase);
-        let matches = |&place: &usize| match exact {
-            true => self.entries[place].contains(needle),
-            false => self.entries[place].to_lowercase().contains(needle),
+        let matches = |&index: &usize| match exact {
+            true => self.entries[index].contains(needle),
+            false => self.entries[index].to_lowercase().contains(needle),
         };
         match backwards {
             true => (0..from.min(self.entries.len())).rev().find(matches),
@@ -82,7 +83,7 @@ impl Composer {
         }
         let recall = &mut self.history;
         let back = recall.position.as_ref().map_or(1, |(back, _)| back + 1);
-        let Some(place) = recall.entries.len().checked_sub(back) else {
+        let Some(index) = recall.entries.len().checked_sub(back) else {
             return;
         };
         let typed = match recall.position.take() {
@@ -90,7 +91,7 @@ impl Composer {
             None => self.editor.text().to_owned(),
         };
         recall.position = Some((back, typed));
-        self.editor = Editor::new(&recall.entries[place]);
+        self.editor = Editor::new(&recall.entries[index]);
     }
 
     pub(super) fn recall_next(&mut self) {
@@ -106,8 +107,8 @@ impl Composer {
             .filter(|next| *next > 0)
             .and_then(|next| Some((next, recall.entries.len().checked_sub(next)?)));
         match next {
-            Some((next, place)) => {
-                self.editor = Editor::new(&recall.entries[place]);
+            Some((next, index)) => {
+                self.editor = Editor::new(&recall.entries[index]);
                 recall.position = Some((next, typed));
             }
             None => self.editor = Editor::new(&typed),
@@ -123,7 +124,7 @@ impl Composer {
         });
     }
 
-    /// Types into what is looked for; the newest that has it is shown.
+    /// Adds to the search text and shows the newest entry that contains it.
     pub(super) fn type_search_text(&mut self, text: &str) {
         if let Some(search) = &mut self.history.search {
             search.needle.insert(&text.replace('\n', " "));
@@ -143,25 +144,25 @@ impl Composer {
         self.show_match(newest);
     }
 
-    /// Shows an entry, or what was typed if there is none.
+    /// Shows the found entry, or the original input if there is none.
     fn show_match(&mut self, found: Option<usize>) {
         if let Some(search) = &mut self.history.search {
             search.match_index = found;
             self.editor = match found {
-                Some(place) => Editor::new(&self.history.entries[place]),
+                Some(index) => Editor::new(&self.history.entries[index]),
                 None => search.original_text.clone(),
             };
         }
     }
 
-    /// Goes on to the next that has it; false if there is none.
+    /// Moves on to the next match; false if there is none.
     fn find_next_match(&mut self, backwards: bool) -> bool {
         let Some(search) = &self.history.search else {
             return false;
         };
         let from = match (search.match_index, backwards) {
-            (Some(place), true) => place,
-            (Some(place), false) => place + 1,
+            (Some(index), true) => index,
+            (Some(index), false) => index + 1,
             (None, _) => usize::MAX,
         };
         let found = self
@@ -175,7 +176,7 @@ impl Composer {
 }
 
 impl App {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(super) fn on_history_search_action(&mut self, action: KeyAction) {
         let composer = &mut self.composer;
         match action {
@@ -200,7 +201,7 @@ impl App {
         }
     }
 
-    /// Remembers what was sent, here and for the next time; not what begins with a space.
+    /// Adds a sent text to the history and to its file, unless it begins with a space.
     pub(super) fn record_sent_text(&mut self, text: String) {
         let private = text.starts_with(' ');
         if !private && self.composer.history.push(text.clone()) && self.config.history {
@@ -208,10 +209,9 @@ impl App {
         }
     }
 
-    /// What the file had.
-    pub(super) fn on_history_loaded(&mut self, past: LoadedHistory) {
-        self.composer.history.prepend(past.entries);
-        if let Some(problem) = past.problem {
+    pub(super) fn on_history_loaded(&mut self, loaded: LoadedHistory) {
+        self.composer.history.prepend(loaded.entries);
+        if let Some(problem) = loaded.problem {
             self.show_notice(NoticeLevel::Error, problem);
         }
     }

@@ -1,5 +1,4 @@
-//! What goes into the screen and what comes out of it: whoever runs it brings the one and does the
-//! other.
+//! The app's inputs, which the event loop provides, and its effects, which the loop performs.
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use pvp_protocol::api::{Invitation, InviteRequest};
@@ -9,13 +8,13 @@ use ratatui::layout::Size;
 
 use crate::history::LoadedHistory;
 
-/// What happens to the screen.
+/// Something that happened, for the app to react to.
 #[derive(Debug)]
 pub(crate) enum AppInput {
     Key(KeyEvent),
     Paste(String),
     Mouse(MouseEvent),
-    /// The terminal has, or has not, the focus of its window system.
+    /// The terminal window gained (true) or lost (false) the focus.
     FocusChanged(bool),
     Resize(Size),
     Message(Box<Envelope>),
@@ -29,20 +28,20 @@ pub(crate) enum AppInput {
     Closed {
         reason: String,
     },
-    /// What became of a message: the id it had, or why it was not taken.
+    /// The answer to a message: the id it got, or why it was refused.
     RequestDone(PendingRequestId, Result<MessageId, String>),
     OutputFetched(Result<OutputPage, String>),
     OutputSearched(Result<OutputPage, String>),
     InvitationCreated(Result<Box<Invitation>, String>),
-    /// What was sent from earlier screens.
+    /// The input history of earlier runs.
     HistoryLoaded(LoadedHistory),
-    /// Names of programs, for completion.
+    /// Names of programs on this machine, for completion.
     ProgramsListed(Vec<String>),
     Tick,
 }
 
 impl AppInput {
-    /// Whether somebody did it who sits here.
+    /// Whether the person at this terminal caused it.
     pub(super) fn is_user_activity(&self) -> bool {
         match self {
             AppInput::Key(_)
@@ -66,33 +65,33 @@ impl AppInput {
     }
 }
 
-/// Names a message of ours until it is answered.
+/// Identifies a message that we sent until the server answers it.
 pub(crate) type PendingRequestId = u64;
 
-/// What is to be done.
+/// Something for the event loop to do.
 #[derive(Debug, PartialEq)]
 pub(crate) enum AppEffect {
     Send(PendingRequestId, Box<ClientMessage>),
-    /// Put into the clipboard.
+    /// Copy to the clipboard.
     Copy(String),
-    /// Read lines of an output.
+    /// Read lines of a command's output.
     FetchOutput {
         reference: MessageId,
         offset: u64,
         limit: u64,
     },
-    /// Find lines of an output.
+    /// Find the lines of a command's output that contain the needle.
     SearchOutput {
         reference: MessageId,
         needle: String,
     },
     CreateInvitation(Box<InviteRequest>),
-    /// Keep what was sent for the next time.
+    /// Append a sent text to the history file.
     AppendHistory(String),
-    /// Call someone who is not looking.
+    /// Get the attention of a user who is not looking.
     Notify,
     Redraw,
-    /// Stop, until the shell brings the screen back.
+    /// Suspend the process until the shell continues it.
     Suspend,
     Quit,
 }

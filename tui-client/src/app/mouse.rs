@@ -1,4 +1,6 @@
-//! The mouse, where it is wanted: the wheel reads, a click moves the focus. It never decides.
+//! Handles the mouse, if the settings enable it: the wheel scrolls and a click moves the focus.
+//!
+//! The mouse never votes.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
@@ -12,7 +14,7 @@ const WHEEL_ROWS: usize = 3;
 impl App {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "a mouse may learn to do more"
+        reason = "other mouse events do nothing"
     )]
     pub(super) fn on_mouse(&mut self, event: MouseEvent) {
         let at = Position::new(event.column, event.row);

@@ -1,4 +1,4 @@
-//! Reading: scrolling and searching the stream, pages and the pager, and copying out of them.
+//! Handles reading: scrolling, searching and copying in the stream, on pages and in the pager.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,22 @@ use crate::keys::KeyAction;
 use crate::pager::{Pager, PagerFetch};
 use crate::stream::{self, StreamRenderer};
 
-/// Thoughts that are remembered as opened or closed.
+/// Most thoughts that are remembered as opened or closed by hand.
 const MAX_TOGGLED_THOUGHTS: usize = 200;
 
-/// A row of the stream: an item, counted from the first there ever was, and a row of it.
+/// A row of the stream: an item, counted from the first of the session, and a row within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StreamPosition {
     pub(crate) item: u64,
     pub(crate) row: usize,
 }
 
-/// Where in the stream one reads.
+/// What the user sees of the stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StreamScrollState {
-    /// The first row on the screen; `None` while following the newest.
+    /// The first row on the screen; `None` while following the newest item.
     pub(crate) top: Option<StreamPosition>,
-    /// The item that was chosen.
+    /// The number of the selected item.
     pub(crate) selected_item: Option<u64>,
     pub(crate) show_thinking: bool,
     pub(crate) toggled_thoughts: BTreeSet<MessageId>,
@@ -41,7 +41,7 @@ impl StreamScrollState {
         self.selected_item = None;
     }
 
-    /// What is no longer kept cannot be read.
+    /// Moves past items that the view no longer keeps.
     pub(super) fn skip_dropped_items(&mut self, view: &View) {
         let first = view.stream.dropped;
         if let Some(top) = &mut self.top
@@ -60,7 +60,7 @@ impl StreamScrollState {
 }
 
 impl App {
-    /// How rows are made at the width that the stream has.
+    /// Renders items at the width that the stream has.
     pub(crate) fn stream_renderer(&self) -> StreamRenderer<'_> {
         StreamRenderer {
             view: &self.view,
@@ -97,7 +97,7 @@ impl App {
             .map_or(0, |item| self.stream_renderer().item_rows(item).len())
     }
 
-    /// The first row when the newest is at the bottom.
+    /// The first row on the screen when the newest item is at the bottom.
     pub(crate) fn bottom_position(&self) -> StreamPosition {
         self.position_before(
             StreamPosition {
@@ -108,8 +108,8 @@ impl App {
         )
     }
 
-    fn position_before(&self, place: StreamPosition, rows: usize) -> StreamPosition {
-        let StreamPosition { mut item, mut row } = place;
+    fn position_before(&self, position: StreamPosition, rows: usize) -> StreamPosition {
+        let StreamPosition { mut item, mut row } = position;
         let mut rows = rows;
         while rows > row && item > self.view.stream.dropped {
             rows -= row;
@@ -122,8 +122,8 @@ impl App {
         }
     }
 
-    fn position_after(&self, place: StreamPosition, rows: usize) -> StreamPosition {
-        let StreamPosition { mut item, row } = place;
+    fn position_after(&self, position: StreamPosition, rows: usize) -> StreamPosition {
+        let StreamPosition { mut item, row } = position;
         let mut rows = row + rows;
         while item < self.end_item_number() {
             let here = self.row_count_of_item(item);
@@ -136,7 +136,7 @@ impl App {
         StreamPosition { item, row: 0 }
     }
 
-    /// Moves the stream by rows; at its end it is followed again.
+    /// Scrolls the stream by rows; at its end the newest item is followed again.
     pub(super) fn scroll_stream(&mut self, rows: isize) {
         let bottom = self.bottom_position();
         let top = self.stream_scroll.top.unwrap_or(bottom);
@@ -149,7 +149,7 @@ impl App {
         self.stream_scroll.top = (moved < bottom).then_some(moved);
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a pane minds its own keys")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "handles only its own keys")]
     pub(super) fn on_stream_action(&mut self, action: KeyAction) {
         let page = self.main_rows() as isize;
         match action {
@@ -177,7 +177,7 @@ impl App {
         }
     }
 
-    /// Chooses the item above or below, and brings it onto the screen.
+    /// Selects the item above or below and scrolls to it.
     fn move_item_selection(&mut self, step: i64) {
         let (first, end) = (self.view.stream.dropped, self.end_item_number());
         if first == end {
@@ -194,11 +194,11 @@ impl App {
         self.stream_scroll.selected_item = Some(item);
         let bottom = self.bottom_position();
         let top = self.stream_scroll.top.unwrap_or(bottom);
-        let place = StreamPosition { item, row: 0 };
+        let start = StreamPosition { item, row: 0 };
         let last = self.position_after(top, self.main_rows().saturating_sub(1));
-        if place < top {
-            self.stream_scroll.top = Some(place);
-        } else if place > last {
+        if start < top {
+            self.stream_scroll.top = Some(start);
+        } else if start > last {
             let rows = self.row_count_of_item(item).min(self.main_rows());
             let end = StreamPosition { item, row: rows };
             let moved = self.position_before(end, self.main_rows());
@@ -206,7 +206,6 @@ impl App {
         }
     }
 
-    /// The newest item, or the one that was chosen.
     fn selected_or_newest_item(&self) -> Option<&TimelineItem> {
         let number = self
             .stream_scroll
@@ -234,8 +233,8 @@ impl App {
         self.open_command(&id);
     }
 
-    /// Opens the card of a command that waits, the screen of an interactive one that runs, else what
-    /// a command printed.
+    /// Opens the card of a waiting command, the screen of a running interactive one, or else the
+    /// command's output.
     pub(super) fn open_command(&mut self, id: &MessageId) {
         let mut waiting = self.view.gates.iter();
         if let Some(card) = waiting.find(|card| card.proposal == *id) {
@@ -249,7 +248,7 @@ impl App {
         }
     }
 
-    /// Opens all of what a command printed.
+    /// Opens the pager with the whole output of a command.
     pub(super) fn open_output(&mut self, id: &MessageId) {
         let Some(proposal) = self.view.proposal(id) else {
             return self.show_notice(NoticeLevel::Error, "that command is not known here");
@@ -267,7 +266,7 @@ impl App {
         self.fetch_missing_lines();
     }
 
-    /// Asks for what was printed since, if one reads at the end.
+    /// Fetches new output if the user reads at the end.
     pub(super) fn poll_pager(&mut self) {
         if let MainContent::Pager(pager) = &mut self.main {
             pager.check_for_more();
@@ -275,7 +274,7 @@ impl App {
         }
     }
 
-    /// Asks for the lines that the pager misses.
+    /// Fetches the lines that the pager needs next.
     fn fetch_missing_lines(&mut self) {
         let rows = self.main_rows();
         if let MainContent::Pager(pager) = &mut self.main
@@ -317,7 +316,7 @@ impl App {
         self.fetch_missing_lines();
     }
 
-    /// The part of a page that is inside its frame.
+    /// The size of the area inside a page's frame.
     fn page_window(&self) -> Size {
         let area = crate::draw::areas(self).main;
         let inside = |all: u16| all.saturating_sub(2).max(1);
@@ -349,7 +348,7 @@ impl App {
         self.fetch_missing_lines();
     }
 
-    /// Searches what is shown.
+    /// Searches what the main area shows.
     pub(super) fn start_search(&mut self, needle: &str) {
         let needle = needle.trim().to_owned();
         if needle.is_empty() {
@@ -375,7 +374,7 @@ impl App {
         }
     }
 
-    /// The next item that matches, in either direction from the chosen one.
+    /// Moves to the next item that matches, in the direction of `step`.
     fn find_matching_item(&mut self, step: i64) {
         if self.stream_scroll.needle.is_empty() {
             return self.dialog = Some(Dialog::search(""));
@@ -404,7 +403,7 @@ impl App {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "everything else is one line"
+        reason = "every other event is one line"
     )]
     fn copy_item(&mut self) {
         let Some(item) = self.selected_or_newest_item() else {

@@ -1,4 +1,4 @@
-//! Driving an interactive command: its screen here, and my keys there.
+//! Sends keys, pastes and the screen size to the interactive command that the user drives.
 
 use pvp_protocol::payload::{TerminalSize, ToolInput};
 use pvp_protocol::{ExtraFields, MessageId};
@@ -12,7 +12,7 @@ impl App {
         self.send_pty_size();
     }
 
-    /// Whether keys of mine reach this command.
+    /// Whether this command runs and takes the user's keys.
     pub(super) fn is_driver_of(&self, proposal: &MessageId) -> bool {
         let proposal = self.view.proposal(proposal).filter(|it| it.is_running());
         let driver = proposal.and_then(|it| {
@@ -22,7 +22,7 @@ impl App {
         driver.is_some_and(|driver| self.view.is_me(driver))
     }
 
-    /// The interactive command that has the focus and takes my keys.
+    /// The interactive command that has the focus and takes the user's keys.
     pub(super) fn focused_driven_pty(&self) -> Option<MessageId> {
         match (&self.main, self.focus) {
             (MainContent::Terminal(proposal), Focus::Main) if self.is_driver_of(proposal) => {
@@ -32,7 +32,7 @@ impl App {
         }
     }
 
-    /// Tells the command how large its screen is here, if that changed.
+    /// Sends the command the size of its screen here, if that changed.
     pub(super) fn send_pty_size(&mut self) {
         let Some(tool_proposal) = self.focused_driven_pty() else {
             return;
@@ -68,7 +68,7 @@ impl App {
     pub(super) fn paste_to_pty(&mut self, proposal: &MessageId, text: &str) {
         let bracketed = self.pty_screens.uses_bracketed_paste(proposal);
         let text = if bracketed {
-            // Nothing pasted can end the paste.
+            // Without escape characters, no pasted text can end the paste early.
             format!("\u{1b}[200~{}\u{1b}[201~", text.replace('\u{1b}', ""))
         } else {
             text.replace('\n', "\r")

@@ -1,4 +1,4 @@
-//! Slash commands: one table, and what each does.
+//! The slash commands: the table of them, and what each does.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use super::{App, AppEffect, NoticeLevel, PendingRequest};
 use crate::pages;
 use crate::theme::{Palette, Theme};
 
-/// A slash command, as help shows it.
+/// A slash command as `/help` shows it.
 pub(crate) struct SlashCommand {
     pub(crate) name: &'static str,
     pub(crate) args: &'static str,
     pub(crate) help: &'static str,
-    /// Words that completion offers after it.
+    /// Words that completion offers as its arguments.
     pub(crate) argument_candidates: &'static [&'static str],
 }
 
@@ -45,7 +45,6 @@ const ROLE_NAMES: &[&str] = &[
     "observer",
 ];
 
-/// Every slash command.
 pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
     slash_command("help", "", "this page"),
     slash_command("keys", "", "every key"),
@@ -115,7 +114,7 @@ pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
     slash_command("exit", "", "the same"),
 ];
 
-/// The table as the manual shows it.
+/// The table of slash commands, in Markdown, for the manual.
 pub fn manual_table() -> String {
     let mut page = "| command | does |\n|---|---|\n".to_owned();
     for command in SLASH_COMMANDS {
@@ -127,7 +126,7 @@ pub fn manual_table() -> String {
 }
 
 impl App {
-    /// Does a slash command; false if it was not understood, so that it can be corrected.
+    /// Runs a slash command; false if it failed, so that the text stays for correction.
     pub(super) fn run_slash_command(&mut self, line: &str) -> bool {
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let done = self.dispatch_slash_command(name, rest.trim());
@@ -175,7 +174,7 @@ impl App {
         Ok(())
     }
 
-    /// Commands that run or wait, as `/jobs` numbers them.
+    /// Commands that run or wait, in the order in which `/jobs` numbers them.
     pub(crate) fn active_proposals(&self) -> Vec<&ProposalView> {
         let open = self.view.commands.iter().filter(|it| match it.state {
             ProposalState::Waiting | ProposalState::Approved | ProposalState::Running => true,
@@ -360,7 +359,7 @@ impl App {
     }
 }
 
-/// The one of this number, counted from one; `None` if nothing is said.
+/// The id with this number, counted from one; `None` if the text is empty.
 fn pick_by_number(text: &str, all: &[MessageId]) -> Result<Option<MessageId>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -1,17 +1,17 @@
-//! Where everything stands, at whatever size.
+//! Computes the layout of the screen for any size.
 
 use ratatui::layout::{Rect, Size};
 
 use super::{gate, input_area};
 use crate::app::{App, Focus, MainContent};
 
-/// Below this many rows nothing has a frame.
+/// With fewer rows than this, nothing has a frame.
 const MIN_FRAMED_ROWS: u16 = 16;
 
-/// From this many rows on, people have a row of their own.
+/// With at least this many rows, the participants have a row of their own.
 const MIN_ROWS_WITH_PEOPLE: u16 = 18;
 
-/// Rows that the stream always has.
+/// Rows that the main area always has, if there are that many.
 const MIN_MAIN_ROWS: u16 = 3;
 
 /// The parts of the screen, top to bottom.
@@ -24,7 +24,7 @@ pub(crate) struct ScreenAreas {
     pub(crate) hints: Rect,
 }
 
-/// Columns that the text of the stream has; the first is for the mark of what is chosen.
+/// Columns for the text of the stream; the first column of the screen marks the selected item.
 pub(crate) fn stream_columns(size: Size) -> usize {
     usize::from(size.width.saturating_sub(1)).max(1)
 }
@@ -47,7 +47,7 @@ pub(crate) fn areas(app: &App) -> ScreenAreas {
         (Focus::Card, _) => height * 7 / 10,
         (Focus::Composer, MainContent::Stream) => height / 2,
         (Focus::Main, MainContent::Stream) => height / 3,
-        // Somebody reads; the command and the verdict stay in sight.
+        // The user reads something else; the command and the verdict stay visible.
         (Focus::Composer | Focus::Main, _) => (height / 4).max(5),
     };
     let card = gate::preferred_rows(app)

@@ -1,4 +1,4 @@
-//! The gate card, the list of those that wait, and the preflight list.
+//! Draws the gate card with the list of open gates, and the preflight list.
 
 use pvp_client::view::GateCard;
 use pvp_protocol::{Digest, MessageId};
@@ -15,13 +15,13 @@ use crate::keys::{KeyAction, KeyScope};
 use crate::text::{clip, one_line, width};
 use crate::wording;
 
-/// Below this many columns everything is said in fewer words.
+/// With fewer columns than this, hints are shorter.
 const NARROW_COLUMNS: u16 = 48;
 
-/// Rows of the list of cards, when there are several.
+/// Most rows of the list of open gates.
 const MAX_LIST_ROWS: usize = 4;
 
-/// Rows that the card would like to have.
+/// Rows that the card needs to show everything.
 pub(super) fn preferred_rows(app: &App) -> u16 {
     let Some(current) = app.current_card() else {
         return 0;
@@ -37,7 +37,7 @@ fn inner_columns(app: &App) -> usize {
     usize::from(app.size.width).saturating_sub(frame).max(1)
 }
 
-/// Rows of the list: none if the card alone says it all.
+/// Rows of the list of open gates; none if the card shows the only one.
 fn list_row_count(app: &App) -> usize {
     let closed = matches!(app.current_card(), Some(CurrentCard::Closed(_)));
     let open = app.view.open_gate_count();
@@ -70,14 +70,15 @@ fn card_rows(app: &App, current: CurrentCard<'_>, columns: usize) -> CardRows {
     }
 }
 
-/// Rows of a card that are on the screen at a time.
+/// Rows of the card that are on the screen at a time.
 pub(crate) fn visible_card_rows(app: &App) -> usize {
     let frame = if has_frames(app.size) { 2 } else { 1 };
     let height = usize::from(areas(app).card.height);
     height.saturating_sub(frame + list_row_count(app)).max(1)
 }
 
-/// Draws the card; gives what it is of, and whether the end of its command is on the screen.
+/// Draws the card; returns its gate and digest if it is open, and whether the end of its command
+/// is on the screen.
 pub(super) fn draw(
     app: &App,
     area: Rect,
@@ -138,7 +139,7 @@ pub(super) fn draw(
     }
 }
 
-/// What is on the first row: the title, and how to read what is below the last one.
+/// Draws the first row: the title, and a hint if there are more rows below.
 fn draw_title_row(
     app: &App,
     title: &str,
@@ -167,7 +168,7 @@ fn draw_title_row(
     draw_text(more, app.theme.selected, x, area.y, buffer);
 }
 
-/// That not all of the card is on the screen, and which key shows the rest.
+/// Says how many rows are below the visible ones and which key shows them; empty if none are.
 fn more_rows_hint(app: &App, below: usize, focused: bool) -> String {
     let keymap = &app.config.keymap;
     let key = match focused {
@@ -223,7 +224,7 @@ fn key_hints_line(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// One row for each card, around the one that is open; gives how many.
+/// Draws one row for each gate, around the current one; returns how many.
 fn draw_list(app: &App, area: Rect, buffer: &mut Buffer) -> u16 {
     let count = list_row_count(app).min(usize::from(area.height).saturating_sub(2));
     let open = match app.current_card() {
@@ -280,7 +281,7 @@ fn summary_line(
     ])
 }
 
-/// Draws what would be approved together; gives those that are on the screen whole.
+/// Draws the preflight list; returns the gates that are completely on the screen.
 pub(super) fn draw_preflight(
     app: &App,
     list: &Preflight,

@@ -1,4 +1,4 @@
-//! The header: which session, how the connection is, what waits, who is here.
+//! Draws the header: the session, the connection, what waits, and the participants.
 
 use pvp_protocol::ParticipantKind;
 use ratatui::buffer::Buffer;
@@ -10,7 +10,7 @@ use crate::app::{App, ConnectionState};
 use crate::text::{clip, line_text, one_line, width};
 use crate::wording;
 
-/// Columns that the name of the session always has.
+/// Columns that the session's name always has.
 const MIN_NAME_COLUMNS: usize = 6;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
@@ -69,7 +69,7 @@ fn status_line(app: &App, columns: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// How much is said.
+/// How much detail the header shows.
 #[derive(Clone, Copy)]
 enum HeaderVerbosity {
     Full,
@@ -108,7 +108,7 @@ fn pending_status(app: &App) -> Span<'static> {
     }
 }
 
-/// Everyone who is here, with presence, name and roles; as many as fit.
+/// The participants with presence, name and roles; as many as fit.
 fn participants_line(app: &App, columns: usize) -> Line<'static> {
     let mut line = Line::from(" ");
     let mut left = 0;

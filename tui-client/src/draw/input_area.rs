@@ -1,4 +1,4 @@
-//! The composer or a question, what waits to go with it, and the row of hints.
+//! Draws the composer or a dialog, and the row of hints below it.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -16,10 +16,10 @@ use crate::editor::Editor;
 use crate::keys::{KeyAction, KeyScope};
 use crate::text::{clip, one_line, sanitize, width, wrap};
 
-/// Rows that something just said may take.
+/// Most rows that a notice takes.
 const MAX_NOTICE_ROWS: usize = 3;
 
-/// Rows of text that are shown at a time.
+/// Most rows of text that are shown at a time.
 const MAX_TEXT_ROWS: usize = 8;
 
 fn active_editor(app: &App) -> &Editor {
@@ -34,12 +34,12 @@ fn text_columns(app: &App) -> usize {
     usize::from(app.size.width).saturating_sub(frame).max(1)
 }
 
-/// Whether the title is a question, which is shown without a frame too.
+/// Whether the title asks for something, so that it is shown even without a frame.
 fn title_is_question(app: &App) -> bool {
     app.dialog.is_some() || app.composer.history.search.is_some()
 }
 
-/// Rows that it would like to have.
+/// Rows that the input area needs to show everything.
 pub(super) fn preferred_rows(app: &App) -> u16 {
     let (text, _) = layout_text(active_editor(app), text_columns(app));
     let frame = if has_frames(app.size) { 2 } else { 0 };
@@ -48,12 +48,12 @@ pub(super) fn preferred_rows(app: &App) -> u16 {
     rows + frame + title + extra_rows(app)
 }
 
-/// Rows above the text: results that wait, and what others type.
+/// Rows above the text: waiting shell results, and drafts of others.
 fn extra_rows(app: &App) -> u16 {
     u16::from(!app.shell_results.is_empty()) + u16::from(!app.view.drafts.is_empty())
 }
 
-/// The rows of a text, and where in them the cursor is.
+/// Breaks a text into rows; returns them with the row and column of the cursor.
 fn layout_text(editor: &Editor, columns: usize) -> (Vec<String>, (usize, usize)) {
     let mut rows = vec![String::new()];
     let mut used = 0;
@@ -107,11 +107,11 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
     }
     let focused = app.focus == Focus::Composer || app.dialog.is_some();
     let inner = if has_frames(app.size) {
-        let place = cursor_row_label(app, usize::from(area.height).saturating_sub(2));
-        let taken = width(&place) + 8;
+        let label = cursor_row_label(app, usize::from(area.height).saturating_sub(2));
+        let taken = width(&label) + 8;
         let title = clip(&title(app), usize::from(area.width).saturating_sub(taken));
-        let place = Line::from(Span::styled(place, app.theme.selected));
-        let block = bordered_block(app, title, focused).title(place.right_aligned());
+        let label = Line::from(Span::styled(label, app.theme.selected));
+        let block = bordered_block(app, title, focused).title(label.right_aligned());
         let inside = block.inner(area);
         block.render(area, buffer);
         Rect {
@@ -144,7 +144,7 @@ pub(super) fn draw(app: &App, area: Rect, frame: &mut Frame<'_>) {
     draw_editor(app, inner, focused, frame);
 }
 
-/// Where in a text the cursor is, if not all of it is shown.
+/// The row of the cursor, if not all of the text is shown; else empty.
 fn cursor_row_label(app: &App, height: usize) -> String {
     let (rows, (y, _)) = layout_text(active_editor(app), text_columns(app));
     match rows.len() > height {
@@ -215,7 +215,7 @@ fn title(app: &App) -> String {
     }
 }
 
-/// Results that go with the next message.
+/// The shell results that go with the next prompt.
 fn result_chips_line(app: &App) -> Option<Line<'static>> {
     if app.shell_results.is_empty() {
         return None;
@@ -235,7 +235,7 @@ fn result_chips_line(app: &App) -> Option<Line<'static>> {
     Some(Line::from(spans))
 }
 
-/// What others are typing.
+/// The drafts of other participants.
 fn drafts_line(app: &App) -> Option<Line<'static>> {
     let draft = |(who, draft): (&pvp_protocol::ParticipantId, &pvp_client::view::DraftView)| {
         let name = one_line(app.view.display_name(who));
@@ -246,7 +246,7 @@ fn drafts_line(app: &App) -> Option<Line<'static>> {
     (!drafts.is_empty()).then(|| Line::from(Span::styled(words, app.theme.muted)))
 }
 
-/// What was just done, what completion offers, or which keys do what here.
+/// Draws the completion candidates, or the notice, or the keys that are useful here.
 pub(super) fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
     let line = if let Some(completion) = &app.composer.completion {
         let candidates = completion.candidates.iter().enumerate();
@@ -268,7 +268,7 @@ pub(super) fn draw_hints(app: &App, area: Rect, buffer: &mut Buffer) {
     draw_row(&line, area, 0, buffer);
 }
 
-/// Rows that the hints take: one, unless what was just said needs more.
+/// Rows that the hints take: one, unless the notice needs more.
 pub(super) fn hint_rows(app: &App) -> u16 {
     let columns = usize::from(app.size.width);
     let rows = match (&app.composer.completion, notice_line(app)) {
@@ -289,7 +289,7 @@ fn notice_line(app: &App) -> Option<Line<'static>> {
     Some(Line::from(Span::styled(words, style)))
 }
 
-/// Something that was just said; the last row is marked if there was more to say.
+/// Draws a notice; the last row is marked if the notice goes on.
 fn draw_notice(line: Line<'static>, area: Rect, buffer: &mut Buffer) {
     let rows = wrap(&line, usize::from(area.width), 1);
     let left = rows.len().saturating_sub(usize::from(area.height));
@@ -303,7 +303,7 @@ fn draw_notice(line: Line<'static>, area: Rect, buffer: &mut Buffer) {
 
 fn key_hints_line(app: &App) -> Line<'static> {
     let scope = app.key_scope();
-    let wanted: &[(KeyScope, KeyAction, &str)] = match scope {
+    let hints: &[(KeyScope, KeyAction, &str)] = match scope {
         KeyScope::Composer if completion::is_completable(app.composer.editor.text()) => &[
             (KeyScope::Composer, KeyAction::Send, "send"),
             (KeyScope::Composer, KeyAction::Complete, "complete"),
@@ -325,7 +325,7 @@ fn key_hints_line(app: &App) -> Line<'static> {
             (KeyScope::Recall, KeyAction::Confirm, "take it"),
             (KeyScope::Recall, KeyAction::Cancel, "leave it"),
         ],
-        // Without a frame the card has no room of its own for them.
+        // Without a frame the card cannot show its own keys.
         KeyScope::Card if !has_frames(app.size) => &[
             (KeyScope::Card, KeyAction::Approve, "approve"),
             (KeyScope::Card, KeyAction::Reject, "reject"),
@@ -393,11 +393,11 @@ fn key_hints_line(app: &App) -> Line<'static> {
         KeyScope::Always | KeyScope::Anywhere | KeyScope::Text => &[],
     };
     let mut line = Line::default();
-    for (scope, action, word) in wanted {
+    for (scope, action, word) in hints {
         let key = app.config.keymap.first_key(*scope, *action);
         let gap = if line.spans.is_empty() { " " } else { "  " };
         let word = format!(" {word}");
-        // One that would be cut is left out; the page of keys has them all.
+        // A hint that would be cut off is left out; the keys page has them all.
         let wide = line.width() + width(gap) + width(&key) + width(&word);
         if !key.is_empty() && wide <= usize::from(app.size.width) {
             line.push_span(gap);
@@ -412,7 +412,7 @@ fn key_hints_line(app: &App) -> Line<'static> {
 mod tests {
     use super::*;
 
-    /// The rows, with a bar at the cursor.
+    /// The rows of a text, with a bar at the cursor.
     fn rows_with_cursor(text: &str, lefts: usize, columns: usize) -> Vec<String> {
         let mut editor = Editor::new(text);
         (0..lefts).for_each(|_| editor.move_left());

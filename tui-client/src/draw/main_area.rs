@@ -1,4 +1,4 @@
-//! Pages, the pager, and screens of interactive commands.
+//! Draws the main area: pages, the pager, and the screens of interactive commands.
 
 use pvp_protocol::MessageId;
 use ratatui::Frame;
@@ -14,8 +14,8 @@ use crate::text::{clip, one_line};
 use crate::text_page::TextPage;
 
 pub(super) fn draw_page(app: &App, page: &TextPage, area: Rect, buffer: &mut Buffer) {
-    let place = format!("{}/{}", page.top.line + 1, page.lines.len());
-    let inner = draw_frame(app, &page.title, &place, area, buffer);
+    let position = format!("{}/{}", page.top.line + 1, page.lines.len());
+    let inner = draw_frame(app, &page.title, &position, area, buffer);
     let columns = usize::from(inner.width).max(1);
     let height = usize::from(inner.height);
     let first = usize::try_from(page.top.line).unwrap_or(usize::MAX);
@@ -30,8 +30,8 @@ pub(super) fn draw_page(app: &App, page: &TextPage, area: Rect, buffer: &mut Buf
 pub(super) fn draw_pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buffer) {
     let total = pager.total_lines.map(|total| total.to_string());
     let at = (pager.top_line + 1).min(pager.total_lines.unwrap_or(u64::MAX));
-    let place = format!("{at}/{}", total.as_deref().unwrap_or("…"));
-    let inner = draw_frame(app, &pager.title, &place, area, buffer);
+    let position = format!("{at}/{}", total.as_deref().unwrap_or("…"));
+    let inner = draw_frame(app, &pager.title, &position, area, buffer);
     let columns = usize::from(inner.width).max(1);
     let height = usize::from(inner.height);
     let mut rows = Vec::new();
@@ -45,12 +45,12 @@ pub(super) fn draw_pager(app: &App, pager: &Pager, area: Rect, buffer: &mut Buff
     } else if pager.lines.is_empty() {
         rows.push(Line::from(Span::styled("reading…", app.theme.muted)));
     }
-    let wanted = pager.top_row + height;
+    let needed_rows = pager.top_row + height;
     for (number, line) in pager.visible_lines(height) {
         let line = pager::numbered_line(line, number, &app.theme);
         let line = highlight_matches(line, &pager.needle, app.theme.search_match);
         rows.extend(pager::wrap_output_line(&line, columns));
-        if rows.len() >= wanted {
+        if rows.len() >= needed_rows {
             break;
         }
     }
@@ -64,7 +64,7 @@ pub(super) fn draw_terminal(app: &App, proposal: &MessageId, area: Rect, frame: 
         .proposal(proposal)
         .map(|it| one_line(&it.requested.shown));
     let typing = app.key_scope() == crate::keys::KeyScope::Terminal;
-    let place = if typing {
+    let hint = if typing {
         "ctrl+] leaves"
     } else {
         "watching; esc leaves"
@@ -72,7 +72,7 @@ pub(super) fn draw_terminal(app: &App, proposal: &MessageId, area: Rect, frame: 
     let inner = draw_frame(
         app,
         &command.unwrap_or_default(),
-        place,
+        hint,
         area,
         frame.buffer_mut(),
     );
@@ -86,15 +86,16 @@ pub(super) fn draw_terminal(app: &App, proposal: &MessageId, area: Rect, frame: 
     }
 }
 
-fn draw_frame(app: &App, title: &str, place: &str, area: Rect, buffer: &mut Buffer) -> Rect {
+/// Draws a frame with a title on the left and a label on the right; returns the area inside.
+fn draw_frame(app: &App, title: &str, label: &str, area: Rect, buffer: &mut Buffer) -> Rect {
     let title = clip(
         title,
-        usize::from(area.width).saturating_sub(place.len() + 10),
+        usize::from(area.width).saturating_sub(label.len() + 10),
     );
     let focused = app.focus == Focus::Main && app.dialog.is_none();
     let block = bordered_block(app, title, focused);
-    let place = Line::from(Span::styled(format!(" {place} "), app.theme.muted));
-    let block = block.title(place.right_aligned());
+    let label = Line::from(Span::styled(format!(" {label} "), app.theme.muted));
+    let block = block.title(label.right_aligned());
     let inner = block.inner(area);
     block.render(area, buffer);
     inner

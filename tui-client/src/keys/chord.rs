@@ -1,10 +1,10 @@
-//! One key with what is held down with it, as it is pressed and as it is written.
+//! A key with its modifiers, from a key event or from text.
 
 use std::fmt;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// A key and what is held down with it. The case of a letter says whether shift is.
+/// A key with its modifiers. For a character, its case says whether shift was held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyChord {
     code: KeyCode,
@@ -30,10 +30,9 @@ const NAMED_KEYS: &[(&str, KeyCode)] = &[
 ];
 
 impl KeyChord {
-    /// What was pressed.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "every other key is what it is"
+        reason = "every other key stays as it is"
     )]
     pub(crate) fn from_event(key: &KeyEvent) -> Self {
         let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
@@ -72,19 +71,20 @@ impl KeyChord {
             Some((_, code)) => *code,
             None => parse_char_or_function_key(rest).ok_or_else(problem)?,
         };
-        let of_case = matches!(code, KeyCode::Char(_)) && modifiers.contains(KeyModifiers::SHIFT);
-        if of_case {
+        let shifted_char =
+            matches!(code, KeyCode::Char(_)) && modifiers.contains(KeyModifiers::SHIFT);
+        if shifted_char {
             return Err(problem());
         }
         Ok(Self { code, modifiers })
     }
 
-    /// Whether it puts a character into a text.
+    /// Whether the key types a character.
     pub(crate) fn is_text(self) -> bool {
         self.typed_char().is_some()
     }
 
-    /// The character that it puts into a text.
+    /// The character that the key types.
     #[expect(clippy::wildcard_enum_match_arm, reason = "only characters are typed")]
     pub(crate) fn typed_char(self) -> Option<char> {
         match self.code {
@@ -110,7 +110,7 @@ impl KeyChord {
     }
 }
 
-/// One character, or a function key.
+/// Parses a single character, or a function key such as `f5`.
 fn parse_char_or_function_key(text: &str) -> Option<KeyCode> {
     let mut chars = text.chars();
     if let (Some(c), None) = (chars.next(), chars.next()) {
@@ -148,11 +148,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pressed_is_what_is_written() {
+    fn key_events_are_written_as_settings_write_them() {
         let pressed =
             |code, modifiers| KeyChord::from_event(&KeyEvent::new(code, modifiers)).to_string();
         for (code, modifiers, written) in [
-            // A terminal may say of a capital that shift was held, or not.
+            // For a capital, a terminal may or may not report that shift was held.
             (KeyCode::Char('A'), KeyModifiers::SHIFT, "A"),
             (KeyCode::Char('A'), KeyModifiers::NONE, "A"),
             (KeyCode::Char('z'), KeyModifiers::CONTROL, "ctrl+z"),
@@ -160,7 +160,7 @@ mod tests {
             (KeyCode::BackTab, KeyModifiers::SHIFT, "shift+tab"),
             (KeyCode::BackTab, KeyModifiers::NONE, "shift+tab"),
             (KeyCode::F(5), KeyModifiers::NONE, "f5"),
-            // Not every keyboard has it, and no setting names it.
+            // Not every keyboard has the super key, and settings cannot name it.
             (KeyCode::Enter, KeyModifiers::SUPER, "enter"),
         ] {
             assert_eq!(pressed(code, modifiers), written);

@@ -1,4 +1,4 @@
-//! The keys, unless settings say otherwise.
+//! The default key bindings.
 
 use super::{KeyAction, KeyBinding, KeyScope};
 
@@ -22,7 +22,7 @@ use KeyScope::{
     Always, Anywhere, Card, Composer, Dialog, Page, Preflight, Recall, Stream, Terminal, Text,
 };
 
-/// Every key, in the order in which the manual shows them.
+/// Every binding, in the order in which the manual shows them.
 pub const DEFAULT_BINDINGS: &[KeyBinding] = &[
     binding(
         Card,

@@ -1,4 +1,4 @@
-//! The words of plain mode.
+//! The commands of plain mode.
 
 use pvp_client::view::GateCard;
 
@@ -6,7 +6,7 @@ use super::PlainClient;
 use crate::app::{AppInput, CurrentCard, Focus};
 use crate::dialog::GateVersion;
 
-/// The words, and what each does.
+/// The commands of plain mode besides the slash commands, and what each does.
 const PLAIN_COMMANDS: &[(&str, &str)] = &[
     ("say TEXT", "asks the agent"),
     (
@@ -28,7 +28,7 @@ const PLAIN_COMMANDS: &[(&str, &str)] = &[
 ];
 
 impl PlainClient {
-    /// Does what was typed.
+    /// Runs a typed command.
     pub(super) fn run_command(&mut self, line: &str) -> anyhow::Result<()> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -38,25 +38,25 @@ impl PlainClient {
             "help" | "/help" => self.print_help(),
             "gates" => self.list_gates(),
             "show" => self.show_gate(rest),
-            "approve" => self.decide_gate(rest, |reader, gate_version, _| {
-                let standing = reader
+            "approve" => self.decide_gate(rest, |client, gate_version, _| {
+                let standing = client
                     .app
                     .view
                     .card(&gate_version.gate)
                     .map(|card| card.standing);
                 match standing.filter(|standing| !standing.may_vote()) {
                     Some(standing) => return Err(standing.description().to_owned()),
-                    None => reader
+                    None => client
                         .app
                         .send_approval(&gate_version.gate, gate_version.digest),
                 }
                 Ok(())
             }),
-            "reject" => self.decide_gate(rest, |reader, gate_version, why| {
-                reader.app.send_rejection(gate_version, why)
+            "reject" => self.decide_gate(rest, |client, gate_version, why| {
+                client.app.send_rejection(gate_version, why)
             }),
-            "edit" => self.decide_gate(rest, |reader, gate_version, line| {
-                reader.app.send_amendment(gate_version, line)
+            "edit" => self.decide_gate(rest, |client, gate_version, line| {
+                client.app.send_amendment(gate_version, line)
             }),
             "say" => {
                 self.app.notice = None;
@@ -104,7 +104,7 @@ impl PlainClient {
         self.print_gate(&card)
     }
 
-    /// Says everything about a gate, which a vote then binds.
+    /// Prints everything about a gate; a vote then binds to this.
     fn print_gate(&mut self, card: &GateCard) -> anyhow::Result<()> {
         self.number_gate(card);
         let theme = self.app.theme;
@@ -116,7 +116,7 @@ impl PlainClient {
         Ok(())
     }
 
-    /// Decides a gate by its number, as it was last printed.
+    /// Acts on a gate by its number, as it was last printed.
     fn decide_gate(
         &mut self,
         rest: &str,
@@ -138,12 +138,12 @@ impl PlainClient {
         self.perform_pending_effects()
     }
 
-    /// Sends a text as the composer would.
+    /// Submits a text as the composer would.
     fn submit_line(&mut self, text: &str) -> anyhow::Result<()> {
         self.app.notice = None;
         self.app.submit_text(text);
         self.perform_pending_effects()?;
-        // What opens a card on the screen says all of it here.
+        // What opens a card on the full screen prints it here.
         match (self.app.focus, self.app.current_card()) {
             (Focus::Card, Some(CurrentCard::Open(card))) => {
                 let card = card.clone();

@@ -1,4 +1,4 @@
-//! Typing: prompts, own commands, slash commands, history and completion.
+//! Tests of the composer: prompts, shell commands, slash commands, history and completion.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn notice(harness: &AppHarness) -> String {
         .unwrap_or_default()
 }
 
-/// The only block before a prompt, and the prompt.
+/// Splits a prompt into its only shell result and the text.
 fn split_shell_result(content: &Value) -> (Value, String) {
     let content = content.as_str().unwrap();
     let (block, text) = content.split_once("</shell_result>\n").unwrap();
@@ -33,7 +33,7 @@ fn split_shell_result(content: &Value) -> (Value, String) {
     (serde_json::from_str(json).unwrap(), text.to_owned())
 }
 
-/// Runs an own command to its end.
+/// Submits a shell command and delivers its whole run.
 fn run_shell_command(harness: &mut AppHarness, typed: &str, printed: &str) {
     submit(harness, typed);
     let line = last_sent(harness)["payload"]["command"]
@@ -69,7 +69,7 @@ fn a_prompt_of_several_lines_goes_to_the_only_agent() {
 }
 
 #[test]
-fn with_several_agents_one_says_which() {
+fn with_several_agents_a_prompt_must_name_one() {
     let mut harness = AppHarness::new(80, 24);
     let announce = json!({ "id": "bit", "name": "Bit Two", "type": "agent", "roles": [], "transport": "websocket" });
     harness.deliver("bit", "participant.announce", announce);
@@ -127,7 +127,7 @@ fn a_refused_prompt_comes_back_with_its_results() {
 }
 
 #[test]
-fn two_marks_give_the_result_to_the_agent_at_once() {
+fn a_double_bang_sends_the_result_to_the_agent_at_once() {
     let mut harness = AppHarness::new(80, 24);
     run_shell_command(&mut harness, "!!git status", "clean\n");
     let (block, text) = split_shell_result(&last_sent(&harness)["payload"]["content"]);
@@ -166,7 +166,7 @@ fn sent_texts_can_be_recalled_and_the_draft_is_kept() {
 }
 
 #[test]
-fn texts_sent_from_earlier_screens_can_be_recalled() {
+fn texts_sent_in_earlier_runs_can_be_recalled() {
     let mut harness = AppHarness::new(80, 24);
     submit(&mut harness, "own");
     let loaded = LoadedHistory {
@@ -180,7 +180,7 @@ fn texts_sent_from_earlier_screens_can_be_recalled() {
         harness.press(&[key]);
         seen.push(harness.app.composer.editor.text().to_owned());
     }
-    // The third press moves between the lines of what is there.
+    // The third press moves between the lines of the recalled text.
     assert_eq!(seen, ["own", "older\nlines", "older\nlines", "old"]);
 }
 
@@ -211,7 +211,7 @@ fn sent_texts_are_saved_unless_they_begin_with_a_space_or_were_discarded() {
     assert_eq!(harness.app.composer.editor.text(), "!ls");
 }
 
-/// What is to be kept for the next time.
+/// The texts that go to the history file.
 fn saved_history(harness: &AppHarness) -> Vec<&str> {
     let kept = harness.effects.iter().filter_map(|effect| match effect {
         AppEffect::AppendHistory(text) => Some(text.as_str()),
@@ -250,11 +250,11 @@ fn sent_texts_are_found_by_substring() {
     assert_eq!(harness.app.composer.editor.text(), "look at the build");
     harness.press(&["ctrl+s"]);
     assert_eq!(notice(&harness), "nothing later has it");
-    // A capital means itself.
+    // A capital makes the search case-sensitive.
     harness.press(&["ctrl+u"]);
     harness.type_text("Build");
     assert_eq!(harness.app.composer.editor.text(), "!make Build");
-    // What is not there leaves what was typed.
+    // Without a match the draft is shown.
     harness.type_text("x");
     assert_eq!(harness.app.composer.editor.text(), "draft");
     assert!(harness.draw().contains("Nothing sent before has: Buildx"));
@@ -414,13 +414,13 @@ fn an_invalid_slash_command_is_reported_and_stays_in_the_composer() {
 }
 
 #[test]
-fn an_invitation_is_for_this_session_and_for_a_time() {
+fn an_invitation_is_for_this_session_and_expires() {
     let mut harness = AppHarness::new(80, 24);
     submit(&mut harness, "/invite cid approver 2h");
     let mut effects = harness.effects.iter();
-    let asked = effects.find(|effect| matches!(effect, AppEffect::CreateInvitation(_)));
-    let Some(AppEffect::CreateInvitation(invite)) = asked else {
-        panic!("nothing is asked for");
+    let request = effects.find(|effect| matches!(effect, AppEffect::CreateInvitation(_)));
+    let Some(AppEffect::CreateInvitation(invite)) = request else {
+        panic!("no invitation was requested");
     };
     let invite = serde_json::to_value(invite).unwrap();
     assert_eq!(
@@ -488,7 +488,7 @@ fn quitting_with_pending_requests_waits_until_they_are_sent() {
 }
 
 #[test]
-fn drafts_are_shared_only_when_that_is_wanted() {
+fn drafts_are_shared_only_if_the_settings_say_so() {
     let mut harness = AppHarness::new(80, 24);
     harness.type_text("hel");
     harness.advance_clock(500);
@@ -510,7 +510,7 @@ fn drafts_are_shared_only_when_that_is_wanted() {
         .map(|it| it["payload"]["content"].clone())
         .collect();
     assert_eq!(contents, [json!("hel"), json!("")]);
-    // What one finds on the way back is nobody else's.
+    // Entries shown by a history search are not shared.
     let loaded = LoadedHistory {
         entries: vec!["an old secret".to_owned()],
         problem: None,

@@ -1,4 +1,4 @@
-//! Deciding by keys: what is sent, and what is not.
+//! Tests of deciding gates by keys: what is sent, and what is not.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::app::{AppEffect, AppInput, Focus};
 use crate::config::{NotifyWhen, TuiConfig};
 use crate::harness::AppHarness;
 
-/// The types of what was sent.
+/// The types of the sent messages.
 fn sent_types(harness: &AppHarness) -> Vec<String> {
     let sent = harness.sent_messages();
     sent.iter()
@@ -24,7 +24,7 @@ fn notice(harness: &AppHarness) -> String {
 }
 
 #[test]
-fn an_approval_binds_what_was_on_the_screen() {
+fn an_approval_binds_to_what_was_on_the_screen() {
     let mut harness = AppHarness::new(80, 24);
     let (_, gate) = harness.open_gate("make", "write");
     harness.press(&["tab", "a"]);
@@ -73,7 +73,7 @@ fn a_gate_that_arrives_while_typing_takes_no_key_and_no_focus() {
 }
 
 #[test]
-fn a_decided_card_is_dead_and_the_next_does_not_take_its_place() {
+fn a_decided_card_ignores_votes_and_the_next_does_not_take_its_place() {
     let mut harness = AppHarness::new(80, 24);
     let (proposal, gate) = harness.open_gate("make", "write");
     harness.press(&["tab"]);
@@ -135,7 +135,7 @@ fn a_rejection_needs_a_reason() {
 }
 
 #[test]
-fn a_question_about_a_gate_that_closed_sends_nothing() {
+fn a_dialog_about_a_closed_gate_sends_nothing() {
     let mut harness = AppHarness::new(80, 24);
     let (proposal, gate) = harness.open_gate("make", "write");
     harness.press(&["tab", "r"]);
@@ -179,7 +179,7 @@ fn a_prefix_is_allowed_as_it_was_edited() {
 }
 
 #[test]
-fn all_are_approved_but_those_left_out_and_those_that_changed() {
+fn the_preflight_list_approves_all_but_the_unmarked_and_the_changed() {
     let mut harness = AppHarness::new(80, 40);
     for command in ["make one", "make two", "make three", "make four"] {
         harness.open_gate(command, "write");
@@ -211,7 +211,7 @@ fn all_are_approved_but_those_left_out_and_those_that_changed() {
 }
 
 #[test]
-fn a_list_that_does_not_fit_is_read_to_its_end_first() {
+fn a_preflight_list_that_does_not_fit_must_be_read_to_its_end() {
     let mut harness = AppHarness::new(80, 24);
     for number in 0..30 {
         harness.open_gate(&format!("make {number}"), "write");
@@ -237,7 +237,7 @@ fn a_person_who_may_not_vote_sees_the_reason() {
 }
 
 #[test]
-fn a_vote_that_was_refused_says_so() {
+fn a_refused_vote_is_reported() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make", "write");
     harness.press(&["tab", "a"]);
@@ -278,7 +278,7 @@ fn an_unfocused_person_is_notified_once_for_each_gate() {
 }
 
 #[test]
-fn a_paste_never_decides() {
+fn a_paste_never_votes() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make", "write");
     harness.press(&["tab"]);
@@ -332,7 +332,7 @@ fn a_reset_view_takes_the_focus_from_the_card() {
 }
 
 #[test]
-fn a_chosen_card_that_is_long_forgotten_is_not_replaced_by_another() {
+fn a_selected_card_that_the_view_has_dropped_is_not_replaced_by_another() {
     let mut harness = AppHarness::new(80, 24);
     let (proposal, gate) = harness.open_gate("make", "write");
     harness.press(&["tab"]);
@@ -359,7 +359,7 @@ fn a_second_key_is_not_a_second_vote() {
     harness.deliver("ann", "gate.approve", vote);
     harness.press(&["a"]);
     assert_eq!(sent_types(&harness), ["gate.approve"]);
-    // Who approved may still change their mind.
+    // Someone who approved may still reject.
     harness.press(&["r"]);
     assert!(harness.app.dialog.is_some());
 }

@@ -1,4 +1,4 @@
-//! Small things that people rely on without thinking of them.
+//! Tests of small everyday behaviour that users rely on.
 
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ fn mouse(harness: &mut AppHarness, kind: MouseEventKind, row: u16) {
 }
 
 #[test]
-fn a_question_is_left_without_an_answer() {
+fn escape_closes_a_dialog_without_sending_anything() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make", "write");
     for key in ["r", "e", "P", "i"] {
@@ -45,7 +45,7 @@ fn a_question_is_left_without_an_answer() {
 }
 
 #[test]
-fn another_card_is_read_from_its_beginning() {
+fn selecting_another_card_shows_it_from_its_beginning() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate(&format!("first {}", "word ".repeat(300)), "write");
     harness.open_gate(&format!("second {}", "word ".repeat(300)), "write");
@@ -56,7 +56,7 @@ fn another_card_is_read_from_its_beginning() {
 }
 
 #[test]
-fn a_command_that_is_not_all_here_is_not_edited() {
+fn a_truncated_command_cannot_be_edited() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate(&"x".repeat(300 * 1024), "write");
     harness.press(&["ctrl+g", "e"]);
@@ -65,14 +65,14 @@ fn a_command_that_is_not_all_here_is_not_edited() {
 }
 
 #[test]
-fn lines_end_the_same_wherever_they_were_copied() {
+fn pasted_line_endings_are_normalised() {
     let mut harness = AppHarness::new(80, 24);
     harness.input(AppInput::Paste("one\r\ntwo\rthree\nfour".to_owned()));
     assert_eq!(harness.app.composer.editor.text(), "one\ntwo\nthree\nfour");
 }
 
 #[test]
-fn ctrl_c_throws_away_then_warns_then_quits() {
+fn ctrl_c_clears_then_warns_then_quits() {
     let mut harness = AppHarness::new(80, 24);
     harness.type_text("draft");
     harness.press(&["ctrl+c"]);
@@ -86,14 +86,14 @@ fn ctrl_c_throws_away_then_warns_then_quits() {
         notice(&harness),
         Some("once more to quit; the session goes on")
     );
-    // Anything else in between means that one stays.
+    // Any other key in between cancels quitting.
     harness.press(&["left", "ctrl+c"]);
     assert!(!harness.effects.contains(&AppEffect::Quit));
     harness.press(&["ctrl+c"]);
     assert!(harness.effects.contains(&AppEffect::Quit));
 }
 
-/// An interactive command of ann's, with its screen open.
+/// Starts an interactive command that ann drives, and opens its screen.
 fn open_driven_pty(harness: &mut AppHarness) -> String {
     let propose = json!({
         "tool_name": "shell", "arguments": { "full_command": "vi list", "mode": "pty", "driver": "ann" },
@@ -108,7 +108,7 @@ fn open_driven_pty(harness: &mut AppHarness) -> String {
 }
 
 #[test]
-fn nothing_that_is_pasted_into_a_program_can_end_the_paste() {
+fn pasted_text_cannot_end_a_bracketed_paste() {
     let mut harness = AppHarness::new(80, 24);
     let id = open_driven_pty(&mut harness);
     harness.output(&id, "stdout", "\u{1b}[?2004h");
@@ -131,7 +131,7 @@ fn redelivered_output_is_not_drawn_twice() {
 }
 
 #[test]
-fn a_click_does_not_take_the_focus_from_a_question() {
+fn a_click_does_not_take_the_focus_from_a_dialog() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make", "write");
     harness.press(&["ctrl+g", "r"]);
@@ -143,7 +143,7 @@ fn a_click_does_not_take_the_focus_from_a_question() {
 }
 
 #[test]
-fn the_wheel_reads_the_card_that_is_below_it() {
+fn the_wheel_scrolls_the_card_under_the_pointer() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate(&format!("first {}", "word ".repeat(300)), "write");
     assert!(harness.draw().contains("┃ first"));
@@ -154,7 +154,7 @@ fn the_wheel_reads_the_card_that_is_below_it() {
 }
 
 #[test]
-fn the_latest_is_meant_if_no_number_is_said() {
+fn cancel_without_a_number_means_the_latest_command() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make one", "write");
     let (second, _) = harness.open_gate("make two", "write");
@@ -164,14 +164,14 @@ fn the_latest_is_meant_if_no_number_is_said() {
 }
 
 #[test]
-fn every_urgency_is_sent_as_it_was_said() {
+fn every_urgency_of_an_interrupt_is_sent() {
     for urgency in ["pause", "stop", "emergency"] {
         let mut harness = AppHarness::new(80, 24);
         submit(&mut harness, &format!("/interrupt {urgency} now"));
-        let said = json!({ "urgency": urgency, "message": "now" });
+        let payload = json!({ "urgency": urgency, "message": "now" });
         assert_eq!(
             harness.sent_messages(),
-            [json!({ "type": "interrupt.raise", "payload": said })]
+            [json!({ "type": "interrupt.raise", "payload": payload })]
         );
     }
     let mut harness = AppHarness::new(80, 24);
@@ -185,7 +185,7 @@ fn every_urgency_is_sent_as_it_was_said() {
 }
 
 #[test]
-fn the_rule_that_is_taken_back_is_the_one_with_that_number() {
+fn revoke_takes_the_number_that_the_rules_page_shows() {
     let mut harness = AppHarness::new(80, 24);
     let allow = |harness: &mut AppHarness, word: &str| {
         let expires_at = harness.now.plus_seconds(600);
@@ -203,7 +203,7 @@ fn the_rule_that_is_taken_back_is_the_one_with_that_number() {
     assert_eq!(revoked["payload"]["rule"], first);
 }
 
-/// A command that ran.
+/// Runs a command to its end; returns its id.
 fn run_to_completion(harness: &mut AppHarness, command: &str) -> String {
     let id = harness.propose(command, "read");
     harness.execute(&id, command, "read", json!({}));
@@ -213,7 +213,7 @@ fn run_to_completion(harness: &mut AppHarness, command: &str) -> String {
 }
 
 #[test]
-fn numbers_of_the_history_count_from_the_newest() {
+fn history_numbers_count_from_the_newest() {
     let mut harness = AppHarness::new(80, 24);
     run_to_completion(&mut harness, "ls one");
     let newest = run_to_completion(&mut harness, "ls two");
@@ -230,7 +230,7 @@ fn numbers_of_the_history_count_from_the_newest() {
 }
 
 #[test]
-fn results_that_are_dropped_go_nowhere() {
+fn dropped_shell_results_are_not_sent() {
     let mut harness = AppHarness::new(80, 24);
     submit(&mut harness, "!ls");
     let exec = json!({ "command": "ls", "executor": "bot" });
@@ -248,7 +248,7 @@ fn results_that_are_dropped_go_nowhere() {
 }
 
 #[test]
-fn a_notice_goes_away_by_itself() {
+fn a_notice_disappears_after_a_while() {
     let mut harness = AppHarness::new(80, 24);
     submit(&mut harness, "/nonsense");
     harness.advance_clock(8_000);
@@ -258,7 +258,7 @@ fn a_notice_goes_away_by_itself() {
 }
 
 #[test]
-fn only_what_changes_with_the_time_is_drawn_by_the_clock() {
+fn a_tick_redraws_only_if_something_changes_with_time() {
     let mut harness = AppHarness::new(80, 24);
     assert!(!harness.app.changes_with_time(), "nothing counts");
     let (proposal, gate) = harness.open_gate("make", "write");

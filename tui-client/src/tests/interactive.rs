@@ -1,4 +1,4 @@
-//! Interactive commands: a screen in the screen, and keys for it.
+//! Tests of interactive commands: their screens, and the keys that they get.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::app::{AppInput, MainContent};
 use crate::harness::AppHarness;
 
-/// An interactive command that runs, with this driver.
+/// Starts an interactive command with this driver; returns its id.
 fn start_interactive_command(harness: &mut AppHarness, driver: &str) -> String {
     let propose = json!({
         "tool_name": "shell", "arguments": { "full_command": "vi list", "mode": "pty", "driver": driver },
@@ -77,7 +77,7 @@ fn others_watch_the_same_screen_and_their_keys_go_nowhere() {
 }
 
 #[test]
-fn a_gate_that_arrives_while_one_types_there_takes_no_key() {
+fn a_gate_that_arrives_while_the_driver_types_takes_no_key() {
     let mut harness = AppHarness::new(80, 24);
     start_interactive_command(&mut harness, "ann");
     harness.press(&["esc", "up", "enter"]);
@@ -99,7 +99,7 @@ fn the_pty_size_is_sent_when_it_changes_and_only_then() {
     harness.advance_clock(500);
     harness.input(AppInput::Resize(ratatui::layout::Size::new(100, 30)));
     harness.advance_clock(500);
-    // A card takes a part of the room.
+    // A card takes some of the rows.
     harness.open_gate("make", "write");
     harness.advance_clock(500);
     let rows: Vec<_> = payloads(&harness)

@@ -1,5 +1,5 @@
-//! Whatever is pressed and told, in whatever order: nothing panics, and nothing is decided that was
-//! not on the screen.
+//! Property test: with any keys and messages in any order, nothing panics and every vote is for
+//! what was on the screen.
 
 use proptest::prelude::*;
 use ratatui::layout::Size;
@@ -9,7 +9,7 @@ use crate::app::{AppInput, Focus};
 use crate::harness::AppHarness;
 use crate::keys::DEFAULT_BINDINGS;
 
-/// Something that happens.
+/// A key, a message or another event.
 #[derive(Debug, Clone)]
 enum AppStep {
     Key(String),

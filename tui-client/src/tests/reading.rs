@@ -1,4 +1,4 @@
-//! Reading: following, scrolling, searching, the pager, copying.
+//! Tests of reading: following, scrolling, searching, copying and the pager.
 
 use insta::assert_snapshot;
 use pvp_protocol::MessageId;
@@ -20,7 +20,7 @@ fn deliver_numbered_prompts(harness: &mut AppHarness, count: usize) {
 }
 
 #[test]
-fn the_newest_is_followed_until_one_reads_back() {
+fn the_newest_item_is_followed_until_the_user_scrolls_back() {
     let mut harness = AppHarness::new(80, 24);
     deliver_numbered_prompts(&mut harness, 50);
     assert!(harness.draw().contains("<50>"));
@@ -66,7 +66,7 @@ fn items_dropped_from_the_stream_move_the_reader_on() {
 }
 
 #[test]
-fn a_search_finds_what_was_said_and_printed() {
+fn a_search_finds_prompts_and_output() {
     let mut harness = AppHarness::new(80, 24);
     let run = harness.propose("cat list", "read");
     harness.execute(&run, "cat list", "read", json!({}));
@@ -160,7 +160,7 @@ fn a_gate_can_be_decided_while_the_pager_is_open() {
 }
 
 #[test]
-fn the_wheel_reads_and_a_click_moves_the_focus_but_nothing_is_decided() {
+fn the_wheel_scrolls_and_a_click_moves_the_focus_but_neither_votes() {
     use crate::app::Focus;
     use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
     let mouse = |kind, row| {

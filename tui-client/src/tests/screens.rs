@@ -1,4 +1,4 @@
-//! Every screen, as text.
+//! Snapshot tests of every screen, as text.
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::harness::AppHarness;
 use crate::text::escape_invisible;
 use crate::theme::Palette;
 
-/// A session in which much has happened.
+/// Fills a session with events of many kinds.
 fn fill_session(harness: &mut AppHarness) {
     let prompt = json!({
         "content": "Please tidy the shop.\nBut keep the eggs.", "target_agent": "bot",
@@ -199,7 +199,7 @@ fn wide_and_high() {
     assert_snapshot!(harness.draw());
 }
 
-/// Text with everything in it that a terminal would obey or an eye would miss.
+/// Text with control sequences and invisible characters.
 pub(super) const HOSTILE: &str = "a\u{1b}]0;owned\u{7}b\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7}c\u{202e}d\u{200b}e\u{9b}5nf\r\u{8}g\u{1b}Pq\u{1b}\\h";
 
 #[test]
@@ -235,7 +235,7 @@ fn without_colours_no_cell_has_one() {
     for cell in &harness.buffer().content {
         assert_eq!((cell.fg, cell.bg), (reset, reset), "{}", cell.symbol());
     }
-    // What colour would say is said in words and marks.
+    // Words and marks say what colour would say.
     let text = harness.draw();
     for mark in ["out│", "err│", "WRITE", "▶ Gate 1 of 5"] {
         assert!(text.contains(mark), "{mark}\n{text}");

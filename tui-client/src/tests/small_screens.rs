@@ -1,4 +1,4 @@
-//! Little room and much text: what does not fit says so, and all of it can be read.
+//! Tests of small screens and long texts: cut-off text is marked, and all of it can be read.
 
 use ratatui::layout::Size;
 use serde_json::json;
@@ -26,7 +26,7 @@ fn submit(harness: &mut AppHarness, line: &str) {
     harness.press(&["enter"]);
 }
 
-/// A key without a look at the screen before.
+/// Presses a key without drawing a frame before.
 fn press_without_drawing(harness: &mut AppHarness, key: &str) {
     let drawn = harness.app.card_state.last_drawn.clone();
     let chord = crate::keys::KeyChord::parse(key).unwrap();
@@ -49,14 +49,14 @@ fn five_short_commands_are_approved_together_on_a_usual_terminal() {
 }
 
 #[test]
-fn what_was_never_drawn_in_the_list_is_not_approved() {
+fn a_preflight_item_that_was_never_drawn_is_not_approved() {
     let mut harness = AppHarness::new(80, 24);
     for number in 0..12 {
         harness.open_gate(&format!("touch {number}"), "write");
     }
     harness.press(&["ctrl+g", "A"]);
     harness.draw();
-    // Keys that come faster than pictures jump over the middle of the list.
+    // Keys that come faster than frames skip the middle of the list.
     (0..11).for_each(|_| press_without_drawing(&mut harness, "down"));
     harness.press(&["enter"]);
     assert_eq!(approval_count(&harness), 0);
@@ -72,7 +72,7 @@ fn what_was_never_drawn_in_the_list_is_not_approved() {
 }
 
 #[test]
-fn nothing_marked_is_nothing_approved() {
+fn a_preflight_list_with_nothing_marked_approves_nothing() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("touch one", "write");
     harness.press(&["ctrl+g", "A", "space", "enter"]);
@@ -88,7 +88,7 @@ fn every_page_can_be_read_to_its_end() {
     let shown = harness.draw();
     assert!(shown.contains("f1 lists every key."), "{shown}");
 
-    // One line that takes more rows than there are.
+    // One line that takes more rows than the screen has.
     let command = format!("echo {} last-of-all", "word ".repeat(300));
     harness.open_gate(&command, "write");
     harness.press(&["ctrl+g", "x"]);
@@ -101,7 +101,7 @@ fn every_page_can_be_read_to_its_end() {
 }
 
 #[test]
-fn a_search_that_finds_nothing_says_so() {
+fn a_search_without_matches_shows_a_notice() {
     let mut harness = AppHarness::new(80, 24);
     submit(&mut harness, "/help");
     harness.press(&["/"]);
@@ -115,7 +115,7 @@ fn a_search_that_finds_nothing_says_so() {
 }
 
 #[test]
-fn a_card_says_which_key_shows_the_rest_of_it() {
+fn a_card_names_the_key_that_shows_the_rest_of_it() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate(&"word ".repeat(200), "write");
     let shown = harness.draw();
@@ -161,7 +161,7 @@ fn a_notice_takes_the_rows_it_needs_and_goes_with_the_next_key() {
 }
 
 #[test]
-fn however_small_it_is_it_says_what_waits() {
+fn the_smallest_screen_still_shows_how_many_gates_wait() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("make", "write");
     let size = Size::new(10, 5);
@@ -173,7 +173,7 @@ fn however_small_it_is_it_says_what_waits() {
 }
 
 #[test]
-fn a_text_that_is_not_all_shown_says_where_one_is() {
+fn a_text_that_does_not_fit_shows_the_row_of_the_cursor() {
     let mut harness = AppHarness::new(80, 24);
     let text: Vec<_> = (1..=40).map(|line| line.to_string()).collect();
     harness.input(AppInput::Paste(text.join("\n")));
@@ -185,7 +185,7 @@ fn a_text_that_is_not_all_shown_says_where_one_is() {
 }
 
 #[test]
-fn hints_say_what_the_keys_do_there() {
+fn the_key_hints_match_the_focus() {
     let mut harness = AppHarness::new(80, 24);
     assert!(harness.draw().contains("tab card/stream"));
     harness.type_text("!ls");
@@ -195,7 +195,7 @@ fn hints_say_what_the_keys_do_there() {
 }
 
 #[test]
-fn very_many_parts_leave_room_for_the_votes() {
+fn a_command_of_many_parts_leaves_room_for_the_votes() {
     let mut harness = AppHarness::new(100, 40);
     let command = "many parts";
     let mut assessment = AppHarness::assessment(command, "destructive");
@@ -228,7 +228,7 @@ fn very_many_parts_leave_room_for_the_votes() {
 }
 
 #[test]
-fn names_of_agents_are_shown_as_they_are_typed() {
+fn agent_names_are_shown_as_they_are_typed_after_an_at_sign() {
     let mut harness = AppHarness::new(80, 24);
     let announce = json!({ "id": "bit", "name": "Bit Two", "type": "agent", "roles": [], "transport": "websocket" });
     harness.deliver("bit", "participant.announce", announce);
@@ -245,7 +245,7 @@ fn names_of_agents_are_shown_as_they_are_typed() {
 }
 
 #[test]
-fn what_waits_is_opened_as_its_card_and_what_never_ran_is_not_said_to_have_printed_nothing() {
+fn opening_a_waiting_command_shows_its_card_and_one_that_never_ran_has_no_output() {
     let mut harness = AppHarness::new(80, 24);
     harness.open_gate("touch one", "write");
     let (proposal, gate) = harness.open_gate("touch two", "write");
@@ -263,7 +263,7 @@ fn what_waits_is_opened_as_its_card_and_what_never_ran_is_not_said_to_have_print
 }
 
 #[test]
-fn an_invitation_is_one_word_to_select_and_the_link_alone_is_copied() {
+fn an_invitation_link_can_be_selected_as_one_word_and_is_copied_alone() {
     let mut harness = AppHarness::new(60, 24);
     let link = format!(
         "http://127.0.0.1:3000/?token=pvp_{}&session=shop",
@@ -295,7 +295,7 @@ fn a_silent_command_clears_the_previous_notice() {
 }
 
 #[test]
-fn whoever_reads_is_not_taken_for_idle() {
+fn a_user_who_scrolls_is_reported_as_active() {
     let mut harness = AppHarness::new(80, 24);
     let present = |harness: &AppHarness| -> Vec<serde_json::Value> {
         let sent = harness.sent_messages().into_iter();
@@ -309,10 +309,10 @@ fn whoever_reads_is_not_taken_for_idle() {
     harness.advance_clock(500);
     assert_eq!(present(&harness), [serde_json::Value::Null; 0]);
     harness.press(&["pageup", "pageup"]);
-    let said = json!({ "participant": "ann", "status": "active", "last_active": harness.now });
-    let said = json!({ "type": "presence.update", "payload": said });
-    assert_eq!(present(&harness), [said]);
-    // It may have been lost on the way.
+    let payload = json!({ "participant": "ann", "status": "active", "last_active": harness.now });
+    let update = json!({ "type": "presence.update", "payload": payload });
+    assert_eq!(present(&harness), [update]);
+    // It is sent again, because the first may have been lost.
     harness.advance_clock(10_000);
     harness.press(&["pageup"]);
     assert_eq!(present(&harness).len(), 2);

@@ -1,4 +1,4 @@
-//! The golden transcripts on the screen, as they were told and with hostile text in every field.
+//! Shows the golden transcripts on the screen, as they are and with hostile text in every field.
 
 use pvp_client::view::escape_invisible;
 use pvp_protocol::{Limits, parse_server_message};
@@ -10,7 +10,7 @@ use crate::config::TuiConfig;
 use crate::harness::AppHarness;
 use crate::wording;
 
-/// Fields that hold what somebody wrote.
+/// Fields that hold text written by a participant.
 const FREE_TEXT_FIELDS: &[&str] = &[
     "amendment",
     "comment",
@@ -32,16 +32,17 @@ fn load_transcripts() -> Vec<(String, Vec<Value>)> {
     let files = std::fs::read_dir(folder)
         .unwrap()
         .map(|file| file.unwrap().path());
-    let told = files.filter(|path| path.to_string_lossy().ends_with(".told.jsonl"));
-    told.map(|path| {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        (path.display().to_string(), lines.collect())
-    })
-    .collect()
+    let transcripts = files.filter(|path| path.to_string_lossy().ends_with(".told.jsonl"));
+    transcripts
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+            (path.display().to_string(), lines.collect())
+        })
+        .collect()
 }
 
-/// Puts hostile text into every field that somebody wrote.
+/// Appends hostile text to every field that a participant writes.
 fn insert_hostile_text(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -49,7 +50,7 @@ fn insert_hostile_text(value: &mut Value) {
                 if let (Value::String(text), true) =
                     (&mut *field, FREE_TEXT_FIELDS.contains(&&**name))
                 {
-                    // A name is short, so that all of it is on the screen.
+                    // Short, so that the whole name fits on the screen.
                     let short = name == "name";
                     text.push_str(if short {
                         "c\u{202e}d\u{200b}e"
@@ -65,10 +66,10 @@ fn insert_hostile_text(value: &mut Value) {
     }
 }
 
-fn draw_transcript(told: &[Value], name: &str) -> usize {
+fn draw_transcript(messages: &[Value], name: &str) -> usize {
     let mut harness = AppHarness::before_welcome(TuiConfig::default(), 100, 40);
     let mut items = 0;
-    for message in told {
+    for message in messages {
         let limits = Limits {
             json_depth: 128,
             ..Limits::default()
@@ -81,7 +82,7 @@ fn draw_transcript(told: &[Value], name: &str) -> usize {
             assert_ne!(cell.symbol(), "\u{fffd}", "{name}: something was scrubbed");
         }
     }
-    // What stands between these letters is written out, not left out.
+    // The invisible characters between these letters are escaped, not dropped.
     let picture = harness.draw();
     assert!(!picture.contains("cde"), "{name}\n{picture}");
     for item in &harness.app.view.stream.items {
@@ -94,13 +95,14 @@ fn draw_transcript(told: &[Value], name: &str) -> usize {
 }
 
 #[test]
-fn every_transcript_is_shown_and_nothing_in_it_acts_on_the_terminal() {
+fn every_transcript_is_shown_and_nothing_in_it_controls_the_terminal() {
     let mut items = 0;
-    for (name, mut told) in load_transcripts() {
-        draw_transcript(&told, &name);
-        told.iter_mut()
+    for (name, mut messages) in load_transcripts() {
+        draw_transcript(&messages, &name);
+        messages
+            .iter_mut()
             .for_each(|message| insert_hostile_text(&mut message["payload"]));
-        items += draw_transcript(&told, &name);
+        items += draw_transcript(&messages, &name);
     }
     assert!(items > 100, "{items} items were looked at");
 }

@@ -1,29 +1,29 @@
-//! Keeping a conversation within what a model can read.
+//! Keeps a conversation within the context of a model.
 
 use serde_json::json;
 
 use super::super::result_text::truncate_middle;
 use super::{AnswerPart, Conversation, ConversationTurn};
 
-/// Bytes of a token, about; rather too few than too many.
+/// Approximate bytes of a token; too low rather than too high.
 const BYTES_PER_TOKEN: u64 = 3;
 
-/// Bytes that are left of a text at least.
+/// A text is not cut below this many bytes.
 const MIN_TEXT_BYTES: usize = 256;
 
-/// Tokens that a part costs beside its text: roles, names, brackets.
+/// Tokens that a part costs in addition to its text: roles, names, brackets.
 const PART_OVERHEAD_TOKENS: u64 = 8;
 
 impl Conversation {
-    /// About how many tokens this is; rather too many than too few.
+    /// An estimate of the number of tokens; too high rather than too low.
     pub fn tokens(&self) -> u64 {
         estimate_tokens(&self.system_prompt) + self.turns.iter().map(turn_tokens).sum::<u64>()
     }
 
-    /// Makes it fit into a number of tokens: old thinking goes, then old output is reduced to its
-    /// digest, then the oldest turns go, and at last what is left is cut. It goes down to three
-    /// quarters, so that what stays is the same for a while and a provider can remember having read
-    /// it. Only what the model is told before anything else always stays whole.
+    /// Makes the conversation fit into a number of tokens: drops old thinking, then shortens old
+    /// results, then drops the oldest turns, and at last cuts what is left. It shrinks to three
+    /// quarters of the budget, so that the rest stays the same for a while and the provider's cache
+    /// can reuse it. Only the system prompt is never cut.
     pub fn fit(&mut self, budget: u64) {
         if self.tokens() <= budget {
             return;
@@ -77,7 +77,7 @@ impl Conversation {
         }
     }
 
-    /// Leaves out the oldest turns, never the last prompt and never what came last.
+    /// Drops the oldest turns, but never the last prompt and never the last turn.
     fn drop_oldest_turns(&mut self, target: u64) {
         let mut excess = self.tokens().saturating_sub(target);
         while excess > 0 {
@@ -86,7 +86,7 @@ impl Conversation {
                 return;
             }
             excess = excess.saturating_sub(turn_tokens(&self.turns.remove(oldest)));
-            // A conversation begins with a person.
+            // A conversation starts with a person.
             while matches!(self.turns.first(), Some(ConversationTurn::Model(_))) {
                 excess = excess.saturating_sub(turn_tokens(&self.turns.remove(0)));
             }
@@ -94,7 +94,7 @@ impl Conversation {
         }
     }
 
-    /// Cuts the longest texts, shorter and shorter, until all fit.
+    /// Cuts the longest texts, to less and less, until everything fits.
     fn truncate_texts(&mut self, budget: u64) {
         let mut max_bytes =
             usize::try_from(budget.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
@@ -111,8 +111,9 @@ impl Conversation {
         }
     }
 
-    /// Where the exchange begins that is under way. A prompt that joined results is part of it, and
-    /// a provider wants its own thinking back until it ends.
+    /// The index of the first turn of the current exchange. A prompt that was added to results
+    /// belongs
+    /// to it, and a provider wants its own thinking back until the exchange ends.
     fn current_exchange_start(&self) -> usize {
         let called = |part: &AnswerPart| matches!(part, AnswerPart::Call { .. });
         let earlier = |turn: &ConversationTurn| match turn {
@@ -147,7 +148,7 @@ fn truncate_part(part: &mut AnswerPart, max_bytes: usize) {
     }
 }
 
-/// About how many tokens a text is, as code and logs are.
+/// An estimate of the number of tokens of a text, for code and logs.
 pub(crate) fn estimate_tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN) + PART_OVERHEAD_TOKENS
 }
@@ -161,15 +162,14 @@ fn turn_tokens(turn: &ConversationTurn) -> u64 {
 
 fn part_tokens(part: &AnswerPart) -> u64 {
     match part {
-        AnswerPart::Thinking {
-            text,
-            signature: seal,
-        } => estimate_tokens(text) + seal.as_deref().map_or(0, estimate_tokens),
+        AnswerPart::Thinking { text, signature } => {
+            estimate_tokens(text) + signature.as_deref().map_or(0, estimate_tokens)
+        }
         AnswerPart::RedactedThinking(text) | AnswerPart::Text(text) => estimate_tokens(text),
         AnswerPart::Call { call, result } => {
             let result = result
                 .as_ref()
-                .map_or(PART_OVERHEAD_TOKENS, |it| estimate_tokens(&it.text));
+                .map_or(PART_OVERHEAD_TOKENS, |result| estimate_tokens(&result.text));
             estimate_tokens(&call.arguments) + estimate_tokens(&call.name) + result
         }
     }

@@ -1,4 +1,4 @@
-//! Conversations that are kept well formed, whatever happens to them.
+//! Tests that a conversation stays valid, whatever happens to it.
 
 use super::*;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ fn long_conversation(rounds: usize) -> Conversation {
 }
 
 #[test]
-fn an_answer_joins_its_pieces_and_keeps_their_order() {
+fn an_answer_joins_its_events_and_keeps_their_order() {
     let events = [
         BrainEvent::Thinking("a".into()),
         BrainEvent::Thinking("b".into()),
@@ -52,9 +52,9 @@ fn an_answer_joins_its_pieces_and_keeps_their_order() {
         BrainEvent::Text("d".into()),
         BrainEvent::Text("e".into()),
     ];
-    let thinking = |text: &str, seal: Option<&str>| AnswerPart::Thinking {
+    let thinking = |text: &str, signature: Option<&str>| AnswerPart::Thinking {
         text: text.to_owned(),
-        signature: seal.map(str::to_owned),
+        signature: signature.map(str::to_owned),
     };
     let whole = [
         thinking("ab", Some("s")),
@@ -65,7 +65,7 @@ fn an_answer_joins_its_pieces_and_keeps_their_order() {
 }
 
 #[test]
-fn calls_get_ids_of_their_own() {
+fn calls_get_unique_ids() {
     let mut conversation = Conversation::new("");
     conversation.push_prompt("go");
     let first = conversation.push_answer(answer_from(&[
@@ -97,7 +97,7 @@ fn a_prompt_closes_calls_that_are_open() {
 }
 
 #[test]
-fn old_output_is_reduced_before_anything_is_forgotten() {
+fn old_output_is_shortened_before_turns_are_dropped() {
     let mut conversation = long_conversation(10);
     let newest = conversation.last_result().cloned();
     conversation.fit(5000);
@@ -111,7 +111,7 @@ fn old_output_is_reduced_before_anything_is_forgotten() {
 }
 
 #[test]
-fn then_the_oldest_turns_go_but_never_the_prompt() {
+fn the_oldest_turns_are_dropped_but_never_the_prompt() {
     let mut conversation = long_conversation(40);
     conversation.fit(1500);
     assert!(conversation.tokens() <= 1500);
@@ -137,7 +137,7 @@ fn huge_result(text: &str) -> CallResult {
 }
 
 #[test]
-fn one_huge_prompt_is_cut_and_still_asked() {
+fn one_huge_prompt_is_cut_but_still_sent() {
     let mut conversation = Conversation::new("Be careful.");
     conversation.push_prompt(format!("begin {} end", "ü".repeat(300_000)));
     conversation.fit(8000);
@@ -160,10 +160,10 @@ fn one_huge_answer_is_cut_where_it_may_be() {
         name: "shell".to_owned(),
         arguments: json!({ "command": "x".repeat(100_000) }).to_string(),
     });
-    let seal = BrainEvent::ThinkingSignature("seal".to_owned());
+    let signature = BrainEvent::ThinkingSignature("seal".to_owned());
     let parts = [
         BrainEvent::Thinking("hm".into()),
-        seal,
+        signature,
         wordy,
         long,
         call_event("b"),
@@ -212,7 +212,7 @@ fn thinking_stays_until_its_exchange_is_over() {
     let thought = |id: &str| answer_from(&[BrainEvent::Thinking("hm".into()), call_event(id)]);
     conversation.push_answer(thought("a"));
     conversation.set_result("a", result_with(&"x".repeat(30_000)));
-    // It joins the result, so that the model goes on with what it thought.
+    // It joins the result, so that the model continues from its thinking.
     conversation.push_prompt("and this");
     let mut ended = conversation.clone();
     conversation.fit(5000);
@@ -229,7 +229,7 @@ fn thinking_stays_until_its_exchange_is_over() {
 }
 
 #[test]
-fn what_was_not_answered_is_taken_back() {
+fn what_was_not_answered_is_retracted() {
     let mut conversation = Conversation::new("");
     conversation.push_prompt("hello");
     conversation.push_answer(answer_from(&[call_event("a")]));
@@ -251,7 +251,7 @@ fn what_was_not_answered_is_taken_back() {
 
 proptest! {
     #[test]
-    fn a_budget_holds_whatever_was_said(
+    fn the_budget_holds_for_any_conversation(
         steps in prop::collection::vec((0..4_u8, 0..40_000_usize), 1..30), budget in 3000..20_000_u64,
     ) {
         let mut conversation = Conversation::new("s");
@@ -273,7 +273,7 @@ proptest! {
 
 
     #[test]
-    fn whatever_happens_a_conversation_stays_well_formed(
+    fn a_conversation_stays_valid_after_any_sequence_of_changes(
         steps in prop::collection::vec((0..5_u8, 0..4000_usize), 1..60), budget in 0..6000_u64,
     ) {
         let mut conversation = Conversation::new("s");

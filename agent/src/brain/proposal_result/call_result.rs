@@ -1,25 +1,25 @@
-//! What a call is answered with: words for the model, and an account for a program.
+//! The result of a tool call: text for the model, and the outcome for programs.
 
 use pvp_protocol::{Category, ParticipantId};
 
 use super::super::result_text::truncate_middle;
 
-/// Bytes of what went wrong, which may quote what the model wrote.
+/// Bytes of an error message, which may quote what the model wrote.
 const MAX_FAILURE_BYTES: usize = 4 * 1024;
 
-/// What a call is answered with.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
     /// What the model reads.
     pub text: String,
-    /// What stays of it when it is old.
+    /// What replaces `text` when the result is old.
     pub short_text: String,
     pub failed: bool,
     pub outcome: CallOutcome,
 }
 
 impl CallResult {
-    /// Something went wrong before a command was proposed.
+    /// An error before a command was proposed.
     pub fn failed(why: &str) -> Self {
         Self {
             text: truncate_middle(why, MAX_FAILURE_BYTES),
@@ -29,7 +29,7 @@ impl CallResult {
         }
     }
 
-    /// An answer that is not about a command of its own, such as a page of output.
+    /// A result that is not about a command of its own, such as a page of output.
     pub fn success(text: String) -> Self {
         let first = text.lines().next().unwrap_or_default();
         Self {
@@ -43,7 +43,7 @@ impl CallResult {
         }
     }
 
-    /// Leaves only the digest.
+    /// Replaces the text with the short one.
     pub fn shorten(&mut self) {
         if self.short_text.len() < self.text.len() {
             self.text.clone_from(&self.short_text);
@@ -51,7 +51,7 @@ impl CallResult {
     }
 }
 
-/// What became of a call, for a program to look at.
+/// How a call ended, for programs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallOutcome {
     pub ending: Option<CallEnding>,
@@ -65,11 +65,11 @@ pub struct CallOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnding {
-    /// It ran to an end of its own, whatever the exit code.
+    /// It ran to its own end, whatever the exit code.
     Ran,
-    /// It was started and goes on in the background.
+    /// It was started and runs in the background.
     Started,
-    /// It was stopped: by its limits, or by someone.
+    /// It was stopped, by a limit or by someone.
     Stopped,
     Blocked,
     Rejected,
@@ -77,7 +77,7 @@ pub enum CallEnding {
     TimedOut,
     Cancelled,
     Withdrawn,
-    /// The server did not take the proposal.
+    /// The server did not accept the proposal.
     Refused,
     /// It may or may not have run.
     Unknown,

@@ -1,4 +1,4 @@
-//! The Messages API of Anthropic: a conversation as its request, its events as ours.
+//! Anthropic's Messages API: builds requests from conversations, and decodes its stream of events.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::error_body::error_from_body;
 use super::request::{call_input, merge_provider_params, sanitize_tool_name};
 use super::{ProviderSettings, ThinkingMode};
 
-/// The smallest budget for thinking that the API takes, in tokens.
+/// The smallest thinking budget that the API accepts, in tokens.
 const MIN_THINKING_BUDGET: u64 = 1024;
 
 /// The body of a request.
@@ -35,7 +35,7 @@ pub(crate) fn request_body(
     });
     let system = conversation.system_prompt();
     if !system.trim().is_empty() {
-        // What never changes is remembered by the provider, up to here and up to the last message.
+        // The provider caches what does not change, up to here and up to the last message.
         let block = json!({"type": "text", "text": system, "cache_control": {"type": "ephemeral"}});
         body["system"] = json!([block]);
     }
@@ -48,7 +48,7 @@ pub(crate) fn request_body(
         body["tools"] = tools.iter().map(offer).collect();
     }
     match config.and_then(|it| it.temperature) {
-        // With thinking, the API takes no temperature.
+        // With thinking, the API accepts no temperature.
         Some(temperature) => body["temperature"] = json!(temperature),
         None => {
             if let Some(thinking) = thinking_parameter(settings.thinking, max_tokens) {
@@ -59,13 +59,13 @@ pub(crate) fn request_body(
     merge_provider_params(body, config)
 }
 
-/// What is said about thinking in an answer of this many tokens.
+/// The `thinking` parameter for an answer of at most this many tokens.
 fn thinking_parameter(thinking: ThinkingMode, max_tokens: u64) -> Option<Value> {
     match thinking {
         ThinkingMode::Unspecified => None,
-        // Without being asked for, thinking is not shown by every model.
+        // Not every model shows its thinking unless the request asks for it.
         ThinkingMode::Adaptive => Some(json!({"type": "adaptive", "display": "summarized"})),
-        // The API wants a budget below the whole, and none at all below its least.
+        // The budget must be below the limit of the whole answer and not below the API's minimum.
         ThinkingMode::Budget(tokens) => {
             let budget = tokens
                 .max(MIN_THINKING_BUDGET)
@@ -102,19 +102,16 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
     messages.into_iter().map(message).collect()
 }
 
-/// The API takes no blank text.
+/// A text block; the API accepts no blank text.
 fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
 fn assistant_blocks(parts: &[AnswerPart]) -> Vec<Value> {
     let block = |part: &AnswerPart| match part {
-        AnswerPart::Thinking {
-            text,
-            signature: seal,
-        } => seal
+        AnswerPart::Thinking { text, signature } => signature
             .as_ref()
-            .map(|seal| json!({"type": "thinking", "thinking": text, "signature": seal})),
+            .map(|signature| json!({"type": "thinking", "thinking": text, "signature": signature})),
         AnswerPart::RedactedThinking(data) => {
             Some(json!({"type": "redacted_thinking", "data": data}))
         }
@@ -125,7 +122,7 @@ fn assistant_blocks(parts: &[AnswerPart]) -> Vec<Value> {
     };
     let mut blocks: Vec<_> = parts.iter().filter_map(block).collect();
     let thought = |block: &Value| block["type"] != "text" && block["type"] != "tool_use";
-    // An answer may not end in thinking, which one that was interrupted does.
+    // The API refuses an answer that ends in thinking, as an interrupted one does.
     while blocks.last().is_some_and(thought) {
         blocks.pop();
     }
@@ -147,7 +144,7 @@ fn tool_result_blocks(parts: &[AnswerPart]) -> Vec<Value> {
     parts.iter().filter_map(block).collect()
 }
 
-/// What comes in a stream. Whatever else comes is let pass, as the API asks for.
+/// An event of the stream. Unknown events are ignored, as the API asks for.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum AnthropicEvent {
@@ -244,7 +241,7 @@ struct AnthropicUsage {
     cache_read_input_tokens: Option<u64>,
 }
 
-/// A call or a seal that is not whole yet.
+/// A block whose call or signature is not complete yet.
 #[derive(Debug)]
 enum UnfinishedBlock {
     Call {
@@ -254,14 +251,20 @@ enum UnfinishedBlock {
     Signature(String),
 }
 
-/// Turns the events of one stream into ours.
+/// Turns the events of one stream into [`BrainEvent`]s.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicDecoder {
+    /// Limits the size of the answer.
     limits: AnswerLimits,
+    /// The calls and signatures that are not complete yet, by the index of their block.
     blocks: BTreeMap<u64, UnfinishedBlock>,
+    /// The model that answers, once the stream has named it.
     model: Option<String>,
+    /// The token counts so far.
     usage: AnthropicUsage,
+    /// Why the answer stopped; `None` until the stream says so.
     stop_reason: Option<String>,
+    /// Whether the answer has a complete call.
     has_call: bool,
 }
 
@@ -302,8 +305,8 @@ impl AnthropicDecoder {
         self.stop_reason.is_some()
     }
 
-    /// The end of the stream. A stop reason is the last thing that matters, so that nothing is
-    /// missing if it came.
+    /// Ends the stream. The stop reason is the last thing that matters; after it, nothing is
+    /// missing.
     pub(crate) fn finish(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
         let Some(stop) = self.stop_reason.take() else {
             let message = "the provider's answer broke off in the middle";
@@ -315,7 +318,7 @@ impl AnthropicDecoder {
             .flat_map(|index| self.finish_block(index))
             .collect();
         let finish = match stop.as_str() {
-            // Only tools of the provider's own pause a turn, and none is offered.
+            // Only the provider's own tools pause a turn, and none is offered.
             "max_tokens" | "model_context_window_exceeded" | "pause_turn" => {
                 AnswerFinish::MaxTokens
             }
@@ -364,8 +367,11 @@ impl AnthropicDecoder {
         match (delta, self.blocks.get_mut(&index)) {
             (AnthropicDelta::Text { text }, _) => non_empty(BrainEvent::Text, text),
             (AnthropicDelta::Thinking { thinking }, _) => non_empty(BrainEvent::Thinking, thinking),
-            (AnthropicDelta::Signature { signature }, Some(UnfinishedBlock::Signature(seal))) => {
-                seal.push_str(&signature);
+            (
+                AnthropicDelta::Signature { signature: more },
+                Some(UnfinishedBlock::Signature(signature)),
+            ) => {
+                signature.push_str(&more);
                 Vec::new()
             }
             (
@@ -375,7 +381,7 @@ impl AnthropicDecoder {
                 call.arguments.push_str(&partial_json);
                 Vec::new()
             }
-            // Of a kind of block that is let pass.
+            // These belong to a kind of block that is ignored.
             (
                 AnthropicDelta::Signature { .. }
                 | AnthropicDelta::InputJson { .. }
@@ -388,16 +394,16 @@ impl AnthropicDecoder {
     fn finish_block(&mut self, index: u64) -> Vec<BrainEvent> {
         match self.blocks.remove(&index) {
             None => Vec::new(),
-            Some(UnfinishedBlock::Signature(seal)) => {
-                non_empty(BrainEvent::ThinkingSignature, seal)
+            Some(UnfinishedBlock::Signature(signature)) => {
+                non_empty(BrainEvent::ThinkingSignature, signature)
             }
             Some(UnfinishedBlock::Call {
                 mut call,
-                initial_input: given,
+                initial_input,
             }) => {
                 if call.arguments.is_empty() {
-                    let given = given.is_object().then_some(given);
-                    call.arguments = given.unwrap_or_else(|| json!({})).to_string();
+                    let input = initial_input.is_object().then_some(initial_input);
+                    call.arguments = input.unwrap_or_else(|| json!({})).to_string();
                 }
                 self.has_call = true;
                 vec![BrainEvent::ToolCall(call)]
@@ -405,18 +411,18 @@ impl AnthropicDecoder {
         }
     }
 
-    /// Counts are of the whole answer so far, so that the last ones hold.
+    /// Updates the token counts. They are totals for the answer so far, so the last ones count.
     fn add_usage(&mut self, usage: Option<AnthropicUsage>) {
         let Some(usage) = usage else { return };
-        let ours = &mut self.usage;
-        ours.input_tokens = usage.input_tokens.or(ours.input_tokens);
-        ours.output_tokens = usage.output_tokens.or(ours.output_tokens);
-        ours.cache_creation_input_tokens = usage
+        let total = &mut self.usage;
+        total.input_tokens = usage.input_tokens.or(total.input_tokens);
+        total.output_tokens = usage.output_tokens.or(total.output_tokens);
+        total.cache_creation_input_tokens = usage
             .cache_creation_input_tokens
-            .or(ours.cache_creation_input_tokens);
-        ours.cache_read_input_tokens = usage
+            .or(total.cache_creation_input_tokens);
+        total.cache_read_input_tokens = usage
             .cache_read_input_tokens
-            .or(ours.cache_read_input_tokens);
+            .or(total.cache_read_input_tokens);
     }
 
     fn usage_stats(&self) -> UsageStats {
@@ -442,7 +448,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// An event, unless there is nothing in it.
+/// An event, unless its text is empty.
 fn non_empty(kind: fn(String) -> BrainEvent, text: String) -> Vec<BrainEvent> {
     if text.is_empty() {
         Vec::new()

@@ -1,4 +1,4 @@
-//! From the bytes of a stream to the events of an answer, within bounds.
+//! Decodes the bytes of a stream into the events of an answer, within limits.
 
 use super::super::{BrainError, BrainErrorKind, BrainEvent};
 use super::sse::{self, SseParser};
@@ -7,9 +7,10 @@ use super::{Dialect, anthropic, openai};
 /// Bytes of one answer as it is sent; far more than any model answers.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Calls of one answer that are kept, so that each is answered; far more than are begun.
+/// Calls of one answer that are kept, so that each gets a result; far more than are started.
 const MAX_CALLS: usize = 1024;
-/// From bytes to events.
+
+/// Decodes the stream of one answer.
 pub(crate) struct AnswerDecoder {
     sse: SseParser,
     decoder: DialectDecoder,
@@ -32,7 +33,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// Whether everything came that matters, whatever is missing of the end.
+    /// Whether everything that matters has arrived, even if the formal end is missing.
     pub(crate) fn is_complete(&self) -> bool {
         match &self.decoder {
             DialectDecoder::Anthropic(decoder) => decoder.is_complete(),
@@ -40,7 +41,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// The events that these bytes complete, up to the first thing that is wrong.
+    /// The events that these bytes complete, up to the first error.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Result<BrainEvent, BrainError>> {
         match self.sse.push(bytes) {
             Ok(data) => self.decode(data),
@@ -106,7 +107,7 @@ fn endless_event_error() -> BrainError {
     )
 }
 
-/// Bounds one answer.
+/// Limits the size of one answer.
 #[derive(Debug, Default)]
 pub(super) struct AnswerLimits {
     bytes: usize,
@@ -123,7 +124,7 @@ impl AnswerLimits {
         Err(BrainError::new(BrainErrorKind::Refused, message))
     }
 
-    /// Counts one more call; whether it is kept.
+    /// Counts one more call; returns whether it is kept.
     pub(super) fn allow_call(&mut self) -> bool {
         self.calls += 1;
         self.calls <= MAX_CALLS

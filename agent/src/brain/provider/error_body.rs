@@ -1,10 +1,10 @@
-//! What an error of a provider means.
+//! Classifies the errors that providers return.
 
 use serde_json::Value;
 
 use super::super::{BrainError, BrainErrorKind};
 
-/// The body of an error: JSON, or whatever text there is of a page.
+/// The body of an error: JSON, or the text or title of a page.
 pub(super) fn parse_error_body(text: &str) -> Value {
     if let Ok(value @ Value::Object(_)) = serde_json::from_str(text) {
         return value;
@@ -25,7 +25,7 @@ pub(super) fn parse_error_body(text: &str) -> Value {
     serde_json::json!({ "message": message })
 }
 
-/// What an error means, from its status and from what is said of it. Its words may be long.
+/// Classifies an error by its status and body. The message may be long.
 pub(super) fn error_from_body(status: Option<u16>, body: &Value) -> BrainError {
     let error = body.get("error").filter(|it| !it.is_null()).unwrap_or(body);
     let field = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn error_from_body(status: Option<u16>, body: &Value) -> BrainError {
     let (kind, code) = (field("type"), field("code"));
     let number = error.get("code").and_then(Value::as_u64);
     let number = number.and_then(|number| u16::try_from(number).ok());
-    let trouble = classify_error(status.or(number), kind, code, message);
+    let error_kind = classify_error(status.or(number), kind, code, message);
     let status = status.map_or(String::new(), |status| format!(" ({status})"));
     let kind = if kind.is_empty() { code } else { kind };
     let kind = if kind.is_empty() {
@@ -53,10 +53,10 @@ pub(super) fn error_from_body(status: Option<u16>, body: &Value) -> BrainError {
         format!(": {message}")
     };
     let text = format!("the provider answered with an error{kind}{status}{message}");
-    BrainError::new(trouble, text)
+    BrainError::new(error_kind, text)
 }
 
-/// How providers and servers say that a conversation does not fit.
+/// How providers and servers say that a conversation is too long.
 const TOO_LONG_PHRASES: [&str; 9] = [
     "prompt is too long",
     "input is too long",
@@ -74,13 +74,13 @@ fn classify_error(status: Option<u16>, kind: &str, code: &str, message: &str) ->
     let too_long = TOO_LONG_PHRASES.iter().any(|words| message.contains(words));
     let busy = BrainErrorKind::Busy { after: None };
     match (status, kind, code) {
-        // This limit does not pass by itself.
+        // Waiting does not restore a quota.
         (_, "insufficient_quota", _) | (_, _, "insufficient_quota") => BrainErrorKind::Refused,
         (Some(413), ..) | (_, "request_too_large", _) | (_, _, "context_length_exceeded") => {
             BrainErrorKind::ContextTooLong
         }
         (Some(400 | 422) | None, ..) if too_long => BrainErrorKind::ContextTooLong,
-        // More than the whole allowance of a minute: no wait mends that.
+        // The request exceeds the limit of a whole minute, so waiting does not help.
         (Some(429), ..) if message.contains("request too large") => BrainErrorKind::ContextTooLong,
         (Some(408 | 429 | 500..=599), ..) => busy,
         (_, "overloaded_error" | "rate_limit_error" | "api_error" | "timeout_error", _) => busy,
@@ -100,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_conversation_that_is_too_long_is_known_by_many_words() {
+    fn a_conversation_that_is_too_long_is_recognized_by_many_phrases() {
         for (status, message) in [
             (400, "prompt is too long: 210000 tokens > 200000 maximum"),
             (
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_other_answers_become_a_sentence() {
+    fn pages_and_other_bodies_become_a_sentence() {
         let page = "<!DOCTYPE html><html><head><TITLE>Bad gateway</TITLE></head></html>";
         let error = error_from_body(Some(502), &parse_error_body(page));
         assert_eq!(

@@ -1,7 +1,8 @@
-//! The line to a provider: asks, waits, and makes sense of what is no answer.
+//! The HTTP client of a provider: sends requests, applies timeouts, and explains failed responses.
 
 use std::time::Duration;
 
+use pvp_client::api::error_chain;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Response, Url};
 use tokio::time::timeout;
@@ -12,13 +13,13 @@ use super::error_body::{error_from_body, parse_error_body};
 use super::settings::ApiKey;
 use super::{Dialect, ProviderSettings, retry};
 
-/// Bytes that are read of an answer that says what went wrong.
+/// Bytes that are read of an error body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
-/// Bytes that are shown of what went wrong.
+/// Bytes that are shown of an error message.
 const MAX_ERROR_MESSAGE_BYTES: usize = 1500;
 
-/// Where a provider is, and what it is asked with.
+/// The address of a provider, and what requests to it need.
 #[derive(Debug)]
 pub(super) struct ProviderClient {
     pub(super) settings: ProviderSettings,
@@ -56,14 +57,14 @@ impl ProviderClient {
         Some((name, value))
     }
 
-    /// Waits for something of the provider, but not for ever.
+    /// Waits for the provider, but not forever.
     pub(super) async fn with_timeout<T>(
         &self,
         limit: Duration,
         request: impl Future<Output = reqwest::Result<T>>,
     ) -> Result<T, BrainError> {
         match timeout(limit, request).await {
-            Ok(Ok(it)) => Ok(it),
+            Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 let message = format!(
                     "the connection to the provider failed: {}",
@@ -78,14 +79,14 @@ impl ProviderClient {
         }
     }
 
-    /// What a provider says that does not answer.
+    /// The error of a response with a failure status.
     pub(super) async fn error_from_response(&self, mut response: Response) -> BrainError {
         let status = response.status().as_u16();
         let after = retry::retry_after(|name| header_text(&response, name));
         let text = self.read_body_prefix(&mut response).await;
         let mut error = error_from_body(Some(status), &parse_error_body(&text));
-        if let BrainErrorKind::Busy { after: ask } = &mut error.kind {
-            *ask = after;
+        if let BrainErrorKind::Busy { after: retry_after } = &mut error.kind {
+            *retry_after = after;
             if after.is_some_and(|after| after > self.settings.retry_policy.max_retry_after) {
                 let seconds = after.unwrap_or_default().as_secs();
                 error
@@ -103,7 +104,7 @@ impl ProviderClient {
         error
     }
 
-    /// What came looks like success, but is something else: a login page, or an error after all.
+    /// The error of a successful response that is no stream: a login page, or an error after all.
     pub(super) async fn error_from_non_stream(
         &self,
         mut response: Response,
@@ -133,7 +134,7 @@ impl ProviderClient {
                 .await
             {
                 Ok(Some(more)) => bytes.extend_from_slice(&more),
-                // What came is all there is to tell.
+                // Report what has arrived so far.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -141,10 +142,10 @@ impl ProviderClient {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// An error that may be shown: servers like to repeat what they were sent.
+    /// Removes the key from an error that may be shown: servers may repeat what they were sent.
     pub(super) fn redact_error(&self, error: BrainError) -> BrainError {
         let message = match &self.key {
-            // First, because half a key is a secret too.
+            // Before truncating, because half a key is a secret too.
             Some(ApiKey(key)) => error.message.replace(key.as_str(), "[key]"),
             None => error.message,
         };
@@ -158,18 +159,4 @@ impl ProviderClient {
 pub(super) fn header_text(response: &Response, name: &str) -> Option<String> {
     let value = response.headers().get(name)?;
     Some(value.to_str().ok()?.to_owned())
-}
-
-/// An error with what is behind it; the address is known, and only in the way.
-fn error_chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        let more = next.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        cause = next.source();
-    }
-    text
 }

@@ -1,5 +1,5 @@
-//! Chat Completions as OpenAI and many local servers speak it: a conversation as its request, its
-//! chunks as our events.
+//! Chat Completions of OpenAI and many local servers: builds requests from conversations, and
+//! decodes the stream of chunks.
 
 use pvp_protocol::payload::{PromptConfig, UsageStats};
 use pvp_protocol::{ExtraFields, JsonObject};
@@ -11,14 +11,14 @@ use super::super::tools::ToolDefinition;
 use super::super::{AnswerFinish, BrainError, BrainErrorKind, BrainEvent};
 use super::ProviderSettings;
 use super::decoder::AnswerLimits;
-use super::error_body::{error_from_body, parse_error_body as said_of};
+use super::error_body::{error_from_body, parse_error_body};
 use super::request::{call_input, merge_provider_params, sanitize_tool_name};
 
-/// Servers that send their thinking under this name want it back under the same name, as long as
-/// they work on the same prompt. OpenAI itself knows no such field, and never sends it.
+/// Servers that send their thinking in this field want it back in the same field while they work on
+/// the same prompt. OpenAI itself has no such field and never sends it.
 const REASONING_FIELD: &str = "reasoning_content";
 
-/// The body of a request. `official` is OpenAI's own server.
+/// The body of a request. `official` is true for OpenAI's own server.
 pub(crate) fn request_body(
     settings: &ProviderSettings,
     official: bool,
@@ -43,7 +43,7 @@ pub(crate) fn request_body(
     }
     let max = config.and_then(|it| it.max_tokens).or(settings.max_tokens);
     if let Some(max) = max {
-        // OpenAI's newer models refuse the old name, and small servers know only that.
+        // OpenAI's newer models refuse the old name, and small servers know only the old one.
         let name = if official {
             "max_completion_tokens"
         } else {
@@ -77,7 +77,7 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
     messages
 }
 
-/// Some models know only people and themselves in turn, so that two prompts in a row are one.
+/// Adds a user message. Some models require alternating roles, so two prompts in a row are joined.
 fn push_user_message(messages: &mut Vec<Value>, text: &str) {
     if let Some(last) = messages.last_mut().filter(|it| it["role"] == "user") {
         let before = last["content"].as_str().unwrap_or_default();
@@ -94,8 +94,8 @@ fn assistant_message(parts: &[AnswerPart], current: bool) -> Option<Value> {
             AnswerPart::Text(more) => text.push_str(more),
             AnswerPart::Thinking {
                 text,
-                signature: Some(seal),
-            } if seal == REASONING_FIELD => thinking.push_str(text),
+                signature: Some(signature),
+            } if signature == REASONING_FIELD => thinking.push_str(text),
             AnswerPart::Thinking { .. } | AnswerPart::RedactedThinking(_) => {}
             AnswerPart::Call { call, .. } => {
                 let arguments = Value::Object(call_input(call)).to_string();
@@ -189,19 +189,24 @@ struct OpenAiPromptDetails {
     cached_tokens: Option<u64>,
 }
 
-/// Turns the chunks of one stream into our events.
+/// Turns the chunks of one stream into [`BrainEvent`]s.
 #[derive(Debug, Default)]
 pub(crate) struct OpenAiDecoder {
+    /// Limits the size of the answer.
     limits: AnswerLimits,
+    /// The calls so far, each with the index that the server gave it.
     calls: Vec<(Option<u64>, ToolCall)>,
+    /// The model that answers, once the stream has named it.
     model: Option<String>,
+    /// The token counts, once the stream has sent them.
     usage: Option<OpenAiUsage>,
+    /// Why the answer stopped; `None` until the stream says so.
     finish_reason: Option<String>,
-    /// Something came under the name that is wanted back, and is not sealed yet.
+    /// Whether thinking arrived in [`REASONING_FIELD`] and has no signature event yet.
     unsigned_reasoning: bool,
-    /// Something came of the answer itself.
+    /// Whether any part of the answer arrived.
     answered: bool,
-    /// The last word came.
+    /// Whether `[DONE]` arrived.
     done: bool,
 }
 
@@ -220,12 +225,12 @@ impl OpenAiDecoder {
             return Err(error_from_body(None, &json!({ "error": error })));
         }
         if chunk.object.as_deref() == Some("error") {
-            return Err(error_from_body(None, &said_of(data)));
+            return Err(error_from_body(None, &parse_error_body(data)));
         }
         self.model = chunk.model.or(self.model.take());
         self.usage = chunk.usage.or(self.usage.take());
         let mut events = Vec::new();
-        // Only one answer is asked for.
+        // Only one choice is requested.
         let choices = chunk.choices.unwrap_or_default().into_iter();
         for choice in choices.filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
@@ -242,7 +247,7 @@ impl OpenAiDecoder {
         self.finish_reason.is_some()
     }
 
-    /// The end of the stream. Some servers leave out the last word, some the reason.
+    /// Ends the stream. Some servers leave out `[DONE]`, some the finish reason.
     pub(crate) fn finish(&mut self) -> Result<Vec<BrainEvent>, BrainError> {
         if self.finish_reason.is_none() && !(self.done && self.answered) {
             let message = "the provider's answer broke off in the middle";
@@ -316,10 +321,10 @@ impl OpenAiDecoder {
             Some(function) => (function.name.unwrap_or_default(), function.arguments),
             None => (String::new(), None),
         };
-        let goes_on = |(index, call): &(Option<u64>, ToolCall)| {
+        let continues = |(index, call): &(Option<u64>, ToolCall)| {
             (delta.index.is_none() || *index == delta.index) && continues_call(call, &id, &name)
         };
-        let position = match self.calls.iter().rposition(goes_on) {
+        let position = match self.calls.iter().rposition(continues) {
             Some(position) => position,
             None if !self.limits.allow_call() => return,
             None => {
@@ -366,8 +371,8 @@ impl OpenAiDecoder {
     }
 }
 
-/// Whether a piece with this id and this name goes on with a call. Some servers number every call
-/// 0, some number none, some leave out ids, and some make up an id a piece.
+/// Whether a delta with this id and this name continues a call. Some servers number every call 0,
+/// some number none, some leave out ids, and some make up a new id for each delta.
 fn continues_call(call: &ToolCall, id: &str, name: &str) -> bool {
     let known = !id.is_empty() && !call.id.is_empty();
     match known {
@@ -380,7 +385,7 @@ fn has_complete_arguments(call: &ToolCall) -> bool {
     !call.arguments.is_empty() && call.parse_arguments().is_ok()
 }
 
-/// Text, or a list of parts with text in them.
+/// The text of a content field: a string, or a list of parts that contain text.
 fn content_text(content: Option<Value>) -> String {
     match content {
         Some(Value::String(text)) => text,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::conversation::ToolCall;
 
-/// Adds what a prompt wants to say to the provider itself. What we say ourselves stays.
+/// Adds the provider parameters of a prompt, except those that this client sets itself.
 pub(super) fn merge_provider_params(body: Value, config: Option<&PromptConfig>) -> JsonObject {
     let Value::Object(mut body) = body else {
         return JsonObject::new();
@@ -28,12 +28,12 @@ pub(super) fn merge_provider_params(body: Value, config: Option<&PromptConfig>) 
     body
 }
 
-/// The arguments of a call that goes back. What is no JSON object would be refused.
+/// The arguments of a call that is sent back. The API refuses anything but a JSON object.
 pub(super) fn call_input(call: &ToolCall) -> JsonObject {
     call.parse_arguments().unwrap_or_default()
 }
 
-/// A name that may be sent, also of a tool that the model made up.
+/// A tool name that the API accepts, even if the model made the tool up.
 pub(super) fn sanitize_tool_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = name

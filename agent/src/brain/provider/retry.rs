@@ -1,18 +1,19 @@
-//! How long to wait before a provider is asked again, and when to give up.
+//! Decides how long to wait before a request is retried, and when to give up.
 
 use std::time::Duration;
 
+use pvp_clock::Backoff;
+
 use super::super::{BrainError, BrainErrorKind};
 
-/// How patient to be with a provider.
+/// When to retry a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often to ask, the first time included.
+    /// How often to send the request, including the first time.
     pub max_attempts: u32,
-    /// The first wait; each further one is twice as long.
-    pub initial_delay: Duration,
-    pub max_delay: Duration,
-    /// A provider that wants a longer wait than this is not waited for.
+    /// How long to wait between attempts, unless the provider asks for more.
+    pub backoff: Backoff,
+    /// If a provider asks for a longer wait than this, the request is not retried.
     pub max_retry_after: Duration,
 }
 
@@ -20,30 +21,22 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_attempts: 5,
-            initial_delay: Duration::from_secs(1),
-            max_delay: Duration::from_secs(30),
+            backoff: Backoff {
+                initial: Duration::from_secs(1),
+                max: Duration::from_secs(30),
+            },
             max_retry_after: Duration::from_secs(120),
         }
     }
 }
 
 impl RetryPolicy {
-    /// The wait after the try of this number, counted from 1; `None` is to give up. `dice` is
-    /// between 0 and 1.
-    pub(crate) fn delay_after(
-        &self,
-        attempts: u32,
-        error: &BrainError,
-        jitter: f64,
-    ) -> Option<Duration> {
+    /// The delay before the next attempt after this many failed ones; `None` gives up.
+    pub(crate) fn delay_after(&self, attempts: u32, error: &BrainError) -> Option<Duration> {
         if attempts >= self.max_attempts || !error.is_retryable() {
             return None;
         }
-        let whole = self
-            .initial_delay
-            .saturating_mul(2_u32.saturating_pow(attempts - 1))
-            .min(self.max_delay);
-        let delay = whole.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+        let delay = self.backoff.delay(attempts);
         match error.kind {
             BrainErrorKind::Busy { after: Some(after) } if after > self.max_retry_after => None,
             BrainErrorKind::Busy { after: Some(after) } => Some(after.max(delay)),
@@ -57,7 +50,7 @@ impl RetryPolicy {
     }
 }
 
-/// What `retry-after-ms` or `retry-after` asks for. A date is not understood: that would need two
+/// The delay in `retry-after-ms` or `retry-after`. A date is not supported: that would need two
 /// clocks to agree.
 pub(crate) fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
@@ -66,14 +59,6 @@ pub(crate) fn retry_after(header: impl Fn(&str) -> Option<String>) -> Option<Dur
         None => number("retry-after")?,
     };
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// A number between 0 and 1.
-pub(crate) fn random_fraction() -> f64 {
-    let mut bytes = [0; 4];
-    // Without randomness the waits are merely not spread.
-    let _ = getrandom::fill(&mut bytes);
-    f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -86,32 +71,28 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_with_jitter_up_to_a_bound_and_then_it_gives_up() {
+    fn delays_double_up_to_a_maximum_until_it_gives_up() {
         let retry_policy = RetryPolicy {
             max_attempts: 8,
             ..RetryPolicy::default()
         };
-        let waits = |dice: f64| -> Vec<_> {
-            (1..=8)
-                .map(|tried| {
-                    retry_policy
-                        .delay_after(tried, &busy(None), dice)
-                        .map(|it| it.as_millis())
-                })
-                .collect()
-        };
-        let whole = [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000].map(Some);
-        assert_eq!(waits(1.0), [&whole[..], &[None]].concat());
-        let half = [500, 1000, 2000, 4000, 8000, 15_000, 15_000].map(Some);
-        assert_eq!(waits(0.0), [&half[..], &[None]].concat());
+        let longest = [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
+        for (attempts, longest) in (1..).zip(longest) {
+            let delay = retry_policy.delay_after(attempts, &busy(None)).unwrap();
+            assert!(
+                (longest / 2..=longest).contains(&delay.as_millis()),
+                "{delay:?}"
+            );
+        }
+        assert_eq!(retry_policy.delay_after(8, &busy(None)), None);
     }
 
     #[test]
     fn a_wait_that_is_asked_for_is_kept_unless_it_is_too_long() {
         let retry_policy = RetryPolicy::default();
-        let wait = |after| retry_policy.delay_after(1, &busy(Some(after)), 1.0);
+        let wait = |after| retry_policy.delay_after(1, &busy(Some(after)));
         assert_eq!(wait(7), Some(Duration::from_secs(7)));
-        assert_eq!(wait(0), Some(Duration::from_secs(1)));
+        assert!(wait(0) >= Some(Duration::from_millis(500)));
         assert_eq!(wait(120), Some(Duration::from_secs(120)));
         assert_eq!(wait(121), None);
     }
@@ -124,7 +105,7 @@ mod tests {
             BrainErrorKind::ScriptFailed,
         ] {
             let error = BrainError::new(trouble, "no");
-            assert_eq!(RetryPolicy::default().delay_after(1, &error, 0.5), None);
+            assert_eq!(RetryPolicy::default().delay_after(1, &error), None);
         }
     }
 

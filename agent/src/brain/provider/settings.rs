@@ -1,4 +1,4 @@
-//! Which model to ask, where, and with which key.
+//! The settings of a provider: which model, at which address, with which key.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use reqwest::header::HeaderValue;
 
 use super::retry::RetryPolicy;
 
-/// How long to wait for a connection.
+/// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Which API is spoken.
+/// The API that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// The Messages API of Anthropic.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// Chat Completions, of OpenAI or of a server like it.
+    /// Chat Completions, of OpenAI or of a compatible server.
     OpenAi,
 }
 
 impl Dialect {
-    /// The variable that holds the key.
+    /// The environment variable that holds the key.
     pub fn key_variable(self) -> &'static str {
         match self {
             Dialect::Anthropic => "ANTHROPIC_API_KEY",
@@ -37,33 +37,37 @@ impl Dialect {
     }
 }
 
-/// Whether the model is asked to think where people can see it. Only Anthropic is asked.
+/// How a request asks for thinking that people can see. Only requests to Anthropic ask for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingMode {
-    /// Nothing is said about it.
+    /// The request does not mention it.
     Unspecified,
-    /// As much as the model finds right.
+    /// As much as the model decides.
     Adaptive,
-    /// At most this many tokens; for models that know nothing else.
+    /// At most this many tokens; for models that support nothing else.
     Budget(u64),
 }
 
 /// Which model to ask, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderSettings {
+    /// The API that the provider speaks.
     pub dialect: Dialect,
+    /// The model's name, as the provider knows it.
     pub model: String,
-    /// The provider's own address unless given.
+    /// The base URL; `None` for the provider's own.
     pub base_url: Option<String>,
-    /// Tokens of one answer, at most.
+    /// Tokens of one answer, at most; `None` for a default.
     pub max_tokens: Option<u64>,
-    /// Tokens that the model can read and write in all.
+    /// The size of the model's context in tokens, for input and output together.
     pub context_tokens: u64,
+    /// How to ask for thinking.
     pub thinking: ThinkingMode,
-    /// How long a provider may be silent before it counts as lost.
+    /// How long a provider may be silent before the connection counts as lost.
     pub idle_timeout: Duration,
-    /// How long one answer may take in all, however much is said meanwhile.
+    /// How long one answer may take in total, even if the stream stays active.
     pub answer_timeout: Duration,
+    /// When to retry a request.
     pub retry_policy: RetryPolicy,
 }
 
@@ -79,25 +83,25 @@ impl ProviderSettings {
                 Dialect::OpenAi => 128_000,
             },
             thinking: ThinkingMode::Adaptive,
-            // A model that thinks in silence may do so for minutes.
+            // A model that thinks without showing it may be silent for minutes.
             idle_timeout: Duration::from_secs(300),
             answer_timeout: Duration::from_secs(3600),
             retry_policy: RetryPolicy::default(),
         }
     }
 
-    /// Tokens to leave for an answer.
+    /// Tokens to reserve for an answer.
     pub(super) fn max_answer_tokens(&self) -> u64 {
         let thinking = match self.thinking {
             ThinkingMode::Unspecified | ThinkingMode::Adaptive => 0,
             ThinkingMode::Budget(tokens) => tokens,
         };
-        let most = self.max_tokens;
-        most.unwrap_or_else(|| thinking.saturating_add(16_000))
+        self.max_tokens
+            .unwrap_or_else(|| thinking.saturating_add(16_000))
     }
 }
 
-/// What may not be shown.
+/// An API key, which its `Debug` output hides.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ApiKey(pub(super) String);
 
@@ -107,7 +111,7 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// Why a provider cannot be asked at all.
+/// Why a provider cannot be used at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderSetupError {
     #[error("say which model to ask")]
@@ -141,13 +145,13 @@ pub(super) fn endpoint(settings: &ProviderSettings) -> Result<Url, ProviderSetup
     let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
     match (web, plain) {
         (true, true) => Ok(url),
-        // It may hold a secret, so that it is not repeated.
+        // It may hold a secret, so the message does not repeat it.
         (true, false) => Err(ProviderSetupError::UrlWithCredentials),
         (false, _) => Err(bad()),
     }
 }
 
-/// The key, which only what is local may do without.
+/// The key. Only a local server needs none, and only a local one may get it without encryption.
 pub(super) fn api_key(
     dialect: Dialect,
     url: &Url,
@@ -169,7 +173,8 @@ pub(super) fn api_key(
     }
 }
 
-/// On this machine or next to it: loopback and private addresses, and names without a dot.
+/// Whether the address is on this machine or its network: loopback and private addresses, names
+/// without a dot, `.localhost` and `.local`.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -180,11 +185,11 @@ fn is_local(url: &Url) -> bool {
 }
 
 pub(super) fn http_client(url: &Url) -> reqwest::Result<reqwest::Client> {
-    // Only the first one counts; whoever was earlier chose as well.
+    // Only the first call has an effect; a provider that was installed earlier is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        // A key goes to nobody but the one it is for.
+        // A redirect must not carry the key to another server.
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("pvp-agent/", env!("CARGO_PKG_VERSION")));
     let builder = if is_local(url) {
@@ -208,14 +213,14 @@ mod tests {
         settings.base_url = base.map(str::to_owned);
         let url = endpoint(&settings)?;
         let name = dialect.key_variable();
-        super::api_key(dialect, &url, |asked| {
-            (asked == name).then(|| key.map(str::to_owned)).flatten()
+        super::api_key(dialect, &url, |variable| {
+            (variable == name).then(|| key.map(str::to_owned)).flatten()
         })?;
         Ok(url.to_string())
     }
 
     #[test]
-    fn addresses_are_those_that_providers_document() {
+    fn endpoints_are_those_that_providers_document() {
         let ask = |dialect, base| endpoint_with_key(dialect, base, Some("k")).unwrap();
         assert_eq!(
             ask(Dialect::Anthropic, None),
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_local_does_without_a_key_or_without_encryption() {
+    fn only_local_servers_need_no_key_and_no_encryption() {
         for local in [
             "http://localhost:1/v1",
             "http://127.0.0.1:1",
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_make_no_sense_are_refused() {
+    fn invalid_addresses_are_refused() {
         for base in ["", "ftp://x", "nonsense"] {
             let refused = endpoint_with_key(Dialect::OpenAi, Some(base), Some("k"));
             assert_eq!(refused, Err(ProviderSetupError::BadUrl(base.to_owned())));
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_does_not_show() {
+    fn a_key_is_hidden_in_debug_output() {
         assert_eq!(format!("{:?}", ApiKey("secret".to_owned())), "[key]");
     }
 }

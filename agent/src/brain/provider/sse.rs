@@ -1,22 +1,23 @@
-//! Server-sent events out of bytes that come in any pieces.
+//! Parses server-sent events from bytes that arrive in arbitrary pieces.
 
-/// Bytes of one line, and of the data of one event.
+/// Bytes of one line.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
+/// Bytes of the data of one event.
 const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// One event: its data. Its name says nothing that the data of either provider does not say too.
+/// The data of one event. Both providers repeat the event's name in the data.
 pub(crate) type SseData = String;
 
-/// A line or an event that does not end.
+/// A line or an event that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SseTooLong;
 
-/// Reads a stream of events.
+/// Parses a stream of events.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
     line: Vec<u8>,
     data: Option<String>,
-    /// The last byte was a carriage return, so that a line feed after it is the same line end.
+    /// The last byte was a carriage return, so a line feed after it belongs to the same line end.
     after_carriage_return: bool,
     bom_checked: bool,
 }
@@ -37,7 +38,7 @@ impl SseParser {
         Ok(events)
     }
 
-    /// The end of the stream: some servers leave out the empty line after the last event.
+    /// Ends the stream: some servers leave out the empty line after the last event.
     pub(crate) fn finish(&mut self) -> Result<Option<SseData>, SseTooLong> {
         self.end_line()?;
         Ok(self.data.take())
@@ -45,7 +46,7 @@ impl SseParser {
 
     fn end_line(&mut self) -> Result<Option<SseData>, SseTooLong> {
         let bytes = std::mem::take(&mut self.line);
-        // A character that is cut is whole again at the end of its line.
+        // A split character is complete at the end of its line.
         let text = String::from_utf8_lossy(&bytes);
         let mut line = text.as_ref();
         if !std::mem::replace(&mut self.bom_checked, true) {
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_with_every_kind_of_line_end() {
+    fn events_are_parsed_with_every_kind_of_line_end() {
         for text in [
             "\u{feff}event: a\ndata: 1\n\n: comment\n\ndata:2\ndata: 3\nid: 7\n\n",
             "event: a\r\ndata: 1\r\n\r\n: comment\r\n\r\ndata:2\r\ndata: 3\r\n\r\n",
@@ -98,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced() {
+    fn invalid_bytes_are_replaced() {
         assert_eq!(parse(&[b"data: a\xffb\n\n"]), ["a\u{fffd}b"]);
         assert_eq!(parse(&[b"data\n\n"]), [""]);
     }
 
     #[test]
-    fn a_line_without_an_end_is_an_error_and_not_all_the_memory() {
+    fn a_line_without_an_end_is_an_error_and_does_not_fill_the_memory() {
         let mut sse = SseParser::default();
         let piece = vec![b'x'; MAX_LINE_BYTES];
         assert_eq!(sse.push(&piece), Ok(vec![]));
@@ -117,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_split_and_no_bytes_change_what_is_read(
+        fn the_result_does_not_depend_on_how_bytes_are_split(
             bytes in prop::collection::vec(prop_oneof![
                 Just(b'\n'), Just(b'\r'), Just(b':'), Just(b' '), Just(b'd'), Just(0xc3), Just(0xa9), any::<u8>()
             ], 0..200),

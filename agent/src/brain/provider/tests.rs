@@ -1,4 +1,4 @@
-//! What providers send and are sent, against recorded streams.
+//! Tests of requests and answers of both dialects, against recorded streams.
 
 mod requests;
 mod streams;

@@ -1,4 +1,4 @@
-//! A script as it is written: TOML or JSON lines, read into steps.
+//! The format of scripts: TOML or JSON lines, parsed into steps.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::super::proposal_result::CallEnding;
 
-/// Why a script cannot be followed.
+/// Why a script is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct ScriptError {
@@ -21,7 +21,7 @@ pub struct ScriptError {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ScriptStep {
     pub(super) line: usize,
-    /// Only if this is how the last command ended.
+    /// Run the step only if the last command ended like this; `None` always runs it.
     pub(super) when: Option<CallEnding>,
     pub(super) action: ScriptAction,
 }
@@ -35,34 +35,45 @@ pub(super) enum ScriptAction {
     Expect(ScriptExpectation),
 }
 
-/// What the last command must have come to.
+/// What the result of the last command must be; `None` is not checked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptExpectation {
-    /// How it was sorted.
+    /// The category that the policy put it into.
     pub(super) verdict: Option<Category>,
     /// How it ended.
     pub(super) outcome: Option<CallEnding>,
+    /// The exit code.
     pub(super) exit: Option<i64>,
-    /// What the model would read contains this.
+    /// Text that the result for the model must contain.
     pub(super) contains: Option<String>,
 }
 
-/// A step as it is written.
+/// A step as it is written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawStep {
+    /// Waits for a prompt.
     wait: Option<WaitFor>,
+    /// Text to say.
     say: Option<String>,
+    /// Text to show as thinking.
     think: Option<String>,
+    /// A command line to propose.
     shell: Option<String>,
+    /// What the result of the last command must be.
     expect: Option<ScriptExpectation>,
+    /// Run the step only if the last command ended like this.
     when: Option<CallEnding>,
+    /// The mode of the command.
     mode: Option<RunMode>,
+    /// The directory of the command.
     cwd: Option<String>,
+    /// The time limit of the command, in seconds.
     timeout: Option<u64>,
+    /// The purpose that people are shown with the command.
     purpose: Option<String>,
-    /// Goes out in the same answer as the next command.
+    /// Whether the command is proposed in the same answer as the next one.
     #[serde(default)]
     together: bool,
 }
@@ -80,7 +91,7 @@ struct ScriptFile {
     step: Vec<Spanned<RawStep>>,
 }
 
-/// A list of `[[step]]`.
+/// Parses a list of `[[step]]`.
 pub(super) fn from_toml(name: &str, text: &str) -> Result<Vec<ScriptStep>, ScriptError> {
     let line_of = |span: Option<Range<usize>>| {
         let before = span.map_or("", |span| text.get(..span.start).unwrap_or(text));
@@ -98,7 +109,7 @@ pub(super) fn from_toml(name: &str, text: &str) -> Result<Vec<ScriptStep>, Scrip
     script.step.into_iter().map(read).collect()
 }
 
-/// A step on each line; empty lines and lines that begin with `#` do not count.
+/// Parses one step per line; empty lines and lines that begin with `#` are skipped.
 pub(super) fn from_json_lines(name: &str, text: &str) -> Result<Vec<ScriptStep>, ScriptError> {
     let mut steps = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! What a model is told of its tools.
+//! The descriptions of the tools that a model is given.
 
 use serde_json::{Value, json};
 
@@ -13,22 +13,22 @@ pub struct ToolDefinition {
     pub schema: Value,
 }
 
-/// Whether commands that only read run by themselves.
+/// Whether commands that only read need approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadApproval {
     NotRequired,
-    /// They cannot be held to reading here, so people are asked.
+    /// This executor cannot sandbox reads, so people are asked.
     Required,
 }
 
-/// What the descriptions say of where commands run.
+/// What the descriptions say about where commands run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolContext {
     pub working_directory: String,
     pub read_approval: ReadApproval,
 }
 
-/// Everything that a model is offered.
+/// All tools.
 pub fn tool_definitions(tool_context: &ToolContext) -> Vec<ToolDefinition> {
     vec![shell_tool(tool_context), recall_tool(), jobs_tool()]
 }

@@ -1,4 +1,4 @@
-//! Steps of a story, one JSON line each.
+//! The steps of a story, one JSON line each.
 
 use pvp_protocol::payload::{Announce, PresenceStatus, SessionCreate};
 use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::{client_message, id, identity, participant_id};
 
-/// Stands in a payload for the digest of a proposal as it is at that moment.
+/// Marks a placeholder in a payload for the digest of a proposal at that moment.
 const DIGEST_PLACEHOLDER: &str = "$digest:";
 
 /// One thing that happens to a session or to its viewer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case", deny_unknown_fields)]
 pub enum StoryStep {
-    /// Always the first: how server and session are set up, and through whose eyes it is seen.
+    /// Always the first step: how server and session are set up, and who the viewer is.
     Create {
         by: String,
         id: String,
@@ -27,7 +27,7 @@ pub enum StoryStep {
         #[serde(default)]
         config: ConfigChanges,
     },
-    /// Someone joins. If it is the viewer, they are told everything from here on; `after` resumes.
+    /// Someone joins. From the viewer's join on, messages are delivered to them; `after` resumes.
     Join {
         id: String,
         announce: Announce,
@@ -36,6 +36,7 @@ pub enum StoryStep {
         #[serde(default)]
         history: Option<u64>,
     },
+    /// A participant sends a message.
     Say {
         by: String,
         id: String,
@@ -45,29 +46,22 @@ pub enum StoryStep {
         #[serde(rename = "ref", default)]
         reference: Option<String>,
     },
-    Quiet {
-        who: String,
-    },
-    Back {
-        who: String,
-    },
+    /// A participant times out.
+    Quiet { who: String },
+    /// A participant who timed out is active again.
+    Back { who: String },
+    /// The session checks its deadlines.
     Tick,
-    Wait {
-        ms: u64,
-    },
-    /// The server notices how someone is.
-    Presence {
-        who: String,
-        status: PresenceStatus,
-    },
-    /// The server pings.
+    /// Time passes.
+    Wait { ms: u64 },
+    /// The server notices that someone's presence changed.
+    Presence { who: String, status: PresenceStatus },
+    /// The server pings the viewer.
     Ping,
     /// The viewer's connection is lost.
     Drop,
-    /// How the answer to the last message begins.
-    Expect {
-        answer: String,
-    },
+    /// The answer to the last message must begin with this text.
+    Expect { answer: String },
 }
 
 impl StoryStep {
@@ -75,7 +69,7 @@ impl StoryStep {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// The viewer and the server's settings that a first step asks for.
+    /// The viewer and the server's settings of a `Create` step; `None` for other steps.
     pub fn viewer_and_settings(&self) -> Option<(&str, SessionSettings)> {
         let StoryStep::Create { viewer, open, .. } = self else {
             return None;
@@ -89,7 +83,7 @@ impl StoryStep {
         Some((viewer, settings))
     }
 
-    /// What this step tells the session, if it does.
+    /// The input to the session core; `None` for steps that do not concern it.
     pub fn to_input(&self, now: Timestamp, digest: impl Fn(&str) -> String) -> Option<Input> {
         Some(match self {
             StoryStep::Create {

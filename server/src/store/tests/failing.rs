@@ -1,4 +1,4 @@
-//! Disks that fail: nothing of what was refused is ever seen, and work goes on afterwards.
+//! Tests with failing disks: refused appends are never visible, and the store recovers.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn assert_unwritable(result: Result<(), AppendError>) -> String {
     }
 }
 
-/// Two sessions try to grow in one group, which must fail; returns why.
+/// Appends to two sessions in one group, which must fail; returns the reason.
 async fn fail_together(store: &Store, logs: [&TestLog; 2], count: usize) -> String {
     let blocked = block_writer(store).await;
     let (first, first_receiver) = logs[0].next_append(1);
@@ -70,7 +70,7 @@ async fn a_failed_commit_leaves_nothing_visible() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
-    // A deferred constraint is checked by COMMIT itself, after every insert went well.
+    // COMMIT itself checks a deferred constraint, after every insert has succeeded.
     on_writer_connection(&store, |connection| {
         connection
             .execute_batch(
@@ -93,7 +93,7 @@ async fn a_failed_commit_leaves_nothing_visible() {
 }
 
 #[tokio::test]
-async fn a_database_held_by_someone_else_is_waited_for_and_then_refused() {
+async fn appends_wait_for_a_locked_database_and_then_fail() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
@@ -123,7 +123,7 @@ async fn a_connection_that_became_read_only_is_replaced() {
     grow_again(dir.path(), &store, logs).await;
 }
 
-/// Runs itself again with SIGXFSZ ignored, where a file-size limit makes writes fail for real.
+/// Runs itself again with SIGXFSZ ignored, so that a file-size limit makes writes really fail.
 #[test]
 fn a_failing_disk_is_survived() {
     const NAME: &str = "store::tests::failing::a_failing_disk_is_survived";
@@ -150,7 +150,7 @@ async fn grow_under_a_limit() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
-    // From nothing more to a few pages more: the writes before the commit and the commit itself.
+    // From no room to a few pages of room: the writes before the commit fail, or the commit itself.
     for pages in 0..4 {
         let wal = fs::metadata(dir.path().join("pvp.sqlite3-wal"))
             .unwrap()

@@ -1,11 +1,13 @@
-//! Logs that were meddled with, in the store and in an export, and who notices what.
+//! Tests that tampering with logs is detected, in the store and in an export.
 
 use rusqlite::Connection;
 
 use super::super::audit::*;
+use pvp_protocol::hex;
+
 use super::*;
 
-/// 12 sealed entries and 8 more in `blue-owl`; 3 in `red-owl`.
+/// 12 entries under a checkpoint and 8 more in `blue-owl`; 3 in `red-owl`.
 async fn write_sample_logs(dir: &Path) {
     let store = Store::open(dir).unwrap();
     let mut blue = TestLog::new("blue-owl");
@@ -27,7 +29,7 @@ fn verify_after_sql(sql: &str) -> Result<AuditReport, AuditError> {
     verify_store(dir.path(), None)
 }
 
-/// What is found in `blue-owl`; `red-owl` must be found sound all the same.
+/// The finding in `blue-owl`; `red-owl` must have none.
 fn blue_owl_finding(report: &AuditReport) -> (u64, EntryFault) {
     assert_eq!(report.sessions[1].finding, None);
     let finding = report.sessions[0].finding.clone().unwrap();
@@ -36,7 +38,7 @@ fn blue_owl_finding(report: &AuditReport) -> (u64, EntryFault) {
 }
 
 #[test]
-fn meddling_with_the_store_names_the_first_bad_entry() {
+fn tampering_with_the_store_is_reported_at_the_first_bad_entry() {
     let cases = [
         ("UPDATE entries SET body = replace(body, 'word', 'ward') WHERE session = 1 AND seq = 5", 5, EntryFault::Hash),
         ("UPDATE entries SET meta = replace(meta, 'ann', 'eve') WHERE session = 1 AND seq = 7", 7, EntryFault::Hash),
@@ -78,7 +80,7 @@ fn meddling_with_the_store_names_the_first_bad_entry() {
 }
 
 #[test]
-fn a_renamed_or_removed_session_is_noticed() {
+fn a_renamed_or_removed_session_is_detected() {
     let report = verify_after_sql("UPDATE sessions SET id = 'grey-owl' WHERE no = 1").unwrap();
     let found = report.first_finding().unwrap();
     assert_eq!((found.seq, &found.fault), (1, &EntryFault::Hash));
@@ -125,7 +127,7 @@ async fn a_rewritten_chain_is_found_at_its_checkpoint() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_that_must_have_been_there_is_missed() {
+async fn a_removed_checkpoint_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     TestLog::new("owl").grow(&store, 300).await;
@@ -137,7 +139,7 @@ async fn a_checkpoint_that_must_have_been_there_is_missed() {
 }
 
 #[tokio::test]
-async fn an_entry_whose_text_claims_another_place_is_found() {
+async fn an_entry_whose_text_claims_another_position_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     for (id, body) in [
@@ -168,7 +170,7 @@ async fn an_entry_whose_text_claims_another_place_is_found() {
 }
 
 #[tokio::test]
-async fn a_pinned_key_is_believed_before_the_directory() {
+async fn a_pinned_key_takes_precedence_over_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     write_sample_logs(dir.path()).await;
     let own = verify_store(dir.path(), None).unwrap();
@@ -181,14 +183,14 @@ async fn a_pinned_key_is_believed_before_the_directory() {
     let other = verify_store(dir.path(), Some(&[9; 32])).unwrap();
     assert_eq!(
         blue_owl_finding(&other),
-        (12, EntryFault::SealedKey(hex(&own.key)))
+        (12, EntryFault::SealedKey(hex::encode(&own.key)))
     );
     let mut lines = Vec::new();
     export(dir.path(), None, &mut lines).unwrap();
     let other = verify_export(&mut &lines[..], Some(&[9; 32])).unwrap();
     assert_eq!(
         blue_owl_finding(&other),
-        (12, EntryFault::SealedKey(hex(&own.key)))
+        (12, EntryFault::SealedKey(hex::encode(&own.key)))
     );
 }
 
@@ -209,7 +211,7 @@ fn verify_lines(lines: &[String]) -> Result<AuditReport, AuditError> {
 }
 
 #[tokio::test]
-async fn an_export_says_what_the_store_says() {
+async fn an_export_verifies_to_the_same_report_as_the_store() {
     let dir = tempfile::tempdir().unwrap();
     write_sample_logs(dir.path()).await;
     let mut out = Vec::new();
@@ -233,9 +235,10 @@ async fn an_export_says_what_the_store_says() {
     assert_eq!(error.to_string(), "there is no session `grey-owl`");
 }
 
-/// Line 0 is the header, 1 to 12 are entries, 13 the checkpoint, 14 to 21 the rest.
+/// Line 0 is the header, lines 1 to 12 are entries, line 13 is the checkpoint, lines 14 to 21 are
+/// the other entries.
 #[test]
-fn meddling_with_an_export_names_the_first_bad_entry() {
+fn tampering_with_an_export_is_reported_at_the_first_bad_entry() {
     let whole = export_sample_lines();
     type LineEdit = fn(&mut Vec<String>);
     let cases: [(LineEdit, u64, EntryFault); 8] = [
@@ -363,7 +366,7 @@ async fn an_export_keeps_every_byte_or_refuses() {
 }
 
 #[tokio::test]
-async fn a_spoilt_file_is_an_error_and_never_a_panic() {
+async fn a_damaged_file_is_an_error_and_never_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     write_sample_logs(dir.path()).await;
     let path = dir.path().join("pvp.sqlite3");

@@ -1,4 +1,4 @@
-//! The promises, checked from the log alone: a second bookkeeping that trusts no decision.
+//! Checks the invariants from the log alone, independently of the session's decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use pvp_session::{Audience, Entry, Session, SessionSettings};
 
 use super::quorum_oracle;
 
-/// Secrets in tests contain this, so that a leak is found wherever it is.
+/// All secrets in tests contain this text, so that a leak is found anywhere.
 pub const SECRET: &str = "hunter2";
 
 #[derive(Clone)]
@@ -44,51 +44,84 @@ enum VoteState {
 
 #[derive(Clone)]
 struct AuditedVote {
+    /// The gate's id.
     id: MessageId,
+    /// The quorum rule.
     rule: QuorumRule,
+    /// Those who could approve when the gate opened.
     electorate: BTreeSet<ParticipantId>,
+    /// Those who have approved.
     approved: BTreeSet<ParticipantId>,
+    /// Whether only admins decide.
     escalated: bool,
+    /// Who edited the command last.
     amended_by: Option<ParticipantId>,
+    /// When the gate times out, if it does.
     deadline: Option<Timestamp>,
+    /// What happens at the deadline.
     on_timeout: GateTimeoutAction,
+    /// Whether the gate is open, and how it closed.
     state: VoteState,
 }
 
 #[derive(Clone)]
 struct AuditedProposal {
+    /// Who proposed it.
     proposer: ParticipantId,
+    /// Who would run it.
     executor: ParticipantId,
+    /// Whether it is a person's own command.
     own_command: bool,
+    /// The agent's claim of the kind of tool; `None` for a person's own command.
     tool_category: Option<ToolCategory>,
+    /// What would run.
     action: Action,
+    /// The assessment in the log.
     assessment: Assessment,
+    /// The gate; `None` if it has none.
     vote: Option<AuditedVote>,
+    /// Whether it was granted.
     executed: bool,
+    /// How many bytes of output it may have.
     budget: u64,
+    /// Bytes logged of each stream, and whether it is complete.
     streams: BTreeMap<OutputStream, (u64, bool)>,
+    /// Whether it is over.
     closed: bool,
 }
 
-/// What the log says so far, and what it may therefore not say next.
+/// What the log contains so far, to check the next entry against.
 #[derive(Clone)]
 pub struct LogAuditor {
+    /// The server's settings.
     settings: SessionSettings,
+    /// The current configuration.
     config: SessionConfig,
+    /// Whether the session has ended.
     ended: bool,
+    /// The sequence number of the last entry.
     head: u64,
+    /// The time of the last entry.
     clock: Timestamp,
+    /// The ids of all messages.
     ids: BTreeSet<MessageId>,
+    /// Everyone who has ever joined.
     participants: BTreeMap<ParticipantId, AuditedParticipant>,
+    /// All proposals.
     proposals: BTreeMap<MessageId, AuditedProposal>,
+    /// The proposal of each gate.
     gates: BTreeMap<MessageId, MessageId>,
+    /// The author, prefix and expiry of each allow rule.
     rules: BTreeMap<MessageId, (ParticipantId, Vec<String>, Timestamp)>,
+    /// The nonces of all grants.
     nonces: BTreeSet<String>,
+    /// Who may see each stream of thinking.
     thinking: BTreeMap<MessageId, Audience>,
+    /// Who may see each context item.
     context: BTreeMap<String, Audience>,
 }
 
-/// The stored bytes of an entry say the same as the entry, and fold to the same state.
+/// The stored bytes of an entry decode to the same entry and fold to the same state.
 pub fn invariant_stored_form(shadow: &mut Session, entry: &Entry) {
     let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
     assert_eq!(&stored, entry, "an entry survives being stored");
@@ -119,7 +152,7 @@ impl LogAuditor {
         }
     }
 
-    /// Everything that must hold of the next entry.
+    /// Checks everything that must hold for the next entry.
     pub fn invariant_entry(&mut self, entry: &Entry) {
         self.invariant_order(entry);
         self.invariant_nothing_leaks(entry);
@@ -131,7 +164,7 @@ impl LogAuditor {
         self.check_message(entry, by.as_ref());
     }
 
-    /// Seq counts without gap or repeat, time does not run backwards, no id is used twice.
+    /// Sequence numbers have no gaps or repeats, time never goes backwards, no id is used twice.
     fn invariant_order(&mut self, entry: &Entry) {
         assert_eq!(entry.seq(), self.head + 1, "seq has no gap and no repeat");
         self.head += 1;
@@ -140,7 +173,7 @@ impl LogAuditor {
         assert!(self.ids.insert(entry.id().clone()), "id used twice");
     }
 
-    /// No secret value anywhere; no nonce in anything that is told.
+    /// No entry contains the value of a secret, and no envelope contains a nonce.
     fn invariant_nothing_leaks(&mut self, entry: &Entry) {
         let body = String::from_utf8(entry.body()).unwrap();
         let meta = String::from_utf8(entry.meta()).unwrap();
@@ -160,7 +193,7 @@ impl LogAuditor {
         }
     }
 
-    /// What only the server says is from the server, and nobody speaks who is not there.
+    /// Server-only messages come from the server, and others from participants in the session.
     fn invariant_sender(&self, entry: &Entry, by: Option<&ParticipantId>) {
         use ServerMessage as M;
         let servers = matches!(
@@ -264,15 +297,19 @@ impl LogAuditor {
                 self.record_proposal(id, by.unwrap(), &executor, action, verdict, None);
             }
             M::GateRequest(request) => {
-                let asked: BTreeSet<_> = request.voters.iter().cloned().collect();
+                let electorate: BTreeSet<_> = request.voters.iter().cloned().collect();
                 let proposal = &self.proposals[&request.action_ref];
                 assert!(proposal.vote.is_none() && !proposal.executed && !proposal.closed);
                 assert_ne!(proposal.assessment.category, Category::Blocked);
-                assert_eq!(asked, self.electorate(&proposal.proposer), "who is asked");
+                assert_eq!(
+                    electorate,
+                    self.electorate(&proposal.proposer),
+                    "who is asked"
+                );
                 let vote = AuditedVote {
                     id: id.clone(),
                     rule: request.quorum.clone(),
-                    electorate: asked,
+                    electorate,
                     approved: BTreeSet::new(),
                     escalated: false,
                     amended_by: None,
@@ -294,7 +331,7 @@ impl LogAuditor {
             M::GateAmend(amend) => {
                 let proposal = self.gates[&amend.gate].clone();
                 let proposer = self.proposals[&proposal].proposer.clone();
-                let asked = self.electorate(&proposer);
+                let electorate = self.electorate(&proposer);
                 let proposal = self.proposals.get_mut(&proposal).unwrap();
                 assert_eq!(
                     amend.digest, proposal.assessment.digest,
@@ -307,7 +344,7 @@ impl LogAuditor {
                 let vote = proposal.vote.as_mut().unwrap();
                 assert_eq!(vote.state, VoteState::Open, "an edit behind a closed gate");
                 vote.approved.clear();
-                vote.electorate = asked;
+                vote.electorate = electorate;
                 vote.amended_by = by.cloned();
                 vote.escalated = false;
                 vote.rule = amend.quorum.clone().unwrap();
@@ -380,7 +417,7 @@ impl LogAuditor {
         }
     }
 
-    /// Takes someone who left or lost the right out of every open vote.
+    /// Removes someone who left or lost the right to vote from every open gate.
     fn remove_from_votes(&mut self, who: &ParticipantId) {
         for vote in self
             .proposals
@@ -458,7 +495,7 @@ impl LogAuditor {
         );
     }
 
-    /// A vote is a person's, about somebody else's proposal, at an open gate.
+    /// A vote comes from a person, is on somebody else's proposal, and its gate is open.
     fn invariant_vote(
         &mut self,
         by: Option<&ParticipantId>,
@@ -491,35 +528,37 @@ impl LogAuditor {
         }
     }
 
-    /// Those who count at a gate at this moment, and those of them it waits for.
+    /// Those whose vote counts at a gate at this time, and those of them it waits for.
     fn eligible_voters(
         &self,
         proposal: &AuditedProposal,
         vote: &AuditedVote,
     ) -> (BTreeSet<ParticipantId>, BTreeSet<ParticipantId>) {
         let skip = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
-        let mut could = self.electorate(&proposal.proposer);
-        could.retain(|id| {
+        let mut eligible = self.electorate(&proposal.proposer);
+        eligible.retain(|id| {
             let edited = vote.amended_by.as_ref() == Some(id);
             let admin = self.participants[id].announce.roles.contains(&Role::Admin);
             !(self.config.four_eyes && edited) && (admin || !vote.escalated)
         });
-        let mut asked = could.clone();
-        asked.retain(|id| vote.electorate.contains(id) && !(skip && self.participants[id].away));
-        (could, asked)
+        let mut electorate = eligible.clone();
+        electorate
+            .retain(|id| vote.electorate.contains(id) && !(skip && self.participants[id].away));
+        (eligible, electorate)
     }
 
     fn quorum_is_met(&self, proposal: &AuditedProposal, vote: &AuditedVote) -> bool {
-        let (could, asked) = self.eligible_voters(proposal, vote);
+        let (eligible, electorate) = self.eligible_voters(proposal, vote);
         let roles = self
             .participants
             .iter()
             .map(|(id, person)| (id.clone(), person.announce.roles.iter().copied().collect()))
             .collect();
-        quorum_oracle::quorum_met(&vote.rule, &could, &asked, &roles, &vote.approved)
+        quorum_oracle::quorum_met(&vote.rule, &eligible, &electorate, &roles, &vote.approved)
     }
 
-    /// A gate that passes has passed: by a recount, or by a clock that may decide this.
+    /// A gate that is resolved as passed has passed, by a recount or by a deadline that may
+    /// approve.
     fn invariant_resolution(&mut self, resolve: &GateResolve, at: Timestamp) {
         let proposal = &self.proposals[&resolve.tool_proposal];
         let vote = proposal.vote.as_ref().unwrap();
@@ -539,8 +578,8 @@ impl LogAuditor {
             match resolve.how {
                 ResolutionCause::Quorum => {
                     assert!(self.quorum_is_met(proposal, vote), "the quorum is not met");
-                    let (could, _) = self.eligible_voters(proposal, vote);
-                    assert!(given.is_subset(&could), "someone counts who may not");
+                    let (eligible, _) = self.eligible_voters(proposal, vote);
+                    assert!(given.is_subset(&eligible), "someone counts who may not");
                 }
                 ResolutionCause::Clock => {
                     assert_eq!(vote.on_timeout, GateTimeoutAction::AutoApprove);
@@ -562,7 +601,7 @@ impl LogAuditor {
         proposal.vote.as_mut().unwrap().state = state;
     }
 
-    /// No grant without a clearance, at most one for a proposal, and of exactly what was shown.
+    /// No grant without a clearance, at most one per proposal, and for exactly what was shown.
     fn invariant_grant(&mut self, execute: &ToolExecute, entry: &Entry) {
         let grant = &execute.grant;
         let proposal = &self.proposals[&execute.tool_proposal];
@@ -641,7 +680,7 @@ impl LogAuditor {
             || (shell && listed.contains(&ToolCategory::ShellExecute))
     }
 
-    /// A rule is one person's vote in advance: in force, on a plain write, by one who would do.
+    /// An allow rule is in force, covers only a plain write, and its author could approve alone.
     fn invariant_rule(&self, proposal: &AuditedProposal, rule: &MessageId) {
         let (author, prefix, expires_at) = &self.rules[rule];
         assert!(*expires_at > self.clock, "an expired rule");
@@ -678,7 +717,7 @@ impl LogAuditor {
         );
     }
 
-    /// Only the executor speaks of a run, without gaps, within its budget, until the result.
+    /// Output comes from the executor, without gaps, within its limit, and before the result.
     fn invariant_output(&mut self, by: Option<&ParticipantId>, output: &ToolOutput) {
         let proposal = self.proposals.get_mut(&output.tool_proposal).unwrap();
         assert_eq!(by, Some(&proposal.executor), "output from someone else");
@@ -700,8 +739,8 @@ impl LogAuditor {
         assert!(total <= most, "more output than the budget");
     }
 
-    /// One result, by the executor, who knows that a success is one; or by the server, which then
-    /// knows nothing.
+    /// A run has one result, from the executor, for whom a success is always known, or from the
+    /// server with an unknown outcome.
     fn invariant_result(&mut self, by: Option<&ParticipantId>, result: &ToolResult) {
         let proposal = self.proposals.get_mut(&result.tool_proposal).unwrap();
         assert!(proposal.executed, "a result of nothing");
@@ -720,7 +759,7 @@ impl LogAuditor {
         }
     }
 
-    /// After a batch, every proposal is at a gate, running or over; and no open gate has passed.
+    /// After a batch, every proposal is gated, running or closed, and no open gate has passed.
     pub fn invariant_nothing_half_done(&self) {
         for (id, proposal) in &self.proposals {
             let open = proposal

@@ -1,4 +1,4 @@
-//! Entries as short lines, so that whole lists of effects can be compared by eye.
+//! Formats entries as short lines, so that people can compare whole decisions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use pvp_session::{Answer, Entry, Viewers};
 
 use super::START_MS;
 
-/// What the session's own ids are called in lines.
+/// Gives generated ids readable names.
 #[derive(Clone, Default)]
 pub struct EntryFormatter {
     gates: BTreeMap<MessageId, String>,
@@ -27,7 +27,7 @@ pub fn format_answer(answer: &Answer) -> String {
 }
 
 impl EntryFormatter {
-    /// `3 system gate.request …`, with the audience at the end if it is not everyone.
+    /// Formats an entry as `3 system gate.request …`, with the audience unless it is everyone.
     pub fn format_entry(&mut self, entry: &Entry) -> String {
         let mut line = format!("{} {}", entry.seq(), self.format_envelope(&entry.envelope));
         match &entry.audience.who {
@@ -295,7 +295,7 @@ pub fn format_quorum(rule: &QuorumRule) -> String {
     }
 }
 
-/// Seconds since the beginning.
+/// Formats a time as seconds since the start.
 fn format_time(at: Option<Timestamp>) -> String {
     at.map_or("never".to_owned(), |at| {
         let ms = at.as_millis() - START_MS;

@@ -1,13 +1,13 @@
-//! Quorum once more, written from the text of the rules and from nothing else.
+//! A second implementation of quorum counting, written only from the text of the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_protocol::{ParticipantId, QuorumRule, Role};
 
-/// Whether these approvals are enough: walks the voters one by one, the slow and plain way.
+/// Whether these approvals are enough. Counts the voters one by one, the slow and obvious way.
 ///
-/// `could` are those whose approval counts at all, `asked` those of them who were there when the
-/// gate opened and are waited for.
+/// `eligible` are all whose approval counts; `electorate` are those of them who could approve when
+/// the gate opened and whom it waits for.
 pub fn quorum_met(
     rule: &QuorumRule,
     eligible: &BTreeSet<ParticipantId>,

@@ -1,4 +1,4 @@
-//! Decide, append, tell: a session with a log that may fail, and the promises about both.
+//! Simulates a session with a log that may fail, and checks the invariants of both.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,10 +9,10 @@ use super::auditor::{self, LogAuditor};
 use super::simulation_step::SimulationStep;
 use super::{POLICY, at, entry_format, seed};
 
-/// An entry as the store has it.
+/// The metadata and body of a stored entry.
 type StoredEntry = (Vec<u8>, Vec<u8>);
 
-/// What was decided from one input and waits for the disk.
+/// The decision on one input, waiting to be durable.
 struct PendingBatch {
     entries: Vec<Entry>,
     id: Option<MessageId>,
@@ -20,34 +20,46 @@ struct PendingBatch {
 }
 
 pub struct SessionSimulation {
+    /// The server's settings.
     settings: SessionSettings,
+    /// The session with all decisions, durable or not.
     pub live: Session,
+    /// Checks the entries of `live`.
     live_audit: LogAuditor,
+    /// A second session, folded from the stored form of the same entries.
     live_replayed: Session,
+    /// Batches that are not durable yet.
     pending: VecDeque<PendingBatch>,
+    /// The durable entries.
     log: Vec<StoredEntry>,
+    /// The session with the durable entries only.
     durable: Session,
+    /// Checks the durable entries.
     durable_audit: LogAuditor,
-    /// How much of the log anyone has heard of.
+    /// How many entries of the log have been published.
     published_entries: usize,
     /// The answer to the last message.
     last_answer: Option<Answer>,
-    /// What senders were told about their messages.
+    /// The sequence numbers that senders were given, by message.
     acknowledged: BTreeMap<MessageId, u64>,
+    /// The current time.
     now: Timestamp,
+    /// How many seeds have been used.
     seeds: u64,
+    /// The steps so far.
     steps: Vec<SimulationStep>,
+    /// Whether to print the steps on a failure.
     failure_printing: FailurePrinting,
 }
 
-/// Whether a story that breaks a promise is printed.
+/// Whether a run that violates an invariant is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailurePrinting {
     Off,
     On,
 }
 
-/// Prints the story so far if what follows panics.
+/// Prints the steps so far if a panic follows.
 struct TranscriptGuard<'a>(&'a [SimulationStep], FailurePrinting);
 
 impl Drop for TranscriptGuard<'_> {
@@ -85,7 +97,7 @@ impl SessionSimulation {
         }
     }
 
-    /// Runs a whole story, every promise checked after every step.
+    /// Runs all steps and checks every invariant after each.
     pub fn replay(steps: impl IntoIterator<Item = SimulationStep>) -> Self {
         let mut steps = steps.into_iter().peekable();
         let settings = steps
@@ -100,8 +112,8 @@ impl SessionSimulation {
         simulation
     }
 
-    /// Does one step. The answer, if something was said, is what the sender would hear if the
-    /// append succeeds.
+    /// Does one step. Returns the answer to a message, which its sender gets if the append
+    /// succeeds.
     pub fn step(&mut self, step: SimulationStep) -> Option<Answer> {
         self.steps.push(step.clone());
         let steps = std::mem::take(&mut self.steps);
@@ -129,12 +141,15 @@ impl SessionSimulation {
                 None
             }
             SimulationStep::Expect { answer } => {
-                let heard = self
+                let received = self
                     .last_answer
                     .as_ref()
                     .map(entry_format::format_answer)
                     .unwrap_or_default();
-                assert!(heard.starts_with(&format!("= {answer}")), "heard {heard}");
+                assert!(
+                    received.starts_with(&format!("= {answer}")),
+                    "received {received}"
+                );
                 None
             }
             SimulationStep::Create { .. }
@@ -150,7 +165,7 @@ impl SessionSimulation {
 
     fn decide(&mut self, step: &SimulationStep) -> Answer {
         let input = step.input(self.now).unwrap();
-        // Counted on through a crash: a seed is used once.
+        // The count continues after a crash, because a seed is used only once.
         self.seeds += 1;
         let decision_context = DecisionContext {
             policy: &POLICY,
@@ -162,31 +177,31 @@ impl SessionSimulation {
             input,
         };
         let before = self.live.clone();
-        let outcome = self.live.apply(decision_context, stamped);
-        self.invariant_decision(&before, &outcome);
+        let decision = self.live.apply(decision_context, stamped);
+        self.invariant_decision(&before, &decision);
         let id = if let SimulationStep::Say { id, .. } = step {
             Some(super::message_id(id))
         } else {
             None
         };
-        let answer = outcome.answer.clone();
+        let answer = decision.answer.clone();
         self.last_answer = Some(answer.clone());
         self.pending.push_back(PendingBatch {
-            entries: outcome.entries,
+            entries: decision.entries,
             id,
-            answer: outcome.answer,
+            answer: decision.answer,
         });
         answer
     }
 
-    fn invariant_decision(&mut self, before: &Session, outcome: &Decision) {
-        if outcome.entries.is_empty() {
+    fn invariant_decision(&mut self, before: &Session, decision: &Decision) {
+        if decision.entries.is_empty() {
             assert_eq!(
                 &self.live, before,
                 "nothing was recorded, so nothing changed"
             );
         }
-        for entry in &outcome.entries {
+        for entry in &decision.entries {
             self.live_audit.invariant_entry(entry);
             auditor::invariant_stored_form(&mut self.live_replayed, entry);
         }
@@ -194,7 +209,7 @@ impl SessionSimulation {
         assert_eq!(self.live_replayed, self.live, "replay equals live");
     }
 
-    /// The oldest batch reaches the disk; then, and only then, someone hears of it.
+    /// Makes the oldest batch durable and then publishes it.
     fn append(&mut self) {
         let Some(batch) = self.pending.pop_front() else {
             return;
@@ -210,7 +225,7 @@ impl SessionSimulation {
         }
     }
 
-    /// What was not durable is forgotten, and its senders are refused.
+    /// Drops everything that is not durable; its senders are refused.
     fn crash(&mut self) {
         self.pending.clear();
         self.live = self.replay_log();
@@ -228,7 +243,7 @@ impl SessionSimulation {
         session
     }
 
-    /// Nothing is told that is not durable, and what was acknowledged is in the log as that seq.
+    /// Only durable entries are published, and acknowledged messages have their sequence number.
     fn invariant_published_is_durable(&self) {
         assert!(self.published_entries <= self.log.len());
         assert_eq!(self.durable.head() as usize, self.log.len());
@@ -239,10 +254,11 @@ impl SessionSimulation {
         }
     }
 
-    /// At the end everything acknowledged is found, and the log folds to what is live.
+    /// Checks at the end that every acknowledged message is in the log, and that the log folds to
+    /// the live state.
     pub fn finish(&mut self) {
         let steps = self.steps.clone();
-        let _story = TranscriptGuard(&steps, self.failure_printing);
+        let _guard = TranscriptGuard(&steps, self.failure_printing);
         while !self.pending.is_empty() {
             self.append();
         }
@@ -260,7 +276,7 @@ impl SessionSimulation {
 }
 
 impl SessionSimulation {
-    /// The kinds of entries in the log, with how those that decide something decided it.
+    /// The types of the entries in the log, with the outcome of those that have one.
     pub fn entry_kinds(&self) -> Vec<String> {
         use pvp_protocol::ServerMessage as M;
         use pvp_protocol::WireMessage;

@@ -1,4 +1,4 @@
-//! Steps of a story, one JSON line each, so that a failing random run can be kept and replayed.
+//! The steps of a simulation, one JSON line each, so that a failing run can be saved and replayed.
 
 use pvp_protocol::payload::{Announce, SessionCreate};
 use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::{client_message, identity, message_id, participant_id};
 
-/// One thing that happens to a session or to its store.
+/// One event of a session or its store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum SimulationStep {
-    /// Always the first: how the server and the session are set up.
+    /// Always the first step: creates the session with the server's settings.
     Create {
         by: String,
         id: String,
@@ -41,17 +41,17 @@ pub enum SimulationStep {
         who: String,
     },
     Tick,
-    /// Time goes on by so many milliseconds.
+    /// Advances the time by so many milliseconds.
     Wait {
         ms: u64,
     },
-    /// The oldest so many batches become durable, and are told.
+    /// So many of the oldest batches become durable and are published.
     Durable {
         batches: usize,
     },
-    /// Appending fails, or the process dies: what is not durable did not happen.
+    /// Appending fails or the process dies, so everything that is not durable is lost.
     Lost,
-    /// In stories made by hand: how the answer to the last message begins.
+    /// In transcripts written by hand: how the answer to the last message begins.
     Expect {
         answer: String,
     },
@@ -76,7 +76,7 @@ impl SimulationStep {
         }
     }
 
-    /// What this step tells the session, if it does.
+    /// The input of this step to the session, if it has one.
     pub fn input(&self, now: Timestamp) -> Option<Input> {
         Some(match self {
             SimulationStep::Create {
@@ -130,7 +130,7 @@ impl SimulationStep {
         })
     }
 
-    /// The server's settings that a first step asks for.
+    /// The server's settings that the first step asks for.
     pub fn settings(&self) -> SessionSettings {
         let open = matches!(self, SimulationStep::Create { open: true, .. });
         SessionSettings {

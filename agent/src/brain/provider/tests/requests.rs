@@ -1,4 +1,4 @@
-//! Conversations as they are sent.
+//! Tests of the requests that are built from conversations.
 
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn a_conversation_becomes_messages_of_openai() {
 }
 
 #[test]
-fn thinking_goes_back_to_small_servers_only_while_they_work_on_its_prompt() {
+fn thinking_goes_back_to_small_servers_only_for_the_same_prompt() {
     let mut conversation = conversation_with_answer(&openai_events());
     let thinks = |conversation: &Conversation| {
         let body = openai::request_body(&settings(Dialect::OpenAi), false, conversation, &[], None);
@@ -113,7 +113,7 @@ fn thinking_goes_back_to_small_servers_only_while_they_work_on_its_prompt() {
 }
 
 #[test]
-fn what_was_interrupted_or_made_up_can_still_be_sent() {
+fn interrupted_answers_and_invalid_calls_can_still_be_sent() {
     let mut conversation = conversation_with_answer(&[
         thinking_event("hm"),
         BrainEvent::RedactedThinking("x".to_owned()),
@@ -147,10 +147,10 @@ fn what_was_interrupted_or_made_up_can_still_be_sent() {
 }
 
 #[test]
-fn thinking_is_asked_for_only_where_the_api_takes_it() {
+fn thinking_is_requested_only_where_the_api_accepts_it() {
     let mut conversation = Conversation::new("");
     conversation.push_prompt("look");
-    let asked = |thinking: ThinkingMode, max: Option<u64>, config: Value| {
+    let parameters = |thinking: ThinkingMode, max: Option<u64>, config: Value| {
         let mut settings = settings(Dialect::Anthropic);
         (settings.thinking, settings.max_tokens) = (thinking, max);
         let config: PromptConfig = serde_json::from_value(config).unwrap();
@@ -173,14 +173,14 @@ fn thinking_is_asked_for_only_where_the_api_takes_it() {
             json!({}),
             [Value::Null, json!(16_000), Value::Null],
         ),
-        // A temperature is refused beside thinking.
+        // The API refuses a temperature together with thinking.
         (
             ThinkingMode::Adaptive,
             None,
             json!({"temperature": 0.5}),
             [Value::Null, json!(16_000), json!(0.5)],
         ),
-        // A budget is below the whole, and has a least.
+        // A budget is below the whole, and has a minimum.
         (
             ThinkingMode::Budget(20_000),
             None,
@@ -206,15 +206,15 @@ fn thinking_is_asked_for_only_where_the_api_takes_it() {
             [Value::Null, json!(1024), Value::Null],
         ),
     ] {
-        assert_eq!(asked(thinking, max, config), expected, "{thinking:?}");
+        assert_eq!(parameters(thinking, max, config), expected, "{thinking:?}");
     }
 }
 
 #[test]
-fn an_answer_that_goes_back_does_not_end_in_thinking() {
-    let seal = BrainEvent::ThinkingSignature("s".to_owned());
+fn an_answer_that_is_sent_back_does_not_end_in_thinking() {
+    let signature = BrainEvent::ThinkingSignature("s".to_owned());
     let mut conversation =
-        conversation_with_answer(&[thinking_event("hm"), seal, text_event("\n\n")]);
+        conversation_with_answer(&[thinking_event("hm"), signature, text_event("\n\n")]);
     conversation.push_prompt("and?");
     let body = anthropic::request_body(&settings(Dialect::Anthropic), &conversation, &[], None);
     let roles = body["messages"].as_array().unwrap().iter();
@@ -223,7 +223,7 @@ fn an_answer_that_goes_back_does_not_end_in_thinking() {
 }
 
 #[test]
-fn hidden_thinking_goes_back_as_it_came() {
+fn hidden_thinking_is_sent_back_unchanged() {
     let stream = concat!(
         r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"Eo8D"}}"#,
         "\n\n",

@@ -1,4 +1,4 @@
-//! Recorded streams, whole, cut and damaged, and the ways of small servers.
+//! Tests of recorded streams, complete, split and damaged, and of the quirks of small servers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn recorded_streams_are_understood() {
+fn recorded_streams_are_decoded() {
     for (dialect, recorded, events) in recordings() {
         let events: DecodedEvents = events.into_iter().map(Ok).collect();
         assert_eq!(decode_text(dialect, recorded), events);
@@ -20,18 +20,19 @@ fn recorded_streams_are_understood() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_anywhere_tells_what_came_and_then_says_so() {
+fn a_truncated_stream_gives_its_events_and_then_an_error() {
     for (dialect, recorded, events) in recordings() {
         for end in 0..recorded.len() {
             let seen = decode(dialect, [&recorded.as_bytes()[..end]]);
-            let (last, told) = seen.split_last().unwrap();
+            let (last, before) = seen.split_last().unwrap();
             match last {
-                // Only what is not needed was missing.
+                // Only the formal end was missing.
                 Ok(last) => assert_eq!(*last, BrainEvent::Finished(AnswerFinish::ToolUse)),
                 Err(error) => {
                     assert!(error.is_retryable(), "{error}");
-                    let told: Vec<_> = told.iter().map(|it| it.clone().unwrap()).collect();
-                    assert_eq!(told, events[..told.len()]);
+                    let before: Vec<_> =
+                        before.iter().map(|event| event.clone().unwrap()).collect();
+                    assert_eq!(before, events[..before.len()]);
                 }
             }
         }
@@ -56,13 +57,13 @@ proptest! {
 
     #[test]
     fn damage_never_panics_and_always_ends(
-        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
     ) {
         for (dialect, recorded, _) in recordings() {
             let mut bytes = recorded.as_bytes().to_vec();
-            for (place, byte) in &places {
-                let place = place.index(bytes.len());
-                bytes[place] = *byte;
+            for (position, byte) in &changes {
+                let position = position.index(bytes.len());
+                bytes[position] = *byte;
             }
             let seen = decode(dialect, [bytes.as_slice()]);
             prop_assert!(matches!(seen.last(), Some(Err(_) | Ok(BrainEvent::Finished(_)))));
@@ -71,7 +72,7 @@ proptest! {
 }
 
 #[test]
-fn errors_in_a_stream_say_whether_to_try_again() {
+fn errors_in_a_stream_say_whether_to_retry() {
     let overloaded =
         r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let busy = BrainErrorKind::Busy { after: None };
@@ -124,7 +125,7 @@ fn openai_finish(reason: &str) -> Value {
 }
 
 #[test]
-fn the_ways_of_small_servers_are_understood() {
+fn the_quirks_of_small_servers_are_handled() {
     let openai = |deltas: &[Value], finish: Value| {
         let mut stream = String::new();
         for delta in deltas {
@@ -138,7 +139,7 @@ fn the_ways_of_small_servers_are_understood() {
         seen.unwrap()
     };
     let one = |id: Value, arguments: Value| json!({"id": id, "function": {"name": "jobs", "arguments": arguments}});
-    // No numbers, a whole object for arguments, `stop` for a reason, no last word.
+    // No index, arguments as an object, `stop` as the reason, no `[DONE]`.
     let calls = json!({"tool_calls": [one(json!("a"), json!({})), one(json!("b"), json!("{}"))]});
     assert_eq!(
         openai(&[calls], json!("stop")),
@@ -148,7 +149,7 @@ fn the_ways_of_small_servers_are_understood() {
             BrainEvent::Finished(AnswerFinish::ToolUse)
         ]
     );
-    // Every call numbered 0, each piece with its name and id again.
+    // Every call has index 0, and each delta repeats its name and id.
     let numbered = |id: &str, arguments: &str| json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "jobs", "arguments": arguments}}]});
     assert_eq!(
         openai(
@@ -161,7 +162,7 @@ fn the_ways_of_small_servers_are_understood() {
             BrainEvent::Finished(AnswerFinish::ToolUse)
         ]
     );
-    // Thinking under the other name is shown, and not wanted back.
+    // Thinking in the other field is shown, and not sent back.
     assert_eq!(
         openai(
             &[
@@ -179,7 +180,7 @@ fn the_ways_of_small_servers_are_understood() {
 }
 
 #[test]
-fn calls_are_told_apart_whatever_numbers_and_ids_they_have() {
+fn calls_are_distinguished_whatever_indexes_and_ids_they_have() {
     let two = [
         Ok(call_event("", "shell", r#"{"command":"a"}"#)),
         Ok(call_event("", "jobs", "{}")),
@@ -187,14 +188,14 @@ fn calls_are_told_apart_whatever_numbers_and_ids_they_have() {
     ];
     let piece = |name: &str, arguments: &str| json!({"index": 0, "id": "", "function": {"name": name, "arguments": arguments}});
     let unnamed = |arguments: &str| json!({"function": {"arguments": arguments}});
-    // All numbered 0, without ids.
+    // All have index 0, without ids.
     let chunks = [
         openai_call(piece("shell", r#"{"command":"a"}"#)),
         openai_call(piece("jobs", "{}")),
         openai_finish("tool_calls"),
     ];
     assert_eq!(openai_stream(&chunks), two);
-    // The same in pieces, where only the first has a name.
+    // The same in several deltas, where only the first has a name.
     let chunks = [
         openai_call(piece("shell", "")),
         openai_call(unnamed(r#"{"command""#)),
@@ -204,7 +205,7 @@ fn calls_are_told_apart_whatever_numbers_and_ids_they_have() {
         openai_finish("stop"),
     ];
     assert_eq!(openai_stream(&chunks), two);
-    // An id that is made up anew for each piece.
+    // A new id for each delta.
     let odd = |id: &str, name: Value, arguments: &str| json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}});
     let chunks = [
         openai_call(odd("x1", json!("jobs"), "{")),
@@ -254,7 +255,7 @@ fn a_thousand_calls_are_kept_and_not_a_million() {
 }
 
 #[test]
-fn every_reason_to_stop_is_understood() {
+fn every_stop_reason_is_handled() {
     let anthropic = |delta: Value| {
         let data = json!({"type": "message_delta", "delta": delta});
         let stream = format!("data: {data}\n\ndata: {{\"type\":\"message_stop\"}}\n\n");
@@ -304,23 +305,23 @@ fn every_reason_to_stop_is_understood() {
 }
 
 #[test]
-fn nothing_at_all_is_no_answer() {
+fn an_empty_stream_is_an_error() {
     let lost = |stream: &str| {
         let seen = decode_text(Dialect::OpenAi, stream);
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen[0].clone().unwrap_err().kind
     };
     assert_eq!(lost("data: [DONE]\n\n"), BrainErrorKind::ConnectionLost);
-    // An empty reason is none.
+    // An empty reason counts as none.
     let chunk = json!({"choices": [{"delta": {"content": ""}, "finish_reason": ""}]});
     assert_eq!(
         lost(&format!("data: {chunk}\n\n")),
         BrainErrorKind::ConnectionLost
     );
-    let said = json!({"choices": [{"delta": {"content": "hm"}, "finish_reason": null}]});
+    let text = json!({"choices": [{"delta": {"content": "hm"}, "finish_reason": null}]});
     let seen = decode_text(
         Dialect::OpenAi,
-        &format!("data: {said}\n\ndata: [DONE]\n\n"),
+        &format!("data: {text}\n\ndata: [DONE]\n\n"),
     );
     assert_eq!(
         seen,
@@ -338,7 +339,7 @@ fn nothing_at_all_is_no_answer() {
 }
 
 #[test]
-fn the_last_count_holds() {
+fn the_last_token_count_is_used() {
     let count = |tokens: u64| json!({"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 1}});
     let seen = openai_stream(&[count(5), openai_finish("stop"), count(7)]);
     let Ok(BrainEvent::Usage(usage)) = &seen[0] else {

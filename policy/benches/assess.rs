@@ -1,4 +1,5 @@
-//! How long a verdict takes: over the corpus, for hostile input, and in memory over a million lines.
+//! Measures how long an assessment takes, over the corpus and for hostile input, and its memory use
+//! over a million lines.
 
 #![expect(
     clippy::disallowed_methods,
@@ -65,7 +66,7 @@ fn main() {
     measure_memory(&policy, &workspace, &lines);
 }
 
-/// Resident memory must not grow with the number of verdicts.
+/// Resident memory must not grow with the number of assessments.
 fn measure_memory(policy: &Policy, workspace: &Workspace, lines: &[String]) {
     for round in 1..=4 {
         for index in 0..250_000 {

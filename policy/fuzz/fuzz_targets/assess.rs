@@ -1,6 +1,7 @@
-//! Any bytes get a verdict, always the same, within bounds, and an added redirect is never a read.
+//! Checks that any bytes are assessed within bounds and always alike, and that a command with an
+//! added redirect is never a read.
 //!
-//! `cargo +nightly fuzz run sort -- -max_len=65536` in `policy/`.
+//! `cargo +nightly fuzz run assess -- -max_len=65536` in `policy/`.
 
 #![no_main]
 

@@ -1,0 +1,91 @@
+//! The only code that reads the system clock and the random source.
+//!
+//! The pure crates take the time, ids and seeds as input; whoever calls them gets those here.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pvp_protocol::{MessageId, Timestamp};
+
+/// The current time.
+pub fn now() -> Timestamp {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Unpredictable bytes from the kernel.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the kernel's random source always answers");
+    bytes
+}
+
+/// A new message id (UUIDv7).
+pub fn fresh_id() -> MessageId {
+    MessageId::new_v7(now(), random_bytes())
+}
+
+/// Exponential backoff: each delay is twice the one before, up to a maximum, and shortened by a
+/// random part of up to one half, so that clients that lost the same server do not return at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// The delay after the first failure.
+    pub initial: Duration,
+    /// The longest delay.
+    pub max: Duration,
+}
+
+impl Backoff {
+    /// The delay after this many failures in a row, counted from 1, with fresh jitter.
+    pub fn delay(&self, failures: u32) -> Duration {
+        let jitter = u32::from_le_bytes(random_bytes());
+        self.delay_with_jitter(failures, f64::from(jitter) / f64::from(u32::MAX))
+    }
+
+    /// The same with a given jitter between 0 (half the delay) and 1 (all of it).
+    pub fn delay_with_jitter(&self, failures: u32, jitter: f64) -> Duration {
+        let doublings = failures.saturating_sub(1);
+        self.initial
+            .saturating_mul(2_u32.saturating_pow(doublings))
+            .min(self.max)
+            .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKOFF: Backoff = Backoff {
+        initial: Duration::from_millis(250),
+        max: Duration::from_secs(15),
+    };
+
+    #[test]
+    fn delays_double_up_to_the_maximum() {
+        let delays =
+            |jitter| (1..=8).map(move |n| BACKOFF.delay_with_jitter(n, jitter).as_millis());
+        let longest: Vec<_> = delays(1.0).collect();
+        assert_eq!(longest, [250, 500, 1000, 2000, 4000, 8000, 15_000, 15_000]);
+        let shortest: Vec<_> = delays(0.0).collect();
+        assert_eq!(shortest, [125, 250, 500, 1000, 2000, 4000, 7500, 7500]);
+        assert_eq!(BACKOFF.delay_with_jitter(u32::MAX, 1.0), BACKOFF.max);
+    }
+
+    #[test]
+    fn jitter_keeps_a_delay_between_half_and_all_of_it() {
+        let delays: Vec<_> = (0..1000).map(|_| BACKOFF.delay(1)).collect();
+        let range = Duration::from_millis(125)..=Duration::from_millis(250);
+        assert!(delays.iter().all(|delay| range.contains(delay)));
+        assert!(delays.iter().any(|delay| *delay != delays[0]));
+    }
+
+    #[test]
+    fn ids_sort_by_time_and_never_repeat() {
+        let first = fresh_id();
+        let later: Vec<_> = (0..100).map(|_| fresh_id()).collect();
+        assert!(!later.contains(&first));
+        assert!(first.as_str()[..8] <= later[0].as_str()[..8]);
+    }
+}
