@@ -1,5 +1,4 @@
-//! What an agent adds to git: a co-author that everyone sees, notes on what was approved, and no
-//! editors.
+//! What an agent adds to git commits: a visible co-author, notes about approvals, and no editor.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ fn git(repository: &Path, words: &[&str]) -> String {
     let output = std::process::Command::new("git")
         .args(["-c", "user.name=Dee", "-c", "user.email=dee@example.org"])
         .args(words)
-        // Whatever whoever runs the tests has set for themselves.
+        // Ignores the configuration of the user who runs the tests.
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .current_dir(repository)
@@ -31,7 +30,7 @@ fn git(repository: &Path, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// An agent whose workspace is a repository with one commit and something staged.
+/// Starts an agent whose workspace is a repository with one commit and a staged change.
 async fn start_agent_in_repository(
     server: &TestServer,
     script: &str,
@@ -58,7 +57,7 @@ const COMMIT: &str = r#"
     ]
 "#;
 
-/// Approves the commit, and waits until it is made and the result is told.
+/// Approves the commit and waits for its result.
 async fn approve_commit(ann: &mut TestClient) -> (String, Value) {
     let proposal = approve_next(ann).await;
     let result = result_of(ann, &proposal).await;
@@ -125,7 +124,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
     let agent_process = start_agent_in_repository(&server, script, &["--git-notes"]).await;
     let here = agent_process.workspace();
     std::fs::create_dir_all(here.join(".git/hooks")).unwrap();
-    // Hooks that fail, and say that they ran, for whatever is not the commit itself.
+    // Hooks that fail and leave a trace for anything but the commit itself.
     for hook in [
         "reference-transaction",
         "post-rewrite",

@@ -1,4 +1,4 @@
-//! People's own commands: who runs them, how, and what may run without a gate.
+//! Commands that people run themselves: who executes them, how, and which need no gate.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::session::{
 };
 use crate::support::{TestClient, TestServer};
 
-/// Asks for a command of one's own; gives its id.
+/// Sends `shell.exec`; returns its id.
 async fn send_shell_exec(person: &mut TestClient, command: &str, more: Value) -> String {
     let mut payload = json!({ "command": command });
     for (key, value) in more.as_object().unwrap() {
@@ -19,14 +19,14 @@ async fn send_shell_exec(person: &mut TestClient, command: &str, more: Value) ->
     person.send("shell.exec", payload).await
 }
 
-/// The result of a command of one's own.
+/// Sends `shell.exec` and waits for its result.
 async fn run_shell_exec(person: &mut TestClient, command: &str, more: Value) -> Value {
     let id = send_shell_exec(person, command, more).await;
     person.expect_ack(&id).await;
     result_of(person, &id).await
 }
 
-/// Why a command of one's own is not even taken.
+/// Sends `shell.exec`, which must be refused; returns the reason.
 async fn shell_exec_refusal(person: &mut TestClient, command: &str, more: Value) -> String {
     let id = send_shell_exec(person, command, more).await;
     let refusal = person.expect_refusal(&id).await;
@@ -98,7 +98,7 @@ async fn the_session_says_what_needs_no_gate() {
             let result = result_of(&mut ann, &id).await;
             assert_eq!(result["success"], true, "{mode} {command}: {result}");
         }
-        // Blocked stays blocked, and is on record.
+        // A blocked command stays blocked and is in the log.
         let why = shell_exec_refusal(&mut ann, "rm -rf /", json!({})).await;
         assert!(why.contains("blocked by rule"), "{mode}: {why}");
         let ran = server.entries("owl");
@@ -168,7 +168,7 @@ async fn limits_and_directories_are_as_asked_and_the_record_says_whose_it_was() 
     let result = run_shell_exec(&mut ann, "pwd", json!({ "cwd": "nowhere" })).await;
     let why = result["error"].as_str().unwrap();
     assert!(why.starts_with("cannot work in "), "{why}");
-    // A shell that waited for it would have its own say about how that ended.
+    // `exec`, because a shell that waited for it would report the signal in its own way.
     let limit = json!({ "timeout_seconds": 1 });
     let result = run_shell_exec(&mut ann, "exec sleep 1000", limit).await;
     assert_eq!(result["error"], "stopped after 1 s, its time limit");
@@ -198,7 +198,7 @@ async fn what_was_cut_is_told_for_each_stream() {
     assert_eq!(told.iter().sum::<usize>(), 1024);
 }
 
-/// `pvp exec` at a desk of its own.
+/// A CLI environment of a driver, for `pvp exec`.
 async fn driver_cli(server: &TestServer) -> CliEnv {
     let dee = server.invite("dee", &["driver"], &[]);
     CliEnv::logged_in(&server.link(&dee, Some("owl"))).await
@@ -221,7 +221,7 @@ async fn pvp_exec_ends_as_the_command_does() {
         (said.code, said.out.as_str(), said.err.as_str()),
         (Some(0), "", "")
     );
-    // A shell that waited for it would have its own say about how that ended.
+    // `exec`, because a shell that waited for it would report the signal in its own way.
     let said = cli
         .run(&["exec", "--timeout", "1", "exec sleep 1000"])
         .await;

@@ -1,4 +1,4 @@
-//! The sandbox holds: what runs in it damages nothing, and can still read.
+//! The sandbox: commands in it damage nothing, and can still read.
 
 mod attacks;
 mod batch;
@@ -13,7 +13,7 @@ use pvp_protocol::SandboxProfile;
 
 use crate::support::skip::skip;
 
-/// What a command did that the test sees: from outside, or by its own admission.
+/// The effects of a command, from a snapshot of the system or from its own output.
 async fn effects(
     fixture: &SandboxFixture,
     attack: &Attack,
@@ -23,7 +23,7 @@ async fn effects(
     run_and_diff(fixture, &spawn_spec).await.0
 }
 
-/// The same, and what it printed.
+/// As `effects`, with the output.
 async fn run_and_diff(
     fixture: &SandboxFixture,
     spawn_spec: &SpawnSpec,
@@ -73,11 +73,11 @@ async fn a_read_damages_nothing(user: RunAsUser) {
     assert!(failures.is_empty(), "as {user:?}: {}", failures.join("\n"));
 }
 
-/// The commands above are worth running: without the sandbox the test sees what they do.
+/// Proves the attacks: without the sandbox the test sees their damage.
 #[tokio::test]
 async fn without_the_sandbox_the_damage_is_seen() {
     let (mut seen, mut unseen) = (0, Vec::new());
-    // Each needs a place of its own, so not all are tried unless `make soak` asks for more.
+    // Each needs its own fixture, so only every fifth is tried unless `PVP_ROUNDS` is set.
     let every = std::env::var("PVP_ROUNDS").map_or(5, |_| 1);
     for attack in attacks::all_attacks().into_iter().step_by(every) {
         let user = match attack.unconfined {
@@ -106,7 +106,7 @@ async fn without_the_sandbox_the_damage_is_seen() {
     assert!(unseen.is_empty(), "{unseen:#?}");
 }
 
-/// It is seen among others too, and named.
+/// Damage is found in a batch too, and attributed to its command.
 #[tokio::test]
 async fn damage_among_other_commands_is_named() {
     let all = attacks::all_attacks();
@@ -121,7 +121,7 @@ async fn damage_among_other_commands_is_named() {
     }
 }
 
-/// Whether a command ends well and prints this.
+/// Whether a command succeeds and its output contains this text.
 async fn read_succeeds(
     fixture: &SandboxFixture,
     (line, printed): reads::ReadCommand,

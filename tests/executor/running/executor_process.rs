@@ -1,4 +1,5 @@
-//! An executor in a process of its own, to be killed and to be measured: this test program again.
+//! An executor in its own process, which tests kill and measure. The process is this test program
+//! again.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -15,10 +16,10 @@ use crate::support::skip::skip;
 
 use super::fixture::reapers;
 
-/// Where it finds its task.
+/// The environment variable that holds its task as JSON.
 const TASK_VARIABLE: &str = "PVP_TEST_TASK";
 
-/// What stands before what it found.
+/// Precedes the measurement in its output.
 const RESULT_PREFIX: &str = "found: ";
 
 #[derive(Serialize, Deserialize)]
@@ -29,14 +30,14 @@ struct ExecutorTask {
     timeout: Option<Duration>,
 }
 
-/// How a run went.
+/// The measurement of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunMeasurement {
-    /// Bytes of all pieces.
+    /// Bytes of all chunks.
     pub(crate) told: u64,
     pub(crate) untold: u64,
     pub(crate) stopped: Option<String>,
-    /// By how much the most memory that the process ever had exceeds what it had at first.
+    /// Peak memory of the process above what it used before the run.
     pub(crate) grown_kib: u64,
 }
 
@@ -60,7 +61,7 @@ impl ExecutorProcess {
         Self(executor.unwrap())
     }
 
-    /// As `kill -9`.
+    /// Sends SIGKILL and waits until the process is gone.
     pub(crate) async fn kill(&mut self) {
         self.0.kill().await.unwrap();
     }

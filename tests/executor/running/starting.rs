@@ -1,4 +1,4 @@
-//! How commands begin, and how one that does not is told.
+//! Starting commands, and the errors when one does not start.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ async fn a_reaper_that_cannot_be_started_is_told() {
     )
     .await;
     assert!(matches!(error, Err(RunError::NotStarted(_))));
-    // A program that is no reaper takes the errand and ends without a word.
+    // A program that is not a reaper reads the spawn spec and exits without output.
     let (_stopper, asked) = run::stop_channel();
     let other = fixture.workspace.path().join("other");
     write_program(&other, "#!/bin/sh\nread errand\n");
