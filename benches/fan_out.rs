@@ -162,13 +162,19 @@ impl DeliveryCost {
 
 /// The real server, an agent that streams output, and the viewers.
 struct ServerUnderTest {
+    /// The server process.
     subject: MeasuredProcess,
+    /// Its data directory, removed when dropped.
     _data: tempfile::TempDir,
+    /// The client that streams the outputs.
     agent: BenchClient,
+    /// The clients that receive them.
     viewer_pool: ViewerPool,
+    /// Outputs sent so far.
     sent: usize,
     /// One output as a viewer receives it.
     sample_frame: Vec<u8>,
+    /// CPU time and deliveries so far.
     cost: DeliveryCost,
 }
 

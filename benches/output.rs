@@ -168,11 +168,17 @@ fn run_bare_loop(workspace: &Path, log: &str) -> Duration {
 
 /// A server, an executor in a session, and a person who watches.
 struct OutputFixture {
+    /// The server process.
     server: MeasuredProcess,
+    /// The executor process.
     executor: MeasuredProcess,
+    /// The client of the person who watches.
     viewer: BenchClient,
+    /// The agent's participant id.
     bot: String,
+    /// Prompts sent so far; makes their ids unique.
     prompts: usize,
+    /// The data directory, removed when dropped.
     _data: tempfile::TempDir,
 }
 

@@ -141,12 +141,17 @@ fn spawn_and_read_line(mut command: Command) -> (Child, String) {
 
 /// A minimal WebSocket client.
 pub struct BenchClient {
+    /// The connection.
     pub stream: TcpStream,
-    /// Received bytes; those from `start` on are not parsed yet.
+    /// Received bytes; those from `read_offset` on are not parsed yet.
     buffer: Vec<u8>,
+    /// Start of the unparsed part of `buffer`.
     read_offset: usize,
+    /// Frames that `flush` will send.
     outgoing: Vec<u8>,
+    /// The participant's id.
     pub name: String,
+    /// The session that it joins.
     pub session: String,
 }
 

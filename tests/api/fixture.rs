@@ -36,6 +36,7 @@ impl ApiUser {
 }
 
 pub(crate) struct ApiFixture {
+    /// The server.
     pub(crate) server: TestServer,
     /// Approver, driver and admin.
     pub(crate) ann: ApiUser,
@@ -43,7 +44,9 @@ pub(crate) struct ApiFixture {
     pub(crate) bob: ApiUser,
     /// Observer.
     pub(crate) eve: ApiUser,
+    /// The agent's user and HTTP client.
     pub(crate) bot: ApiUser,
+    /// The agent's WebSocket.
     pub(crate) agent: TestClient,
 }
 

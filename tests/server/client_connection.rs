@@ -94,11 +94,17 @@ fn id_counts(log: &[Value], of: &str) -> BTreeMap<String, usize> {
 
 /// An agent that proposes commands and, when granted, sends output and results.
 struct ConnectionAgent {
+    /// The connection under test.
     connection: Connection,
+    /// Its events.
     events: ConnectionEvents,
+    /// Proposals that were sent.
     proposed: BTreeSet<MessageId>,
+    /// Proposals that were granted.
     granted_ids: BTreeSet<MessageId>,
+    /// Proposals whose result was logged.
     finished_ids: BTreeSet<MessageId>,
+    /// Pending answers to its messages, to compare with the log.
     receipts: Vec<Receipt>,
 }
 
@@ -200,11 +206,17 @@ impl ConnectionAgent {
 
 /// What a client has received: every log entry by sequence number, and the view folded from them.
 struct ViewWatcher {
+    /// Keeps the connection open.
     _connection: Connection,
+    /// Its events.
     events: ConnectionEvents,
+    /// The view folded from all messages.
     view: View,
+    /// Log entries received: sequence number and id.
     received: Vec<(u64, String)>,
+    /// How often the connection was lost.
     disconnects: usize,
+    /// For every connect, whether it resumed.
     resumed: Vec<bool>,
 }
 

@@ -10,13 +10,21 @@ const INVALID_STATE: &str = "INVALID_STATE";
 
 /// A session with two approvers, an agent with one open proposal, and an observer.
 struct RefusalFixture {
+    /// The server.
     server: TestServer,
+    /// Checks that refused messages reach nobody.
     observer: RefusalObserver,
+    /// Ann's and Bob's tokens.
     people: [TestUser; 2],
+    /// Ann's client; she is an approver.
     ann: TestClient,
+    /// Bob's client; he is an approver.
     bob: TestClient,
+    /// The agent's client.
     bot: TestClient,
+    /// The id of the agent's open proposal.
     proposal: String,
+    /// The id of its gate.
     gate: String,
 }
 

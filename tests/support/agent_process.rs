@@ -8,11 +8,17 @@ use super::{TestServer, TestUser};
 
 /// An agent with its own workspace and state directory; killed when dropped.
 pub struct AgentProcess {
+    /// Its working directory and home.
     pub cli: CliEnv,
+    /// The running process.
     pub process: CliProcess,
+    /// The user that it runs as.
     pub user: TestUser,
+    /// The link that it was started with.
     link: String,
+    /// Its flags, for a restart.
     arguments: Vec<String>,
+    /// Its extra environment variables, for a restart.
     environment: Vec<(OsString, OsString)>,
 }
 

@@ -65,9 +65,13 @@ pub enum LoadRole {
 
 /// A participant's client, with the messages it sent and received.
 pub struct LoadClient {
+    /// The session that it joins.
     pub session: String,
+    /// The user that it is.
     pub user: TestUser,
+    /// What it does.
     pub role: LoadRole,
+    /// Its random numbers.
     pub dice: Rng,
     /// The last sequence number that was received.
     pub last_seq: u64,
@@ -75,7 +79,9 @@ pub struct LoadClient {
     pub told: Vec<Value>,
     /// Messages sent and not answered yet, in order.
     pub unanswered: VecDeque<Value>,
+    /// Acknowledged messages: id to sequence number.
     pub acked: BTreeMap<String, u64>,
+    /// Ids of refused messages.
     pub refused: BTreeSet<String>,
     /// Messages to send next: type and payload.
     queued: VecDeque<(&'static str, Value)>,

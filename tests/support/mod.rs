@@ -43,10 +43,15 @@ pub const TEST_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A running `pvp server`, killed when dropped.
 pub struct TestServer {
+    /// The server process.
     child: Child,
+    /// The address that it listens on.
     pub address: String,
+    /// The admin's token; `None` if this start did not print one.
     pub admin_token: Option<String>,
+    /// Its data directory.
     pub data: PathBuf,
+    /// The data directory if it is temporary, removed when dropped.
     _owned_data: Option<tempfile::TempDir>,
     /// Reserves the port while the server is down.
     _reserved_port: TcpSocket,
@@ -303,9 +308,13 @@ impl TestUser {
 
 /// One WebSocket client.
 pub struct TestClient {
+    /// The connection.
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    /// The id that it sends as.
     pub participant: String,
+    /// The session that it sends to.
     pub session: String,
+    /// The announcement that it joined with, for `sync`.
     announce: Value,
     /// Received, and not consumed by the test yet.
     unread: VecDeque<Value>,

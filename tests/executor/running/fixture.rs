@@ -116,12 +116,17 @@ impl CommandFixture {
 
 /// A running command.
 pub(crate) struct TestRun {
+    /// Stops or kills the command.
     pub(crate) stopper: StopSender,
+    /// The command's process id.
     pub(crate) pid: u32,
+    /// Input to the terminal of an interactive command; `None` for others.
     pub(crate) keyboard: Option<run::PtyInput>,
+    /// Chunks of output, as they are printed.
     pub(crate) pieces: mpsc::Receiver<StdioChunk>,
     /// Output after the text that was last waited for.
     unconsumed: String,
+    /// The task that streams the command to its end.
     finish: JoinHandle<Result<FinishedRun, RunError>>,
 }
 

@@ -109,16 +109,27 @@ fn can_switch_to_nobody() -> bool {
 
 /// Everything that an attack could damage, and the workspace that it runs in.
 pub struct SandboxFixture {
+    /// The user that commands run as.
     user: RunAsUser,
+    /// Holds the workspace, the tree outside it, a home with secrets and the sockets.
     root: tempfile::TempDir,
+    /// A home with secrets, elsewhere in /tmp.
     other_home: tempfile::TempDir,
+    /// Starts a reaper as `user`.
     program: PathBuf,
+    /// A process of the same user.
     victim: Child,
+    /// Listens on 127.0.0.1.
     tcp: TcpListener,
+    /// Receives on 127.0.0.1.
     udp: UdpSocket,
+    /// A UNIX socket with a path.
     stream: UnixListener,
+    /// A UNIX datagram socket with a path.
     datagram: UnixDatagram,
+    /// A UNIX socket with an abstract name.
     abstract_socket: UnixListener,
+    /// System V objects: kind (M, Q or S) and id.
     ipc_objects: Vec<(char, String)>,
 }
 
