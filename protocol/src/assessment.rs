@@ -51,24 +51,6 @@ wire_enums! {
     }
 }
 
-impl Category {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Category::Read => "read",
-            Category::Write => "write",
-            Category::Destructive => "destructive",
-            Category::Blocked => "blocked",
-        }
-    }
-}
-
-impl std::fmt::Display for Category {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 wire_structs! {
     /// The verdict on one proposal: computed once, recorded, never computed again.
     pub struct Assessment {

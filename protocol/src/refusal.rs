@@ -3,9 +3,20 @@
 use crate::{Capability, MessageId, ParticipantId, Role, SessionId};
 
 /// The published error codes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
     InvalidMessage,
     Unauthorized,
@@ -20,6 +31,8 @@ pub enum ErrorCode {
     AgentError,
     InternalError,
 }
+
+crate::wire::named_variants!(ErrorCode);
 
 /// Why something was not done. Goes to the sender and to nobody else.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +54,7 @@ pub enum Refusal {
         claimed: String,
         actual: ParticipantId,
     },
-    #[error("you need the capability `{}`; ask an admin for a role that has it", capability_name(.0))]
+    #[error("you need the capability `{}`; ask an admin for a role that has it", .0)]
     MissingCapability(Capability),
     #[error("your token does not allow {}", role_names(.0))]
     RolesNotInToken(Vec<Role>),
@@ -107,13 +120,6 @@ pub enum Refusal {
 fn role_names(roles: &[Role]) -> String {
     let words: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
     words.join(" and ")
-}
-
-fn capability_name(capability: &Capability) -> String {
-    serde_json::to_value(capability)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }
 
 impl Refusal {

@@ -41,43 +41,7 @@ wire_enums! {
     }
 }
 
-impl Capability {
-    /// Every capability.
-    pub const ALL: [Capability; 8] = [
-        Capability::Prompt,
-        Capability::Approve,
-        Capability::Interrupt,
-        Capability::Fork,
-        Capability::AddContext,
-        Capability::ManageParticipants,
-        Capability::EndSession,
-        Capability::Exec,
-    ];
-}
-
 impl Role {
-    /// Every role, in the order of the published table.
-    pub const ALL: [Role; 6] = [
-        Role::Driver,
-        Role::Navigator,
-        Role::Adversary,
-        Role::Observer,
-        Role::Approver,
-        Role::Admin,
-    ];
-
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::Driver => "driver",
-            Role::Navigator => "navigator",
-            Role::Adversary => "adversary",
-            Role::Observer => "observer",
-            Role::Approver => "approver",
-            Role::Admin => "admin",
-        }
-    }
-
     /// What this role may do (the published table, and `exec` for driver and admin).
     pub fn capabilities(self) -> &'static [Capability] {
         use Capability::{
@@ -108,18 +72,13 @@ impl std::str::FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Role::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|role| role.as_str() == text)
             .ok_or_else(|| {
                 let allowed: Vec<_> = Role::ALL.iter().map(|role| role.as_str()).collect();
                 format!("`{text}` is not a role; use one of {}", allowed.join(", "))
             })
-    }
-}
-
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

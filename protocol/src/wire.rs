@@ -20,17 +20,44 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// Words: enums whose variants are plain snake_case strings on the wire.
+/// Enums whose variants are plain snake_case strings on the wire.
 macro_rules! wire_enums {
-    ($($item:item)*) => {$(
+    ($($(#[$meta:meta])* pub enum $name:ident { $($variants:tt)* })*) => {$(
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize,
+            serde::Deserialize, strum::IntoStaticStr, strum::VariantArray,
         )]
         #[cfg_attr(feature = "generate", derive(schemars::JsonSchema, ts_rs::TS))]
         #[serde(rename_all = "snake_case")]
-        $item
+        #[strum(serialize_all = "snake_case")]
+        $(#[$meta])*
+        pub enum $name { $($variants)* }
+
+        $crate::wire::named_variants!($name);
     )*};
 }
+
+/// The list of an enum's variants and the name of each on the wire.
+macro_rules! named_variants {
+    ($name:ident) => {
+        impl $name {
+            /// Every variant, in the order of declaration.
+            pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+            /// The name on the wire.
+            pub fn as_str(self) -> &'static str {
+                self.into()
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use named_variants;
 
 /// Texts: types that are one string on the wire, read by their own `parse`.
 macro_rules! string_types {
@@ -73,4 +100,64 @@ macro_rules! string_types {
             }
         }
     )*};
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+
+    /// Checks the names of every variant of these types against what serde writes.
+    macro_rules! check_names {
+        ($($name:path),* $(,)?) => {$({
+            use $name as T;
+            for variant in T::ALL {
+                assert_eq!(written(variant), variant.as_str());
+            }
+        })*};
+    }
+
+    fn written(value: &impl Serialize) -> String {
+        serde_json::from_value(serde_json::to_value(value).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_name_of_a_variant_is_what_is_written() {
+        check_names!(
+            crate::Capability,
+            crate::Category,
+            crate::ErrorCode,
+            crate::GateTimeoutAction,
+            crate::OrderingMode,
+            crate::ParticipantKind,
+            crate::ParticipantTimeoutAction,
+            crate::Risk,
+            crate::Role,
+            crate::RunMode,
+            crate::SandboxProfile,
+            crate::ShellExecMode,
+            crate::ToolCategory,
+            crate::Transport,
+            crate::api::CommandStatus,
+            crate::api::GateStatus,
+            crate::api::VoteChoice,
+            crate::payload::ClearedBy,
+            crate::payload::ConflictResolution,
+            crate::payload::ContentStorage,
+            crate::payload::ContextContentType,
+            crate::payload::FinalState,
+            crate::payload::FinishReason,
+            crate::payload::GateActionType,
+            crate::payload::GateOutcome,
+            crate::payload::InterruptAction,
+            crate::payload::InterruptUrgency,
+            crate::payload::MergeStrategy,
+            crate::payload::OutputStream,
+            crate::payload::PresenceStatus,
+            crate::payload::ResolutionCause,
+            crate::payload::RunOutcome,
+            crate::payload::SecretType,
+            crate::payload::TimeoutResolution,
+            crate::payload::VisibilityGroup,
+        );
+    }
 }

@@ -89,26 +89,18 @@ impl Metrics {
     /// Creates every known series at zero: a counter that appears only with its first event hides
     /// that event from a rate.
     fn initialize_series(&self) {
-        use Category::{Blocked, Destructive, Read, Write};
-        for category in [Read, Write, Destructive, Blocked] {
+        for category in Category::ALL {
             let labels = [("category", category.as_str())];
             self.proposals.get_or_create(&labels).inc_by(0);
         }
-        use GateOutcome::{Approved, Cancelled, Rejected, TimedOut};
-        for how in [Approved, Rejected, TimedOut, Cancelled] {
+        for how in GateOutcome::ALL {
             self.gates
-                .get_or_create(&[("outcome", outcome(how))])
+                .get_or_create(&[("outcome", how.as_str())])
                 .inc_by(0);
         }
-        for by in [
-            ClearedBy::Read,
-            ClearedBy::Quorum,
-            ClearedBy::Clock,
-            ClearedBy::AllowRule,
-            ClearedBy::Direct,
-        ] {
+        for by in ClearedBy::ALL {
             self.grants
-                .get_or_create(&[("cleared_by", cleared_by(by))])
+                .get_or_create(&[("cleared_by", by.as_str())])
                 .inc_by(0);
         }
         for success in ["true", "false"] {
@@ -124,7 +116,7 @@ impl Metrics {
             ErrorCode::InternalError,
         ] {
             self.refusals
-                .get_or_create(&[("code", code(refusal))])
+                .get_or_create(&[("code", refusal.as_str())])
                 .inc_by(0);
         }
     }
@@ -182,11 +174,11 @@ impl Metrics {
             }
             ServerMessage::ShellExec(exec) => self.record_assessment(exec.assessment.as_ref()),
             ServerMessage::GateResolve(resolve) => {
-                let labels = [("outcome", outcome(resolve.outcome))];
+                let labels = [("outcome", resolve.outcome.as_str())];
                 self.gates.get_or_create(&labels).inc();
             }
             ServerMessage::ToolExecute(execute) => {
-                let labels = [("cleared_by", cleared_by(execute.grant.cleared_by))];
+                let labels = [("cleared_by", execute.grant.cleared_by.as_str())];
                 self.grants.get_or_create(&labels).inc();
             }
             ServerMessage::ToolResult(result) => {
@@ -213,7 +205,7 @@ impl Metrics {
     }
 
     pub(crate) fn record_refusal(&self, refusal: &Refusal) {
-        let labels = [("code", code(refusal.code()))];
+        let labels = [("code", refusal.code().as_str())];
         self.refusals.get_or_create(&labels).inc();
     }
 
@@ -234,41 +226,5 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
-    }
-}
-
-fn outcome(outcome: GateOutcome) -> &'static str {
-    match outcome {
-        GateOutcome::Approved => "approved",
-        GateOutcome::Rejected => "rejected",
-        GateOutcome::TimedOut => "timed_out",
-        GateOutcome::Cancelled => "cancelled",
-    }
-}
-
-fn cleared_by(cleared_by: ClearedBy) -> &'static str {
-    match cleared_by {
-        ClearedBy::Read => "read",
-        ClearedBy::Quorum => "quorum",
-        ClearedBy::Clock => "clock",
-        ClearedBy::AllowRule => "allow_rule",
-        ClearedBy::Direct => "direct",
-    }
-}
-
-fn code(code: ErrorCode) -> &'static str {
-    match code {
-        ErrorCode::InvalidMessage => "INVALID_MESSAGE",
-        ErrorCode::Unauthorized => "UNAUTHORIZED",
-        ErrorCode::SessionNotFound => "SESSION_NOT_FOUND",
-        ErrorCode::ParticipantNotFound => "PARTICIPANT_NOT_FOUND",
-        ErrorCode::GateFailed => "GATE_FAILED",
-        ErrorCode::Timeout => "TIMEOUT",
-        ErrorCode::RateLimited => "RATE_LIMITED",
-        ErrorCode::ContextTooLarge => "CONTEXT_TOO_LARGE",
-        ErrorCode::InvalidState => "INVALID_STATE",
-        ErrorCode::TransportError => "TRANSPORT_ERROR",
-        ErrorCode::AgentError => "AGENT_ERROR",
-        ErrorCode::InternalError => "INTERNAL_ERROR",
     }
 }

@@ -63,8 +63,13 @@ pub(crate) struct OutputArguments {
 }
 
 fn parse_status(text: &str) -> Result<CommandStatus, String> {
-    serde_json::from_value(text.into()).map_err(|_| {
-        "use waiting, running, blocked, rejected, timed_out, cancelled or finished".to_owned()
+    let status = CommandStatus::ALL
+        .iter()
+        .find(|status| status.as_str() == text);
+    status.copied().ok_or_else(|| {
+        let names: Vec<_> = CommandStatus::ALL.iter().map(|it| it.as_str()).collect();
+        let (last, others) = names.split_last().expect("there are several");
+        format!("use {} or {last}", others.join(", "))
     })
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pvp_protocol::payload::{SessionCreate, SessionJoin};
 use pvp_protocol::{
-    Capability, ClientMessage, Heading, MessageId, ParticipantId, Refusal, Role, Sender, SessionId,
-    VERSION, parse_client_message,
+    ClientMessage, Heading, MessageId, ParticipantId, Refusal, Role, Sender, SessionId, VERSION,
+    parse_client_message,
 };
 use pvp_session::Identity;
 use tokio::time::{Instant, timeout_at};
@@ -277,11 +277,8 @@ pub(crate) fn anonymous_identity(join: &SessionJoin) -> Identity {
         participant: join.participant.id.clone(),
         name: None,
         kind: join.participant.kind,
-        roles: Role::ALL.into(),
-        capabilities: BTreeSet::from(Capability::ALL)
-            .intersection(&claimed)
-            .copied()
-            .collect(),
+        roles: Role::ALL.iter().copied().collect(),
+        capabilities: claimed,
     }
 }
 

@@ -130,7 +130,7 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
         format!(
             "{}, {} risk: {} [{}]",
             assessment.category,
-            wire_name(&assessment.risk),
+            assessment.risk,
             one_line(&assessment.reason),
             assessment.rule
         ),
@@ -188,10 +188,4 @@ fn eligibility_text(gate: &GateListItem) -> &'static str {
     } else {
         "may not vote on it"
     }
-}
-
-/// The wire name of a protocol enum value.
-fn wire_name(value: &impl serde::Serialize) -> String {
-    let value = serde_json::to_value(value).unwrap_or_default();
-    value.as_str().unwrap_or_default().to_owned()
 }

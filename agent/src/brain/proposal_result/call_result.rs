@@ -62,8 +62,9 @@ pub struct CallOutcome {
 }
 
 /// How a proposal ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CallEnding {
     /// It ran to its own end, whatever the exit code.
     Ran,
@@ -84,18 +85,8 @@ pub enum CallEnding {
 }
 
 impl CallEnding {
+    /// The name in a script.
     pub fn as_str(self) -> &'static str {
-        match self {
-            CallEnding::Ran => "ran",
-            CallEnding::Started => "started",
-            CallEnding::Stopped => "stopped",
-            CallEnding::Blocked => "blocked",
-            CallEnding::Rejected => "rejected",
-            CallEnding::TimedOut => "timed_out",
-            CallEnding::Cancelled => "cancelled",
-            CallEnding::Withdrawn => "withdrawn",
-            CallEnding::Refused => "refused",
-            CallEnding::Unknown => "unknown",
-        }
+        self.into()
     }
 }
