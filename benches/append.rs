@@ -88,9 +88,9 @@ async fn append_until(
     let meta = Bytes::from_static(br#"{"origin":"0123456789abcdef0123456789abcdef"}"#);
     let mut head = LogHead::empty(&session);
     let (report, mut reports) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(under_way));
+    let permits = Arc::new(Semaphore::new(under_way));
     while Instant::now() < until {
-        room.acquire().await.unwrap().forget();
+        permits.acquire().await.unwrap().forget();
         let prev = head;
         let mut records = Vec::with_capacity(size);
         for _ in 0..size {
@@ -98,10 +98,10 @@ async fn append_until(
             head = record.head();
             records.push(record);
         }
-        let (begun, report, room) = (Instant::now(), report.clone(), room.clone());
+        let (begun, report, permits) = (Instant::now(), report.clone(), permits.clone());
         let done = AppendCallback::new(move |result| {
             result.unwrap();
-            room.add_permits(1);
+            permits.add_permits(1);
             // The receiver lives until the last report.
             let _ = report.send(begun.elapsed());
         });
@@ -181,8 +181,8 @@ async fn stream_outputs(
         // An acknowledgement starts with an id from the server, an output with one from the agent.
         let mut acks = 0;
         while acks < IN_FLIGHT {
-            let told = agent.next().await.unwrap();
-            acks += usize::from(!told.starts_with(br#"{"v":1,"id":"o"#));
+            let received = agent.next().await.unwrap();
+            acks += usize::from(!received.starts_with(br#"{"v":1,"id":"o"#));
         }
         answered.fetch_add(IN_FLIGHT as u64, Ordering::Relaxed);
         latencies.add(begun.elapsed());

@@ -91,9 +91,9 @@ async fn measure_join(address: &str, number: usize, entries: usize) -> Duration 
     let last = format!(r#"{{"v":1,"id":"out-{}""#, entries - 1);
     let mut outputs = 0;
     loop {
-        let told = client.next().await.unwrap();
-        outputs += usize::from(told.starts_with(br#"{"v":1,"id":"out-"#));
-        if told.starts_with(last.as_bytes()) {
+        let received = client.next().await.unwrap();
+        outputs += usize::from(received.starts_with(br#"{"v":1,"id":"out-"#));
+        if received.starts_with(last.as_bytes()) {
             break;
         }
     }

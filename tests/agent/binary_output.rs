@@ -34,38 +34,38 @@ fn sha256sum(text: &str) -> String {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(text.as_bytes()).unwrap();
     drop(stdin);
-    let said = child.wait_with_output().unwrap().stdout;
-    String::from_utf8(said[..64].to_vec()).unwrap()
+    let output = child.wait_with_output().unwrap().stdout;
+    String::from_utf8(output[..64].to_vec()).unwrap()
 }
 
-fn invariant_stream_facts_match_output(told: &str, result: &Value) {
+fn invariant_stream_facts_match_output(received: &str, result: &Value) {
     let facts = &result["streams"]["stdout"];
-    assert_eq!(facts["sha256"], sha256sum(told));
-    assert_eq!(facts["bytes"], told.len());
-    assert_eq!(facts["lines"], told.lines().count());
+    assert_eq!(facts["sha256"], sha256sum(received));
+    assert_eq!(facts["bytes"], received.len());
+    assert_eq!(facts["lines"], received.lines().count());
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_text_are_replaced_and_counted_as_they_are_told() {
-    let (told, result) = run_approved(r"touch a; printf 'a\377b\300c\n\342\202'").await;
-    assert_eq!(told, "a\u{fffd}b\u{fffd}c\n\u{fffd}");
-    assert_eq!(result["result"]["stdout"], told);
-    invariant_stream_facts_match_output(&told, &result);
+    let (received, result) = run_approved(r"touch a; printf 'a\377b\300c\n\342\202'").await;
+    assert_eq!(received, "a\u{fffd}b\u{fffd}c\n\u{fffd}");
+    assert_eq!(result["result"]["stdout"], received);
+    invariant_stream_facts_match_output(&received, &result);
 }
 
 #[tokio::test]
 async fn the_ends_of_long_output_are_cut_between_characters() {
-    let (told, result) = run_approved("touch a; yes aü | head -n 25000; printf zz").await;
+    let (received, result) = run_approved("touch a; yes aü | head -n 25000; printf zz").await;
     // Not compared with `assert_eq`, which would print all of it.
-    assert!(told == format!("{}zz", "aü\n".repeat(25_000)));
-    invariant_stream_facts_match_output(&told, &result);
+    assert!(received == format!("{}zz", "aü\n".repeat(25_000)));
+    invariant_stream_facts_match_output(&received, &result);
     let shown = result["result"]["stdout"].as_str().unwrap();
     let (head, rest) = shown.split_once("\n[… ").unwrap();
     let (left_out, tail) = rest.split_once(" bytes omitted …]\n").unwrap();
     // The last 32 KiB begin inside a character, which is left out too.
-    let begun = told.len() - 32 * 1024 + 1;
+    let begun = received.len() - 32 * 1024 + 1;
     let kept = 64 * 1024 - 64 - tail.len();
-    assert_eq!((head.len(), tail.len()), (kept, told.len() - begun));
+    assert_eq!((head.len(), tail.len()), (kept, received.len() - begun));
     assert_eq!(left_out, (begun - kept).to_string());
-    assert!(head == &told[..kept] && tail == &told[begun..]);
+    assert!(head == &received[..kept] && tail == &received[begun..]);
 }

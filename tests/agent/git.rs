@@ -101,9 +101,9 @@ async fn what_would_open_an_editor_fails_with_a_sentence() {
     for _ in 0..2 {
         let proposal = approve_next(&mut ann).await;
         let result = result_of(&mut ann, &proposal).await;
-        let said = result["result"]["stderr"].as_str().unwrap();
+        let output = result["result"]["stderr"].as_str().unwrap();
         assert_eq!(result["result"]["exitCode"], 1, "{result}");
-        assert!(said.contains("pvp: there is no editor here"), "{said}");
+        assert!(output.contains("pvp: there is no editor here"), "{output}");
     }
     assert_eq!(
         git(&agent_process.workspace(), &["rev-parse", "HEAD"]),

@@ -16,8 +16,8 @@ use crate::support::session::{
 /// Bytes delivered of both streams of a command.
 fn told_bytes(person: &TestClient, proposal: &str) -> usize {
     let streams = ["stdout", "stderr"];
-    let told = streams.map(|stream| collect_output(&person.received, proposal, stream).len());
-    told.iter().sum()
+    let received = streams.map(|stream| collect_output(&person.received, proposal, stream).len());
+    received.iter().sum()
 }
 
 /// The id of the proposal whose command contains this text.

@@ -236,9 +236,9 @@ async fn a_stop_ends_the_answer_and_what_runs_and_the_next_prompt_begins_anew() 
     fixture.wait_final_response("interrupted").await;
     // While a command runs.
     let request = fixture.prompt_and_wait("then this").await;
-    let heard = request.last_message("user");
-    assert_contains(&heard, &["ann stopped you: not that"]);
-    assert!(heard.ends_with("ann: then this"), "{heard}");
+    let received = request.last_message("user");
+    assert_contains(&received, &["ann stopped you: not that"]);
+    assert!(received.ends_with("ann: then this"), "{received}");
     request
         .finish_with_commands(&["touch begun; sleep 1000"])
         .await;
@@ -292,9 +292,9 @@ async fn a_pause_lets_the_command_end_and_then_waits_for_a_word() {
     // The model is not called before someone sends a prompt; then it receives both.
     let request = fixture.prompt_and_wait("go on").await;
     assert_starts_with(&request.last_message("tool"), "Exit code: 0");
-    let heard = request.last_message("user");
-    assert_contains(&heard, &["ann paused you: wait a moment"]);
-    assert!(heard.ends_with("ann: go on"), "{heard}");
+    let received = request.last_message("user");
+    assert_contains(&received, &["ann paused you: wait a moment"]);
+    assert!(received.ends_with("ann: go on"), "{received}");
     request.finish_with_text("ok").await;
 }
 
@@ -312,9 +312,9 @@ async fn a_pause_holds_back_what_was_asked_before_it() {
     fixture.interrupt("pause", "wait").await;
     release_command(&fixture);
     next_result(&mut fixture.ann).await;
-    let heard = fixture.prompt_and_wait("now").await.last_message("user");
+    let received = fixture.prompt_and_wait("now").await.last_message("user");
     assert_contains(
-        &heard,
+        &received,
         &["ann paused you: wait", "ann: then this", "ann: now"],
     );
 }

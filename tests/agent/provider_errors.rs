@@ -10,8 +10,8 @@ use crate::support::session::approve_next;
 
 /// How many messages of a type were received so far.
 fn count_received(fixture: &ModelAgentFixture, kind: &str) -> usize {
-    let told = fixture.ann.received.iter();
-    told.filter(|message| message["type"] == kind).count()
+    let received = fixture.ann.received.iter();
+    received.filter(|message| message["type"] == kind).count()
 }
 
 const CONTEXT_TOO_LONG: &str =
@@ -59,9 +59,9 @@ async fn what_is_too_long_is_asked_with_less_and_then_complained_about() {
         .respond_error(400, "", CONTEXT_TOO_LONG)
         .await;
     let request = fixture.model_server.next_request().await;
-    let heard = request.last_message("user");
-    assert!(heard.len() < 150_000, "{}", heard.len());
-    assert_contains(&heard, &["ann: begin x", "bytes skipped", "x end"]);
+    let received = request.last_message("user");
+    assert!(received.len() < 150_000, "{}", received.len());
+    assert_contains(&received, &["ann: begin x", "bytes skipped", "x end"]);
     request.finish_with_text("fine").await;
     let said = fixture.wait_final_response("complete").await;
     assert_eq!(said, "fine");
@@ -235,10 +235,10 @@ async fn the_key_is_neither_told_nor_logged_nor_given_to_commands() {
     let ended = fixture.agent_process.process.ended().await;
     assert_contains(&ended.err, &["asking the provider again", "[key]"]);
     for piece in ["sk-0123", "abcdefghij"] {
-        let told = fixture.ann.received.iter();
-        let mut told = told
+        let received = fixture.ann.received.iter();
+        let mut received = received
             .map(Value::to_string)
             .chain([ended.out.clone(), ended.err.clone()]);
-        assert!(!told.any(|text| text.contains(piece)), "{piece}");
+        assert!(!received.any(|text| text.contains(piece)), "{piece}");
     }
 }

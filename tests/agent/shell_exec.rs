@@ -194,8 +194,9 @@ async fn what_was_cut_is_told_for_each_stream() {
     let result = result_of(&mut ann, &id).await;
     let cut = json!({ "stdout": true, "stderr": false, "combined": true });
     assert_eq!(result["result"]["truncated"], cut, "{result}");
-    let told = ["stdout", "stderr"].map(|stream| collect_output(&ann.received, &id, stream).len());
-    assert_eq!(told.iter().sum::<usize>(), 1024);
+    let received =
+        ["stdout", "stderr"].map(|stream| collect_output(&ann.received, &id, stream).len());
+    assert_eq!(received.iter().sum::<usize>(), 1024);
 }
 
 /// A CLI environment of a driver, for `pvp exec`.

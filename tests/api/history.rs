@@ -123,12 +123,12 @@ async fn output_is_read_by_lines() {
         .agent
         .send("output.read", json!({ "ref": proposal, "tail": 2 }))
         .await;
-    let told = fixture
+    let received = fixture
         .agent
         .wait(|message| message["ref"] == read.as_str())
         .await;
     assert_eq!(
-        told["payload"],
+        received["payload"],
         read_output(&eve, &proposal, "?tail=2").await
     );
 }

@@ -55,8 +55,8 @@ async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
     assert_eq!(comments, ["fine"]);
 
     // Everyone received the same entries in the same order, on the socket and over HTTP.
-    let told = cid.wait_for("gate.resolve").await;
-    assert_eq!(told["payload"], *resolution);
+    let received = cid.wait_for("gate.resolve").await;
+    assert_eq!(received["payload"], *resolution);
     assert!(agent.wait_for("tool.execute").await["payload"]["grant"]["nonce"].is_string());
     for client in [&mut agent, &mut ann, &mut cid] {
         client.sync().await;

@@ -195,7 +195,7 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
     let mut version = gates_version(&fixture.eve).await;
     let mut proposal = String::new();
-    let mut told: Vec<Value> = Vec::new();
+    let mut received: Vec<Value> = Vec::new();
     for step in ["propose", "vote", "edit", "reject"] {
         wait_for_polls(&nobody, 0).await;
         let wait = spawn_get(
@@ -215,13 +215,13 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
                     .expect_ok(),
             ),
             "edit" => {
-                let digest = &told[1]["gates"][0]["assessment"]["digest"];
+                let digest = &received[1]["gates"][0]["assessment"]["digest"];
                 let edit = json!({ "arguments": { "command": "sh", "args": [], "full_command": "touch b" }, "digest": digest });
                 let path = format!("/api/sessions/{SESSION}/gates/{proposal}/amend");
                 fixture.ann.api.post(&path, edit).await.expect_ok();
             }
             _ => {
-                let digest = &told[2]["gates"][0]["assessment"]["digest"];
+                let digest = &received[2]["gates"][0]["assessment"]["digest"];
                 let ballot = json!({ "vote": "reject", "reason": "r", "digest": digest });
                 fixture
                     .bob
@@ -235,7 +235,7 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
         let next = list["version"].as_u64().unwrap();
         assert!(next > version);
         version = next;
-        told.push(list);
+        received.push(list);
     }
     let stands = |list: &Value| {
         let gate = &list["gates"][0];
@@ -245,14 +245,14 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
             gate["action"]["command"]["line"]
         ])
     };
-    assert_eq!(stands(&told[0]), json!([0, 2, "touch a"]));
-    assert_eq!(stands(&told[1]), json!([1, 2, "touch a"]));
+    assert_eq!(stands(&received[0]), json!([0, 2, "touch a"]));
+    assert_eq!(stands(&received[1]), json!([1, 2, "touch a"]));
     assert_eq!(
-        stands(&told[2]),
+        stands(&received[2]),
         json!([0, 2, "touch b"]),
         "an edit voids votes"
     );
-    assert_eq!(told[3]["gates"], json!([]));
+    assert_eq!(received[3]["gates"], json!([]));
     // An outdated version, or none, is answered at once.
     for query in ["?after=0&wait=60", "?wait=60", &format!("?after={version}")] {
         let list = fixture
@@ -285,7 +285,7 @@ async fn who_only_polls_is_present_and_keeps_their_vote() {
     // However long joining took, both are present when the command is proposed.
     log_head(&fixture.ann.api).await;
     fixture.agent.sync().await;
-    let heard = fixture.agent.received.len();
+    let received = fixture.agent.received.len();
     let proposal = fixture.propose("touch a").await;
     assert_eq!(fixture.gate(&proposal).await["open"]["required"], 2);
     let idle = fixture.ann.id().to_owned();
@@ -323,7 +323,7 @@ async fn who_only_polls_is_present_and_keeps_their_vote() {
         .await
         .expect_ok();
     assert_eq!(passed["gate"]["status"], "approved");
-    assert!(!fixture.agent.received[heard..].iter().any(away(&bob)));
+    assert!(!fixture.agent.received[received..].iter().any(away(&bob)));
     poll.abort();
 }
 

@@ -25,19 +25,19 @@ async fn pages_put_together_are_what_the_socket_tells() {
         fixture.send_result(&proposal, 0).await;
     }
     socket.sync().await;
-    let told = log_entries(&socket.received);
-    assert_eq!(told, fixture.log());
+    let received = log_entries(&socket.received);
+    assert_eq!(received, fixture.log());
     for limit in [1, 2, 3, 7, 1000] {
         assert_eq!(
             fixture.eve.api.read_whole_log(SESSION, limit).await,
-            told,
+            received,
             "limit {limit}"
         );
     }
     let path = format!("/api/sessions/{SESSION}/messages");
-    let head = told.len() as u64;
+    let head = received.len() as u64;
     let page = |after: u64, upto: u64| {
-        let messages = &told[after as usize..upto as usize];
+        let messages = &received[after as usize..upto as usize];
         json!({ "messages": messages, "next": upto, "head": head })
     };
     for (query, expected) in [
@@ -76,7 +76,7 @@ async fn pages_put_together_are_what_the_socket_tells() {
         .expect_ok();
     assert_eq!(
         transcript,
-        json!({ "sessionId": SESSION, "count": head, "messages": told })
+        json!({ "sessionId": SESSION, "count": head, "messages": received })
     );
     let some = fixture
         .eve
@@ -86,7 +86,7 @@ async fn pages_put_together_are_what_the_socket_tells() {
         ))
         .await
         .expect_ok();
-    let results: Vec<_> = told[3..]
+    let results: Vec<_> = received[3..]
         .iter()
         .filter(|message| message["type"] == "tool.result")
         .collect();

@@ -48,10 +48,10 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
         ("PVP_SESSIONS", "99999999999999999999", "1 to 10000000"),
         ("PVP_DATA", "", "a directory"),
     ] {
-        let said = run_refused(&server_args(data.path(), &[]), &[(variable, value)]);
+        let output = run_refused(&server_args(data.path(), &[]), &[(variable, value)]);
         let key = variable.trim_start_matches("PVP_").to_lowercase();
         assert_eq!(
-            said,
+            output,
             format!("pvp: {variable}: `{key}` is {value:?}; use {allowed}\n")
         );
     }
@@ -68,14 +68,14 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
             "an address that begins with http:// or https://",
         ),
     ] {
-        let said = run_refused(&["server", "--data", path, flag, "x"], &[]);
+        let output = run_refused(&["server", "--data", path, flag, "x"], &[]);
         assert_eq!(
-            said,
+            output,
             format!("pvp: {flag}: `{key}` is \"x\"; use {allowed}\n")
         );
     }
     let file = data.path().join("pvp.toml");
-    for (text, said) in [
+    for (text, output) in [
         (
             "open_gates = 0\n",
             "pvp.toml:1: `open_gates` is 0; use 1 to 10000\n",
@@ -99,17 +99,17 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
             &server_args(data.path(), &["--config", file.to_str().unwrap()]),
             &[],
         );
-        let expected = format!("pvp: {}/{said}", data.path().display());
+        let expected = format!("pvp: {}/{output}", data.path().display());
         assert!(complaint.starts_with(&expected), "{complaint}");
     }
     let missing = data.path().join("missing.toml");
-    let said = run_refused(
+    let output = run_refused(
         &server_args(data.path(), &["--config", missing.to_str().unwrap()]),
         &[],
     );
     assert!(
-        said.contains("reading the settings in") && said.contains("missing.toml"),
-        "{said}"
+        output.contains("reading the settings in") && output.contains("missing.toml"),
+        "{output}"
     );
 }
 
@@ -195,9 +195,9 @@ fn flags_and_words_that_do_not_exist_are_named() {
             &["/nonexistent"],
         ),
     ] {
-        let said = run_refused(arguments, &[]);
+        let output = run_refused(arguments, &[]);
         for part in parts {
-            assert!(said.contains(part), "{arguments:?}: {said}");
+            assert!(output.contains(part), "{arguments:?}: {output}");
         }
     }
 }
@@ -208,22 +208,22 @@ fn open_to_the_world_must_be_meant() {
     let data = data.path().join("never-made");
     let path = data.to_str().unwrap();
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:3000"] {
-        let said = run_refused(
+        let output = run_refused(
             &["server", "--open", "--listen", listen, "--data", path],
             &[],
         );
         assert_eq!(
-            said,
+            output,
             format!(
                 "pvp: --open lets anyone who reaches {listen} do anything; listen on 127.0.0.1, or add --i-know-this-is-open\n"
             )
         );
         // However it was opened.
-        let said = run_refused(
+        let output = run_refused(
             &["server", "--listen", listen, "--data", path],
             &[("PVP_OPEN", "1")],
         );
-        assert!(said.contains("--i-know-this-is-open"), "{said}");
+        assert!(output.contains("--i-know-this-is-open"), "{output}");
     }
     assert!(!data.exists(), "nothing was made on the way");
 }
@@ -267,15 +267,18 @@ async fn the_admin_link_is_made_once() {
 async fn two_servers_do_not_share_a_data_directory_or_an_address() {
     let data = tempfile::tempdir().unwrap();
     let first = TestServer::start_in(data.path(), &[]).await;
-    let said = run_refused(&server_args(data.path(), &[]), &[]);
-    assert!(said.contains(data.path().to_str().unwrap()), "{said}");
-    assert!(said.contains("is in use by another pvp server"), "{said}");
+    let output = run_refused(&server_args(data.path(), &[]), &[]);
+    assert!(output.contains(data.path().to_str().unwrap()), "{output}");
+    assert!(
+        output.contains("is in use by another pvp server"),
+        "{output}"
+    );
     let other = tempfile::tempdir().unwrap();
     let path = other.path().to_str().unwrap();
-    let said = run_refused(&["server", "--listen", &first.address, "--data", path], &[]);
+    let output = run_refused(&["server", "--listen", &first.address, "--data", path], &[]);
     assert!(
-        said.starts_with(&format!("pvp: cannot listen on {}", first.address)),
-        "{said}"
+        output.starts_with(&format!("pvp: cannot listen on {}", first.address)),
+        "{output}"
     );
     assert_eq!(
         crate::support::http_get(&first.address, "/health", &[])

@@ -28,17 +28,20 @@ fn the_exit_code_says_the_category() {
         ("rm -rf build", 20, "destructive"),
         ("rm -rf /", 30, "blocked"),
     ] {
-        let (exit, said, _) = run_check(&[command]);
+        let (exit, output, _) = run_check(&[command]);
         assert_eq!(exit, Some(code), "{command}");
-        assert!(said.starts_with(category), "{said}");
-        assert!(said.contains("rule ") && said.contains("reason "), "{said}");
+        assert!(output.starts_with(category), "{output}");
+        assert!(
+            output.contains("rule ") && output.contains("reason "),
+            "{output}"
+        );
     }
 }
 
 #[test]
 fn a_verdict_is_json_for_programs_and_names_its_parts() {
-    let (_, said, _) = run_check(&["--json", "ls && rm -rf x"]);
-    let verdict: Value = serde_json::from_str(&said).unwrap();
+    let (_, output, _) = run_check(&["--json", "ls && rm -rf x"]);
+    let verdict: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(verdict["category"], "destructive");
     let parts: Vec<_> = verdict["parts"]
         .as_array()
@@ -90,17 +93,17 @@ fn lines_are_sorted_one_by_one_and_a_bad_one_is_named() {
 
 #[test]
 fn rules_are_shown_tested_and_explained() {
-    let (good, said, _) = run_pvp(&["policy", "show"]);
+    let (good, output, _) = run_pvp(&["policy", "show"]);
     assert!(
-        good && said.lines().count() > 300,
+        good && output.lines().count() > 300,
         "{}",
-        said.lines().count()
+        output.lines().count()
     );
-    let (good, said, _) = run_pvp(&["policy", "test"]);
-    assert!(good && said.contains(" 0 examples"), "{said}");
-    let (good, said, _) = run_pvp(&["policy", "explain", "sudo rm -rf build"]);
-    assert!(good && said.contains("matched "), "{said}");
-    let id = said
+    let (good, output, _) = run_pvp(&["policy", "test"]);
+    assert!(good && output.contains(" 0 examples"), "{output}");
+    let (good, output, _) = run_pvp(&["policy", "explain", "sudo rm -rf build"]);
+    assert!(good && output.contains("matched "), "{output}");
+    let id = output
         .lines()
         .find_map(|line| line.strip_prefix("matched "))
         .unwrap();

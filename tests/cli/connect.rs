@@ -21,26 +21,29 @@ async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
     let input = format!("{first}\n\n  \n{second}");
     let said = cli.run_with_stdin(&["connect", &link], &input).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
-    let told = parse_json_lines(&said.out);
-    assert_eq!(told[0]["type"], "session.welcome");
-    let acks: Vec<_> = told.iter().filter(|m| m["type"] == "session.ack").collect();
+    let received = parse_json_lines(&said.out);
+    assert_eq!(received[0]["type"], "session.welcome");
+    let acks: Vec<_> = received
+        .iter()
+        .filter(|m| m["type"] == "session.ack")
+        .collect();
     assert_eq!(acks.len(), 3, "one for the join");
     let acks = &acks[1..];
     assert_eq!(acks[1]["payload"]["id"], "my-own-id");
     // Missing fields were filled in.
-    let heard = agent.wait(|m| m["payload"]["content"] == "hello").await;
+    let submitted = agent.wait(|m| m["payload"]["content"] == "hello").await;
     assert_eq!(
-        (&heard["v"], &heard["session"], &heard["sender"]),
+        (&submitted["v"], &submitted["session"], &submitted["sender"]),
         (&json!(1), &json!("owl"), &json!(dee.participant))
     );
-    assert_eq!(heard["id"], acks[0]["payload"]["id"]);
+    assert_eq!(submitted["id"], acks[0]["payload"]["id"]);
     assert_eq!(
         agent.wait(|m| m["payload"]["content"] == "again").await["id"],
         "my-own-id"
     );
     // Every printed line is a log entry or an answer.
     let log = server.entries("owl");
-    for message in told.iter().filter(|message| message["seq"].is_u64()) {
+    for message in received.iter().filter(|message| message["seq"].is_u64()) {
         let at = usize::try_from(message["seq"].as_u64().unwrap()).unwrap() - 1;
         assert_eq!(message["id"], log[at]["id"]);
     }
@@ -162,12 +165,12 @@ async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
     let welcome = &parse_json_lines(&wait_for_response)[0]["payload"];
     assert_eq!(welcome["roles"], json!(["approver"]), "{welcome}");
     let line = prompt_message(&agent.participant, &dee.participant, "hi").to_string();
-    let said = cli
+    let output = cli
         .run_with_stdin(&["connect", "--role", "approver"], &line)
         .await;
-    assert_eq!(said.code, Some(1));
-    let said = cli.run_refused(&["connect", "--role", "admin"]).await;
-    assert!(said.starts_with("pvp: "), "{said}");
+    assert_eq!(output.code, Some(1));
+    let output = cli.run_refused(&["connect", "--role", "admin"]).await;
+    assert!(output.starts_with("pvp: "), "{output}");
     let seqs = |out: &str| -> Vec<u64> {
         parse_json_lines(out)
             .iter()
@@ -177,8 +180,8 @@ async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
     let head = server.entries("owl").len() as u64;
     let here = json!({ "type": "presence.update", "payload": { "participant": dee.participant, "status": "active", "last_active": "2026-01-01T00:00:00.000Z" } });
     let resume = ["connect", "--after", "2"];
-    let said = cli.run_with_stdin(&resume, &here.to_string()).await;
-    let resumed = seqs(&said.expect_ok(&resume));
+    let output = cli.run_with_stdin(&resume, &here.to_string()).await;
+    let resumed = seqs(&output.expect_ok(&resume));
     assert_eq!(resumed[0], 3);
     assert!(*resumed.last().unwrap() >= head, "{resumed:?}");
     let beyond = cli.run(&["connect", "--after", "100000"]).await;
@@ -206,9 +209,9 @@ async fn without_login_one_says_who_one_is() {
         .into_iter()
         .find(|entry| entry["type"] == "participant.announce");
     assert_eq!(announce.unwrap()["payload"]["id"], "zoe");
-    let said = cli.run_refused(&["connect", &link]).await;
+    let output = cli.run_refused(&["connect", &link]).await;
     assert_eq!(
-        said,
+        output,
         "pvp: this server has no login, so say who you are with --as\n"
     );
 }
@@ -219,30 +222,30 @@ async fn what_cannot_be_joined_is_refused_with_a_sentence() {
     let dee = server.invite("dee", &["driver"], &[]);
     let cli = CliEnv::new();
     let free = server.link(&dee, None);
-    let said = cli.run_refused(&["connect", &free]).await;
+    let output = cli.run_refused(&["connect", &free]).await;
     assert_eq!(
-        said,
+        output,
         "pvp: the link names no session; say which with --session\n"
     );
-    let said = cli
+    let output = cli
         .run_refused(&["connect", &free, "--session", "owl"])
         .await;
-    assert_eq!(said, "pvp: there is no session `owl`\n");
-    let said = cli.run_refused(&["connect", "x"]).await;
+    assert_eq!(output, "pvp: there is no session `owl`\n");
+    let output = cli.run_refused(&["connect", "x"]).await;
     assert!(
-        said.starts_with("pvp: a link begins with http://"),
-        "{said}"
+        output.starts_with("pvp: a link begins with http://"),
+        "{output}"
     );
     let bad = format!("http://{}/?token=pvp_no&session=owl", server.address);
-    let said = cli.run_refused(&["connect", &bad]).await;
-    assert!(said.contains("token"), "{said}");
+    let output = cli.run_refused(&["connect", &bad]).await;
+    assert!(output.contains("token"), "{output}");
     server.kill_9().await;
-    let said = cli
+    let output = cli
         .run_refused(&["connect", &free, "--session", "owl"])
         .await;
     assert!(
-        said.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)),
-        "{said}"
+        output.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)),
+        "{output}"
     );
 }
 

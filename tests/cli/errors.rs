@@ -51,17 +51,17 @@ fn spawn_foreign_server(answer: &'static [u8]) -> String {
 async fn without_a_link_every_command_says_how_to_give_one() {
     let cli = CliEnv::new();
     for command in server_commands() {
-        let said = cli.run_refused(command).await;
+        let output = cli.run_refused(command).await;
         assert_eq!(
-            said,
+            output,
             "pvp: no server is known here; give --link, set PVP_LINK, or remember one with `pvp login LINK`\n",
             "{command:?}"
         );
-        let said = cli
+        let output = cli
             .run_refused(&[command, &["--link", "nonsense"]].concat())
             .await;
         assert_eq!(
-            said,
+            output,
             "pvp: --link: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
             "{command:?}"
         );
@@ -77,18 +77,18 @@ async fn a_server_that_cannot_be_reached_is_named() {
     let link = format!("http://{address}/?token=pvp_ab_cd&session=owl");
     let cli = CliEnv::new();
     for command in server_commands() {
-        let said = cli
+        let output = cli
             .run_refused(&[command, &["--link", &link]].concat())
             .await;
         assert!(
-            said.contains(&format!("cannot reach http://{address}: ")),
-            "{command:?}: {said}"
+            output.contains(&format!("cannot reach http://{address}: ")),
+            "{command:?}: {output}"
         );
     }
-    let said = cli.run_refused(&["login", &link]).await;
+    let output = cli.run_refused(&["login", &link]).await;
     assert!(
-        said.contains(&format!("cannot reach http://{address}: ")),
-        "{said}"
+        output.contains(&format!("cannot reach http://{address}: ")),
+        "{output}"
     );
     assert!(!cli.workdir().join(".pvp").exists());
 }
@@ -108,25 +108,25 @@ async fn a_server_that_is_not_pvp_is_named() {
         let base = spawn_foreign_server(answer);
         let link = format!("{base}/?token=pvp_ab_cd&session=owl");
         for command in server_commands() {
-            let said = cli.run_refused(&[command, &["--link", &link]].concat()).await;
-            assert!(said.starts_with("pvp: ") && said.contains(&base), "{command:?}: {said}");
-            assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+            let output = cli.run_refused(&[command, &["--link", &link]].concat()).await;
+            assert!(output.starts_with("pvp: ") && output.contains(&base), "{command:?}: {output}");
+            assert!(!output.chars().any(|c| c.is_control() && c != '\n'), "{output:?}");
         }
-        let said = cli.run_refused(&["login", &link]).await;
-        assert!(said.contains(&base), "{said}");
+        let output = cli.run_refused(&["login", &link]).await;
+        assert!(output.contains(&base), "{output}");
         assert!(!cli.workdir().join(".pvp").exists());
     }
     let base = spawn_foreign_server(
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
     );
-    let said = cli
+    let output = cli
         .run_refused(&["gates", "--link", &format!("{base}/?token=t")])
         .await;
     assert!(
-        said.starts_with(&format!(
+        output.starts_with(&format!(
             "pvp: {base} answered what a PVP server would not ("
         )),
-        "{said}"
+        "{output}"
     );
 }
 
@@ -155,11 +155,11 @@ async fn a_token_that_was_taken_back_opens_nothing() {
         );
     }
     for command in server_commands() {
-        let said = cli.run_refused(command).await;
+        let output = cli.run_refused(command).await;
         let sentence = "the token was revoked; ask for a new invitation\n";
         assert!(
-            said.starts_with("pvp: ") && said.ends_with(sentence),
-            "{command:?}: {said}"
+            output.starts_with("pvp: ") && output.ends_with(sentence),
+            "{command:?}: {output}"
         );
     }
     assert_eq!(server.entries("owl"), before);
@@ -187,27 +187,27 @@ async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
     for command in about {
         let there = |user, session| [command, &["--link", user, "--session", session]].concat();
         let link = server.link(&dee, None);
-        let said = cli.run_refused(&there(&link, "dog")).await;
-        assert_eq!(said, "pvp: there is no session `dog`\n", "{command:?}");
-        let said = cli.run_refused(&there(&link, "../x")).await;
+        let output = cli.run_refused(&there(&link, "dog")).await;
+        assert_eq!(output, "pvp: there is no session `dog`\n", "{command:?}");
+        let output = cli.run_refused(&there(&link, "../x")).await;
         assert!(
-            said.contains("--session") && said.contains("an id has '.' at position 0"),
-            "{said}"
+            output.contains("--session") && output.contains("an id has '.' at position 0"),
+            "{output}"
         );
         let link = server.link(&bob, None);
-        let said = cli.run_refused(&there(&link, "cat")).await;
+        let output = cli.run_refused(&there(&link, "cat")).await;
         assert_eq!(
-            said, "pvp: this token is for another session\n",
+            output, "pvp: this token is for another session\n",
             "{command:?}"
         );
         // With two sessions, the command must name one.
         if command != ["connect"] && command[0] != "gates" {
             let link = server.link(&dee, None);
-            let said = cli
+            let output = cli
                 .run_refused(&[command, &["--link", &link]].concat())
                 .await;
             assert_eq!(
-                said, "pvp: say which with --session: cat, owl\n",
+                output, "pvp: say which with --session: cat, owl\n",
                 "{command:?}"
             );
         }
@@ -222,8 +222,8 @@ async fn the_session_can_be_said_by_a_variable_and_one_that_ended_is_named() {
     server.create_session("cat", json!({})).await;
     let cli = CliEnv::logged_in(&server.link(&server.admin(), None)).await;
     let tail = ["tail", "--json", "-n", "1"];
-    let said = cli.run_with_env(&tail, &[("PVP_SESSION", "owl")]).await;
-    let last: Value = serde_json::from_str(&said.expect_ok(&tail)).unwrap();
+    let output = cli.run_with_env(&tail, &[("PVP_SESSION", "owl")]).await;
+    let last: Value = serde_json::from_str(&output.expect_ok(&tail)).unwrap();
     assert_eq!(last["session"], "owl");
     let end = r#"{"reason":"done","final_state":"completed"}"#;
     for session in ["owl", "cat"] {
@@ -238,18 +238,18 @@ async fn the_session_can_be_said_by_a_variable_and_one_that_ended_is_named() {
         ];
         cli.run_ok(&end).await;
     }
-    let said = cli.run_refused(&["tail"]).await;
+    let output = cli.run_refused(&["tail"]).await;
     assert_eq!(
-        said,
+        output,
         "pvp: no session is open; make one with `pvp create`, or name one of `pvp sessions --all` with --session\n"
     );
     // An ended session can still be read, and accepts no messages.
     let before = server.entries("owl");
     cli.run_ok(&["tail", "--session", "owl"]).await;
-    let said = cli
+    let output = cli
         .run_refused(&["send", "hello", "--to", "bot", "--session", "owl"])
         .await;
-    assert!(said.contains("ended"), "{said}");
+    assert!(output.contains("ended"), "{output}");
     assert_eq!(server.entries("owl"), before);
 }
 
@@ -339,8 +339,8 @@ async fn a_workspace_or_data_directory_that_cannot_be_made_is_named() {
             "an id has ' ' at position 1",
         ),
     ] {
-        let said = cli.run_refused(&[command, &listen[..]].concat()).await;
-        assert!(said.contains(part), "{command:?}: {said}");
+        let output = cli.run_refused(&[command, &listen[..]].concat()).await;
+        assert!(output.contains(part), "{command:?}: {output}");
     }
     assert!(!cli.workdir().join(".pvp").exists());
 }

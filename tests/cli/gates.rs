@@ -68,8 +68,8 @@ async fn what_waits_is_listed_with_its_handle() {
     let cli = CliEnv::logged_in(&server.link(&bob, None)).await;
     assert_eq!(cli.run_ok(&["gates"]).await, lines[0]);
     assert_eq!(only_open_gate(&cli).await["may_vote"], false);
-    let said = cli.run_refused(&["gates", "--session", "cat"]).await;
-    assert_eq!(said, "pvp: this token is for another session\n");
+    let output = cli.run_refused(&["gates", "--session", "cat"]).await;
+    assert_eq!(output, "pvp: this token is for another session\n");
 }
 
 #[tokio::test]
@@ -147,9 +147,9 @@ async fn the_whole_card_says_everything_about_a_command() {
         (&state["status"], &state["open"]),
         (&json!("rejected"), &Value::Null)
     );
-    let said = cli.run_refused(&["show", &id[id.len() - 6..]]).await;
+    let output = cli.run_refused(&["show", &id[id.len() - 6..]]).await;
     assert_eq!(
-        said,
+        output,
         format!(
             "pvp: no gate `{}` is open; `pvp gates` lists those that are, `pvp history` what became of it\n",
             &id[id.len() - 6..]
@@ -221,13 +221,13 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     assert_eq!(status, 200, "{answer}");
     let answer: Value = serde_json::from_str(&answer).unwrap();
     let closed = loop {
-        let told = json.next_json().await;
-        if told["event"] == "closed" {
-            break told;
+        let received = json.next_json().await;
+        if received["event"] == "closed" {
+            break received;
         }
         // Presence may change with the restart, but no gate opens again.
         assert_eq!(
-            (&told["event"], &told["gate"]["gate"]),
+            (&received["event"], &received["gate"]["gate"]),
             (&json!("changed"), &id)
         );
     };
@@ -251,9 +251,9 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     let reject = ["reject", &gate_handle(&gate), "enough"];
     cli.run_ok(&reject).await;
     loop {
-        let told = json.next_json().await;
-        if told["event"] == "closed" {
-            assert_eq!(told["gate"]["resolution"]["reason"], "enough");
+        let received = json.next_json().await;
+        if received["event"] == "closed" {
+            assert_eq!(received["gate"]["resolution"]["reason"], "enough");
             break;
         }
     }

@@ -122,10 +122,11 @@ async fn commands_of_the_past_are_listed_and_searched() {
     );
     assert_eq!(records[1]["result"]["exit_code"], 2);
     assert_eq!(records[0]["approvals"][0]["participant"], admin.as_str());
-    let said = cli.run_refused(&["history", "--status", "gone"]).await;
+    let output = cli.run_refused(&["history", "--status", "gone"]).await;
     assert!(
-        said.contains("use waiting, running, blocked, rejected, timed_out, cancelled or finished"),
-        "{said}"
+        output
+            .contains("use waiting, running, blocked, rejected, timed_out, cancelled or finished"),
+        "{output}"
     );
 }
 
@@ -194,8 +195,8 @@ async fn what_a_command_printed_is_read_by_lines() {
         (&["output", &made, "--head", "1", "--tail", "1"], "pvp: "),
         (&["output", &made, "--head", "x"], "--head"),
     ] {
-        let said = cli.run_refused(arguments).await;
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        let output = cli.run_refused(arguments).await;
+        assert!(output.contains(part), "{arguments:?}: {output}");
     }
     assert_eq!(cli.run_ok(&["output", &unread]).await, "");
 }
@@ -214,13 +215,13 @@ async fn an_end_that_two_commands_share_is_not_guessed() {
     }
     let ann = server.invite("ann", &["observer"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
-    let said = cli.run_refused(&["output", "1234"]).await;
+    let output = cli.run_refused(&["output", "1234"]).await;
     assert_eq!(
-        said,
+        output,
         "pvp: `1234` could be second-1234 or first-1234; write more of it\n"
     );
-    let said = cli.run_refused(&["output", "234"]).await;
-    assert_eq!(said, "pvp: there is no proposal `234`\n");
+    let output = cli.run_refused(&["output", "234"]).await;
+    assert_eq!(output, "pvp: there is no proposal `234`\n");
     let page: Value = cli.run_json(&["output", "first-1234", "--json"]).await;
     assert_eq!(page["lines"], json!([]));
 }

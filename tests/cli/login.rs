@@ -41,8 +41,8 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     std::fs::create_dir_all(&below).unwrap();
     let whose = format!("{me}\nlink remembered in {}\n", file.display());
     assert_eq!(cli.run_ok(&["whoami"]).await, whose);
-    let said = cli.run_in(&below, &["whoami"]).await;
-    assert_eq!(said.expect_ok(&[]), whose);
+    let output = cli.run_in(&below, &["whoami"]).await;
+    assert_eq!(output.expect_ok(&[]), whose);
     assert_eq!(
         cli.run_json(&["whoami", "--json"]).await,
         json!({
@@ -55,10 +55,10 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
         })
     );
 
-    let said = cli.run_in(&below, &["logout"]).await.expect_refused(&[]);
+    let output = cli.run_in(&below, &["logout"]).await.expect_refused(&[]);
     let nothing = below.join(".pvp/link");
     assert_eq!(
-        said,
+        output,
         format!("pvp: nothing is remembered in {}\n", nothing.display())
     );
     assert_eq!(
@@ -152,7 +152,7 @@ async fn a_link_that_does_not_work_is_not_remembered() {
     let good = server.link(&ann, None);
     let cli = CliEnv::logged_in(&good).await;
     let base = format!("http://{}", server.address);
-    for (link, said) in [
+    for (link, output) in [
         (
             "x",
             "pvp: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
@@ -171,12 +171,12 @@ async fn a_link_that_does_not_work_is_not_remembered() {
             "pvp: the link's session: an id has '.' at position 0; use A-Z a-z 0-9 _ . : - and begin with a letter or digit\n",
         ),
     ] {
-        assert_eq!(cli.run_refused(&["login", link]).await, said, "{link}");
+        assert_eq!(cli.run_refused(&["login", link]).await, output, "{link}");
         let kept = std::fs::read_to_string(cli.workdir().join(".pvp/link")).unwrap();
         assert_eq!(kept, format!("{good}\n"));
     }
-    let said = CliEnv::new().run_refused(&["login"]).await;
-    assert!(said.contains("<LINK>"), "{said}");
+    let output = CliEnv::new().run_refused(&["login"]).await;
+    assert!(output.contains("<LINK>"), "{output}");
 }
 
 #[tokio::test]
@@ -191,9 +191,9 @@ async fn a_remembered_file_that_holds_no_link_is_named_and_nothing_further_away_
     for text in ["", "hello\n", "\0"] {
         std::fs::write(&file, text).unwrap();
         for command in [&["whoami"][..], &["gates"], &["tail"]] {
-            let said = cli.run_in(&below, command).await.expect_refused(command);
+            let output = cli.run_in(&below, command).await.expect_refused(command);
             assert_eq!(
-                said,
+                output,
                 format!(
                     "pvp: {where_it_is} does not hold a link: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n"
                 )
@@ -201,24 +201,24 @@ async fn a_remembered_file_that_holds_no_link_is_named_and_nothing_further_away_
         }
     }
     std::fs::write(&file, b"\xff\xfe").unwrap();
-    let said = cli.run_in(&below, &["whoami"]).await.expect_refused(&[]);
+    let output = cli.run_in(&below, &["whoami"]).await.expect_refused(&[]);
     assert!(
-        said.starts_with(&format!("pvp: reading {where_it_is}: ")),
-        "{said}"
+        output.starts_with(&format!("pvp: reading {where_it_is}: ")),
+        "{output}"
     );
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
-    let said = cli.run_in(&below, &["whoami"]).await.expect_refused(&[]);
+    let output = cli.run_in(&below, &["whoami"]).await.expect_refused(&[]);
     assert!(
-        said.starts_with(&format!("pvp: reading {where_it_is}: ")),
-        "{said}"
+        output.starts_with(&format!("pvp: reading {where_it_is}: ")),
+        "{output}"
     );
     // Logging in there cannot replace a directory, and the error names it.
     let login = ["login", &server.link(&ann, None)];
-    let said = cli.run_in(&below, &login).await.expect_refused(&login);
+    let output = cli.run_in(&below, &login).await.expect_refused(&login);
     assert!(
-        said.starts_with(&format!("pvp: writing {where_it_is}: ")),
-        "{said}"
+        output.starts_with(&format!("pvp: writing {where_it_is}: ")),
+        "{output}"
     );
     // A `.pvp` that is a file is ignored.
     std::fs::remove_dir_all(below.join(".pvp")).unwrap();

@@ -104,10 +104,10 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
 
     // One outcome, with both names in the order of their votes, before the grant.
     let resolves = |messages: &[Value]| -> Vec<Value> {
-        let told = messages
+        let received = messages
             .iter()
             .filter(|message| message["type"] == "gate.resolve");
-        told.map(gate_outcome).collect()
+        received.map(gate_outcome).collect()
     };
     let resolved = resolves(&log);
     assert_eq!(resolved.len(), 1);

@@ -17,9 +17,9 @@ async fn prompt_fixture() -> (TestServer, TestClient, CliEnv, String) {
 #[tokio::test]
 async fn a_prompt_goes_to_the_only_agent_or_to_the_one_that_is_named() {
     let (server, mut agent, cli, dee) = prompt_fixture().await;
-    let said = cli.run_ok(&["send", "what is in here?"]).await;
+    let output = cli.run_ok(&["send", "what is in here?"]).await;
     let prompt = agent.wait_for("prompt.submit").await;
-    assert_eq!(said, format!("said in owl as {}\n", prompt["seq"]));
+    assert_eq!(output, format!("said in owl as {}\n", prompt["seq"]));
     assert_eq!(
         (&prompt["sender"], &prompt["payload"]),
         (
@@ -43,9 +43,9 @@ async fn a_prompt_goes_to_the_only_agent_or_to_the_one_that_is_named() {
     let before = server.entries("owl");
     let mut names = [agent.participant.as_str(), other.participant.as_str()];
     names.sort_unstable();
-    let said = cli.run_refused(&["send", "hello"]).await;
+    let output = cli.run_refused(&["send", "hello"]).await;
     assert_eq!(
-        said,
+        output,
         format!("pvp: say which agent with --to: {}\n", names.join(", "))
     );
     assert_eq!(server.entries("owl"), before);
@@ -80,21 +80,21 @@ async fn any_message_can_be_sent_and_the_same_id_says_it_once() {
         "my-interrupt",
     ];
     let said = cli.run_ok(&send).await;
-    let told = agent.wait_for("interrupt.raise").await;
+    let received = agent.wait_for("interrupt.raise").await;
     assert_eq!(
-        (&told["id"], &told["sender"]),
+        (&received["id"], &received["sender"]),
         (&json!("my-interrupt"), &json!(dee))
     );
-    assert_eq!(said, format!("said in owl as {}\n", told["seq"]));
+    assert_eq!(said, format!("said in owl as {}\n", received["seq"]));
     let before = server.entries("owl");
     assert_eq!(
         cli.run_ok(&send).await,
-        format!("said in owl as {}, as before\n", told["seq"])
+        format!("said in owl as {}, as before\n", received["seq"])
     );
     let again = cli.run_json(&[&send[..], &["--json"]].concat()).await;
     assert_eq!(
         again,
-        json!({ "id": "my-interrupt", "seq": told["seq"], "duplicate": true })
+        json!({ "id": "my-interrupt", "seq": received["seq"], "duplicate": true })
     );
     // Other words under the same id are refused.
     let other = r#"{"urgency":"stop","message":"wait"}"#;
@@ -114,9 +114,12 @@ async fn any_message_can_be_sent_and_the_same_id_says_it_once() {
     let context = r#"{"key":"notes","content_type":"text","content":"milk"}"#;
     let send = ["send", "--type", "context.add", "--payload", "-", "--json"];
     let said = cli.run_with_stdin(&send, context).await.expect_ok(&send);
-    let told = agent.wait(|m| m["payload"]["key"] == "notes").await;
+    let received = agent.wait(|m| m["payload"]["key"] == "notes").await;
     let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said, json!({ "id": told["id"], "seq": told["seq"] }));
+    assert_eq!(
+        said,
+        json!({ "id": received["id"], "seq": received["seq"] })
+    );
     let draft = json!({ "content": "hm", "contributors": [dee] }).to_string();
     let draft = ["send", "--type", "prompt.draft", "--payload", &draft];
     assert_eq!(cli.run_ok(&draft).await, "said in owl it is not kept\n");
@@ -236,10 +239,13 @@ async fn the_tail_is_the_end_of_the_log_or_what_came_after_a_seq() {
     let both = cli.run_refused(&["tail", "-n", "3", "--after", "2"]).await;
     assert!(both.contains("cannot be used with"), "{both}");
     for count in ["-1", "x", "99999999999999999999"] {
-        let said = cli
+        let output = cli
             .run_refused(&["tail", &format!("--lines={count}")])
             .await;
-        assert!(said.contains(count) && said.contains("--lines"), "{said}");
+        assert!(
+            output.contains(count) && output.contains("--lines"),
+            "{output}"
+        );
     }
 }
 
@@ -282,13 +288,13 @@ async fn following_tells_messages_as_they_come_and_goes_on_after_a_restart() {
     let mut text = cli.spawn(&["tail", "-f", "-n", "1"]);
     let to = ["--to", &agent.participant];
     // They are following once they have printed the last existing entry.
-    let mut told: Vec<Value> = vec![tail.next_json().await];
+    let mut received: Vec<Value> = vec![tail.next_json().await];
     text.next_line().await;
     let mut number = 0;
     cli.run_ok(&[&["send", "one"], &to[..]].concat()).await;
     while number < 3 {
-        told.push(tail.next_json().await);
-        if told.last().unwrap()["type"] == "prompt.submit" {
+        received.push(tail.next_json().await);
+        if received.last().unwrap()["type"] == "prompt.submit" {
             number += 1;
             cli.run_ok(&[&["send", "more"], &to[..]].concat()).await;
         }
@@ -304,20 +310,20 @@ async fn following_tells_messages_as_they_come_and_goes_on_after_a_restart() {
     loop {
         let message = tail.next_json().await;
         let last = message["payload"]["content"] == "after the restart";
-        told.push(message);
+        received.push(message);
         if last {
             break;
         }
     }
     text.wait_for_line("after the restart").await;
-    let seqs: Vec<_> = told
+    let seqs: Vec<_> = received
         .iter()
         .map(|message| message["seq"].as_u64().unwrap())
         .collect();
     let (first, last) = (seqs[0], *seqs.last().unwrap());
     assert_eq!(seqs, (first..=last).collect::<Vec<_>>());
     let log = server.entries("owl");
-    for message in &told {
+    for message in &received {
         let at = usize::try_from(message["seq"].as_u64().unwrap()).unwrap() - 1;
         assert_eq!(message["id"], log[at]["id"]);
     }

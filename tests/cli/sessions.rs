@@ -135,22 +135,22 @@ async fn an_invitation_opens_what_it_says() {
     let cli = admin_cli(&server).await;
     cli.run_ok(&["create", "owl"]).await;
     cli.run_ok(&["create", "cat"]).await;
-    let said = cli
+    let output = cli
         .run_json(&[
             "invite", "--json", "--name", "Ann", "--role", "approver", "--role", "driver",
         ])
         .await;
-    let participant = said["participant"].clone();
+    let participant = output["participant"].clone();
     assert_eq!(
-        said,
+        output,
         json!({
-            "token": said["token"], "participant": participant, "roles": ["driver", "approver"],
+            "token": output["token"], "participant": participant, "roles": ["driver", "approver"],
             "expires": null,
-            "link": format!("http://{}/?token={}", server.address, said["token"].as_str().unwrap()),
+            "link": format!("http://{}/?token={}", server.address, output["token"].as_str().unwrap()),
         })
     );
     assert_eq!(
-        whoami(said["link"].as_str().unwrap()).await,
+        whoami(output["link"].as_str().unwrap()).await,
         json!({ "participant": participant, "name": "Ann", "kind": "human", "roles": ["driver", "approver"] })
     );
 
@@ -215,10 +215,10 @@ async fn an_invitation_is_for_the_session_of_the_link_unless_it_is_for_everywher
         Value::Null
     );
     let both = [&invite[..], &["--everywhere", "--session", "owl"]].concat();
-    let said = cli.run_refused(&both).await;
+    let output = cli.run_refused(&both).await;
     assert!(
-        said.contains("--everywhere") && said.contains("--session"),
-        "{said}"
+        output.contains("--everywhere") && output.contains("--session"),
+        "{output}"
     );
 }
 
@@ -240,10 +240,13 @@ async fn an_invitation_through_the_data_directory_needs_no_link() {
         whoami(bound["link"].as_str().unwrap()).await["session"],
         "owl"
     );
-    let said = cli
+    let output = cli
         .run_refused(&[&invite[..], &["--link", "http://h/?token=t"]].concat())
         .await;
-    assert!(said.contains("--data") && said.contains("--link"), "{said}");
+    assert!(
+        output.contains("--data") && output.contains("--link"),
+        "{output}"
+    );
     // A saved link or a variable does not interfere.
     let link = server.link(&server.admin(), None);
     cli.run_ok(&["login", &link]).await;
@@ -259,13 +262,13 @@ async fn only_who_manages_people_invites_and_a_refused_invitation_makes_no_token
     let before = tokens();
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
     let invite = |name| ["invite", "--name", name, "--role", "admin"];
-    let said = cli.run_refused(&invite("Eve")).await;
-    assert!(said.starts_with("pvp: "), "{said}");
+    let output = cli.run_refused(&invite("Eve")).await;
+    assert!(output.starts_with("pvp: "), "{output}");
     let cli = admin_cli(&server).await;
     for name in ["", "a\u{1b}[2J", &"x".repeat(200)] {
-        let said = cli.run_refused(&invite(name)).await;
+        let output = cli.run_refused(&invite(name)).await;
         assert_eq!(
-            said,
+            output,
             "pvp: `name` has 1 to 128 characters and no control characters\n"
         );
     }

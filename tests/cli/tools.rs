@@ -39,8 +39,8 @@ async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
         assert_eq!(means, mark == "weak", "{text}");
     }
     assert_eq!(std::fs::read_dir(cli.workdir()).unwrap().count(), 0);
-    let said = cli.run_refused(&["doctor", "who"]).await;
-    assert!(said.contains("'who'"), "{said}");
+    let output = cli.run_refused(&["doctor", "who"]).await;
+    assert!(output.contains("'who'"), "{output}");
 }
 
 #[tokio::test]
@@ -69,8 +69,11 @@ async fn every_shell_gets_completions() {
         .await
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&completed.stdout), "approve\n");
-    let said = cli.run_refused(&["completions", "tcsh"]).await;
-    assert!(said.contains("tcsh") && said.contains("bash"), "{said}");
+    let output = cli.run_refused(&["completions", "tcsh"]).await;
+    assert!(
+        output.contains("tcsh") && output.contains("bash"),
+        "{output}"
+    );
 }
 
 #[tokio::test]
@@ -113,6 +116,6 @@ async fn every_command_has_a_manual_page() {
     let first = cli.run_ok(&["man"]).await;
     assert!(first.contains(".TH pvp 1"), "{first}");
     std::fs::write(cli.workdir().join("file"), "").unwrap();
-    let said = cli.run_refused(&["man", "--out", "file"]).await;
-    assert!(said.starts_with("pvp: making file: "), "{said}");
+    let output = cli.run_refused(&["man", "--out", "file"]).await;
+    assert!(output.starts_with("pvp: making file: "), "{output}");
 }

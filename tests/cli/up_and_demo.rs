@@ -122,12 +122,15 @@ async fn up_says_in_words_how_to_come_in() {
     let sessions = cli.run_ok(&["sessions"]).await;
     assert!(sessions.contains("The owl"), "{sessions}");
     // The data directory is in use, and so is the address.
-    let said = cli
+    let output = cli
         .run_refused(&["up", "--listen", "127.0.0.1:0", "--data", "data"])
         .await;
-    assert!(said.contains("is in use by another pvp server"), "{said}");
-    let said = cli.run_refused(&["up", "--session", ".."]).await;
-    assert!(said.contains("an id has '.' at position 0"), "{said}");
+    assert!(
+        output.contains("is in use by another pvp server"),
+        "{output}"
+    );
+    let output = cli.run_refused(&["up", "--session", ".."]).await;
+    assert!(output.contains("an id has '.' at position 0"), "{output}");
 }
 
 /// A running demo, and the instructions that it prints.

@@ -38,10 +38,10 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
             id,
             &shell_proposal,
         ];
-        let said = cli
+        let output = cli
             .run_ok(&["approve", names[name], "--comment", "fine"])
             .await;
-        assert_eq!(said, format!("approved  make all\napproved by {ann}\n"));
+        assert_eq!(output, format!("approved  make all\napproved by {ann}\n"));
         let granted = agent.wait_for("tool.execute").await;
         let granted = &granted["payload"];
         assert_eq!(
@@ -148,17 +148,20 @@ async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before
         &["amend", &old, "make"],
         &["show", &old],
     ] {
-        let said = cli.run_refused(command).await;
+        let output = cli.run_refused(command).await;
         assert_eq!(
-            said,
+            output,
             format!(
                 "pvp: the command was edited since you saw it; look again with `pvp show {new}`\n"
             )
         );
     }
     assert_eq!(server.entries("owl"), before);
-    let said = cli.run_ok(&["approve", &new]).await;
-    assert_eq!(said, format!("approved  make install\napproved by {ann}\n"));
+    let output = cli.run_ok(&["approve", &new]).await;
+    assert_eq!(
+        output,
+        format!("approved  make install\napproved by {ann}\n")
+    );
     let granted = agent.wait_for("tool.execute").await;
     assert_eq!(
         granted["payload"]["grant"]["action"]["command"]["line"],
@@ -204,11 +207,11 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
     });
     agent.send_and_ack("tool.propose", propose).await;
     let before = server.entries("owl");
-    let said = cli
+    let output = cli
         .run_refused(&["amend", &gate_handle(&only_open_gate(&cli).await), "make"])
         .await;
     assert_eq!(
-        said,
+        output,
         "pvp: `deploy` is not a shell command; edit it with `pvp send --type gate.amend`\n"
     );
     assert_eq!(server.entries("owl"), before);
@@ -220,15 +223,15 @@ async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
     agent.propose("make all").await;
     let handle = gate_handle(&only_open_gate(&cli).await);
     // An attempt joins the session, so make one before the log is compared.
-    let said = cli.run_refused(&["amend", &handle, ""]).await;
-    assert!(said.starts_with("pvp: "), "{said}");
+    let output = cli.run_refused(&["amend", &handle, ""]).await;
+    assert!(output.starts_with("pvp: "), "{output}");
     let before = server.entries("owl");
-    let said = cli.run_refused(&["reject", &handle, ""]).await;
-    assert!(said.contains("reason"), "{said}");
-    let said = cli.run_refused(&["reject", &handle]).await;
-    assert!(said.contains("<REASON>"), "{said}");
-    let said = cli.run_refused(&["amend", &handle, ""]).await;
-    assert!(said.starts_with("pvp: "), "{said}");
+    let output = cli.run_refused(&["reject", &handle, ""]).await;
+    assert!(output.contains("reason"), "{output}");
+    let output = cli.run_refused(&["reject", &handle]).await;
+    assert!(output.contains("<REASON>"), "{output}");
+    let output = cli.run_refused(&["amend", &handle, ""]).await;
+    assert!(output.starts_with("pvp: "), "{output}");
     assert_eq!(server.entries("owl"), before);
     // An observer's attempt joins them, but decides nothing.
     let eve = server.invite("eve", &["observer"], &[]);
@@ -238,8 +241,8 @@ async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
         &["reject", &handle, "why"],
         &["amend", &handle, "make"],
     ] {
-        let said = eve.run_refused(command).await;
-        assert!(said.starts_with("pvp: "), "{said}");
+        let output = eve.run_refused(command).await;
+        assert!(output.starts_with("pvp: "), "{output}");
     }
     for kind in ["gate.approve", "gate.reject", "gate.amend", "gate.resolve"] {
         assert_eq!(entries_of_type(&server, kind), [] as [Value; 0]);

@@ -18,8 +18,8 @@ async fn run_example(server: &TestServer, name: &str) -> String {
     let cli = CliEnv::new();
     let link = server.link(&server.admin(), None);
     let mut command = cli.program(example_path(name));
-    let said = CliProcess::spawn(command.arg(link)).ended().await;
-    said.expect_ok(&[name])
+    let output = CliProcess::spawn(command.arg(link)).ended().await;
+    output.expect_ok(&[name])
 }
 
 /// What `pvp audit show` prints of the only session, whose log must be intact.
@@ -53,8 +53,8 @@ fn assert_in_order(account: &str, parts: &[&str]) {
 #[tokio::test]
 async fn a_basic_session_goes_from_beginning_to_end_and_is_on_record() {
     let server = TestServer::start(&[]).await;
-    let said = run_example(&server, "basic_session").await;
-    let lines: Vec<_> = said.lines().collect();
+    let output = run_example(&server, "basic_session").await;
+    let lines: Vec<_> = output.lines().collect();
     let session = lines[0].strip_prefix("session   ").unwrap();
     let messages = server.entries(session).len();
     assert_eq!(
@@ -84,9 +84,9 @@ async fn a_basic_session_goes_from_beginning_to_end_and_is_on_record() {
 #[tokio::test]
 async fn two_of_three_people_approve_and_all_see_the_same() {
     let server = TestServer::start(&[]).await;
-    let said = run_example(&server, "multi_participant").await;
+    let output = run_example(&server, "multi_participant").await;
     assert_eq!(
-        said,
+        output,
         "Cid sees  rm -rf build: 1 of 2\n\
          Ann sees  it runs, approved by 2\n\
          Bob sees  it runs, approved by 2\n\

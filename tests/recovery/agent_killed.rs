@@ -13,8 +13,8 @@ use crate::support::session::{
 const FORK_BOMB: &str = r#"
 trap '' TERM INT HUP
 echo ran >> "$(dirname "$0")/ran"
-hydra() { trap '' TERM INT HUP; while :; do ( exec -a "$0" sleep 1000 ) & sleep 0.01; done; }
-( cd / && setsid bash -c "$(declare -f hydra); hydra" "$0" & )
+fork_bomb() { trap '' TERM INT HUP; while :; do ( exec -a "$0" sleep 1000 ) & sleep 0.01; done; }
+( cd / && setsid bash -c "$(declare -f fork_bomb); fork_bomb" "$0" & )
 echo it is wild
 sleep 1000
 "#;

@@ -178,9 +178,9 @@ async fn send_accepted(client: &mut TestClient, said: &Value) {
 
 /// Asserts that no log entry arrives.
 async fn expect_no_entries(client: &mut TestClient) {
-    let heard = client.received.len();
+    let received = client.received.len();
     sync_by_ping(client).await;
-    let kept = log_entries(&client.received[heard..]);
+    let kept = log_entries(&client.received[received..]);
     assert!(kept.is_empty(), "{kept:#?}");
 }
 
@@ -393,8 +393,8 @@ async fn answers_are_held_up(server: &TestServer, session: &str) -> Option<()> {
             let id = message["payload"]["id"].as_str().or(message["id"].as_str());
             id.is_some_and(|id| notes.iter().any(|note| note == id))
         };
-        let told = client.received.iter().find(of_a_note);
-        assert_eq!(told, None, "before it was written");
+        let received = client.received.iter().find(of_a_note);
+        assert_eq!(received, None, "before it was written");
     }
     if other.held_too_long() {
         return None;
@@ -515,26 +515,27 @@ async fn a_damaged_session_is_refused_by_name_and_the_others_go_on() {
     let data_text = data.path().to_str().unwrap();
     let pinned = ["--key", key];
     for place in [["--data", data_text], ["--export", &good_export]] {
-        let (good, said, problem) = run_pvp(&[&["audit", "verify"], &place[..], &pinned].concat());
-        assert!(good, "{said} {problem}");
-        assert!(said.contains("all intact"), "{said}");
+        let (good, output, problem) =
+            run_pvp(&[&["audit", "verify"], &place[..], &pinned].concat());
+        assert!(good, "{output} {problem}");
+        assert!(output.contains("all intact"), "{output}");
         // Signed with another key than the one that was saved elsewhere.
         let other = "0".repeat(64);
-        let (good, said, _) =
+        let (good, output, _) =
             run_pvp(&[&["audit", "verify"], &place[..], &["--key", &other]].concat());
-        assert!(!good && said.contains("another key"), "{said}");
+        assert!(!good && output.contains("another key"), "{output}");
     }
 
     swap_body(data.path(), "bad", 4, None);
     let bad_export = export(data.path(), "bad.jsonl");
     for place in [["--data", data_text], ["--export", &bad_export]] {
-        let (good, said, _) = run_pvp(&[&["audit", "verify"], &place[..]].concat());
-        assert!(!good, "{said}");
+        let (good, output, _) = run_pvp(&[&["audit", "verify"], &place[..]].concat());
+        assert!(!good, "{output}");
         let finding = "first finding: session `bad`, entry 4: its hash does not follow";
-        assert!(said.contains(finding), "{said}");
+        assert!(output.contains(finding), "{output}");
         assert!(
-            said.contains("good: ") && said.contains("intact, signed for"),
-            "{said}"
+            output.contains("good: ") && output.contains("intact, signed for"),
+            "{output}"
         );
     }
     let status = Command::new(env!("CARGO_BIN_EXE_pvp"))
@@ -633,8 +634,8 @@ async fn a_database_that_turns_to_garbage_is_refused_and_works_again_when_it_is_
     assert_eq!(refusal["code"], "INTERNAL_ERROR", "{refusal}");
     let sentence = refusal["message"].as_str().unwrap();
     assert!(sentence.contains("reading the log"), "{sentence}");
-    let (good, said, _) = run_pvp(&["audit", "verify", "--data", data.path().to_str().unwrap()]);
-    assert!(!good, "{said}");
+    let (good, output, _) = run_pvp(&["audit", "verify", "--data", data.path().to_str().unwrap()]);
+    assert!(!good, "{output}");
     let (status, _) = http_get(&server.address, "/health", &[]).await;
     assert_eq!(status, 200);
 

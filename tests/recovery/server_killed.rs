@@ -218,9 +218,9 @@ fn check_against_log(data: &Path, clients: &mut [LoadClient], before: SessionLog
         for id in &member.refused {
             assert_eq!(places.get(id.as_str()), None, "`{id}` was refused");
         }
-        for told in member.told.drain(..) {
-            let at = usize::try_from(told["seq"].as_u64().unwrap()).unwrap();
-            assert_eq!(log.get(at - 1), Some(&told), "told, and not as written");
+        for entry in member.received.drain(..) {
+            let at = usize::try_from(entry["seq"].as_u64().unwrap()).unwrap();
+            assert_eq!(log.get(at - 1), Some(&entry), "told, and not as written");
         }
     }
     now
@@ -412,8 +412,11 @@ async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
     };
     assert_eq!(message_type(timeout), "gate.timeout");
     assert_eq!(timeout["payload"]["resolution"], "rejected");
-    let told_at = timeout["ts"].as_str().unwrap();
-    assert!(told_at >= deadline, "{told_at} is before {deadline}");
+    let timed_out_at = timeout["ts"].as_str().unwrap();
+    assert!(
+        timed_out_at >= deadline,
+        "{timed_out_at} is before {deadline}"
+    );
     assert_eq!(message_type(resolve), "gate.resolve");
     assert_eq!(resolve["payload"]["outcome"], "timed_out");
     assert!(server.stop().await.success());

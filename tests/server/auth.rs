@@ -275,8 +275,8 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
 
     let data = server.data.to_str().unwrap();
     let id = token_id(&server, &revoked);
-    let (good, said, _) = crate::support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
-    assert!(good && said.contains(&id));
+    let (good, output, _) = crate::support::run_pvp(&["tokens", "revoke", "--data", data, &id]);
+    assert!(good && output.contains(&id));
     let admin = format!("Bearer {}", server.admin().token);
     let path = format!("/api/tokens/{}", token_id(&server, &by_http));
     let own = format!("Bearer {}", stays.token);

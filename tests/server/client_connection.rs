@@ -309,8 +309,8 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     let bot = agent.connection.participant().clone();
     let (voter, votes) = open(&server, "owl", &ann).await;
     tokio::spawn(approve_everything(voter, votes));
-    let (driver, mut heard) = open(&server, "owl", &dee).await;
-    tokio::spawn(async move { while heard.next().await.is_some() {} });
+    let (driver, mut message) = open(&server, "owl", &dee).await;
+    tokio::spawn(async move { while message.next().await.is_some() {} });
 
     // Everyone sends at once, and meanwhile the server is killed.
     let address = server.address.clone();
@@ -368,12 +368,12 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     assert_eq!(id_counts(&log, "tool.execute").len(), COMMANDS);
     assert_eq!(id_counts(&log, "tool.result").len(), COMMANDS);
     // In the order they were sent.
-    let told: Vec<_> = log
+    let received: Vec<_> = log
         .iter()
         .filter(|entry| message_type(entry) == "prompt.submit")
         .map(|entry| entry["id"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(told, order);
+    assert_eq!(received, order);
 
     // The watcher received every entry once, across the lost connection.
     let whole: Vec<_> = log

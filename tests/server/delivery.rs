@@ -132,19 +132,19 @@ async fn a_stalled_reader_costs_little_is_closed_and_resumes_with_nothing_lost()
 
     // What was in flight arrives, and then the connection closes.
     while stalled.next().await.is_some() {}
-    let mut told = log_entries(&stalled.received);
-    let seen = told.last().unwrap()["seq"].as_u64().unwrap();
+    let mut received = log_entries(&stalled.received);
+    let seen = received.last().unwrap()["seq"].as_u64().unwrap();
     assert!(seen < last, "it was not stalled");
     let mut again = server.connect(&sid).await;
     again
         .join(fixture.session, &sid, json!({ "after": seen }))
         .await;
     read_until_result(&mut again).await;
-    told.extend(log_entries(&again.received));
+    received.extend(log_entries(&again.received));
     let stored = export_log(&server.data, fixture.session);
-    assert!(stored.starts_with(&told), "{} told", told.len());
+    assert!(stored.starts_with(&received), "{} told", received.len());
     assert!(stored.starts_with(&log_entries(&eye.received)));
-    assert_eq!(told.last().unwrap()["seq"], last);
+    assert_eq!(received.last().unwrap()["seq"], last);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,9 +166,9 @@ async fn a_reader_that_falls_far_behind_catches_up_from_the_store() {
     fixture.send_result().await;
     let reader = reading.await.unwrap();
     let stored = export_log(&server.data, fixture.session);
-    let told = log_entries(&reader.received);
-    assert!(stored.starts_with(&told));
-    assert_eq!(told.last().unwrap()["type"], "tool.result");
+    let received = log_entries(&reader.received);
+    assert!(stored.starts_with(&received));
+    assert_eq!(received.last().unwrap()["type"], "tool.result");
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn a_latecomer_gets_as_much_history_as_asked_for() {
     let server = TestServer::start_with_env(&[], &UNLIMITED_OUTPUT).await;
     let mut fixture = RunningCommandFixture::new(&server, "old").await;
     fixture.print_pieces(700, 8).await;
-    let told = async |name: &str, more: Value| -> Vec<u64> {
+    let received = async |name: &str, more: Value| -> Vec<u64> {
         let user = observer(&server, name);
         let mut client = server.connect(&user).await;
         client.join("old", &user, more).await;
@@ -259,10 +259,10 @@ async fn a_latecomer_gets_as_much_history_as_asked_for() {
         ("brief", json!({ "history": 7 }), 7),
         ("fresh", json!({ "history": 0 }), 0),
     ] {
-        let seqs = told(name, more).await;
+        let seqs = received(name, more).await;
         assert_eq!(seqs, up_to(count, &seqs), "{name}");
     }
-    let seqs = told("whole", json!({ "history": 100_000 })).await;
+    let seqs = received("whole", json!({ "history": 100_000 })).await;
     assert_eq!(seqs, (1..=*seqs.last().unwrap()).collect::<Vec<_>>());
 
     // A returning participant is not announced again, so all of it is history.
@@ -319,12 +319,12 @@ async fn two_devices_are_one_person_and_both_are_told_everything() {
     let bob = server.invite("bob", &["approver"], &[]);
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut phone = server.join("both", &ann).await;
-    let mut desk = server.join("both", &ann).await;
+    let mut laptop = server.join("both", &ann).await;
     let mut bob = server.join("both", &bob).await;
     let mut agent = server.join("both", &bot).await;
     let proposal = agent.propose("touch a").await;
     assert_eq!(phone.approve(&proposal).await["type"], "session.ack");
-    desk.approve(&proposal).await;
+    laptop.approve(&proposal).await;
     agent.sync().await;
     assert!(
         !export_log(&server.data, "both")
@@ -335,12 +335,12 @@ async fn two_devices_are_one_person_and_both_are_told_everything() {
     let result = json!({ "tool_proposal": proposal, "success": true, "duration_ms": 1 });
     agent.wait_for("tool.execute").await;
     agent.send_and_ack("tool.result", result).await;
-    for device in [&mut phone, &mut desk] {
+    for device in [&mut phone, &mut laptop] {
         read_until_result(device).await;
     }
     let stored = export_log(&server.data, "both");
     assert_eq!(log_entries(&phone.received), stored);
-    assert_eq!(log_entries(&desk.received), stored);
+    assert_eq!(log_entries(&laptop.received), stored);
     assert_eq!(
         phone
             .received
@@ -352,8 +352,8 @@ async fn two_devices_are_one_person_and_both_are_told_everything() {
 
     // With one device left, the person is still present.
     drop(phone);
-    desk.sync().await;
-    drop(desk);
+    laptop.sync().await;
+    drop(laptop);
     bob.wait(|message| is_presence(message, &ann, "disconnected"))
         .await;
     let presence = bob.received.iter().filter(|message| {
@@ -397,9 +397,9 @@ async fn a_server_that_is_asked_to_stop_says_so_and_keeps_everything_it_acknowle
             assert_eq!(stored[usize::try_from(seq).unwrap() - 1]["id"], id);
         }
         // Nobody is disconnected meanwhile.
-        let told = log_entries(&client.received);
-        assert_eq!(told, stored[..told.len()]);
-        assert_eq!(told.len(), stored.len(), "{}", client.participant);
+        let received = log_entries(&client.received);
+        assert_eq!(received, stored[..received.len()]);
+        assert_eq!(received.len(), stored.len(), "{}", client.participant);
     }
 }
 

@@ -554,9 +554,9 @@ async fn output_of_a_granted_command_is_not_rate_limited_but_false_output_is() {
     for id in &sent {
         agent.expect_ack(id).await;
     }
-    let mut told = 0;
-    while told < 300 {
-        told += usize::from(ann.wait_for("tool.output").await["payload"]["text"] == "line\n");
+    let mut received = 0;
+    while received < 300 {
+        received += usize::from(ann.wait_for("tool.output").await["payload"]["text"] == "line\n");
     }
     // Empty output and output under somebody else's name count against the limit like everything
     // else.

@@ -33,16 +33,16 @@ async fn join(client: &mut TestClient, session: &str, user: &TestUser) -> Vec<Va
     let payload =
         json!({ "participant": announce_without_executor(user), "supported_versions": [1] });
     let id = client.send("session.join", payload).await;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         let message = client.next().await.expect("the connection stays");
         let own = message["type"] == "participant.announce"
             && message["sender"] == user.participant.as_str();
         assert_ne!(message["type"], "error", "{message}");
         let done = own && message["seq"].is_u64() && message["id"] == id.as_str();
-        told.push(message);
+        received.push(message);
         if done {
-            return told;
+            return received;
         }
     }
 }
@@ -78,9 +78,9 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
     let create = json!({ "name": "A session", "config": published_config() });
     let id = first.send("session.create", create).await;
     first.expect_ack(&id).await;
-    let told = join(&mut first, "01SESSION", &ann).await;
+    let received = join(&mut first, "01SESSION", &ann).await;
     assert_eq!(
-        message_types(&told),
+        message_types(&received),
         [
             "session.create",
             "context.add",
@@ -93,8 +93,8 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
 
     // The participants, then the history, then the working directory, then the newcomer.
     let mut second = connect(&server, &bob).await;
-    let told = join(&mut second, "01SESSION", &bob).await;
-    let shown: Vec<_> = told
+    let received = join(&mut second, "01SESSION", &bob).await;
+    let shown: Vec<_> = received
         .iter()
         .filter(|message| message_types(std::slice::from_ref(message)).len() == 1)
         .map(|message| {
@@ -118,7 +118,7 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
         ]
     );
     let added = |message: &&Value| message["type"] == "context.add";
-    let directory = &told.iter().rfind(added).unwrap()["payload"];
+    let directory = &received.iter().rfind(added).unwrap()["payload"];
     assert_eq!(directory["key"], "session:working_directory");
     assert_eq!(
         directory["content"],
@@ -137,15 +137,15 @@ async fn a_session_that_does_not_exist_is_made_by_joining_it() {
     let server = TestServer::start(&["--open"]).await;
     let ann = published_user("ann", "human", &["admin"]);
     let mut client = connect(&server, &ann).await;
-    let told = join(&mut client, "fresh", &ann).await;
-    let create = told
+    let received = join(&mut client, "fresh", &ann).await;
+    let create = received
         .iter()
         .find(|message| message["type"] == "session.create")
         .unwrap();
     for (field, value) in published_config().as_object().unwrap() {
         assert_eq!(create["payload"]["config"][field], *value, "{field}");
     }
-    let welcome = told
+    let welcome = received
         .iter()
         .find(|message| message["type"] == "session.welcome")
         .unwrap();
@@ -235,7 +235,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
     bot.send_and_ack("tool.result", json!({ "tool_proposal": read, "success": true, "result": { "exitCode": 0, "stdout": "a\n", "stderr": "" }, "duration_ms": 1 })).await;
 
     // A vote may name the gate's own id or its proposal's, and may use either message type.
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for (kind, by_gate) in [
         ("gate.approve", true),
         ("gate.approve", false),
@@ -273,7 +273,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
             json!({ "tool_proposal": proposal, "success": true, "duration_ms": 1 }),
         )
         .await;
-        told.push(proposal);
+        received.push(proposal);
     }
     for kind in ["gate.reject", "tool.reject"] {
         let proposal = bot
@@ -295,13 +295,13 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         )
         .await;
         // The published message reaches the agent with its reason.
-        let heard = bot
+        let rejection = bot
             .wait(|message| {
                 message["type"] == kind && message["payload"][field] == proposal.as_str()
             })
             .await;
-        assert_eq!(heard["payload"]["reason"], "not now");
-        told.push(proposal);
+        assert_eq!(rejection["payload"]["reason"], "not now");
+        received.push(proposal);
     }
     ann.sync_as(announce_without_executor(&published_user(
         "person",
@@ -310,7 +310,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
     )))
     .await;
     // Each proposal is delivered before its consequences.
-    for proposal in told.iter().chain([&read]) {
+    for proposal in received.iter().chain([&read]) {
         let place = |kind: &str, field: &str| {
             ann.received.iter().position(|message| {
                 message["type"] == kind
@@ -347,8 +347,8 @@ async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference()
     let result = json!({ "tool_proposal": proposal, "success": true, "duration_ms": 1,
         "result": { "exitCode": 0, "stdout": stdout, "stderr": "one\ntwo\n" } });
     bot.send_and_ack("tool.result", result).await;
-    let told = ann.wait_for("tool.result").await;
-    let body = &told["payload"]["result"];
+    let received = ann.wait_for("tool.result").await;
+    let body = &received["payload"]["result"];
     let excerpt = body["stdout"].as_str().unwrap();
     assert!(excerpt.len() < 65 * 1024, "{}", excerpt.len());
     assert!(
@@ -358,7 +358,7 @@ async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference()
         (&body["exitCode"], &body["stderr"]),
         (&json!(0), &json!("one\ntwo\n"))
     );
-    assert_eq!(told["payload"]["output_ref"], proposal.as_str());
+    assert_eq!(received["payload"]["output_ref"], proposal.as_str());
     assert!(
         ann.received
             .iter()

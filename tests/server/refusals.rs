@@ -345,13 +345,16 @@ async fn roles_are_never_more_than_the_token_allows() {
     again["capabilities"] = json!(["approve", "exec"]);
     let id = client.send("participant.announce", again).await;
     client.expect_ack(&id).await;
-    let told = observer
+    let received = observer
         .client()
         .wait(|message| message["id"] == id.as_str())
         .await;
-    assert_eq!(told["payload"]["roles"], json!([]));
-    assert_eq!(told["payload"]["capabilities"], Value::Null);
-    assert_eq!(told["payload"]["name"], "bob", "the token says the name");
+    assert_eq!(received["payload"]["roles"], json!([]));
+    assert_eq!(received["payload"]["capabilities"], Value::Null);
+    assert_eq!(
+        received["payload"]["name"], "bob",
+        "the token says the name"
+    );
     let lacks = "you need the capability `end_session`; ask an admin for a role that has it";
     let end = json!({ "reason": "r", "final_state": "completed" });
     observer
@@ -507,9 +510,9 @@ async fn a_proposer_does_not_approve_its_own_command() {
         .expect_refused(&mut agent, "gate.approve", approve, UNAUTHORIZED, sentence)
         .await;
     observer.expect_no_trace(&server).await;
-    let told = observer.client().sync().await;
+    let received = observer.client().sync().await;
     assert!(
-        !told
+        !received
             .iter()
             .any(|message| message["type"] == "gate.resolve" || message["type"] == "tool.execute")
     );

@@ -311,16 +311,22 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     let stars = "*".repeat(VALUE.len());
     let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": format!("a {VALUE} b {VALUE}\n"), "complete": true });
     bot.send_and_ack("tool.output", output).await;
-    let told = eve.wait_for("tool.output").await;
-    assert_eq!(told["payload"]["text"], format!("a {stars} b {stars}\n"));
+    let received = eve.wait_for("tool.output").await;
+    assert_eq!(
+        received["payload"]["text"],
+        format!("a {stars} b {stars}\n")
+    );
     let result = json!({ "tool_proposal": proposal, "success": false, "error": format!("no {VALUE}"), "duration_ms": 1,
         "result": { "exitCode": 1, "stdout": format!("<{VALUE}>"), "stderr": format!("{VALUE}{VALUE}") } });
     bot.send_and_ack("tool.result", result).await;
-    let told = eve.wait_for("tool.result").await;
-    assert_eq!(told["payload"]["error"], format!("no {stars}"));
-    assert_eq!(told["payload"]["result"]["stdout"], format!("<{stars}>"));
+    let received = eve.wait_for("tool.result").await;
+    assert_eq!(received["payload"]["error"], format!("no {stars}"));
     assert_eq!(
-        told["payload"]["result"]["stderr"],
+        received["payload"]["result"]["stdout"],
+        format!("<{stars}>")
+    );
+    assert_eq!(
+        received["payload"]["result"]["stderr"],
         format!("{stars}{stars}")
     );
 

@@ -10,9 +10,9 @@ use super::run_pvp;
 /// Asserts that a data directory is intact and returns the report of `pvp audit verify`.
 pub fn assert_intact(data: &Path) -> Value {
     let data = data.to_str().unwrap();
-    let (good, said, problem) = run_pvp(&["audit", "verify", "--json", "--data", data]);
-    assert!(good, "{said} {problem}");
-    let report: Value = serde_json::from_str(&said).unwrap();
+    let (good, output, problem) = run_pvp(&["audit", "verify", "--json", "--data", data]);
+    assert!(good, "{output} {problem}");
+    let report: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(report["intact"], true, "{report}");
     report
 }

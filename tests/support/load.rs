@@ -76,7 +76,7 @@ pub struct LoadClient {
     /// The last sequence number that was received.
     pub last_seq: u64,
     /// Log entries received since this was last emptied.
-    pub told: Vec<Value>,
+    pub received: Vec<Value>,
     /// Messages sent and not answered yet, in order.
     pub unanswered: VecDeque<Value>,
     /// Acknowledged messages: id to sequence number.
@@ -95,7 +95,7 @@ impl LoadClient {
             role,
             dice: Rng(seed),
             last_seq: 0,
-            told: Vec::new(),
+            received: Vec::new(),
             unanswered: VecDeque::new(),
             acked: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -230,7 +230,7 @@ impl LoadClient {
             );
             self.last_seq = seq;
             self.on_entry(message);
-            self.told.push(public_copy(message));
+            self.received.push(public_copy(message));
         }
         match message_type(message) {
             "session.ack" => {

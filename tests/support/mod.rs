@@ -195,10 +195,10 @@ impl TestServer {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
         TestUser {
-            token: said["token"].as_str().unwrap().to_owned(),
-            participant: said["participant"].as_str().unwrap().to_owned(),
+            token: printed["token"].as_str().unwrap().to_owned(),
+            participant: printed["participant"].as_str().unwrap().to_owned(),
             roles: roles.iter().map(|&role| role.to_owned()).collect(),
             agent: more.contains(&"agent"),
         }
@@ -746,8 +746,8 @@ impl RefusalObserver {
         sender.send_raw(&envelope.to_string()).await;
         let id = envelope["id"].as_str().unwrap();
         let error = sender.expect_refusal(id).await;
-        let told = (&error["code"], &error["message"]);
-        assert_eq!(told, (&json!(code), &json!(sentence)), "{envelope}");
+        let received = (&error["code"], &error["message"]);
+        assert_eq!(received, (&json!(code), &json!(sentence)), "{envelope}");
         assert_eq!(error["related_to"], id);
         self.refused_ids.push(id.to_owned());
     }
@@ -758,9 +758,9 @@ impl RefusalObserver {
         let log = server.log(&self.client.session);
         for id in &self.refused_ids {
             let quoted = format!("{id:?}");
-            let heard = |message: &&Value| message.to_string().contains(&quoted);
-            assert_eq!(self.client.received.iter().find(heard), None);
-            assert_eq!(log.iter().find(heard), None);
+            let received = |message: &&Value| message.to_string().contains(&quoted);
+            assert_eq!(self.client.received.iter().find(received), None);
+            assert_eq!(log.iter().find(received), None);
         }
         assert!(log.len() > 1, "the log was looked at");
     }

@@ -101,8 +101,8 @@ impl TestScreen {
             Condvar::new(),
         ));
         std::thread::spawn({
-            let told = output.clone();
-            move || read_output(reader, &told)
+            let received = output.clone();
+            move || read_output(reader, &received)
         });
         Self {
             output,
@@ -115,20 +115,20 @@ impl TestScreen {
 
     /// Waits until the screen `fits`; returns its text.
     pub(crate) fn wait_until(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
-        let (told, bell) = &*self.output;
+        let (received, bell) = &*self.output;
         let begun = Instant::now();
-        let mut told = told.lock().unwrap();
+        let mut received = received.lock().unwrap();
         loop {
-            let shown = told.screen.screen().contents();
+            let shown = received.screen.screen().contents();
             if fits(&shown) {
                 return shown;
             }
             let left = TEST_TIMEOUT.checked_sub(begun.elapsed());
-            let Some(left) = left.filter(|_| !told.ended) else {
-                drop(told);
+            let Some(left) = left.filter(|_| !received.ended) else {
+                drop(received);
                 panic!("{what} does not appear:\n{shown}");
             };
-            told = bell.wait_timeout(told, left).unwrap().0;
+            received = bell.wait_timeout(received, left).unwrap().0;
         }
     }
 
@@ -139,12 +139,12 @@ impl TestScreen {
             let rest = shown.rsplit_once(text).map(|(_, rest)| rest);
             rest.is_some_and(|rest| rest.contains("shell>"))
         });
-        let told = self.output.0.lock().unwrap();
-        let screen = told.screen.screen();
+        let received = self.output.0.lock().unwrap();
+        let screen = received.screen.screen();
         let mouse = screen.mouse_protocol_mode();
         assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
         assert_eq!(mouse, vt100::MouseProtocolMode::None);
-        let text = String::from_utf8_lossy(&told.bytes);
+        let text = String::from_utf8_lossy(&received.bytes);
         for (what, on, off) in [
             ("focus", "\u{1b}[?1004h", "\u{1b}[?1004l"),
             ("title", "\u{1b}]0;pvp", "\u{1b}]0;\u{7}"),
@@ -156,10 +156,10 @@ impl TestScreen {
 
     /// Whether mouse, focus and paste reporting are on.
     pub(crate) fn has_terminal_modes(&self) -> bool {
-        let told = self.output.0.lock().unwrap();
-        let screen = told.screen.screen();
+        let received = self.output.0.lock().unwrap();
+        let screen = received.screen.screen();
         let mouse = screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None;
-        let text = String::from_utf8_lossy(&told.bytes);
+        let text = String::from_utf8_lossy(&received.bytes);
         let focus = text.rfind("\u{1b}[?1004h") > text.rfind("\u{1b}[?1004l");
         screen.alternate_screen() && screen.bracketed_paste() && mouse && focus
     }
@@ -215,25 +215,25 @@ impl TestScreen {
 
     /// Writes over the screen, as another program would.
     pub(crate) fn overwrite_screen(&self, text: &str) {
-        let (told, bell) = &*self.output;
-        told.lock().unwrap().screen.process(text.as_bytes());
+        let (received, bell) = &*self.output;
+        received.lock().unwrap().screen.process(text.as_bytes());
         bell.notify_all();
     }
 
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
-        let mut told = self.output.0.lock().unwrap();
-        told.screen.set_size(non_zero(rows), non_zero(columns));
+        let mut received = self.output.0.lock().unwrap();
+        received.screen.set_size(non_zero(rows), non_zero(columns));
         self.master.resize(size(columns, rows)).unwrap();
     }
 
     /// Waits until the program exits; returns whether it succeeded and the final screen.
     pub(crate) fn wait_exit(&mut self) -> (bool, String) {
-        let (told, bell) = &*self.output;
-        let told = told.lock().unwrap();
-        let (told, _) = bell
-            .wait_timeout_while(told, TEST_TIMEOUT, |told| !told.ended)
+        let (received, bell) = &*self.output;
+        let received = received.lock().unwrap();
+        let (received, _) = bell
+            .wait_timeout_while(received, TEST_TIMEOUT, |received| !received.ended)
             .unwrap();
-        let ended = told.ended;
+        let ended = received.ended;
         assert!(ended, "the terminal is still held");
         let status = self.child.wait().unwrap();
         let mut stty = std::process::Command::new("stty");
@@ -244,7 +244,7 @@ impl TestScreen {
             modes.contains(" icanon ") && modes.contains(" echo "),
             "{modes}"
         );
-        let screen = told.screen.screen();
+        let screen = received.screen.screen();
         assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
         (status.success(), screen.contents())
     }
@@ -273,19 +273,22 @@ impl Drop for TestScreen {
     }
 }
 
-fn read_output(mut reader: Box<dyn Read + Send>, (told, bell): &(Mutex<ScreenOutput>, Condvar)) {
+fn read_output(
+    mut reader: Box<dyn Read + Send>,
+    (received, bell): &(Mutex<ScreenOutput>, Condvar),
+) {
     let mut buffer = [0; 64 * 1024];
     loop {
         // Reading from a terminal whose program has ended is an error.
         let count = reader.read(&mut buffer).unwrap_or(0);
-        let mut told = told.lock().unwrap();
+        let mut received = received.lock().unwrap();
         if count == 0 {
-            told.ended = true;
+            received.ended = true;
             bell.notify_all();
             return;
         }
-        told.screen.process(&buffer[..count]);
-        told.bytes.extend_from_slice(&buffer[..count]);
+        received.screen.process(&buffer[..count]);
+        received.bytes.extend_from_slice(&buffer[..count]);
         bell.notify_all();
     }
 }

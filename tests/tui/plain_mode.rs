@@ -91,8 +91,8 @@ async fn every_event_is_a_line_and_decisions_are_words() {
         .wait_for_line("problem: no command is called /nonsense")
         .await;
     plain.write_line("quit").await;
-    let said = plain.ended().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = plain.ended().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,8 +104,8 @@ async fn whoever_types_no_more_still_listens_and_is_called() {
     plain.send_keys("\u{4}");
     agent.propose("rm -rf build").await;
     plain.wait_for_text("gate 1: rm -rf build (destructive");
-    let told = String::from_utf8_lossy(&plain.raw_output()).into_owned();
-    assert_eq!(count_bells(&told), 1, "{told:?}");
+    let received = String::from_utf8_lossy(&plain.raw_output()).into_owned();
+    assert_eq!(count_bells(&received), 1, "{received:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -148,14 +148,14 @@ async fn someone_is_called_when_a_gate_opens_and_they_do_not_look() {
     agent.propose("rm -rf build").await;
     screen.wait_for_text("DESTRUCTIVE");
     // The bell rings before the card is drawn; the title changes with it.
-    let told = String::from_utf8_lossy(&screen.raw_output()).into_owned();
-    assert_eq!(count_bells(&told), 1, "{told:?}");
-    assert!(told.contains("\u{1b}]0;(1) pvp owl"));
+    let received = String::from_utf8_lossy(&screen.raw_output()).into_owned();
+    assert_eq!(count_bells(&received), 1, "{received:?}");
+    assert!(received.contains("\u{1b}]0;(1) pvp owl"));
 }
 
 /// How often the bell rang; a BEL that ends a title does not ring.
-pub(crate) fn count_bells(told: &str) -> usize {
-    let mut parts = told.split("\u{1b}]");
+pub(crate) fn count_bells(received: &str) -> usize {
+    let mut parts = received.split("\u{1b}]");
     let before = parts.next().unwrap_or_default();
     let after = parts.map(|part| part.split_once('\u{7}').map_or("", |(_, rest)| rest));
     let count = |text: &str| text.matches('\u{7}').count();
@@ -190,16 +190,19 @@ async fn configured_keys_work_and_bad_settings_are_refused() {
     let bad = cli.workdir().join("bad.toml");
     std::fs::write(&bad, "mouse = true\ncolour = \"red\"\n").unwrap();
     let bad = bad.to_str().unwrap();
-    let said = cli.run_refused(&["tui", &link, "--config", bad]).await;
+    let output = cli.run_refused(&["tui", &link, "--config", bad]).await;
     let expected = format!("pvp: {bad}: line 2: unknown field `colour`");
-    assert!(said.starts_with(&expected), "{said}");
-    let said = cli
+    assert!(output.starts_with(&expected), "{output}");
+    let output = cli
         .run_refused(&["tui", &link, "--config", "nowhere.toml"])
         .await;
-    assert!(said.starts_with("pvp: reading nowhere.toml: "), "{said}");
-    let said = cli.run_refused(&["tui", &link]).await;
+    assert!(
+        output.starts_with("pvp: reading nowhere.toml: "),
+        "{output}"
+    );
+    let output = cli.run_refused(&["tui", &link]).await;
     assert_eq!(
-        said,
+        output,
         "pvp: this needs a terminal; --plain works without one\n"
     );
 }

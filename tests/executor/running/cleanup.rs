@@ -14,15 +14,15 @@ use super::fixture::{CommandFixture, TestRun, generous_bounds, parent_pid, reape
 /// A program that forks twice, leaves its session, ignores TERM and keeps forking. It ends by
 /// itself at last, in case a test fails.
 const FORK_BOMB: &str = r#"
-hydra() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 300 ) & sleep 0.002; disown; done; }
-export -f hydra
-( setsid bash -c 'trap "" TERM; ( setsid bash -c hydra & ) ; sleep 300' & )
+fork_bomb() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 300 ) & sleep 0.002; disown; done; }
+export -f fork_bomb
+( setsid bash -c 'trap "" TERM; ( setsid bash -c fork_bomb & ) ; sleep 300' & )
 echo started
 "#;
 
 /// Waits until the fork bomb is forking.
 async fn wait_for_fork_bomb(fixture: &CommandFixture) {
-    let forks = |line: &String| line.trim() == "bash -c hydra";
+    let forks = |line: &String| line.trim() == "bash -c fork_bomb";
     wait_until("it starts", || fixture.live_commands().iter().any(forks)).await;
 }
 

@@ -34,8 +34,9 @@ struct ExecutorTask {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunMeasurement {
     /// Bytes of all chunks.
-    pub(crate) told: u64,
-    pub(crate) untold: u64,
+    pub(crate) delivered_bytes: u64,
+    /// Bytes over the limit, which were dropped.
+    pub(crate) dropped_bytes: u64,
     pub(crate) stopped: Option<String>,
     /// Peak memory of the process above what it used before the run.
     pub(crate) grown_kib: u64,
@@ -105,18 +106,19 @@ async fn in_a_process_of_its_own() {
     let before = memory_kib("VmRSS:");
     let (sender, mut pieces) = mpsc::channel::<StdioChunk>(16);
     let gather = async {
-        let mut told = 0;
+        let mut received = 0;
         while let Some(piece) = pieces.recv().await {
-            told += piece.text.len() as u64;
+            received += piece.text.len() as u64;
         }
-        told
+        received
     };
     let secrets = BTreeMap::new();
-    let (finish, told) = tokio::join!(run.stream_to_end(bounds, &secrets, sender), gather);
+    let (finish, delivered_bytes) =
+        tokio::join!(run.stream_to_end(bounds, &secrets, sender), gather);
     let finish = finish.unwrap();
     let found = RunMeasurement {
-        told,
-        untold: finish.stdout.dropped_bytes + finish.stderr.dropped_bytes,
+        delivered_bytes,
+        dropped_bytes: finish.stdout.dropped_bytes + finish.stderr.dropped_bytes,
         stopped: finish.stop_reason.map(|stopped| format!("{stopped:?}")),
         grown_kib: memory_kib("VmHWM:").saturating_sub(before),
     };

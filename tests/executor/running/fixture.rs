@@ -187,10 +187,10 @@ impl TestRun {
                 return std::mem::replace(&mut self.unconsumed, rest);
             }
             let piece = tokio::time::timeout(TEST_TIMEOUT, self.pieces.recv()).await;
-            let heard = &mut self.unconsumed;
-            let piece = piece.unwrap_or_else(|_| panic!("it says {words:?}, not {heard:?}"));
-            *heard += &piece
-                .unwrap_or_else(|| panic!("it ended with {heard:?}"))
+            let received = &mut self.unconsumed;
+            let piece = piece.unwrap_or_else(|_| panic!("it says {words:?}, not {received:?}"));
+            *received += &piece
+                .unwrap_or_else(|| panic!("it ended with {received:?}"))
                 .text;
         }
     }

@@ -23,8 +23,8 @@ async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
     let line = "yes out & yes err >&2 & wait";
     let (finish, pieces) = fixture.run(&fixture.spawn_spec(line), bounds).await;
     let finish = finish.unwrap();
-    let told: usize = pieces.iter().map(|piece| piece.text.len()).sum();
-    assert_eq!(told, 1_000_003);
+    let received: usize = pieces.iter().map(|piece| piece.text.len()).sum();
+    assert_eq!(received, 1_000_003);
     assert_eq!(finish.stdout.bytes + finish.stderr.bytes, 1_000_003);
     assert_eq!(finish.stop_reason, Some(StopReason::OutputLimit));
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
@@ -68,7 +68,7 @@ async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
     let found = ExecutorProcess::start(&spawn_spec, bounds)
         .measurement()
         .await;
-    assert_eq!(found.told, 64 * 1024 * 1024 + 1);
+    assert_eq!(found.delivered_bytes, 64 * 1024 * 1024 + 1);
     assert_eq!(found.stopped.as_deref(), Some("OutputLimit"));
     assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
@@ -87,7 +87,10 @@ async fn what_is_truncated_takes_no_memory() {
     let found = ExecutorProcess::start(&spawn_spec, bounds)
         .measurement()
         .await;
-    assert_eq!((found.told, found.untold), (999, 300_000_000 - 999));
+    assert_eq!(
+        (found.delivered_bytes, found.dropped_bytes),
+        (999, 300_000_000 - 999)
+    );
     assert_eq!(found.stopped, None);
     assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
 }
@@ -122,8 +125,8 @@ async fn a_receiver_that_takes_nothing_holds_the_command_back() {
     // The chunks of a channel, a buffer, and a pipe.
     assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
     // None of it is lost.
-    let told = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
-    assert_eq!(told.len() as u64, printed);
+    let received = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
+    assert_eq!(received.len() as u64, printed);
     assert_eq!(running.finish().await.unwrap().stdout.bytes, printed);
 }
 
@@ -202,14 +205,14 @@ async fn both_streams_keep_their_own_offsets() {
         (OutputStream::Stdout, "out", " ☕", finish.stdout.bytes),
         (OutputStream::Stderr, "error", "", finish.stderr.bytes),
     ] {
-        let mut told = String::new();
+        let mut received = String::new();
         for piece in pieces.iter().filter(|piece| piece.stream == stream) {
-            assert_eq!(piece.offset, told.len() as u64);
+            assert_eq!(piece.offset, received.len() as u64);
             assert!(!piece.text.is_empty() && piece.text.len() <= 32 * 1024);
-            told += &piece.text;
+            received += &piece.text;
         }
         let whole: String = (1..=3000).map(|n| format!("{word} {n}{end}\n")).collect();
-        assert!(told == whole, "{word}");
+        assert!(received == whole, "{word}");
         assert_eq!(bytes, whole.len() as u64);
     }
 }

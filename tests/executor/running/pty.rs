@@ -91,7 +91,7 @@ async fn control_c_works_where_the_executor_ignores_it() {
     let fixture = CommandFixture::new();
     let deaf = fixture.workspace.path().join("deaf");
     let line = format!("trap '' INT HUP TSTP; exec {} \"$@\"", pvp_path().display());
-    write_program(&deaf, &format!("#!/bin/bash\n{line}\n"));
+    write_program(&deaf, format!("#!/bin/bash\n{line}\n"));
     let spawn_spec = pty_spec(&fixture, "echo ready; exec sleep 1000");
     let mut running = TestRun::start_with_reapers(
         &ReaperPool::on_demand(&deaf),

@@ -69,7 +69,7 @@ async fn a_reaper_that_cannot_be_started_is_told() {
     // A program that is not a reaper reads the spawn spec and exits without output.
     let (_stopper, asked) = run::stop_channel();
     let other = fixture.workspace.path().join("other");
-    write_program(&other, "#!/bin/sh\nread errand\n");
+    write_program(&other, "#!/bin/sh\nread spawn_spec\n");
     let error = SupervisedProcess::start(
         &ReaperPool::on_demand(&other),
         &fixture.spawn_spec("true"),

@@ -369,7 +369,7 @@ impl SandboxFixture {
             result.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
         };
         let mut buffer = [0; 64];
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (name, result) in [
             ("TCP", self.tcp.accept().map(drop)),
             ("a UNIX socket", self.stream.accept().map(drop)),
@@ -381,10 +381,10 @@ impl SandboxFixture {
             ("a UNIX datagram", self.datagram.recv(&mut buffer).map(drop)),
         ] {
             if !quiet(result) {
-                heard.push(name);
+                received.push(name);
             }
         }
-        heard
+        received
     }
 
     /// Empties the temporary directory.

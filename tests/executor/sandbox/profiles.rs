@@ -31,13 +31,13 @@ async fn a_read_with_sockets_reaches_others() {
     for user in RunAsUser::available() {
         let fixture = SandboxFixture::new(user);
         let all = attacks::all_attacks();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for name in ["TCP", "UDP", "a UNIX socket"] {
             let attack = all.iter().find(|attack| attack.name == name).unwrap();
-            heard.extend(effects(&fixture, attack, SandboxProfile::ReadNet).await);
+            received.extend(effects(&fixture, attack, SandboxProfile::ReadNet).await);
         }
         let reached = ["TCP", "UDP", "a UNIX socket"].map(|it| format!("{it} was reached"));
-        assert_eq!(heard, reached, "as {user:?}");
+        assert_eq!(received, reached, "as {user:?}");
         for name in [
             "raw sockets",
             "packets",
@@ -133,7 +133,9 @@ async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
             let mut all = attacks::all_attacks().into_iter();
             let Some(attack) = all.find(|attack| attack.name == name) else {
                 // Attacks by system call number are for x86-64 only; `all_attacks` reports that.
-                assert!(!cfg!(target_arch = "x86_64"), "there is no attack {name}");
+                if cfg!(target_arch = "x86_64") {
+                    panic!("there is no attack {name}");
+                }
                 continue;
             };
             let effects = effects(&fixture, &attack, SandboxProfile::Workspace).await;
