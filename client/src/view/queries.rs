@@ -2,7 +2,9 @@
 
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 
-use super::{AllowRuleView, GateCard, ParticipantView, ProposalView, View, VoteEligibility};
+use super::{
+    AllowRuleView, GateCard, ParticipantView, ProposalView, TimelineItem, View, VoteEligibility,
+};
 
 impl View {
     /// The sequence number to resume after; `None` if no logged message was received.
@@ -69,6 +71,15 @@ impl View {
         self.people
             .values()
             .filter(|participant| participant.is_executor())
+    }
+
+    /// The newest item of the timeline that was made of this message.
+    pub fn timeline_item(&self, message: &MessageId) -> Option<&TimelineItem> {
+        self.stream
+            .items
+            .iter()
+            .rev()
+            .find(|item| item.id == *message)
     }
 
     /// The name to show for a participant, or the id if the name is unknown.
