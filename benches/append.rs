@@ -24,10 +24,10 @@ use serde_json::json;
 use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 use tokio::sync::{Semaphore, mpsc};
 
-/// About what a 200-byte output is as an entry.
+/// About the size of an entry with a 200-byte output.
 const BODY_BYTES: usize = 450;
 
-/// Messages that an agent has under way; the server reads no more than that unanswered.
+/// Messages that an agent has in flight; the server reads no more than that unanswered.
 const IN_FLIGHT: usize = 64;
 
 fn main() {
@@ -124,7 +124,7 @@ async fn append_until(
     latencies
 }
 
-/// Agents that stream 200-byte outputs, each into a session of its own, as fast as they are answered.
+/// Agents that stream 200-byte outputs, each into its own session, as fast as they are answered.
 async fn end_to_end(sessions: usize, time: Duration) {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = MeasuredProcess::server(data.path());
@@ -178,7 +178,7 @@ async fn stream_outputs(
         }
         let begun = Instant::now();
         agent.flush().await.unwrap();
-        // An ack begins with an id that the server made, an output with that of the agent.
+        // An acknowledgement starts with an id from the server, an output with one from the agent.
         let mut acks = 0;
         while acks < IN_FLIGHT {
             let told = agent.next().await.unwrap();

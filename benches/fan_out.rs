@@ -1,9 +1,9 @@
-//! What it costs the server to tell one output to one viewer, against a bare broadcast loop.
+//! The server's cost of delivering one output to one viewer, compared with a bare broadcast loop.
 //!
 //! The same bursts of 200-byte outputs go to the same viewers from two programs: `pvp server`,
-//! which parses, decides, writes durably and tells, and a loop that holds encoded frames of the
-//! same size and does nothing but write them. A burst follows when every viewer has the one
-//! before, so both have the same to write at a time.
+//! which parses, decides, writes durably and delivers, and a loop that holds encoded frames of the
+//! same size and only writes them. The next burst follows when every viewer has the previous one,
+//! so both have the same amount to write at a time.
 //!
 //! Settings: FAN_OUT_VIEWERS=100,1000 FAN_OUT_BURST=64 FAN_OUT_DELIVERIES=4000000
 
@@ -34,7 +34,7 @@ const TEXT_BYTES: usize = 200;
 /// How often the two programs take turns.
 const TURNS: usize = 20;
 
-/// How the ids of outputs begin, and so each told frame.
+/// How the ids of outputs begin, and so each delivered frame.
 const OUTPUT_PREFIX: &[u8] = br#"{"v":1,"id":"out-"#;
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
     tokio::task::LocalSet::new().block_on(&runtime, measure());
 }
 
-/// CPU seconds that a program took for what it delivered.
+/// The CPU time that a program took for its deliveries.
 #[derive(Clone, Copy)]
 struct DeliveryCost {
     messages: usize,
@@ -66,7 +66,7 @@ impl DeliveryCost {
         self.cpu / self.messages as f64
     }
 
-    /// CPU seconds per million deliveries without what the messages cost before anyone is told.
+    /// CPU seconds per million deliveries, without the cost of ingesting the messages.
     fn without_ingest(&self, ingest: &DeliveryCost) -> f64 {
         (self.per_message() - ingest.per_message()) / self.viewers as f64 * 1e6
     }
@@ -124,8 +124,8 @@ async fn measure() {
     }
 }
 
-/// Both programs with as many viewers each, in turns, so that whatever else the machine does
-/// hits both alike.
+/// Measures both programs with the same number of viewers, in turns, so that other load affects
+/// both alike.
 async fn side_by_side(
     viewers: usize,
     messages: usize,
@@ -160,15 +160,21 @@ impl DeliveryCost {
     }
 }
 
-/// The real server, an agent that streams into it, and those who watch.
+/// The real server, an agent that streams output, and the viewers.
 struct ServerUnderTest {
+    /// The server process.
     subject: MeasuredProcess,
+    /// Its data directory, removed when dropped.
     _data: tempfile::TempDir,
+    /// The client that streams the outputs.
     agent: BenchClient,
+    /// The clients that receive them.
     viewer_pool: ViewerPool,
+    /// Outputs sent so far.
     sent: usize,
-    /// One output as it is told.
+    /// One output as a viewer receives it.
     sample_frame: Vec<u8>,
+    /// CPU time and deliveries so far.
     cost: DeliveryCost,
 }
 
@@ -215,7 +221,7 @@ impl ServerUnderTest {
         self.cost.add(self.sent - before, cpu, begun.elapsed());
     }
 
-    /// Sends some outputs without waiting between them, and waits until all have them.
+    /// Sends a burst of outputs, and waits until every viewer has them.
     async fn burst(&mut self, many: usize) {
         let text = "x".repeat(TEXT_BYTES);
         for _ in 0..many {
@@ -225,7 +231,7 @@ impl ServerUnderTest {
             self.agent.queue(&output);
         }
         self.agent.flush().await.unwrap();
-        // The agent is a participant too: it is told its own outputs, among the answers.
+        // The agent is a participant too: it receives its own outputs, among the answers.
         let mut own = 0;
         while own < many {
             let frame_bytes = self.agent.next().await.unwrap();
@@ -239,7 +245,7 @@ impl ServerUnderTest {
     }
 }
 
-/// The bare loop with its viewers; its frames are copies of one that the server told.
+/// The bare loop with its viewers; its frames are copies of one from the server.
 struct BareBroadcaster {
     subject: MeasuredProcess,
     control: TcpStream,
@@ -290,7 +296,7 @@ impl BareBroadcaster {
     }
 }
 
-/// Everyone who watches, and how much the slowest has.
+/// All viewers, and the progress of the slowest.
 #[derive(Default)]
 struct ViewerPool {
     counts: Rc<RefCell<ViewerCounts>>,
@@ -300,7 +306,7 @@ struct ViewerPool {
 #[derive(Default)]
 struct ViewerCounts {
     outputs: Vec<usize>,
-    /// What is waited for, and how many still lack it.
+    /// The count to wait for, and how many viewers have not reached it.
     goal: usize,
     missing: usize,
 }
@@ -334,7 +340,7 @@ impl ViewerPool {
     }
 }
 
-/// Counts the outputs that one viewer is told, without reading more of them than where they end.
+/// Counts the outputs that one viewer receives, parsing no more than the frame lengths.
 async fn count_outputs(
     stream: TcpStream,
     mut rest: Vec<u8>,
@@ -380,7 +386,7 @@ async fn count_outputs(
     }
 }
 
-/// The bare loop: one task a connection, encoded frames, up to 64 of them in a vectored write.
+/// The bare loop: one task per connection, encoded frames, up to 64 of them in a vectored write.
 fn run_bare_broadcaster() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

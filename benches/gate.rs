@@ -1,8 +1,9 @@
-//! How long a command waits for the server at its gate: from the proposal to the grant, when the
-//! approver answers at once.
+//! The server's part of the wait at a gate: from the proposal to the grant, when the approver
+//! answers at once.
 //!
 //! A round trip is `tool.propose` sent → `gate.request` received by the approver → `gate.approve`
-//! sent → `tool.execute` received by the agent. Each of the two steps is durable before it is told.
+//! sent → `tool.execute` received by the agent. Each of the two steps is durable before it is
+//! delivered.
 //!
 //! Settings: GATE_ROUNDS=1000 GATE_SESSIONS=500 GATE_EVERY_MS=1000 GATE_SECONDS=8
 
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 
-/// Outputs that follow each grant, so that the busy sessions do what sessions do.
+/// Outputs that follow each grant, so that the load is realistic.
 const OUTPUTS_PER_ROUND: usize = 10;
 
 #[tokio::main(flavor = "current_thread")]
@@ -59,7 +60,7 @@ async fn main() {
     let (cpu, begun) = (server.cpu_seconds(), Instant::now());
     let mut busy = Vec::new();
     for (number, mut pair) in pairs.into_iter().enumerate() {
-        // Spread over the interval, as people are.
+        // Spread over the interval, as people's actions are.
         let first = begun + every.mul_f64(number as f64 / sessions as f64);
         busy.push(tokio::spawn(async move {
             let mut latencies = Latencies::default();
@@ -119,7 +120,7 @@ impl AgentAndApprover {
         }
     }
 
-    /// One proposal from sending it to the grant; then the run is accounted for.
+    /// The time from a proposal to its grant; afterwards the run is completed.
     async fn round_trip(&mut self) -> Duration {
         self.rounds += 1;
         let number = self.rounds;

@@ -1,4 +1,5 @@
-//! How long a newcomer waits for the history of a long session, and everyone for a server to start.
+//! How long a newcomer waits for the history of a long session, and how long a server takes to
+//! start.
 //!
 //! Settings: JOIN_ENTRIES=10000 JOIN_TIMES=20 JOIN_SESSIONS=1000
 
@@ -59,7 +60,7 @@ fn report(name: &str, mut latencies: Latencies, cpu: f64) {
     );
 }
 
-/// A session with this many 200-byte outputs.
+/// Creates a session with this many 200-byte outputs.
 async fn fill_session(address: &str, entries: usize) {
     BenchClient::create(address, "long", 10_000).await;
     let more = json!({ "history": 0 });
@@ -79,7 +80,7 @@ async fn fill_session(address: &str, entries: usize) {
     }
 }
 
-/// From the join to the last of the history, the connection being there already.
+/// The time from the join to the last entry of the history, on an open connection.
 async fn measure_join(address: &str, number: usize, entries: usize) -> Duration {
     let mut client = BenchClient::connect(address).await.unwrap();
     let begun = Instant::now();
@@ -117,7 +118,7 @@ async fn measure_start(sessions: usize) {
     );
 }
 
-/// Sessions with an agent, someone else, and a command that was run.
+/// Creates sessions with an agent, another participant and a finished command.
 async fn store_sessions(data: &Path, sessions: usize) {
     let (server, _) = MeasuredProcess::server(data);
     for number in 0..sessions {

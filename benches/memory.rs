@@ -1,6 +1,6 @@
-//! What connections that do nothing cost, and what one costs that does not read.
+//! The memory of idle connections, and of one that does not read.
 //!
-//! Each connection takes a file here and in the server: `ulimit -n` bounds how many there can be.
+//! Each connection takes a file descriptor here and in the server: `ulimit -n` limits their number.
 //!
 //! Settings: MEMORY_CONNECTIONS=10000 MEMORY_SESSION=100 MEMORY_BROADCAST_MIB=200
 
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
 
-/// Bytes of one output: what an executor sends at most in one.
+/// Bytes of one output: the most that an executor sends in one message.
 const OUTPUT_BYTES: usize = 32 * 1024;
 
-/// People who read while one does not.
+/// Participants who read while one does not.
 const READERS: usize = 10;
 
 #[tokio::main(flavor = "current_thread")]
@@ -39,7 +39,7 @@ async fn main() {
     );
 }
 
-/// Files that this process may have open; the server is its child and has the same limit.
+/// The limit on open files of this process, which the server inherits.
 fn open_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits
@@ -88,7 +88,8 @@ async fn idle_joined(connections: usize, session: usize) {
         .await;
         client.release_buffers();
         clients.push(client);
-        // Everyone is told of everyone; a peer that never read would be one that stalls.
+        // Everyone receives everyone's announcement; a client that never reads would count as
+        // stalled.
         if number % session == session - 1 {
             let first = clients.len() - session;
             drain_pending(&mut clients[first..]).await;
@@ -105,7 +106,7 @@ async fn idle_joined(connections: usize, session: usize) {
     );
 }
 
-/// Reads what is there.
+/// Reads what has arrived.
 async fn drain_pending(clients: &mut [BenchClient]) {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let mut scratch = vec![0; 256 * 1024];
@@ -118,7 +119,7 @@ async fn drain_pending(clients: &mut [BenchClient]) {
     }
 }
 
-/// Waits until the server has nothing left to do.
+/// Waits until the server is idle.
 async fn wait_until_idle() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
@@ -131,7 +132,7 @@ fn report(name: &str, connections: usize, kib: u64) {
     );
 }
 
-/// Growth of the server's memory in KiB at the most, and the readers' p99 in milliseconds.
+/// The server's peak memory growth in KiB, and the readers' p99 latency in milliseconds.
 async fn broadcast(bytes: usize, stall: bool) -> (f64, f64) {
     let data = tempfile::tempdir().unwrap();
     let (server, _) = MeasuredProcess::server(data.path());
@@ -166,7 +167,7 @@ async fn broadcast_and_measure(
 ) -> (f64, f64) {
     let text = "x".repeat(OUTPUT_BYTES);
     let mut latencies = Latencies::default();
-    // What any broadcast takes, such as buffers and the store's cache, is there before.
+    // Warms up what any broadcast allocates, such as buffers and the store's cache.
     let warm = 4 * 1024 * 1024 / OUTPUT_BYTES;
     let mut before = 0;
     for number in 0..warm + bytes / OUTPUT_BYTES {

@@ -1,6 +1,6 @@
-//! How fast what a command prints reaches a screen: a real command below its reaper, a real
-//! executor, the server's durable log and one viewer; beside a bare loop that reads the same
-//! command's pipe, makes JSON of it and writes that to SQLite as durably.
+//! Output throughput from a command to a viewer: a real command below its reaper, a real executor,
+//! the server's durable log and one viewer; compared with a bare loop that reads the same command's
+//! pipe, encodes JSON and writes it to SQLite as durably.
 //!
 //! Settings: OUTPUT_MIB=128 OUTPUT_ROUNDS=3
 
@@ -26,16 +26,16 @@ use pvp_protocol::{ParticipantKind, Role, SessionId};
 use serde_json::json;
 use support::{BenchClient, BenchRole, MeasuredProcess, bar_result, env_number};
 
-/// Bytes of a piece of output, as an executor tells it.
+/// Bytes of a chunk of output, as an executor sends it.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Pieces that an executor has under way; the bare loop makes as many durable at a time.
+/// Chunks that an executor has in flight; the bare loop makes as many durable at a time.
 const IN_FLIGHT: i64 = 48;
 
-/// How much more memory each process may use while any amount of output goes through it.
+/// How much each process's memory may grow, whatever the amount of output.
 const GROWTH_KIB: u64 = 16 * 1024;
 
-/// What is printed: enough to be measured, and little to get everything going.
+/// The file that is printed for the measurement; a short one warms everything up.
 const LONG_LOG: &str = "long.log";
 const SHORT_LOG: &str = "short.log";
 
@@ -68,7 +68,7 @@ async fn measure() {
     let before = memory(&fixture, "VmRSS");
     println!("`cat` of {size} MiB                      MiB/s, {rounds} rounds");
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
-    // In turns, so that a busy machine is busy for both.
+    // In turns, so that other load affects both.
     for _ in 0..rounds {
         floor.push(size as f64 / run_bare_loop(workspace.path(), LONG_LOG).as_secs_f64());
         ours.push(size as f64 / fixture.stream_log(LONG_LOG).await.as_secs_f64());
@@ -102,7 +102,7 @@ fn report(name: &str, rates: &mut [f64]) {
     println!("{name:<36} {median:>8.1}   ({least:.1} to {most:.1})");
 }
 
-/// Lines as a build prints them.
+/// Writes lines such as a build prints.
 fn write_log(path: &Path, size: usize) {
     let mut text = String::with_capacity(size + 100);
     let mut number = 0;
@@ -117,7 +117,7 @@ fn write_log(path: &Path, size: usize) {
     std::fs::write(path, text).unwrap();
 }
 
-/// The least that can be done: the same pieces, as JSON, in as durable a file.
+/// The minimum of work: the same chunks, as JSON, written as durably.
 fn run_bare_loop(workspace: &Path, log: &str) -> Duration {
     let data = tempfile::tempdir().unwrap();
     let store = rusqlite::Connection::open(data.path().join("bare.db")).unwrap();
@@ -166,13 +166,19 @@ fn run_bare_loop(workspace: &Path, log: &str) -> Duration {
     begun.elapsed()
 }
 
-/// A server, an executor in a session of it, and a person who watches.
+/// A server, an executor in a session, and a person who watches.
 struct OutputFixture {
+    /// The server process.
     server: MeasuredProcess,
+    /// The executor process.
     executor: MeasuredProcess,
+    /// The client of the person who watches.
     viewer: BenchClient,
+    /// The agent's participant id.
     bot: String,
+    /// Prompts sent so far; makes their ids unique.
     prompts: usize,
+    /// The data directory, removed when dropped.
     _data: tempfile::TempDir,
 }
 
@@ -219,7 +225,7 @@ impl OutputFixture {
         }
     }
 
-    /// Asks for a file, and waits until all of it and its result were shown.
+    /// Runs a command that prints a file; waits until its output and result have arrived.
     async fn stream_log(&mut self, log: &str) -> Duration {
         let begun = Instant::now();
         self.prompts += 1;
@@ -252,7 +258,7 @@ fn invite(api: &ApiClient, session: &SessionId, kind: ParticipantKind) -> Invita
     api.invite(&invite).unwrap()
 }
 
-/// The other process: runs whatever it is asked to, one after another.
+/// The executor process: runs the granted commands one after another.
 async fn executor() {
     let setting = |name: &str| std::env::var(name).unwrap();
     let link = Link::parse(&setting("BENCH_LINK")).unwrap();

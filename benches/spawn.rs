@@ -1,4 +1,4 @@
-//! What running a command below a reaper, and holding it to reading, adds to starting it.
+//! What the reaper and the read sandbox add to the time of starting a command.
 //!
 //! Settings: SPAWN_TIMES=200
 
@@ -45,7 +45,7 @@ async fn main() {
         mut held,
     ] = [(); 8].map(|()| Latencies::default());
     let a_read = spawn_spec(workspace, SandboxProfile::Read, true);
-    // In turns, so that a busy machine is busy for all of them.
+    // In turns, so that other load affects all of them.
     for _ in 0..times {
         plain.add(spawn_plain().await);
         read.add(spawn_reaped(&ahead, &a_read).await);
@@ -76,7 +76,7 @@ async fn main() {
     );
 }
 
-/// A program that makes every reaper stand alone, so that only the sandbox makes a difference.
+/// A program that starts every reaper standalone, so that only the sandbox makes a difference.
 fn standalone_reaper(workspace: &Path, pvp: &Path) -> PathBuf {
     let program = workspace.join("alone");
     let lines = format!("#!/bin/sh\nexec {} \"$1\" alone\n", pvp.display());

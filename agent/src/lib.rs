@@ -13,6 +13,10 @@ pub mod run;
 pub mod sandbox;
 pub mod turn_loop;
 
+#[cfg(test)]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
+
 use std::process::ExitCode;
 
 /// Runs one of the internal subcommands if this process was started as one; these are the helper

@@ -1,4 +1,4 @@
-//! A real server in a process of its own, peers that cost little, and figures.
+//! A server process, cheap clients, and figures for the benchmarks.
 
 #![allow(
     dead_code,
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Settings that take the server's own limits out of the way.
+/// Settings that remove the server's limits.
 const NO_LIMITS: &[(&str, &str)] = &[
     ("PVP_CONNECTIONS", "1000000"),
     ("PVP_CONNECTIONS_PER_TOKEN", "100000"),
@@ -28,7 +28,7 @@ const NO_LIMITS: &[(&str, &str)] = &[
     ("PVP_READ_TIMEOUT_SECONDS", "86400"),
 ];
 
-/// A number from the environment, so that a run can be made longer or smaller.
+/// A number from the environment, to make a run longer or shorter.
 pub fn env_number(name: &str, default: usize) -> usize {
     let text = std::env::var(name).ok();
     text.map_or(default, |text| {
@@ -41,23 +41,23 @@ pub fn env_number(name: &str, default: usize) -> usize {
 pub struct MeasuredProcess {
     child: Child,
     pub address: String,
-    /// Of a server with login, at its first start.
+    /// The admin's link that a server with login prints at its first start.
     pub admin_link: Option<String>,
 }
 
 impl MeasuredProcess {
-    /// `pvp server --open` on this directory, and how long it took until it listened.
+    /// Starts `pvp server --open` on this directory; returns how long it took until it listened.
     pub fn server(data: &Path) -> (Self, Duration) {
         Self::start_server_with_flags(data, &["--open"])
     }
 
-    /// The same, where everyone needs a token.
+    /// As `server`, where everyone needs a token.
     pub fn start_server_with_login(data: &Path) -> Self {
         Self::start_server_with_flags(data, &[]).0
     }
 
     fn start_server_with_flags(data: &Path, flags: &[&str]) -> (Self, Duration) {
-        // Another build can be measured with the same bench, to compare the two.
+        // Another build can be measured with the same benchmark, to compare the two.
         let pvp = std::env::var("BENCH_PVP");
         let mut command = Command::new(pvp.as_deref().unwrap_or(env!("CARGO_BIN_EXE_pvp")));
         command
@@ -79,7 +79,7 @@ impl MeasuredProcess {
         (subject, begun.elapsed())
     }
 
-    /// This program again, in another part; it prints the address it listens on, if it does.
+    /// Starts this program again in another role; it prints the address that it listens on, if any.
     pub fn respawn_self(part: &str, more: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env("BENCH_PART", part).envs(more.iter().copied());
@@ -95,16 +95,16 @@ impl MeasuredProcess {
         self.child.id()
     }
 
-    /// CPU seconds of all its threads, in user and in kernel mode; exact to 10 ms.
+    /// CPU seconds of all its threads, in user and kernel mode, with a resolution of 10 ms.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
         let after_name = stat.rsplit(')').next().unwrap();
         let field = |at: usize| -> u64 { after_name.split(' ').nth(at).unwrap().parse().unwrap() };
-        // utime and stime; Linux counts them in hundredths of a second for programs.
+        // utime and stime, which Linux reports in hundredths of a second.
         (field(12) + field(13)) as f64 / 100.0
     }
 
-    /// A line of /proc/PID/status, in KiB: `VmRSS` or, the most it ever was, `VmHWM`.
+    /// A line of /proc/PID/status in KiB: `VmRSS`, or the peak `VmHWM`.
     pub fn memory_kib(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status
@@ -114,7 +114,7 @@ impl MeasuredProcess {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Stops it in good order, so that everything is checkpointed.
+    /// Stops it in an orderly way, so that everything is checkpointed.
     pub fn stop(mut self) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
@@ -139,14 +139,19 @@ fn spawn_and_read_line(mut command: Command) -> (Child, String) {
     (child, line)
 }
 
-/// One WebSocket connection that does nothing it need not do.
+/// A minimal WebSocket client.
 pub struct BenchClient {
+    /// The connection.
     pub stream: TcpStream,
-    /// Received and not looked at from `start` on.
+    /// Received bytes; those from `read_offset` on are not parsed yet.
     buffer: Vec<u8>,
+    /// Start of the unparsed part of `buffer`.
     read_offset: usize,
+    /// Frames that `flush` will send.
     outgoing: Vec<u8>,
+    /// The participant's id.
     pub name: String,
+    /// The session that it joins.
     pub session: String,
 }
 
@@ -155,7 +160,7 @@ impl BenchClient {
         Self::connect_with(address, "").await
     }
 
-    /// The same with more lines in the request, such as a token.
+    /// As `connect`, with extra request headers, such as a token.
     pub async fn connect_with(address: &str, headers: &str) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -179,7 +184,7 @@ impl BenchClient {
         })
     }
 
-    /// A person or an agent who has joined and been welcomed.
+    /// Connects and joins as a person or an agent, and waits for the welcome.
     pub async fn join(
         address: &str,
         session: &str,
@@ -217,7 +222,7 @@ impl BenchClient {
         self.wait_for_type("session.welcome").await;
     }
 
-    /// A session with room, in which nobody is missed for being silent.
+    /// Creates a session for this many participants, in which nobody becomes away.
     pub async fn create(address: &str, session: &str, participants: usize) {
         let mut client = Self::connect(address).await.unwrap();
         client.name = "maker".to_owned();
@@ -231,7 +236,7 @@ impl BenchClient {
         client.wait_for_type("session.ack").await;
     }
 
-    /// A run of this agent that may print: a read, which nobody has to approve.
+    /// Proposes a read, which needs no approval, so that this agent may send output.
     pub async fn start_read_run(&mut self, id: &str) {
         let proposal = self.shell_proposal("cat log");
         self.send("tool.propose", id, &proposal).await;
@@ -267,7 +272,7 @@ impl BenchClient {
         self.flush().await.unwrap();
     }
 
-    /// Puts a message in line; `flush` sends all of them in one write.
+    /// Queues a message; `flush` sends all of them in one write.
     pub fn queue(&mut self, text: &str) {
         append_masked_frame(&mut self.outgoing, text.as_bytes());
     }
@@ -308,13 +313,13 @@ impl BenchClient {
         }
     }
 
-    /// The connection itself, and what was received and not looked at.
+    /// The TCP stream, and the received bytes that were not parsed.
     pub fn into_stream(mut self) -> (TcpStream, Vec<u8>) {
         self.buffer.drain(..self.read_offset);
         (self.stream, self.buffer)
     }
 
-    /// Gives back what an idle peer does not need.
+    /// Frees the buffers that an idle client does not need.
     pub fn release_buffers(&mut self) {
         self.buffer = Vec::new();
         self.read_offset = 0;
@@ -330,7 +335,7 @@ pub enum BenchRole {
     Observer,
 }
 
-/// Where a whole frame lies at the beginning of some bytes.
+/// The bounds of the first complete frame in a buffer.
 pub struct FrameBounds {
     pub header: usize,
     pub payload: usize,
@@ -349,7 +354,7 @@ pub fn frame_at(bytes: &[u8]) -> Option<FrameBounds> {
     (bytes.len() >= header + payload).then_some(FrameBounds { header, payload })
 }
 
-/// A client's frames are masked; with zeros, which saves the work and is as valid as any.
+/// A client's frames must be masked; a zero mask saves the work and is valid.
 fn append_masked_frame(buffer: &mut Vec<u8>, payload: &[u8]) {
     buffer.push(0x81);
     match payload.len() {
@@ -395,7 +400,7 @@ impl Latencies {
     }
 }
 
-/// Says whether a figure is within its bar.
+/// Whether a figure meets its target, as text.
 pub fn bar_result(within: bool) -> &'static str {
     if within { "met" } else { "MISSED" }
 }

@@ -14,79 +14,135 @@ export interface Envelope<Type extends string, Payload> {
   fork?: string;
 }
 
-export type Action = { command: Command, cwd?: string,
+export type Action = {
 /**
- * Additions to the environment.
+ * What to run.
  */
-env?: { [key in string]: string }, mode: Mode, timeout_seconds?: number,
+command: Command,
+/**
+ * The working directory; the executor's own if not given.
+ */
+cwd?: string,
+/**
+ * Variables added to the environment.
+ */
+env?: { [key in string]: string },
+/**
+ * How the command is run.
+ */
+mode: RunMode,
+/**
+ * The requested time limit; the default of the category and mode if not given.
+ */
+timeout_seconds?: number,
 /**
  * Who may type, in `pty` mode.
  */
 driver?: ParticipantId, };
 
-export type ActionTaken = "paused" | "stopped" | "acknowledged" | "ignored";
-
-export type Announce = { id: ParticipantId, name: string, type: ParticipantKind, roles: Array<Role>, capabilities?: Array<Capability>, transport: Transport, metadata?: Record<string, unknown>,
+export type AllowRuleInfo = {
 /**
- * Set by agents that run commands.
+ * The id of its `policy.allow`.
  */
-executor?: ExecutorAbility, };
+rule: MessageId,
+/**
+ * Who allowed it.
+ */
+by: ParticipantId,
+/**
+ * When it was allowed.
+ */
+at: string,
+/**
+ * The words that an allowed command begins with.
+ */
+prefix: Array<string>,
+/**
+ * When the rule expires.
+ */
+expires_at: string,
+/**
+ * Why it was allowed.
+ */
+reason?: string, };
+
+export type Announce = {
+/**
+ * The participant's id.
+ */
+id: ParticipantId,
+/**
+ * The name that others see.
+ */
+name: string,
+/**
+ * A person or an agent.
+ */
+type: ParticipantKind,
+/**
+ * The roles they hold.
+ */
+roles: Array<Role>,
+/**
+ * Capabilities beyond those of the roles, if any.
+ */
+capabilities?: Array<Capability>,
+/**
+ * How they are connected.
+ */
+transport: Transport,
+/**
+ * Free-form facts about the client.
+ */
+metadata?: Record<string, unknown>,
+/**
+ * What their executor can do; set by agents that run commands.
+ */
+executor?: ExecutorInfo, };
 
 export type Approval = { participant: ParticipantId, at: string, comment?: string, };
 
-export type Assessment = { category: Category, risk: Risk,
+export type Assessment = {
+/**
+ * What the action does to the machine.
+ */
+category: Category,
+/**
+ * How bad it could be.
+ */
+risk: Risk,
 /**
  * The stable id of the rule that decided.
  */
 rule: string,
 /**
- * Why, in a sentence for the person who votes.
+ * Why, in a sentence for those who vote.
  */
 reason: string,
 /**
- * Verdicts of the parts of a compound command, in the order they stand.
+ * The assessments of the parts of a compound command, in order.
  */
-parts?: Array<PartVerdict>,
+parts?: Array<PartAssessment>,
 /**
- * What kept it from a milder category, or what the agent's own claim raised.
+ * What prevented a milder category, or what the agent's own estimate raised.
  */
 notes?: Array<string>,
 /**
- * The sandbox an automatic run needs.
+ * The sandbox that a run without a vote needs.
  */
-profile: Profile,
+profile: SandboxProfile,
 /**
- * Binds the verdict, and every vote, to exactly this action.
+ * The digest of the action, which binds the assessment and every vote to it.
  */
 digest: string,
 /**
- * Hash of the rule set that gave the verdict.
+ * The hash of the rules that were applied.
  */
 policy: string, };
-
-export type Ballot = { vote: Choice,
-/**
- * Said with an approval.
- */
-comment?: string,
-/**
- * Why not; a rejection needs one, and the agent reads it.
- */
-reason?: string,
-/**
- * The digest of what was shown; needed once a command was edited.
- */
-digest?: string,
-/**
- * The id of the vote; repeating it does not vote twice.
- */
-id?: MessageId, };
 
 export type Capability = "prompt" | "approve" | "interrupt" | "fork" | "add_context" | "manage_participants" | "end_session" | "exec";
 
 export type Category = "read" | "write" | "destructive" | "blocked";
-
-export type Choice = "approve" | "reject";
 
 export type ClearedBy = "read" | "quorum" | "clock" | "allow_rule" | "direct";
 
@@ -94,55 +150,279 @@ export type Command = { "form": "shell", line: string, } | { "form": "argv", com
 
 export type CommandPage = { commands: Array<CommandRecord>,
 /**
- * Ask for older ones with this as `before`.
+ * Pass this as `before` to get older ones; absent if there are none.
  */
 next?: number, };
 
 export type CommandRecord = {
 /**
- * The proposal; its output is read by the same id.
+ * The proposal's id, which also names its output.
  */
-tool_proposal: MessageId, seq: number, at: string, proposer: ParticipantId, command: string, cwd?: string, description: string, category: Category, risk: Risk, rule: string, status: CommandStatus,
+tool_proposal: MessageId,
 /**
- * Who edited it last.
+ * The sequence number of the proposal.
  */
-edited_by?: ParticipantId, resolution?: GateResolve, executor?: ParticipantId, cleared_by?: ClearedBy, approvals: Array<Approval>, result?: CommandResult, };
+seq: number,
+/**
+ * When it was proposed.
+ */
+at: string,
+/**
+ * Who proposed it.
+ */
+proposer: ParticipantId,
+/**
+ * The command as one line.
+ */
+command: string,
+/**
+ * The working directory; the executor's own if not given.
+ */
+cwd?: string,
+/**
+ * What the proposer says it does.
+ */
+description: string,
+/**
+ * The category of its assessment.
+ */
+category: Category,
+/**
+ * The risk of its assessment.
+ */
+risk: Risk,
+/**
+ * The policy rule that decided the assessment.
+ */
+rule: string,
+/**
+ * Its state.
+ */
+status: CommandStatus,
+/**
+ * Who edited it last; absent if nobody did.
+ */
+edited_by?: ParticipantId,
+/**
+ * How its gate closed; absent if it has none or is still open.
+ */
+resolution?: GateResolve,
+/**
+ * Who runs it; absent before a grant.
+ */
+executor?: ParticipantId,
+/**
+ * What allowed it to run; absent before a grant.
+ */
+cleared_by?: ClearedBy,
+/**
+ * The approvals it was granted with.
+ */
+approvals: Array<Approval>,
+/**
+ * How it ended; absent before that.
+ */
+result?: CommandResult, };
 
-export type CommandResult = { at: string, success: boolean, exit_code?: number, error?: string, duration_ms: number, outcome?: Outcome, };
+export type CommandResult = {
+/**
+ * When the result was logged.
+ */
+at: string,
+/**
+ * Whether the executor reports success.
+ */
+success: boolean,
+/**
+ * The exit code; absent if a signal ended the command.
+ */
+exit_code?: number,
+/**
+ * What went wrong, if anything did.
+ */
+error?: string,
+/**
+ * How long the command ran, in milliseconds.
+ */
+duration_ms: number,
+/**
+ * Whether the executor saw the command end.
+ */
+outcome?: RunOutcome, };
 
 export type CommandStatus = "waiting" | "running" | "blocked" | "rejected" | "timed_out" | "cancelled" | "finished";
 
-export type ConfigChanges = { require_approval_for?: Array<ToolCategory>, default_gate_quorum?: QuorumRule, allow_forks?: boolean, max_participants?: number, ordering_mode?: OrderingMode, on_participant_timeout?: ParticipantTimeoutAction, heartbeat_interval_seconds?: number, idle_timeout_seconds?: number, away_timeout_seconds?: number, quorum_by_category?: QuorumByCategory, gate_timeout_seconds?: number, on_gate_timeout?: GateTimeoutAction, shell_exec?: ShellExecMode, four_eyes?: boolean, trust_reads?: boolean, profile?: Profile, };
+export type ConfigChanges = {
+/**
+ * Tool categories that always need a gate, whatever the assessment.
+ */
+require_approval_for?: Array<ToolCategory>,
+/**
+ * The quorum of a gate unless its category or rule sets another.
+ */
+default_gate_quorum?: QuorumRule,
+/**
+ * Whether forks are allowed; has no effect yet, because the server refuses all forks.
+ */
+allow_forks?: boolean,
+/**
+ * How many participants may be in the session at once.
+ */
+max_participants?: number,
+/**
+ * The requested order of delivery; has no effect, because the order is always total.
+ */
+ordering_mode?: OrderingMode,
+/**
+ * What happens to decisions while a participant is away.
+ */
+on_participant_timeout?: ParticipantTimeoutAction,
+/**
+ * Seconds between heartbeat pings.
+ */
+heartbeat_interval_seconds?: number,
+/**
+ * Seconds without activity after which a participant is idle.
+ */
+idle_timeout_seconds?: number,
+/**
+ * Seconds of silence after which a participant is away.
+ */
+away_timeout_seconds?: number,
+/**
+ * Quorums that differ from the default, by the category of the command.
+ */
+quorum_by_category?: QuorumByCategory,
+/**
+ * Seconds until a gate's deadline; 0 means that gates have none.
+ */
+gate_timeout_seconds?: number,
+/**
+ * What happens when a gate's deadline passes.
+ */
+on_gate_timeout?: GateTimeoutAction,
+/**
+ * Whether people may run their own commands.
+ */
+shell_exec?: ShellExecMode,
+/**
+ * Whoever amends a command may not vote on it.
+ */
+four_eyes?: boolean,
+/**
+ * Reads run without a vote even if the executor cannot sandbox them.
+ */
+trust_reads?: boolean,
+/**
+ * The sandbox of approved commands: `none` or `workspace`.
+ */
+profile?: SandboxProfile, };
+
+export type ConflictResolution = "use_source" | "use_target" | "custom";
 
 export type Content = string | Record<string, unknown>;
 
-export type ContentRef = { hash: string, size_bytes: number, mime_type: string, storage: Storage, uri?: string, };
+export type ContentRef = { hash: string, size_bytes: number, mime_type: string, storage: ContentStorage, uri?: string, };
 
-export type ContextAdd = { key: string, content_type: ContextContentType, content?: Content, content_ref?: ContentRef,
+export type ContentStorage = "inline" | "local" | "s3" | "ipfs";
+
+export type ContextAdd = {
 /**
- * Only these, and whoever added it, see it.
+ * The key that names the item in the session.
  */
-visible_to?: Array<ParticipantId>, source?: string, tags?: Array<string>, };
+key: string,
+/**
+ * The kind of content.
+ */
+content_type: ContextContentType,
+/**
+ * The content; required unless `content_ref` is given.
+ */
+content?: Content,
+/**
+ * Where the content is stored; required unless `content` is given.
+ */
+content_ref?: ContentRef,
+/**
+ * The only people who see it, besides its sender; everyone if not given.
+ */
+visible_to?: Array<ParticipantId>,
+/**
+ * Where it comes from.
+ */
+source?: string,
+/**
+ * Labels for finding it.
+ */
+tags?: Array<string>, };
 
 export type ContextContentType = "text" | "file" | "reference" | "structured" | "image" | "audio_transcript";
 
 export type ContextRemove = { key: string, reason: string, };
 
-export type ContextUpdate = { key: string, diff?: string, new_content?: Content, new_content_ref?: ContentRef, reason: string, };
-
-export type Edit = {
+export type ContextUpdate = {
 /**
- * The whole new arguments, as in `tool.propose`.
+ * The key of the item.
+ */
+key: string,
+/**
+ * The change as a diff; one of `diff`, `new_content` and `new_content_ref` is given.
+ */
+diff?: string,
+/**
+ * The new content.
+ */
+new_content?: Content,
+/**
+ * Where the new content is stored.
+ */
+new_content_ref?: ContentRef,
+/**
+ * Why it changes.
+ */
+reason: string, };
+
+export type CreateSessionRequest = {
+/**
+ * The session's id; generated if not given.
+ */
+session?: SessionId, name?: string, config: SessionConfig, };
+
+export type CreatedSession = { session: SessionId, seq: number, };
+
+export type EditRequest = {
+/**
+ * The complete new arguments, as in `tool.propose`.
  */
 arguments: Record<string, unknown>,
 /**
- * The digest of what is edited.
+ * The digest of the command that is edited.
  */
 digest: string, reason?: string, id?: MessageId, };
 
 export type ErrorCode = "INVALID_MESSAGE" | "UNAUTHORIZED" | "SESSION_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "GATE_FAILED" | "TIMEOUT" | "RATE_LIMITED" | "CONTEXT_TOO_LARGE" | "INVALID_STATE" | "TRANSPORT_ERROR" | "AGENT_ERROR" | "INTERNAL_ERROR";
 
-export type ErrorReport = { code: ErrorCode, message: string, recoverable: boolean, details?: Record<string, unknown>, related_to?: MessageId, };
+export type ErrorReport = {
+/**
+ * The published error code.
+ */
+code: ErrorCode,
+/**
+ * What is wrong and what to do about it.
+ */
+message: string,
+/**
+ * Whether the same message may succeed later.
+ */
+recoverable: boolean,
+/**
+ * Further facts about the error.
+ */
+details?: Record<string, unknown>,
+/**
+ * The id of the message that was refused.
+ */
+related_to?: MessageId, };
 
 export type ExecutionLimits = {
 /**
@@ -154,21 +434,21 @@ timeout_ms: number,
  */
 output_bytes: number, };
 
-export type ExecutorAbility = {
+export type ExecutorInfo = {
 /**
  * Sandbox profiles that this machine enforces.
  */
-profiles: Array<Profile>,
+profiles: Array<SandboxProfile>,
 /**
- * Whether it takes people's own commands.
+ * Whether it runs people's own commands.
  */
 shell_exec: boolean,
 /**
- * Where commands run unless they say otherwise.
+ * The working directory of commands that name none.
  */
 working_directory?: string,
 /**
- * A prefix that every approved command runs behind, such as a container.
+ * A command that every approved command runs under, such as a container runner.
  */
 runner?: Array<string>,
 /**
@@ -176,13 +456,31 @@ runner?: Array<string>,
  */
 shell?: string, };
 
-export type Extensions = { supports_shell_exec: boolean, supports_amend: boolean, supports_allow_rules: boolean, supports_resume: boolean, supports_output_read: boolean, supports_forks: boolean, };
-
 export type FinalState = "completed" | "aborted" | "timeout";
 
 export type FinishReason = "complete" | "interrupted" | "error" | "max_tokens" | "tool_use";
 
-export type ForkCreate = { name: string, from_point: MessageId, reason: string, participants: Array<ParticipantId>, copy_context: boolean, };
+export type ForkCreate = {
+/**
+ * The fork's name.
+ */
+name: string,
+/**
+ * The message it starts after.
+ */
+from_point: MessageId,
+/**
+ * Why it is made.
+ */
+reason: string,
+/**
+ * Who takes part in it.
+ */
+participants: Array<ParticipantId>,
+/**
+ * Whether it starts with the session's context.
+ */
+copy_context: boolean, };
 
 export type ForkId = string;
 
@@ -190,17 +488,25 @@ export type ForkSwitch = { target_fork: ForkId, };
 
 export type GateActionType = "tool" | "deploy" | "prompt" | "context_change" | "session_config" | "participant_add" | "fork" | "merge";
 
-export type GateAmend = { gate: MessageId,
+export type GateAmend = {
 /**
- * The whole new arguments, as in `tool.propose`.
+ * The gate's id.
+ */
+gate: MessageId,
+/**
+ * The complete new arguments, as in `tool.propose`.
  */
 arguments: Record<string, unknown>,
 /**
- * The digest of what was edited.
+ * The digest of the action that was edited.
  */
-digest: string, reason?: string,
+digest: string,
 /**
- * The verdict on the new command; set by the server.
+ * Why it was edited.
+ */
+reason?: string,
+/**
+ * The assessment of the new command; set by the server.
  */
 assessment?: Assessment,
 /**
@@ -210,37 +516,82 @@ quorum?: QuorumRule,
 /**
  * The new deadline; set by the server.
  */
-deadline?: string, voters?: Array<ParticipantId>, };
-
-export type GateAnswer = { ack: SessionAck, gate: GateState, };
+deadline?: string,
+/**
+ * Who could approve at the time of the edit; set by the server.
+ */
+voters?: Array<ParticipantId>, };
 
 export type GateApprove = { gate: MessageId, approver: ParticipantId, comment?: string,
 /**
- * The digest that was shown to the voter; needed once a command was edited.
+ * The digest of the action that was shown to the voter; required once a command was
+ * edited.
  */
 digest?: string, };
 
-export type GateList = { gates: Array<GateListed>,
+export type GateDetails = { session: SessionId, tool_proposal: MessageId, status: GateStatus, open?: GateListItem, resolution?: GateResolve, };
+
+export type GateList = { gates: Array<GateListItem>,
 /**
- * Ask again with this as `after` and a `wait` to hear of the next change.
+ * Pass this as `after`, with a `wait`, to wait for the next change.
  */
 version: number, };
 
-export type GateListed = { session: SessionId,
+export type GateListItem = {
 /**
- * Approvals that count, and how many are needed.
+ * The session's id.
  */
-received: number, required: number,
+session: SessionId,
 /**
- * Named people whose approval is still needed; empty if anyone's will do.
+ * Approvals that count.
+ */
+received: number,
+/**
+ * Approvals that are needed.
+ */
+required: number,
+/**
+ * Named people whose approval is still needed; empty if any voter will do.
  */
 awaited: Array<ParticipantId>,
 /**
- * Whether the one who asks may vote on it.
+ * Whether the caller may vote on it.
  */
-may_vote: boolean, gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean,
+may_vote: boolean,
 /**
- * Who edited the command last.
+ * The gate's id.
+ */
+gate: MessageId,
+/**
+ * The request that opened it, as amended and escalated since.
+ */
+request: GateRequest,
+/**
+ * The action that is voted on.
+ */
+action: Action,
+/**
+ * The assessment of the action.
+ */
+assessment: Assessment,
+/**
+ * Who proposed it.
+ */
+proposer: ParticipantId,
+/**
+ * What the proposer says it does.
+ */
+description: string,
+/**
+ * The approvals given so far.
+ */
+approvals: Array<Approval>,
+/**
+ * Whether the gate has been escalated to the admins.
+ */
+escalated: boolean,
+/**
+ * Who edited the command last; absent if nobody did.
  */
 amended_by?: ParticipantId, };
 
@@ -248,45 +599,173 @@ export type GateOutcome = "approved" | "rejected" | "timed_out" | "cancelled";
 
 export type GateReject = { gate: MessageId, rejector: ParticipantId, reason: string, digest?: string, };
 
-export type GateRequest = { action_type: GateActionType, action_ref: MessageId, quorum: QuorumRule, timeout_seconds: number, message: string, category: Category, digest: string, deadline?: string, on_timeout: GateTimeoutAction,
+export type GateRequest = {
+/**
+ * What the gate decides about.
+ */
+action_type: GateActionType,
+/**
+ * The id of the proposal that waits.
+ */
+action_ref: MessageId,
+/**
+ * How many of whom must approve.
+ */
+quorum: QuorumRule,
+/**
+ * Seconds from opening to the deadline; 0 means no deadline.
+ */
+timeout_seconds: number,
+/**
+ * What to show to those who vote.
+ */
+message: string,
+/**
+ * The category of the command's assessment.
+ */
+category: Category,
+/**
+ * The digest of the action that is voted on.
+ */
+digest: string,
+/**
+ * When the gate times out; absent if it never does.
+ */
+deadline?: string,
+/**
+ * What happens at the deadline.
+ */
+on_timeout: GateTimeoutAction,
 /**
  * Who could approve when the gate opened.
  */
 voters: Array<ParticipantId>, };
 
-export type GateResolve = { gate: MessageId, tool_proposal: MessageId, outcome: GateOutcome, how: ResolvedHow, at: string, approvals?: Array<Approval>,
+export type GateResolve = {
 /**
- * Who rejected or cancelled it.
+ * The gate's id.
  */
-by?: ParticipantId, reason?: string, suggestion?: string, };
-
-export type GateState = { session: SessionId, tool_proposal: MessageId, status: GateStatus, open?: GateListed, resolution?: GateResolve, };
+gate: MessageId,
+/**
+ * The proposal that waited at it.
+ */
+tool_proposal: MessageId,
+/**
+ * How it closed.
+ */
+outcome: GateOutcome,
+/**
+ * What closed it.
+ */
+how: ResolutionCause,
+/**
+ * When it closed.
+ */
+at: string,
+/**
+ * The approvals it had when it closed.
+ */
+approvals?: Array<Approval>,
+/**
+ * Who rejected or cancelled it; absent if nobody did.
+ */
+by?: ParticipantId,
+/**
+ * Why it was rejected or cancelled, for the agent.
+ */
+reason?: string,
+/**
+ * What the rejector suggests doing instead.
+ */
+suggestion?: string, };
 
 export type GateStatus = "open" | "approved" | "rejected" | "timed_out" | "cancelled";
 
-export type GateTimeout = { gate: MessageId, approvals_received: number, approvals_required: number, resolution: TimeoutResolution,
+export type GateTimeout = {
 /**
- * After escalation: the second and last deadline.
+ * The gate's id.
+ */
+gate: MessageId,
+/**
+ * Approvals that count.
+ */
+approvals_received: number,
+/**
+ * Approvals that were needed.
+ */
+approvals_required: number,
+/**
+ * What happens next.
+ */
+resolution: TimeoutResolution,
+/**
+ * After escalation, the second and last deadline.
  */
 deadline?: string,
 /**
- * After escalation: the rule and the people that decide.
+ * After escalation, the rule that decides.
  */
-quorum?: QuorumRule, voters?: Array<ParticipantId>, };
+quorum?: QuorumRule,
+/**
+ * After escalation, the people who decide.
+ */
+voters?: Array<ParticipantId>, };
 
 export type GateTimeoutAction = "reject" | "escalate" | "auto_approve";
 
-export type GrantTerms = { id: MessageId, executor: ParticipantId, action: Action, digest: string, limits: ExecutionLimits, profile: Profile, expires_at: string, cleared_by: ClearedBy, approvals?: Array<Approval>,
+export type GateUpdateResponse = { ack: SessionAck, gate: GateDetails, };
+
+export type GrantTerms = {
 /**
- * The allow rule that cleared it.
+ * The grant's id.
  */
-rule?: MessageId, driver?: ParticipantId,
+id: MessageId,
 /**
- * Proof that this is the executor's own copy.
+ * Who may run the action.
+ */
+executor: ParticipantId,
+/**
+ * What may be run.
+ */
+action: Action,
+/**
+ * The digest of the action.
+ */
+digest: string,
+/**
+ * What the run may use.
+ */
+limits: ExecutionLimits,
+/**
+ * The sandbox to run it in.
+ */
+profile: SandboxProfile,
+/**
+ * When the grant expires if the run has not started.
+ */
+expires_at: string,
+/**
+ * What allowed the action.
+ */
+cleared_by: ClearedBy,
+/**
+ * The approvals that counted.
+ */
+approvals?: Array<Approval>,
+/**
+ * The allow rule that covers the action, if one does.
+ */
+rule?: MessageId,
+/**
+ * Who may type, in `pty` mode.
+ */
+driver?: ParticipantId,
+/**
+ * The proof that this copy is the executor's own; absent in all other copies.
  */
 nonce?: string,
 /**
- * Values of secrets shared with the executor; never stored.
+ * The values of secrets shared with the executor, as environment variables; never stored.
  */
 secret_env?: { [key in string]: string }, };
 
@@ -294,33 +773,63 @@ export type HeartbeatPing = Record<string, unknown>;
 
 export type HeartbeatPong = Record<string, unknown>;
 
-export type InterruptAcknowledge = { interrupt: MessageId, by: ParticipantId, action_taken: ActionTaken, ignore_reason?: string, };
+export type InterruptAcknowledge = { interrupt: MessageId, by: ParticipantId, action_taken: InterruptAction, ignore_reason?: string, };
+
+export type InterruptAction = "paused" | "stopped" | "acknowledged" | "ignored";
 
 export type InterruptRaise = {
 /**
- * One agent, or all of them.
+ * The agent to interrupt; all agents if not given.
  */
-target?: ParticipantId, urgency: InterruptUrgency, message: string, inject_context?: Content, inject_context_ref?: ContentRef, };
+target?: ParticipantId,
+/**
+ * How urgent it is.
+ */
+urgency: InterruptUrgency,
+/**
+ * What to tell the agent.
+ */
+message: string,
+/**
+ * Content that the agent should take into account.
+ */
+inject_context?: Content,
+/**
+ * The same, kept elsewhere.
+ */
+inject_context_ref?: ContentRef, };
 
 export type InterruptUrgency = "pause" | "stop" | "emergency";
 
 export type Invitation = { token: string, link: string, participant: ParticipantId, roles: Array<Role>, expires?: string, };
 
-export type Invite = { name: string,
+export type InviteRequest = {
 /**
- * The most they may be.
+ * The name that others see.
  */
-roles: Array<Role>, kind: ParticipantKind, capabilities: Array<Capability>,
+name: string,
 /**
- * The one session it is for; all of them if not given.
+ * The roles that the token allows.
+ */
+roles: Array<Role>,
+/**
+ * A person or an agent; a person if not given.
+ */
+kind: ParticipantKind,
+/**
+ * Capabilities beyond those of the roles.
+ */
+capabilities: Array<Capability>,
+/**
+ * The only session the token is for; all sessions if not given.
  */
 session?: SessionId,
 /**
- * How long the token lives; for ever if not given.
+ * Seconds until the token expires; never if not given.
  */
 expires_seconds?: number,
 /**
- * Another device or another token for someone who is known already.
+ * The id of somebody who already has a token, to give them another token or device.
  */
 participant?: ParticipantId, };
 
@@ -334,39 +843,33 @@ message_bytes: number,
  */
 json_depth: number,
 /**
- * Messages a second that a participant may go on sending.
+ * Messages per second that a participant may send continuously.
  */
 messages_per_second: number,
 /**
- * Messages that may come at once before the rate counts.
+ * Messages that a participant may send at once before the rate applies.
  */
 message_burst: number,
 /**
- * People and agents in one session, whatever its own configuration allows.
+ * Participants of one session; its own configuration cannot allow more.
  */
 participants: number,
 /**
- * Proposals of one agent that are waiting or running.
+ * Proposals of one agent that may wait or run at a time.
  */
 open_proposals: number,
 /**
- * Gates of one session that are open at a time.
+ * Gates of one session that may be open at a time.
  */
 open_gates: number,
 /**
- * Bytes of context that one session holds.
+ * Bytes of context that one session may hold.
  */
 context_bytes: number,
 /**
- * Proposals over the life of one session; their ids are never forgotten.
+ * Proposals over the life of one session, because their ids are kept for ever.
  */
 proposals: number, };
-
-export type Me = { participant: ParticipantId, name: string, kind: ParticipantKind, roles: Array<Role>,
-/**
- * The one session it is for; all of them if not given.
- */
-session?: SessionId, expires?: string, };
 
 export type MergeExecute = { merge_proposal: MessageId, resolved_conflicts?: Array<ResolvedConflict>, };
 
@@ -378,63 +881,177 @@ export type MessageId = string;
 
 export type MessagePage = {
 /**
- * Envelopes, as on the socket.
+ * Envelopes, the same as on the WebSocket.
  */
 messages: ServerMessage[],
 /**
- * Ask for what follows with this as `after`.
+ * Pass this as `after` to get the messages that follow.
  */
 next: number,
 /**
- * The seq of the last message in the log.
+ * The sequence number of the last message in the log.
  */
 head: number, };
 
-export type Mode = "normal" | "slow" | "background" | "pty";
-
-export type NewSession = {
+export type OpenGate = {
 /**
- * Its id; a fresh one if not given.
+ * The gate's id.
  */
-session?: SessionId, name?: string, config: SessionConfig, };
-
-export type OpenGate = { gate: MessageId, request: GateRequest, action: Action, assessment: Assessment, proposer: ParticipantId, description: string, approvals: Array<Approval>, escalated: boolean,
+gate: MessageId,
 /**
- * Who edited the command last.
+ * The request that opened it, as amended and escalated since.
+ */
+request: GateRequest,
+/**
+ * The action that is voted on.
+ */
+action: Action,
+/**
+ * The assessment of the action.
+ */
+assessment: Assessment,
+/**
+ * Who proposed it.
+ */
+proposer: ParticipantId,
+/**
+ * What the proposer says it does.
+ */
+description: string,
+/**
+ * The approvals given so far.
+ */
+approvals: Array<Approval>,
+/**
+ * Whether the gate has been escalated to the admins.
+ */
+escalated: boolean,
+/**
+ * Who edited the command last; absent if nobody did.
  */
 amended_by?: ParticipantId, };
 
 export type OrderingMode = "causal" | "total";
 
-export type Outcome = "known" | "unknown";
+export type OutputLine = { number: number, stream: OutputStream, text: string, };
 
-export type OutputLine = { number: number, stream: Stream, text: string, };
-
-export type OutputPage = { ref: MessageId, lines: Array<OutputLine>, total_lines: number, total_bytes: number,
+export type OutputPage = {
+/**
+ * The id of the proposal.
+ */
+ref: MessageId,
+/**
+ * The lines that were asked for.
+ */
+lines: Array<OutputLine>,
+/**
+ * Lines recorded so far in the requested streams.
+ */
+total_lines: number,
+/**
+ * Bytes recorded so far in the requested streams.
+ */
+total_bytes: number,
 /**
  * Whether the command has ended, so that no more lines will come.
  */
 finished: boolean,
 /**
- * Whether the page was cut to fit in a message.
+ * Whether the page was truncated to fit in a message.
  */
 cut: boolean, };
 
-export type OutputRead = { ref: MessageId, stream?: Stream,
+export type OutputRead = {
 /**
- * First line, counted from 0.
+ * The id of the proposal.
  */
-offset?: number, limit?: number, head?: number, tail?: number,
+ref: MessageId,
 /**
- * Only lines that contain this text.
+ * The stream to read; both if not given.
+ */
+stream?: OutputStream,
+/**
+ * The first line, counted from 0.
+ */
+offset?: number,
+/**
+ * The most lines to return; not with `head` or `tail`.
+ */
+limit?: number,
+/**
+ * Return the first lines, this many.
+ */
+head?: number,
+/**
+ * Return the last lines, this many.
+ */
+tail?: number,
+/**
+ * Return only lines that contain this text.
  */
 grep?: string, };
 
-export type PartVerdict = {
+export type OutputStream = "stdout" | "stderr";
+
+export type PartAssessment = {
 /**
- * Byte range in the command as shown.
+ * Where the part begins in the command as shown, in bytes.
  */
-start: number, end: number, text: string, category: Category, rule: string, reason: string, };
+start: number,
+/**
+ * Where it ends.
+ */
+end: number,
+/**
+ * The part itself.
+ */
+text: string,
+/**
+ * What the part does to the machine.
+ */
+category: Category,
+/**
+ * The stable id of the rule that decided.
+ */
+rule: string,
+/**
+ * Why, in a sentence for those who vote.
+ */
+reason: string, };
+
+export type Participant = { presence: PresenceStatus,
+/**
+ * The participant's id.
+ */
+id: ParticipantId,
+/**
+ * The name that others see.
+ */
+name: string,
+/**
+ * A person or an agent.
+ */
+type: ParticipantKind,
+/**
+ * The roles they hold.
+ */
+roles: Array<Role>,
+/**
+ * Capabilities beyond those of the roles, if any.
+ */
+capabilities?: Array<Capability>,
+/**
+ * How they are connected.
+ */
+transport: Transport,
+/**
+ * Free-form facts about the client.
+ */
+metadata?: Record<string, unknown>,
+/**
+ * What their executor can do; set by agents that run commands.
+ */
+executor?: ExecutorInfo, };
 
 export type ParticipantId = string;
 
@@ -442,15 +1059,9 @@ export type ParticipantKind = "human" | "agent";
 
 export type ParticipantTimeoutAction = "wait" | "skip" | "pause_session";
 
-export type Person = { presence: PresenceStatus, id: ParticipantId, name: string, type: ParticipantKind, roles: Array<Role>, capabilities?: Array<Capability>, transport: Transport, metadata?: Record<string, unknown>,
-/**
- * Set by agents that run commands.
- */
-executor?: ExecutorAbility, };
-
 export type PolicyAllow = { prefix: Array<string>,
 /**
- * When the rule ends by itself.
+ * When the rule expires.
  */
 expires_at: string, reason?: string, };
 
@@ -464,25 +1075,87 @@ export type PresenceStatus = "active" | "idle" | "away" | "disconnected";
 
 export type PresenceUpdate = { participant: ParticipantId, status: PresenceStatus, last_active: string, };
 
-export type Profile = "none" | "read" | "read_net" | "workspace";
-
 export type PromptAmend = { original_prompt: MessageId, amendment: string, reason: string, };
 
-export type PromptConfig = { temperature?: number, max_tokens?: number, tools_allowed?: Array<string>, model?: string, provider_params?: Record<string, unknown>, };
+export type PromptConfig = {
+/**
+ * The sampling temperature; the agent's default if not given.
+ */
+temperature?: number,
+/**
+ * The most tokens to answer with; the agent's default if not given.
+ */
+max_tokens?: number,
+/**
+ * The only tools the agent may use; all its tools if not given.
+ */
+tools_allowed?: Array<string>,
+/**
+ * The model to use; the agent's default if not given.
+ */
+model?: string,
+/**
+ * Further parameters for the model provider.
+ */
+provider_params?: Record<string, unknown>, };
 
 export type PromptDraft = { content: string, target_agent?: ParticipantId, contributors: Array<ParticipantId>, };
 
-export type PromptSubmit = { content: string, target_agent: ParticipantId, contributors: Array<ParticipantId>, context_keys: Array<string>, config?: PromptConfig, };
+export type PromptSubmit = {
+/**
+ * The text of the prompt.
+ */
+content: string,
+/**
+ * The agent that should answer.
+ */
+target_agent: ParticipantId,
+/**
+ * Everyone who wrote part of it.
+ */
+contributors: Array<ParticipantId>,
+/**
+ * Keys of shared context that the prompt refers to.
+ */
+context_keys: Array<string>,
+/**
+ * How to answer it; the agent's defaults if not given.
+ */
+config?: PromptConfig, };
+
+export type ProtocolExtensions = {
+/**
+ * People may run their own commands with `shell.exec`.
+ */
+supports_shell_exec: boolean,
+/**
+ * `gate.amend` edits a command at its gate.
+ */
+supports_amend: boolean,
+/**
+ * `policy.allow` and `policy.revoke` manage allow rules.
+ */
+supports_allow_rules: boolean,
+/**
+ * `session.join` with `after` resumes.
+ */
+supports_resume: boolean,
+/**
+ * `output.read` reads recorded output.
+ */
+supports_output_read: boolean,
+/**
+ * Sessions can be forked and merged.
+ */
+supports_forks: boolean, };
 
 export type QuorumByCategory = { write?: QuorumRule, destructive?: QuorumRule, };
 
 export type QuorumRule = { "type": "any", count: number, } | { "type": "all" } | { "type": "role", role: Role, count: number, } | { "type": "specific", participants: Array<ParticipantId>, } | { "type": "majority" };
 
-export type Resolution = "use_source" | "use_target" | "custom";
+export type ResolutionCause = "quorum" | "rejection" | "deadline" | "clock" | "cancel" | "proposer_left" | "session_ended";
 
-export type ResolvedConflict = { conflict_id: string, resolution: Resolution, custom_value?: unknown, };
-
-export type ResolvedHow = "quorum" | "rejection" | "deadline" | "clock" | "cancel" | "proposer_left" | "session_ended";
+export type ResolvedConflict = { conflict_id: string, resolution: ConflictResolution, custom_value?: unknown, };
 
 export type ResponseChunk = { text: string, };
 
@@ -490,34 +1163,70 @@ export type ResponseEnd = { finish_reason: FinishReason, usage?: UsageStats, };
 
 export type ResponseStart = { agent: ParticipantId, prompt_ref: MessageId, };
 
-export type ResultBody = {
-/**
- * Absent or null when a signal ended the command.
- */
-exitCode: number | null, stdout: string, stderr: string, };
-
 export type Risk = "safe" | "low" | "medium" | "high" | "critical";
 
 export type Role = "driver" | "navigator" | "adversary" | "observer" | "approver" | "admin";
 
-export type RoleChange = { participant: ParticipantId, old_roles: Array<Role>, new_roles: Array<Role>, changed_by: ParticipantId, reason?: string,
+export type RoleChange = {
 /**
- * Capabilities beyond the roles; replaces what an admin gave before.
+ * Whose roles change.
+ */
+participant: ParticipantId,
+/**
+ * The roles they hold until now; must be right.
+ */
+old_roles: Array<Role>,
+/**
+ * The roles they get.
+ */
+new_roles: Array<Role>,
+/**
+ * The admin who changes them.
+ */
+changed_by: ParticipantId,
+/**
+ * Why.
+ */
+reason?: string,
+/**
+ * Capabilities beyond those of the roles; replaces those that an admin gave before.
  */
 capabilities?: Array<Capability>, };
 
-export type Running = { tool_proposal: MessageId, executor: ParticipantId, command: string, mode: Mode, since: string, };
+export type RunMode = "normal" | "slow" | "background" | "pty";
+
+export type RunOutcome = "known" | "unknown";
+
+export type RunningCommand = { tool_proposal: MessageId, executor: ParticipantId, command: string, mode: RunMode, since: string, };
+
+export type SandboxProfile = "none" | "read" | "read_net" | "workspace";
 
 export type SecretRevoke = { key: string, reason: string, };
 
-export type SecretShare = { key: string, scope: Array<ParticipantId>, expires_at?: string,
+export type SecretShare = {
 /**
- * Where the value is; a name, not the value.
+ * The key that names the secret in the session.
  */
-value_ref: string, secret_type?: SecretType,
+key: string,
 /**
- * The value itself, if the server should hand it to executors in scope. Taken out before
- * anything is recorded, kept in memory only, and masked in output.
+ * The participants it is shared with.
+ */
+scope: Array<ParticipantId>,
+/**
+ * When the server revokes it; never if not given.
+ */
+expires_at?: string,
+/**
+ * Where the value is stored: a name, not the value.
+ */
+value_ref: string,
+/**
+ * What the secret is.
+ */
+secret_type?: SecretType,
+/**
+ * The value itself, if the server should pass it to executors in `scope`. It is removed
+ * before anything is recorded, kept in memory only, and masked in output.
  */
 value?: string, };
 
@@ -525,107 +1234,271 @@ export type SecretType = "api_key" | "database_url" | "token" | "credential" | "
 
 export type SessionAck = { id: MessageId,
 /**
- * Messages that are not kept have none.
+ * The sequence number; absent for ephemeral messages.
  */
 seq?: number,
 /**
- * It had been applied before.
+ * Whether the message had been applied before, so that it was not applied again.
  */
 duplicate?: boolean, };
 
 export type SessionConfig = {
 /**
- * Tool categories that always ask, whatever the verdict.
+ * Tool categories that always need a gate, whatever the assessment.
  */
-require_approval_for: Array<ToolCategory>, default_gate_quorum: QuorumRule, allow_forks: boolean, max_participants: number, ordering_mode: OrderingMode, on_participant_timeout: ParticipantTimeoutAction, heartbeat_interval_seconds: number, idle_timeout_seconds: number, away_timeout_seconds: number, quorum_by_category: QuorumByCategory,
+require_approval_for: Array<ToolCategory>,
 /**
- * 0 means that a gate never closes by itself.
+ * The quorum of a gate unless its category or rule sets another.
  */
-gate_timeout_seconds: number, on_gate_timeout: GateTimeoutAction, shell_exec: ShellExecMode,
+default_gate_quorum: QuorumRule,
 /**
- * Who amends a command may not vote on it.
+ * Whether forks are allowed; has no effect yet, because the server refuses all forks.
+ */
+allow_forks: boolean,
+/**
+ * How many participants may be in the session at once.
+ */
+max_participants: number,
+/**
+ * The requested order of delivery; has no effect, because the order is always total.
+ */
+ordering_mode: OrderingMode,
+/**
+ * What happens to decisions while a participant is away.
+ */
+on_participant_timeout: ParticipantTimeoutAction,
+/**
+ * Seconds between heartbeat pings.
+ */
+heartbeat_interval_seconds: number,
+/**
+ * Seconds without activity after which a participant is idle.
+ */
+idle_timeout_seconds: number,
+/**
+ * Seconds of silence after which a participant is away.
+ */
+away_timeout_seconds: number,
+/**
+ * Quorums that differ from the default, by the category of the command.
+ */
+quorum_by_category: QuorumByCategory,
+/**
+ * Seconds until a gate's deadline; 0 means that gates have none.
+ */
+gate_timeout_seconds: number,
+/**
+ * What happens when a gate's deadline passes.
+ */
+on_gate_timeout: GateTimeoutAction,
+/**
+ * Whether people may run their own commands.
+ */
+shell_exec: ShellExecMode,
+/**
+ * Whoever amends a command may not vote on it.
  */
 four_eyes: boolean,
 /**
- * Run reads at once even where the executor cannot sandbox them.
+ * Reads run without a vote even if the executor cannot sandbox them.
  */
 trust_reads: boolean,
 /**
  * The sandbox of approved commands: `none` or `workspace`.
  */
-profile: Profile, };
+profile: SandboxProfile, };
 
 export type SessionConfigUpdate = { changes: ConfigChanges, reason: string, };
 
 export type SessionCreate = { name?: string, config: SessionConfig, };
 
+export type SessionDetails = {
+/**
+ * The session's id.
+ */
+session: SessionId,
+/**
+ * Its name, if it has one.
+ */
+name?: string,
+/**
+ * Its configuration.
+ */
+config: SessionConfig,
+/**
+ * The sequence number of the last message in the log.
+ */
+head: number,
+/**
+ * Everyone in the session.
+ */
+people: Array<Participant>,
+/**
+ * The open gates.
+ */
+gates: Array<GateListItem>,
+/**
+ * The commands that are running.
+ */
+running: Array<RunningCommand>,
+/**
+ * Why the session is paused; absent if it is not.
+ */
+paused?: string,
+/**
+ * Whether the session has ended.
+ */
+ended: boolean, };
+
 export type SessionEnd = { reason: string, final_state: FinalState, };
 
 export type SessionId = string;
 
-export type SessionJoin = { participant: Announce,
+export type SessionJoin = {
 /**
- * Says who this is; taken out before anything is recorded.
+ * Who joins, with which roles.
  */
-token?: string, supported_versions: Array<number>,
+participant: Announce,
 /**
- * Resume: tell only what came after this seq.
+ * The token that proves who this is; removed before anything is recorded.
+ */
+token?: string,
+/**
+ * The protocol versions that the client speaks.
+ */
+supported_versions: Array<number>,
+/**
+ * To resume: send only what came after this sequence number.
  */
 after?: number,
 /**
- * How many past messages to tell when not resuming.
+ * How many past messages to send when not resuming.
  */
 history?: number, };
 
 export type SessionLeave = { reason?: string, };
 
-export type SessionList = { sessions: Array<SessionListed>,
+export type SessionList = { sessions: Array<SessionListItem>,
 /**
- * There are older ones; ask again with `before` as the last session's id.
+ * Whether there are older ones; pass the last session's id as `before` to get them.
  */
 more: boolean, };
 
-export type SessionListed = { session: SessionId, name?: string, created_at: string, updated_at: string,
+export type SessionListItem = {
 /**
- * The seq of the last message in the log.
+ * The session's id.
  */
-head: number, open_gates: number, ended: boolean, };
+session: SessionId,
+/**
+ * Its name, if it has one.
+ */
+name?: string,
+/**
+ * When it was created.
+ */
+created_at: string,
+/**
+ * When its last message was logged.
+ */
+updated_at: string,
+/**
+ * The sequence number of the last message in the log.
+ */
+head: number,
+/**
+ * How many gates are open.
+ */
+open_gates: number,
+/**
+ * Whether the session has ended.
+ */
+ended: boolean, };
 
-export type SessionMade = { session: SessionId, seq: number, };
+export type SessionWelcome = {
+/**
+ * Your id.
+ */
+participant: ParticipantId,
+/**
+ * Your roles.
+ */
+roles: Array<Role>,
+/**
+ * Everything you may do.
+ */
+capabilities: Array<Capability>,
+/**
+ * The session's name, if it has one.
+ */
+name?: string,
+/**
+ * The session's configuration.
+ */
+config: SessionConfig,
+/**
+ * The sequence number of the last message in the log.
+ */
+head: number,
+/**
+ * Everyone in the session.
+ */
+people: Array<Participant>,
+/**
+ * The open gates.
+ */
+gates: Array<OpenGate>,
+/**
+ * The commands that are running.
+ */
+running: Array<RunningCommand>,
+/**
+ * The allow rules.
+ */
+rules?: Array<AllowRuleInfo>,
+/**
+ * What the session and its participants may use.
+ */
+limits: Limits,
+/**
+ * What this server supports beyond the published protocol.
+ */
+extensions: ProtocolExtensions,
+/**
+ * Why the session is paused; absent if it is not.
+ */
+paused?: string,
+/**
+ * The server's name and version.
+ */
+server: string, };
 
-export type SessionState = { session: SessionId, name?: string, config: SessionConfig, head: number, people: Array<Person>, gates: Array<GateListed>, running: Array<Running>,
+export type ShellExec = {
 /**
- * Why nothing starts at the moment, if it does not.
+ * The line that the login shell runs.
  */
-paused?: string, ended: boolean, };
-
-export type SessionWelcome = { participant: ParticipantId, roles: Array<Role>, capabilities: Array<Capability>, name?: string, config: SessionConfig,
+command: string,
 /**
- * The seq of the last message in the log.
+ * The time limit; the server sets its default if not given.
  */
-head: number, people: Array<Person>, gates: Array<OpenGate>, running: Array<Running>, rules?: Array<StandingRule>, limits: Limits, extensions: Extensions,
+timeout_seconds?: number,
 /**
- * Why nothing starts at the moment, if it does not.
+ * The working directory; the executor's own if not given.
  */
-paused?: string, server: string, };
-
-export type ShellExec = { command: string, timeout_seconds?: number, cwd?: string, executor?: ParticipantId,
+cwd?: string,
 /**
- * Always `ui_bang` in the record.
+ * Who runs it; chosen by the server if not given.
  */
-origin?: string, assessment?: Assessment, };
+executor?: ParticipantId,
+/**
+ * Always `ui_bang`; set by the server.
+ */
+origin?: string,
+/**
+ * The server's assessment; it replaces whatever a client sends here.
+ */
+assessment?: Assessment, };
 
 export type ShellExecMode = "direct" | "direct_all" | "gated" | "off";
-
-export type StandingRule = {
-/**
- * The id of its `policy.allow`.
- */
-rule: MessageId, by: ParticipantId, at: string, prefix: Array<string>, expires_at: string, reason?: string, };
-
-export type Storage = "inline" | "local" | "s3" | "ipfs";
-
-export type Stream = "stdout" | "stderr";
 
 export type TerminalSize = { columns: number, rows: number, };
 
@@ -639,7 +1512,7 @@ export type TimeoutResolution = "rejected" | "auto_approved" | "escalated";
 
 export type ToolApprove = { tool_proposal: MessageId, approver: ParticipantId, comment?: string,
 /**
- * The digest that was shown to the voter.
+ * The digest of the action that was shown to the voter.
  */
 digest?: string, };
 
@@ -651,37 +1524,197 @@ export type ToolExecute = { tool_proposal: MessageId, approved_by: Array<Partici
 
 export type ToolInput = { tool_proposal: MessageId, data?: string, resize?: TerminalSize, };
 
-export type ToolOutput = { tool_proposal: MessageId, stream: Stream, text: string, complete: boolean,
+export type ToolOutput = {
 /**
- * Byte offset of this text in its stream.
+ * The proposal that runs.
+ */
+tool_proposal: MessageId,
+/**
+ * Which stream it was written to.
+ */
+stream: OutputStream,
+/**
+ * The output.
+ */
+text: string,
+/**
+ * Whether this is the last of the stream.
+ */
+complete: boolean,
+/**
+ * The byte offset of this text in its stream; set by the server.
  */
 offset?: number, };
 
-export type ToolPropose = { tool_name: string, arguments: Record<string, unknown>, agent: ParticipantId,
+export type ToolPropose = {
 /**
- * A claim: it can raise the verdict, never lower it.
+ * The tool; `shell` runs commands.
  */
-risk_level: Risk, description: string,
+tool_name: string,
 /**
- * A claim: `true` asks for a gate, `false` changes nothing.
+ * The tool's arguments.
  */
-requires_approval: boolean, suggested_approvers?: Array<ParticipantId>, category: ToolCategory,
+arguments: Record<string, unknown>,
 /**
- * The server's verdict; whatever a client says here is replaced.
+ * The agent that proposes it.
+ */
+agent: ParticipantId,
+/**
+ * The agent's own estimate. It can raise the assessment, never lower it.
+ */
+risk_level: Risk,
+/**
+ * What the agent says it does.
+ */
+description: string,
+/**
+ * Whether the agent asks for a gate. `false` has no effect.
+ */
+requires_approval: boolean,
+/**
+ * People the agent would like to decide; relayed but not interpreted.
+ */
+suggested_approvers?: Array<ParticipantId>,
+/**
+ * The kind of tool, as the agent states it.
+ */
+category: ToolCategory,
+/**
+ * The server's assessment; it replaces whatever a client sends here.
  */
 assessment?: Assessment, };
 
-export type ToolReject = { tool_proposal: MessageId, rejector: ParticipantId, reason: string, suggestion?: string, digest?: string, };
+export type ToolReject = {
+/**
+ * The proposal.
+ */
+tool_proposal: MessageId,
+/**
+ * Who rejects it; must be the sender.
+ */
+rejector: ParticipantId,
+/**
+ * Why, for the agent.
+ */
+reason: string,
+/**
+ * What to do instead.
+ */
+suggestion?: string,
+/**
+ * The digest of the action that was shown to the voter.
+ */
+digest?: string, };
 
-export type ToolResult = { tool_proposal: MessageId, success: boolean, result?: ResultBody, error?: string, duration_ms: number, outcome?: Outcome, };
+export type ToolResult = {
+/**
+ * The proposal that ran.
+ */
+tool_proposal: MessageId,
+/**
+ * Whether the command succeeded.
+ */
+success: boolean,
+/**
+ * What it printed and how it exited; absent if it did not run.
+ */
+result?: ToolResultBody,
+/**
+ * What went wrong, if anything did.
+ */
+error?: string,
+/**
+ * How long it ran, in milliseconds.
+ */
+duration_ms: number,
+/**
+ * Whether it is known how the command ended; set by the server.
+ */
+outcome?: RunOutcome, };
+
+export type ToolResultBody = {
+/**
+ * Absent or null when a signal ended the command.
+ */
+exitCode: number | null, stdout: string, stderr: string, };
 
 export type Transport = "websocket" | "mcp" | "http" | "stdio";
 
-export type UsageStats = { input_tokens: number, output_tokens: number, thinking_tokens?: number, cost_usd?: number, model?: string, latency_ms?: number, };
+export type UsageStats = {
+/**
+ * Tokens of the request.
+ */
+input_tokens: number,
+/**
+ * Tokens of the response, including thinking.
+ */
+output_tokens: number,
+/**
+ * Tokens spent on thinking, if the provider reports them.
+ */
+thinking_tokens?: number,
+/**
+ * The cost in US dollars, if known.
+ */
+cost_usd?: number,
+/**
+ * The model that answered, if known.
+ */
+model?: string,
+/**
+ * Milliseconds from request to response, if measured.
+ */
+latency_ms?: number, };
 
-export type Visibility = VisibilityWord | Array<ParticipantId>;
+export type Visibility = VisibilityGroup | Array<ParticipantId>;
 
-export type VisibilityWord = "all" | "approvers_only";
+export type VisibilityGroup = "all" | "approvers_only";
+
+export type VoteChoice = "approve" | "reject";
+
+export type VoteRequest = { vote: VoteChoice,
+/**
+ * A comment on an approval.
+ */
+comment?: string,
+/**
+ * Why the command was rejected; required for a rejection and sent to the agent.
+ */
+reason?: string,
+/**
+ * The digest of the command that was shown; required once a command was edited.
+ */
+digest?: string,
+/**
+ * The id of the vote; sending it again does not vote twice.
+ */
+id?: MessageId, };
+
+export type WhoAmI = {
+/**
+ * The participant's id.
+ */
+participant: ParticipantId,
+/**
+ * The name that others see.
+ */
+name: string,
+/**
+ * A person or an agent.
+ */
+kind: ParticipantKind,
+/**
+ * The roles that the token allows.
+ */
+roles: Array<Role>,
+/**
+ * The only session the token is for; all sessions if not given.
+ */
+session?: SessionId,
+/**
+ * When the token expires; never if not given.
+ */
+expires?: string, };
 
 export type ClientMessage =
   | Envelope<"session.create", SessionCreate>

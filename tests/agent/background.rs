@@ -1,4 +1,4 @@
-//! Jobs in the background: told of at once, heard to their end, and stopped as a whole.
+//! Background jobs: announced at once, streamed to their end, and stopped with all their processes.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::support::session::{
     wait_for_output, wait_for_response, wait_until,
 };
 
-/// Prints, and goes on when it is let.
+/// Prints, and continues when the test creates a file.
 const WAITING_JOB: &str = r#"
     step = [
         { shell = "echo hello; until [ -e go ]; do sleep 0.01; done; echo bye", mode = "background" },
@@ -21,7 +21,7 @@ const WAITING_JOB: &str = r#"
     ]
 "#;
 
-/// Where the output of a job is kept.
+/// The file that holds the output of a job.
 fn job_log_path(agent_process: &AgentProcess, job: &str) -> PathBuf {
     let agent = &agent_process.user.participant;
     let state = agent_process.cli.home().join(".local/state/pvp/agents");
@@ -51,7 +51,7 @@ async fn a_job_is_told_of_at_once_and_its_output_goes_on() {
         .await;
     let file = job_log_path(&agent_process, &job);
     assert!(words.contains(&format!("ref \"{job}\"")), "{words}");
-    // The account of it is cut to a length, the file's name perhaps too.
+    // The description is truncated, perhaps within the file name.
     let place = format!("Its output goes to {}", file.parent().unwrap().display());
     assert!(words.contains(&place), "{words}");
     let pid = words.split("as process ").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! What commands print that is no plain text: told whole, counted right, and proved by its hash.
+//! Output that is not plain text: delivered whole, counted correctly, and confirmed by its hash.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::support::TestClient;
 use crate::support::agent_process::AgentProcess;
 use crate::support::session::{approve_next, collect_output, result_of, start_session};
 
-/// Runs a line that people approve; gives what was told of its output, and its result.
+/// Runs an approved command; returns the output that was delivered and the result.
 async fn run_approved(line: &str) -> (String, Value) {
     let (server, mut ann) = start_session(json!({})).await;
     let script = format!("[[step]]\nshell = '''{line}'''\n[[step]]\nwait = 'prompt'\n");
@@ -24,7 +24,7 @@ fn stdout_of(person: &TestClient, proposal: &str) -> String {
     collect_output(&person.received, proposal, "stdout")
 }
 
-/// What others say that the hash of a text is.
+/// The hash of a text, from `sha256sum`.
 fn sha256sum(text: &str) -> String {
     let mut child = Command::new("sha256sum")
         .stdin(Stdio::piped())
@@ -62,7 +62,7 @@ async fn the_ends_of_long_output_are_cut_between_characters() {
     let shown = result["result"]["stdout"].as_str().unwrap();
     let (head, rest) = shown.split_once("\n[… ").unwrap();
     let (left_out, tail) = rest.split_once(" bytes omitted …]\n").unwrap();
-    // The last 32 KiB begin inside of a character, which is left out too; the remark has its room.
+    // The last 32 KiB begin inside a character, which is left out too.
     let begun = told.len() - 32 * 1024 + 1;
     let kept = 64 * 1024 - 64 - tail.len();
     assert_eq!((head.len(), tail.len()), (kept, told.len() - begun));

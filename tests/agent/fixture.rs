@@ -1,4 +1,4 @@
-//! A session with one person and an agent whose model the test answers for.
+//! A session with one person and an agent whose model is the test.
 
 use std::ffi::OsStr;
 
@@ -22,7 +22,7 @@ impl ModelAgentFixture {
         Self::with_flags(&[], &[]).await
     }
 
-    /// With more flags and variables for the agent.
+    /// Starts it with extra flags and environment variables for the agent.
     pub async fn with_flags(more: &[&str], environment: &[(&str, &OsStr)]) -> Self {
         Self::with_provider("openai", more, environment).await
     }
@@ -66,19 +66,19 @@ impl ModelAgentFixture {
         id
     }
 
-    /// Asks, and waits until the model is asked.
+    /// Sends a prompt and waits until the agent calls the model.
     pub async fn prompt_and_wait(&mut self, text: &str) -> ModelRequest {
         self.send_prompt(text).await;
         self.model_server.next_request().await
     }
 
-    /// Waits for the end of an answer; gives its payload.
+    /// Waits for the end of a response; returns its payload.
     pub async fn wait_response_end(&mut self) -> Value {
         self.ann.wait_for("response.end").await["payload"].clone()
     }
 
-    /// Waits until an answer has ended without a call, for this reason; gives all that was said in
-    /// the session.
+    /// Waits until a response without a tool call ends for this reason; returns all text of the
+    /// agent.
     pub async fn wait_final_response(&mut self, reason: &str) -> String {
         let ends = |message: &Value| {
             let reason = &message["payload"]["finish_reason"];
@@ -105,19 +105,19 @@ impl ModelAgentFixture {
     }
 }
 
-/// All of these are in the text.
+/// Asserts that the text contains all of these parts.
 pub fn assert_contains(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} is not in: {text}");
     }
 }
 
-/// It begins so.
+/// Asserts how the text begins.
 pub fn assert_starts_with(text: &str, beginning: &str) {
     assert!(text.starts_with(beginning), "{text}");
 }
 
-/// The ref that a result names.
+/// The `ref` that a result mentions.
 pub fn extract_ref(text: &str) -> String {
     let rest = text.split("ref \"").nth(1).unwrap();
     rest.split('"').next().unwrap().to_owned()

@@ -1,5 +1,4 @@
-//! What an agent adds to git: a co-author that everyone sees, notes on what was approved, and no
-//! editors.
+//! What an agent adds to git commits: a visible co-author, notes about approvals, and no editor.
 
 use std::path::Path;
 
@@ -7,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::agent_process::{AgentProcess, write_script};
 use crate::support::cli::CliEnv;
+use crate::support::program::write_program;
 use crate::support::session::{approve_next, next_gate, proposal_of, result_of, start_session};
 use crate::support::{TestClient, TestServer};
 
@@ -15,7 +15,7 @@ fn git(repository: &Path, words: &[&str]) -> String {
     let output = std::process::Command::new("git")
         .args(["-c", "user.name=Dee", "-c", "user.email=dee@example.org"])
         .args(words)
-        // Whatever whoever runs the tests has set for themselves.
+        // Ignores the configuration of the user who runs the tests.
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .current_dir(repository)
@@ -30,7 +30,7 @@ fn git(repository: &Path, words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// An agent whose workspace is a repository with one commit and something staged.
+/// Starts an agent whose workspace is a repository with one commit and a staged change.
 async fn start_agent_in_repository(
     server: &TestServer,
     script: &str,
@@ -57,7 +57,7 @@ const COMMIT: &str = r#"
     ]
 "#;
 
-/// Approves the commit, and waits until it is made and the result is told.
+/// Approves the commit and waits for its result.
 async fn approve_commit(ann: &mut TestClient) -> (String, Value) {
     let proposal = approve_next(ann).await;
     let result = result_of(ann, &proposal).await;
@@ -124,7 +124,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
     let agent_process = start_agent_in_repository(&server, script, &["--git-notes"]).await;
     let here = agent_process.workspace();
     std::fs::create_dir_all(here.join(".git/hooks")).unwrap();
-    // Hooks that fail, and say that they ran, for whatever is not the commit itself.
+    // Hooks that fail and leave a trace for anything but the commit itself.
     for hook in [
         "reference-transaction",
         "post-rewrite",
@@ -135,9 +135,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
             "#!/bin/sh\ncase \"$(cat) $*\" in *refs/notes*) echo {hook} >> '{}'; exit 1;; esac\n",
             here.join("hooked").display()
         );
-        std::fs::write(&path, text).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).unwrap();
+        write_program(&path, text);
     }
     crate::support::session::send_prompt(&mut ann, &agent_process.user.participant, "commit").await;
     let (proposal, _) = approve_commit(&mut ann).await;

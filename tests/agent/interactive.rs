@@ -1,4 +1,4 @@
-//! Interactive commands: one person at the keys, everyone at the screen.
+//! Interactive commands: one person types, everyone sees the screen.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::support::session::{
 };
 use crate::support::{TestClient, TestServer};
 
-/// An agent that this test itself is.
+/// An agent that runs in the test process.
 struct InProcessAgent {
     agent: Agent,
     _directory: tempfile::TempDir,
@@ -44,7 +44,7 @@ impl InProcessAgent {
     }
 }
 
-/// Types, and gives the answer.
+/// Sends input and returns the answer.
 async fn send_input(person: &mut TestClient, proposal: &str, input: Value) -> Value {
     let mut payload = json!({ "tool_proposal": proposal });
     for (key, value) in input.as_object().unwrap() {
@@ -59,7 +59,7 @@ async fn type_keys(person: &mut TestClient, proposal: &str, keys: &str) {
     assert_eq!(answer["type"], "session.ack", "{answer}");
 }
 
-/// Someone at the keys of a command that everyone sees, and someone who only watches.
+/// Starts an interactive command with one person who types and one who watches.
 async fn start_interactive(
     server: &TestServer,
     ann: &mut TestClient,
@@ -97,7 +97,7 @@ async fn the_one_at_the_keys_types_and_everyone_watches() {
         assert!(screen.contains("hello owl\r\n24 80\r\n"), "{screen:?}");
         assert!(screen.contains("43 132\r\n"), "{screen:?}");
     }
-    // What was typed is on record, by whom, in order.
+    // The log has what was typed, by whom, in order.
     let entries = server.entries("owl");
     let typed: Vec<_> = entries
         .iter()
@@ -143,7 +143,7 @@ async fn control_c_interrupts_what_runs() {
     let result = result_of(&mut ann, &proposal).await;
     assert_eq!(result["result"]["exitCode"], 9, "{result}");
     let screen = collect_output(&ann.received, &proposal, "stdout");
-    // The terminal shows `^C` too, before that or after.
+    // The terminal echoes `^C` too, before or after that.
     assert!(screen.contains("interrupted\r\n"), "{screen:?}");
 }
 

@@ -1,4 +1,4 @@
-//! People who interrupt: what runs is ended, what waits is withdrawn, and the agent says so.
+//! Interrupts: running commands are stopped, waiting ones are withdrawn, and the agent reports it.
 
 use serde_json::json;
 
@@ -41,7 +41,7 @@ async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
         assert_eq!(withdrawn["payload"]["outcome"], "cancelled", "{urgency}");
         let result = result_of(&mut ann, &runs).await;
         assert_eq!(result["error"], "stopped: the wrong one", "{urgency}");
-        // An emergency does not ask.
+        // An emergency kills without asking the command to stop.
         let screen = collect_output(&ann.received, &runs, "stdout");
         assert_eq!(
             screen.contains("asked to end"),

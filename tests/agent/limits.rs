@@ -1,4 +1,4 @@
-//! What bounds a command: time, output, its turn, and what it finds around it.
+//! Limits of a command: time, output, order of execution, and environment.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,14 +13,14 @@ use crate::support::session::{
     start_session, start_session_with_env, wait_for_output,
 };
 
-/// Bytes told of both streams of a command.
+/// Bytes delivered of both streams of a command.
 fn told_bytes(person: &TestClient, proposal: &str) -> usize {
     let streams = ["stdout", "stderr"];
     let told = streams.map(|stream| collect_output(&person.received, proposal, stream).len());
     told.iter().sum()
 }
 
-/// The id of the proposal of this line.
+/// The id of the proposal whose command contains this text.
 fn proposal_matching(person: &TestClient, part: &str) -> String {
     let propose = |message: &&Value| {
         let line = message["payload"]["arguments"]["full_command"].as_str();
@@ -184,7 +184,7 @@ async fn with_one_slot_the_second_command_waits_for_the_first() {
     let one = approve_next(&mut ann).await;
     wait_for_output(&mut ann, "one begins").await;
     let two = approve_next(&mut ann).await;
-    // Time enough to begin, if it did not wait for its turn.
+    // Enough time to start, if it did not wait for its turn.
     for _ in 0..20 {
         ann.approve(&two).await;
     }
@@ -216,7 +216,7 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
     let flags = ["--runner", "env MARK=set"];
     let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &flags).await;
     let (open, line) = next_gate(&mut ann).await;
-    // The line is as it was; the runner is the executor's, and everyone knows it.
+    // The command is unchanged; the shell that runs it is the executor's.
     assert_eq!(line, "touch a; echo mark is $MARK");
     let announced = |message: &&Value| {
         message["type"] == "participant.announce"
@@ -269,7 +269,7 @@ async fn commands_see_no_secrets_no_tricks_and_nobody_to_ask() {
     for line in ["PLAIN=seen", "PAGER=cat", "/dev/null", "0", "no terminal"] {
         assert!(has(line), "{line}: {seen}");
     }
-    // A session of its own has no terminal that it could be controlled by.
+    // A new session has no controlling terminal.
     let stat =
         std::fs::read_to_string(format!("/proc/{}/stat", agent_process.process.pid())).unwrap();
     let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap();

@@ -1,4 +1,4 @@
-//! `pvp agent` in real sessions: what it proposes, runs, tells and hears.
+//! `pvp agent` in real sessions: what it proposes, runs, sends and receives.
 
 #![allow(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Agents that ask a model: what it is told, what it does with its tools, and what everyone sees.
+//! Agents with a model: what the model receives, what its tool calls do, and what everyone sees.
 
 use std::ffi::OsStr;
 
@@ -34,7 +34,7 @@ async fn a_prompt_is_answered_in_streams_that_everyone_sees() {
     let chunk = fixture.ann.wait_for("thinking.chunk").await;
     assert_eq!(chunk["payload"]["text"], "I should look.");
     assert_eq!(chunk["ref"], thinking["id"]);
-    // What is said is told before the answer ends.
+    // Text is delivered before the response ends.
     let chunk = fixture.ann.wait_for("response.chunk").await;
     assert_eq!(chunk["payload"]["text"], "I look: ");
     request
@@ -247,7 +247,7 @@ async fn a_stop_ends_the_answer_and_what_runs_and_the_next_prompt_begins_anew() 
     fixture.interrupt("emergency", "now").await;
     let ended = next_result(&mut fixture.ann).await;
     assert_eq!(ended["success"], false, "{ended}");
-    // While one waits at its gate.
+    // While a command waits at its gate.
     let request = fixture.prompt_and_wait("and this").await;
     assert_contains(&request.last_message("tool"), &["stopped"]);
     request.finish_with_commands(&["touch never"]).await;
@@ -268,7 +268,7 @@ async fn a_stop_ends_the_answer_and_what_runs_and_the_next_prompt_begins_anew() 
     );
 }
 
-/// Goes on until there is a file `go-on`.
+/// Runs until there is a file `go-on`.
 const WAITING_COMMAND: &str = "touch begun; while [ ! -e go-on ]; do sleep 0.01; done; touch ended";
 
 fn release_command(fixture: &ModelAgentFixture) {
@@ -289,7 +289,7 @@ async fn a_pause_lets_the_command_end_and_then_waits_for_a_word() {
     release_command(&fixture);
     assert_eq!(next_result(&mut fixture.ann).await["success"], true);
     assert!(fixture.agent_process.workspace().join("ended").exists());
-    // Nothing is asked of the model before someone speaks; then it hears of both.
+    // The model is not called before someone sends a prompt; then it receives both.
     let request = fixture.prompt_and_wait("go on").await;
     assert_starts_with(&request.last_message("tool"), "Exit code: 0");
     let heard = request.last_message("user");

@@ -1,4 +1,4 @@
-//! Models and providers that misbehave: bounded, told in words, and without a secret in them.
+//! Misbehaving models and providers: bounded, reported in words, without leaking a secret.
 
 use std::ffi::OsStr;
 
@@ -8,7 +8,7 @@ use crate::fixture::{ModelAgentFixture, assert_contains, assert_starts_with};
 use crate::next_gate;
 use crate::support::session::approve_next;
 
-/// How many messages of a type were told so far.
+/// How many messages of a type were received so far.
 fn count_received(fixture: &ModelAgentFixture, kind: &str) -> usize {
     let told = fixture.ann.received.iter();
     told.filter(|message| message["type"] == kind).count()
@@ -36,7 +36,7 @@ async fn a_provider_in_trouble_is_asked_again_or_complained_about() {
     fixture.model_server.respond_error(401, "", "{}").await;
     let said = fixture.wait_final_response("error").await;
     assert_contains(&said, &["I cannot go on:", "OPENAI_API_KEY"]);
-    // It is still there.
+    // The agent is still present.
     fixture
         .prompt_and_wait("better?")
         .await
@@ -137,7 +137,7 @@ async fn a_stop_in_the_middle_of_many_calls_leaves_none_of_them_waiting() {
         ];
         assert!(known.iter().any(|it| result.starts_with(it)), "{result}");
     }
-    // Each result came after the end of its gate, which is told to everyone.
+    // Each result came after its gate was resolved, which everyone receives.
     while count_received(&fixture, "gate.resolve") < count_received(&fixture, "gate.request") {
         fixture.ann.next().await.expect("more is told");
     }

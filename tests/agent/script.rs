@@ -1,4 +1,4 @@
-//! Agents that follow a script: what becomes of commands comes back to them.
+//! Agents that follow a script and react to the results of their commands.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::agent_process::{AgentProcess, processes_in};
 use crate::support::{TestClient, TestUser, run_pvp};
 use crate::{approve, next_gate, next_result, reject, start_session};
 
-/// What the agent has said so far.
+/// The text of the agent's responses so far.
 fn response_text(person: &TestClient) -> String {
     let chunks = person
         .received
@@ -59,7 +59,7 @@ async fn what_becomes_of_commands_reaches_who_proposed_them() {
     let thought = |message: &&Value| message["type"] == "thinking.chunk";
     let thought = ann.received.iter().find(thought).unwrap();
     assert_eq!(thought["payload"]["text"], "a read first");
-    // What was blocked is on record, and did not run.
+    // The blocked command is in the log and did not run.
     let blocked = |message: &&Value| message["payload"]["assessment"]["category"] == "blocked";
     assert_eq!(ann.received.iter().filter(blocked).count(), 1);
 }
@@ -163,7 +163,7 @@ async fn an_agent_whose_token_is_revoked_says_so_and_ends_what_it_runs() {
     assert_eq!(processes_in(&directory), Vec::new());
 }
 
-/// What `pvp tokens` calls a token.
+/// The id of a token in `pvp tokens`.
 fn token_id(user: &TestUser) -> String {
     user.token.split('_').nth(1).unwrap().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Shared secrets: commands have them, and nobody reads them in what commands print.
+//! Shared secrets: commands receive them, and their values are masked in output.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::support::session::{
 
 const SECRET_VALUE: &str = "hunter2-and-some-more";
 
-/// Files below a directory that have the value in them.
+/// Files below a directory that contain the value.
 fn files_containing_secret(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -57,7 +57,7 @@ async fn commands_have_them_and_what_they_print_does_not() {
     for message in &ann.received {
         assert!(!message.to_string().contains(SECRET_VALUE), "{message}");
     }
-    // Neither the journal, nor the file of the job, nor the log of the session has it.
+    // It is not in the journal, the job's output file or the session log.
     assert_eq!(
         files_containing_secret(&agent_process.cli.home()),
         Vec::<String>::new()

@@ -1,17 +1,16 @@
-//! People's own commands: who runs them, how, and what may run without a gate.
-
-use std::os::unix::fs::PermissionsExt;
+//! Commands that people run themselves: who executes them, how, and which need no gate.
 
 use serde_json::{Value, json};
 
 use crate::support::agent_process::AgentProcess;
 use crate::support::cli::CliEnv;
+use crate::support::program::write_program;
 use crate::support::session::{
     approve, collect_output, next_gate, proposal_of, reject, result_of, start_session,
 };
 use crate::support::{TestClient, TestServer};
 
-/// Asks for a command of one's own; gives its id.
+/// Sends `shell.exec`; returns its id.
 async fn send_shell_exec(person: &mut TestClient, command: &str, more: Value) -> String {
     let mut payload = json!({ "command": command });
     for (key, value) in more.as_object().unwrap() {
@@ -20,14 +19,14 @@ async fn send_shell_exec(person: &mut TestClient, command: &str, more: Value) ->
     person.send("shell.exec", payload).await
 }
 
-/// The result of a command of one's own.
+/// Sends `shell.exec` and waits for its result.
 async fn run_shell_exec(person: &mut TestClient, command: &str, more: Value) -> Value {
     let id = send_shell_exec(person, command, more).await;
     person.expect_ack(&id).await;
     result_of(person, &id).await
 }
 
-/// Why a command of one's own is not even taken.
+/// Sends `shell.exec`, which must be refused; returns the reason.
 async fn shell_exec_refusal(person: &mut TestClient, command: &str, more: Value) -> String {
     let id = send_shell_exec(person, command, more).await;
     let refusal = person.expect_refusal(&id).await;
@@ -51,8 +50,7 @@ async fn commands_run_in_the_login_shell_of_the_account() {
     let (server, mut ann) = start_session(json!({})).await;
     let cli = CliEnv::new();
     let shell = cli.home().join("shell");
-    std::fs::write(&shell, "#!/bin/sh\necho \"$1, $2\"\nexec /bin/sh \"$@\"\n").unwrap();
-    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&shell, "#!/bin/sh\necho \"$1, $2\"\nexec /bin/sh \"$@\"\n");
     std::fs::write(cli.home().join(".profile"), "FROM=profile\n").unwrap();
     let script = crate::support::agent_process::write_script(&cli, "[[step]]\nwait = 'prompt'\n");
     let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
@@ -100,7 +98,7 @@ async fn the_session_says_what_needs_no_gate() {
             let result = result_of(&mut ann, &id).await;
             assert_eq!(result["success"], true, "{mode} {command}: {result}");
         }
-        // Blocked stays blocked, and is on record.
+        // A blocked command stays blocked and is in the log.
         let why = shell_exec_refusal(&mut ann, "rm -rf /", json!({})).await;
         assert!(why.contains("blocked by rule"), "{mode}: {why}");
         let ran = server.entries("owl");
@@ -170,7 +168,7 @@ async fn limits_and_directories_are_as_asked_and_the_record_says_whose_it_was() 
     let result = run_shell_exec(&mut ann, "pwd", json!({ "cwd": "nowhere" })).await;
     let why = result["error"].as_str().unwrap();
     assert!(why.starts_with("cannot work in "), "{why}");
-    // A shell that waited for it would have its own say about how that ended.
+    // `exec`, because a shell that waited for it would report the signal in its own way.
     let limit = json!({ "timeout_seconds": 1 });
     let result = run_shell_exec(&mut ann, "exec sleep 1000", limit).await;
     assert_eq!(result["error"], "stopped after 1 s, its time limit");
@@ -200,7 +198,7 @@ async fn what_was_cut_is_told_for_each_stream() {
     assert_eq!(told.iter().sum::<usize>(), 1024);
 }
 
-/// `pvp exec` at a desk of its own.
+/// A CLI environment of a driver, for `pvp exec`.
 async fn driver_cli(server: &TestServer) -> CliEnv {
     let dee = server.invite("dee", &["driver"], &[]);
     CliEnv::logged_in(&server.link(&dee, Some("owl"))).await
@@ -223,7 +221,7 @@ async fn pvp_exec_ends_as_the_command_does() {
         (said.code, said.out.as_str(), said.err.as_str()),
         (Some(0), "", "")
     );
-    // A shell that waited for it would have its own say about how that ended.
+    // `exec`, because a shell that waited for it would report the signal in its own way.
     let said = cli
         .run(&["exec", "--timeout", "1", "exec sleep 1000"])
         .await;

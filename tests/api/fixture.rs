@@ -1,4 +1,4 @@
-//! A session with people who are there over HTTP and an agent on a socket.
+//! A session with people who use HTTP and an agent on a WebSocket.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::{TestClient, TestServer, TestUser};
 
 pub(crate) const SESSION: &str = "room";
 
-/// Someone of the room, and their way to ask.
+/// A participant with their HTTP client.
 pub(crate) struct ApiUser {
     pub(crate) user: TestUser,
     pub(crate) api: HttpTestClient,
@@ -36,14 +36,17 @@ impl ApiUser {
 }
 
 pub(crate) struct ApiFixture {
+    /// The server.
     pub(crate) server: TestServer,
-    /// May approve, drive and administer.
+    /// Approver, driver and admin.
     pub(crate) ann: ApiUser,
-    /// May approve.
+    /// Approver.
     pub(crate) bob: ApiUser,
-    /// May watch.
+    /// Observer.
     pub(crate) eve: ApiUser,
+    /// The agent's user and HTTP client.
     pub(crate) bot: ApiUser,
+    /// The agent's WebSocket.
     pub(crate) agent: TestClient,
 }
 
@@ -78,13 +81,13 @@ impl ApiFixture {
         stored_log(&self.server, SESSION)
     }
 
-    /// How the gate of a proposal stands.
+    /// The gate of a proposal, as the API returns it.
     pub(crate) async fn gate(&self, proposal: &str) -> Value {
         let path = format!("/api/sessions/{SESSION}/gates/{proposal}");
         self.ann.api.get(&path).await.expect_ok()
     }
 
-    /// Proposes a command without a claim about its risk, and gives the proposal's id.
+    /// Proposes a command without claiming a risk; returns the proposal's id.
     pub(crate) async fn propose(&mut self, command: &str) -> String {
         let mut payload = self.agent.proposal(command);
         payload["risk_level"] = json!("safe");
@@ -93,14 +96,14 @@ impl ApiFixture {
         id
     }
 
-    /// The agent says what a command printed.
+    /// Sends output of a command as the agent.
     pub(crate) async fn send_output(&mut self, proposal: &str, stream: &str, text: &str) {
         let output =
             json!({ "tool_proposal": proposal, "stream": stream, "text": text, "complete": false });
         self.agent.send_and_ack("tool.output", output).await;
     }
 
-    /// The agent says how a command ended.
+    /// Sends the result of a command as the agent.
     pub(crate) async fn send_result(&mut self, proposal: &str, exit_code: i64) {
         let result = json!({
             "tool_proposal": proposal, "success": exit_code == 0, "duration_ms": 3,
@@ -118,7 +121,7 @@ pub(crate) fn reject_vote(reason: &str) -> Value {
     json!({ "vote": "reject", "reason": reason })
 }
 
-/// An edit of what has this digest.
+/// The request body for an edit of the action with this digest.
 pub(crate) fn amend_body(command: &str, digest: &str) -> Value {
     let arguments = json!({ "command": "sh", "args": [], "full_command": command });
     json!({ "arguments": arguments, "digest": digest })

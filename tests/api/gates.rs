@@ -1,4 +1,4 @@
-//! Gates wherever they wait, for those who may see them.
+//! Listing and reading gates of all sessions that a token opens.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, reject_vote};
 use crate::http_client::{HttpTestClient, join_payload};
 use crate::support::{TestClient, TestServer};
 
-/// Which commands wait where.
+/// The waiting commands with their sessions.
 fn waiting_commands(list: &Value) -> Vec<(String, String)> {
     let gates = list["gates"].as_array().unwrap().iter();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -63,7 +63,7 @@ async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
     assert_eq!(waiting_commands(&get_gates(&admin).await), all);
     assert_eq!(waiting_commands(&get_gates(&ann.api).await), all[1..]);
     assert_eq!(waiting_commands(&get_gates(&pat.api).await), pairs(&[]));
-    // Of a session, the same list.
+    // The list of one session has the same gates.
     let two = ann.api.get("/api/sessions/two/gates").await.expect_ok();
     assert_eq!(two, get_gates(&ann.api).await);
     let may = async |api: &HttpTestClient| -> Vec<bool> {
@@ -73,7 +73,7 @@ async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
             .map(|gate| gate["may_vote"].as_bool().unwrap())
             .collect()
     };
-    // Who has not joined would be joined by voting, with the roles of their token.
+    // A user who has not joined is joined by voting, with the roles of their token.
     assert_eq!(may(&admin).await, [true, true, true]);
     assert_eq!(may(&ann.api).await, [true, true]);
     let eve = ApiUser::invite(&server, "eve", &["observer", "driver"]).await;
@@ -81,7 +81,7 @@ async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
     for user in [eve, ApiUser::with_user(&server, agent).await] {
         assert_eq!(may(&user.api).await, [false, false, false]);
     }
-    // Who has joined as less is less.
+    // A user who has joined with fewer roles has only those.
     let pam = ApiUser::invite(&server, "pam", &["approver", "observer"]).await;
     let mut join = join_payload(&pam.user);
     join["participant"]["roles"] = json!(["observer"]);
@@ -99,7 +99,7 @@ async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
     let left = pairs(&[("one", "touch b"), ("two", "touch c")]);
     assert_eq!(waiting_commands(&get_gates(&admin).await), left);
 
-    // After a restart nothing is in memory, and everything is listed.
+    // After a restart no session is in memory, and everything is still listed.
     let before = get_gates(&admin).await;
     let admin_token = server.admin();
     drop(agents);
@@ -243,7 +243,7 @@ async fn a_gate_says_how_it_was_closed() {
     );
 }
 
-/// The state that is told over HTTP is one that is written.
+/// HTTP answers only with state that is durable.
 #[tokio::test]
 async fn what_is_asked_while_much_happens_is_answered_from_the_log() {
     let mut fixture = ApiFixture::new(json!({})).await;

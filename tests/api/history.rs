@@ -1,4 +1,4 @@
-//! Commands of the past: the list of them, and what they printed.
+//! The history of commands and their output.
 
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ async fn output_is_read_by_lines() {
             .expect_refusal(400);
         assert_eq!(refused, ("INVALID_MESSAGE".to_owned(), sentence.to_owned()));
     }
-    // On the socket the same page is told.
+    // The socket returns the same page.
     let read = fixture
         .agent
         .send("output.read", json!({ "ref": proposal, "tail": 2 }))
@@ -133,10 +133,10 @@ async fn output_is_read_by_lines() {
     );
 }
 
-/// A session in which commands came to every kind of end.
+/// A session in which commands have ended in every possible way.
 struct HistoryFixture {
     fixture: ApiFixture,
-    /// In the order they were proposed.
+    /// The commands in the order they were proposed.
     commands: Vec<&'static str>,
     ids: Vec<String>,
 }
@@ -180,8 +180,7 @@ async fn history_fixture() -> HistoryFixture {
         .vote(SESSION, &ids[1], ballot)
         .await
         .expect_ok();
-    // A read that runs, a person's own command that is done, one that waits, one that is blocked,
-    // one that was withdrawn.
+    // A running read, a person's own finished command, one waiting, one blocked, one withdrawn.
     ids.push(fixture.propose("ls -la").await);
     let own = json!({ "type": "shell.exec", "payload": { "command": "touch c" } });
     ids.push(

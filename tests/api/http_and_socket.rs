@@ -1,4 +1,4 @@
-//! One door: what is said over HTTP and on the socket is decided and told alike.
+//! Messages over HTTP and on the WebSocket are decided and delivered alike.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
         .to_owned();
     ann.approve(&gate).await;
 
-    // Bob has joined nothing: his vote brings him in, and counts.
+    // Bob has not joined: his vote joins him, and counts.
     let bob = ApiUser::with_user(&server, people[1].clone()).await;
     let path = format!("/api/sessions/{SESSION}/gates/{gate}");
     let open = bob.api.get(&path).await.expect_ok();
@@ -54,7 +54,7 @@ async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
         .collect();
     assert_eq!(comments, ["fine"]);
 
-    // Everyone was told the same, in the same order, whichever way they listen.
+    // Everyone received the same entries in the same order, on the socket and over HTTP.
     let told = cid.wait_for("gate.resolve").await;
     assert_eq!(told["payload"], *resolution);
     assert!(agent.wait_for("tool.execute").await["payload"]["grant"]["nonce"].is_string());
@@ -95,7 +95,7 @@ async fn one_person_on_two_ways_is_one_vote() {
             .expect_ok();
         assert_eq!(answer["gate"]["open"]["received"], 1);
     }
-    // Repeated by its id it is not even said again.
+    // Repeated under its id, it is not logged again.
     let ballot = json!({ "vote": "approve", "id": "same" });
     let first = fixture
         .ann
@@ -155,7 +155,7 @@ async fn a_message_is_known_by_its_id_on_either_way() {
         fixture.ann.api.send_envelope(SESSION, other).await.status,
         400
     );
-    // Said over HTTP first, and by someone else.
+    // Sent over HTTP first, and by someone else.
     let mut envelope = socket.envelope("context.add", context_payload("three"));
     let sent = fixture
         .ann
@@ -234,7 +234,7 @@ async fn roles_come_from_the_token_and_nowhere_else() {
         .expect_refusal(400);
     assert_eq!(refused.1, "`supported_versions` must include 1");
     assert_eq!(stored_log(&server, SESSION), before);
-    // Someone who may approve, and joined as less, is less over HTTP too.
+    // An approver who joined with fewer roles has only those over HTTP too.
     let bob = ApiUser::invite(&server, "bob", &["approver"]).await;
     let mut claim = join_payload(&bob.user);
     claim["participant"]["roles"] = json!(["observer"]);
@@ -262,7 +262,7 @@ async fn roles_come_from_the_token_and_nowhere_else() {
             .1,
         lacks
     );
-    // Joining again as what the token says is a change that everyone sees.
+    // Joining again with the roles of the token is a change that everyone sees.
     both.join(SESSION).await;
     assert_eq!(
         both.api

@@ -1,4 +1,4 @@
-//! Asking over HTTP. Whatever comes back must be what `/openapi.json` says may come back.
+//! An HTTP client for the tests; it checks every response against `/openapi.json`.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ mod schema;
 
 use schema::Schema;
 
-/// What the server answered.
+/// A response of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
@@ -31,7 +31,7 @@ impl HttpResponse {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The body of an answer with this status.
+    /// Asserts the status and returns the body as JSON.
     pub(crate) fn expect_status(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
         self.json()
@@ -41,7 +41,7 @@ impl HttpResponse {
         self.expect_status(200)
     }
 
-    /// What a refusal with this status says: its code and its sentence.
+    /// Asserts a refusal with this status; returns its code and its message.
     pub(crate) fn expect_refusal(&self, status: u16) -> (String, String) {
         let report = self.expect_status(status);
         let text = |key: &str| report[key].as_str().unwrap().to_owned();
@@ -49,7 +49,7 @@ impl HttpResponse {
     }
 }
 
-/// Someone who asks over HTTP.
+/// A user's HTTP client.
 #[derive(Clone)]
 pub(crate) struct HttpTestClient {
     address: String,
@@ -65,7 +65,7 @@ impl HttpTestClient {
         }
     }
 
-    /// Someone without a token.
+    /// A client without a token.
     pub(crate) async fn anonymous(server: &TestServer) -> Self {
         Self {
             address: server.address.clone(),
@@ -99,7 +99,7 @@ impl HttpTestClient {
             .await
     }
 
-    /// One request over a connection of its own, byte for byte.
+    /// Sends one request on its own connection, with exactly these bytes as the body.
     pub(crate) async fn raw_request(
         &self,
         method: &str,
@@ -127,7 +127,7 @@ impl HttpTestClient {
         self.send_envelope(session, body).await
     }
 
-    /// Sends an envelope, of which parts may be left out, to a session.
+    /// Sends an envelope, possibly incomplete, to a session.
     pub(crate) async fn send_envelope(&self, session: &str, envelope: Value) -> HttpResponse {
         self.post(&format!("/api/sessions/{session}/messages"), envelope)
             .await
@@ -141,7 +141,7 @@ impl HttpTestClient {
         .await
     }
 
-    /// The whole log of a session as this one may see it, put together from pages.
+    /// The whole log of a session as this user may see it, collected from pages.
     pub(crate) async fn read_whole_log(&self, session: &str, limit: usize) -> Vec<Value> {
         let mut messages = Vec::new();
         let mut after = 0;
@@ -161,7 +161,7 @@ impl HttpTestClient {
     }
 }
 
-/// Asks a stranger's server, byte for byte, and checks nothing.
+/// Sends one request without checking the response against the OpenAPI document.
 pub(crate) async fn raw_exchange(
     address: &str,
     method: &str,
@@ -179,7 +179,7 @@ pub(crate) async fn raw_exchange(
     head += "\r\n";
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    // A server that refuses a body need not have read it all.
+    // A server that refuses a body may not read all of it.
     let _ = stream.write_all(body).await;
     let answer = String::from_utf8(read_to_close(&mut stream).await).unwrap();
     let (head, text) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -195,10 +195,10 @@ pub(crate) async fn raw_exchange(
     }
 }
 
-/// What the server says of itself; the same for every server of this build.
+/// The server's OpenAPI document, which is the same for every server of this build.
 struct OpenApiDocument {
     openapi: Value,
-    /// A definition for every route and status, by `get /api/sessions 200`.
+    /// A definition for every route and status, under names such as `get /api/sessions 200`.
     schema: Schema,
 }
 
@@ -251,7 +251,7 @@ impl OpenApiDocument {
         Some((format!("{method} {template}"), operation))
     }
 
-    /// An answer is one that the document describes.
+    /// Asserts that the document describes this response.
     fn check_response(&self, method: &str, path: &str, answer: &HttpResponse) {
         let problem = |problem: String| -> ! { panic!("{method} {path}: {problem}: {answer:?}") };
         let fits = |definition: &str, value: &Value| {
@@ -297,15 +297,14 @@ impl OpenApiDocument {
     }
 }
 
-/// The entries of a session as they are stored.
+/// The stored entries of a session.
 pub(crate) fn stored_log(server: &TestServer, session: &str) -> Vec<Value> {
     audit::export_log(&server.data, session)
 }
 
-/// The messages that were kept, as everyone is told them.
 pub(crate) use audit::log_entries;
 
-/// A person's announcement over HTTP.
+/// A person's `session.join` payload for HTTP.
 pub(crate) fn join_payload(user: &TestUser) -> Value {
     let mut announce = user.announce();
     announce["transport"] = json!("http");

@@ -1,4 +1,4 @@
-//! How much one may ask for, and that nothing one asks for hurts the server.
+//! Limits on HTTP requests, and that no request harms the server.
 
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -37,7 +37,7 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
         );
         assert_eq!(answer.json()["recoverable"], true);
     }
-    // The allowance is the person's, on whichever way, and nobody else's.
+    // The allowance belongs to the person, over HTTP and on the socket, and to nobody else.
     let mut socket = fixture.server.join(SESSION, &fixture.ann.user).await;
     let (mut taken, mut refused) = (0, 0);
     while refused < 3 {
@@ -63,7 +63,7 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
         .iter()
         .filter(|entry| entry["type"] == "context.add" && entry["sender"] == fixture.ann.id());
     assert!(adds.count() >= said);
-    // Output of what was granted is not slowed down.
+    // Output of granted commands is not rate-limited.
     for number in 0..30 {
         let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": format!("{number}\n"), "complete": false });
         fixture
@@ -82,7 +82,7 @@ async fn who_is_too_fast_over_http_is_told_to_slow_down() {
     assert_eq!(page["total_lines"], 30);
 }
 
-/// As many polls of one token as it may have, all of them waiting.
+/// As many waiting polls as one token may have.
 pub(crate) async fn hold_polls(
     api: &HttpTestClient,
     path: &str,
@@ -94,14 +94,14 @@ pub(crate) async fn hold_polls(
     };
     let mut polls: Vec<_> = (0..count).map(|_| poll()).collect();
     let begun = std::time::Instant::now();
-    // As soon as all of them wait, there is no room for another.
+    // Once all of them wait, another one is refused.
     while api.get(MESSAGES).await.status == 200 {
         assert!(
             begun.elapsed() < TEST_TIMEOUT,
             "there is always room for one more"
         );
         for one in polls.iter_mut().filter(|one| one.is_finished()) {
-            // It came while the question above had its place.
+            // The request above held its slot at that moment.
             *one = poll();
         }
     }
@@ -130,7 +130,7 @@ async fn polls_count_towards_the_connections_of_a_token() {
         );
         assert!(polls.iter().all(|poll| !poll.is_finished()));
         polls.iter().for_each(JoinHandle::abort);
-        // Others are not held back, and when the polls are gone there is room again.
+        // Other users are not affected, and when the polls are gone there is room again.
         fixture.bob.api.get(MESSAGES).await.expect_ok();
         let begun = std::time::Instant::now();
         while fixture.eve.api.get(MESSAGES).await.status != 200 {
@@ -219,7 +219,7 @@ async fn hostile_addresses_are_refused_in_words() {
             .await
             .expect_ok();
     }
-    // What is no HTTP at all ends the connection, not the server.
+    // Input that is not HTTP ends the connection, not the server.
     let endless = format!("/{}", "z".repeat(200_000));
     let answer = raw_exchange(&fixture.server.address, "GET", &endless, &[], b"").await;
     assert_eq!(answer.status, 414);

@@ -1,4 +1,4 @@
-//! Waiting for what comes next, and being there meanwhile.
+//! Long polling, and the presence of those who poll.
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -9,13 +9,13 @@ use crate::support::TestServer;
 
 const MESSAGES: &str = "/api/sessions/room/messages";
 
-/// Asks and waits for the answer meanwhile.
+/// Sends a GET in the background.
 fn spawn_get(api: &HttpTestClient, path: String) -> JoinHandle<HttpResponse> {
     let api = api.clone();
     tokio::spawn(async move { api.get(&path).await })
 }
 
-/// How many connections the server has, as it says itself.
+/// The number of open connections according to the server's metrics.
 async fn connection_count(api: &HttpTestClient) -> u64 {
     let text = api.get("/metrics").await.text;
     let line = text
@@ -24,7 +24,7 @@ async fn connection_count(api: &HttpTestClient) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Waits until these many wait for an answer, beside the agent's socket and the one who asks.
+/// Waits until this many polls are waiting, besides the agent's socket and this request.
 async fn wait_for_polls(api: &HttpTestClient, count: u64) {
     let begun = std::time::Instant::now();
     while connection_count(api).await != count + 2 {
@@ -142,7 +142,7 @@ async fn a_poll_ends_empty_when_its_time_is_over() {
 async fn polls_end_when_the_server_is_asked_to_stop() {
     let mut fixture = ApiFixture::new(json!({})).await;
     fixture.propose("touch a").await;
-    // After a restart nobody is there, so that it is told when someone comes.
+    // After a restart nobody is present, so the next arrival is an event.
     fixture.server.kill_9().await;
     let mut server = TestServer::start_in(&fixture.server.data, &[]).await;
     let mut agent = server.join(SESSION, &fixture.bot.user).await;
@@ -169,7 +169,7 @@ async fn polls_end_when_the_server_is_asked_to_stop() {
         page,
         json!({ "messages": [], "next": after, "head": after })
     );
-    // There is an open gate, so a list without it would be false.
+    // There is an open gate, so a list without it would be wrong.
     let refused = gates.await.unwrap();
     assert!(
         refused
@@ -181,7 +181,7 @@ async fn polls_end_when_the_server_is_asked_to_stop() {
     assert!(server.wait_stopped().await.success());
 }
 
-/// The version of the gates that someone sees.
+/// The current version of a user's list of gates.
 async fn gates_version(user: &ApiUser) -> u64 {
     user.api.get("/api/gates").await.expect_ok()["version"]
         .as_u64()
@@ -253,7 +253,7 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
         "an edit voids votes"
     );
     assert_eq!(told[3]["gates"], json!([]));
-    // A version of another time, or none, is answered at once.
+    // An outdated version, or none, is answered at once.
     for query in ["?after=0&wait=60", "?wait=60", &format!("?after={version}")] {
         let list = fixture
             .eve
@@ -269,7 +269,7 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
 async fn who_only_polls_is_present_and_keeps_their_vote() {
     let config = json!({ "away_timeout_seconds": 12, "idle_timeout_seconds": 1, "default_gate_quorum": { "type": "all" } });
     let mut fixture = ApiFixture::new(config).await;
-    // Bob polls, Ann does not; the agent hears when she is counted out.
+    // Bob polls, Ann does not; the agent receives the entry that counts her as away.
     let poll = spawn_get(&fixture.bob.api, format!("{MESSAGES}?after=1000&wait=60"));
     let away = |user: &str| {
         let user = user.to_owned();
@@ -282,7 +282,7 @@ async fn who_only_polls_is_present_and_keeps_their_vote() {
     };
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
     wait_for_polls(&nobody, 1).await;
-    // However long it took to come in, both are there when it is proposed.
+    // However long joining took, both are present when the command is proposed.
     log_head(&fixture.ann.api).await;
     fixture.agent.sync().await;
     let heard = fixture.agent.received.len();
@@ -292,7 +292,7 @@ async fn who_only_polls_is_present_and_keeps_their_vote() {
     let bob = fixture.bob.id().to_owned();
     fixture.agent.wait(away(&idle)).await;
     fixture.agent.sync().await;
-    // Eve asks, so that nobody is woken by it.
+    // Eve sends the request, so that it changes nobody's presence.
     let state = fixture
         .eve
         .api

@@ -1,5 +1,5 @@
-//! The HTTP API of a real server: every route, what it refuses, and that it is the same door as the
-//! socket. Every answer is checked against the document that the server gives of itself.
+//! The HTTP API of a real server: every route, its refusals, and that it behaves like the
+//! WebSocket. Every response is checked against the server's OpenAPI document.
 
 #![allow(
     clippy::panic,

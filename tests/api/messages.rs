@@ -1,4 +1,5 @@
-//! Reading a session: the same messages in the same order as on the socket, and no others.
+//! Reading a session over HTTP: the same messages in the same order as on the socket, and no
+//! others.
 
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ async fn pages_put_together_are_what_the_socket_tells() {
             .expect_ok();
         assert_eq!(page, json!({ "messages": [], "next": after, "head": head }));
     }
-    // The published transcript is the same log in another wrapping.
+    // The published transcript is the same log in another format.
     let transcript = fixture
         .eve
         .api
@@ -135,7 +136,7 @@ async fn a_page_is_at_most_a_hundred_unless_asked_and_never_over_a_thousand() {
     );
 }
 
-/// What someone sees of a word, in pages of one, of many, and as a watcher on the socket.
+/// The types of the messages that contain a word, read in pages of one, of many, and on the socket.
 async fn types_containing(api: &HttpTestClient, word: &str) -> Vec<String> {
     let small = api.read_whole_log(SESSION, 1).await;
     assert_eq!(small, api.read_whole_log(SESSION, 1000).await);
@@ -190,7 +191,8 @@ async fn what_is_for_some_is_given_to_them_and_skipped_for_others() {
         types_containing(&fixture.eve.api, "kiwi").await,
         Vec::<String>::new()
     );
-    // An approver who is not there, or left, is nobody's audience; who is named still is.
+    // An approver who is absent or has left does not see what is for approvers; one who is named
+    // still does.
     let pat = ApiUser::invite(&fixture.server, "pat", &["approver"]).await;
     assert_eq!(
         types_containing(&pat.api, "kiwi").await,
@@ -210,7 +212,7 @@ async fn what_is_for_some_is_given_to_them_and_skipped_for_others() {
         types_containing(&fixture.bob.api, "plum").await,
         ["context.add"]
     );
-    // An answer with nothing in it still says how far it looked.
+    // An empty page still says how far it read.
     let path = format!(
         "/api/sessions/{SESSION}/messages?limit=3&after={}",
         head - 3

@@ -1,4 +1,4 @@
-//! What the server counts, and whether it is well.
+//! Metrics and health checks.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::support::{TEST_TIMEOUT, TestServer};
 
 type MetricSamples = BTreeMap<String, f64>;
 
-/// Every sample of the page, which is read as strictly as Prometheus does.
+/// Every sample of `/metrics`, parsed as strictly as Prometheus does.
 async fn scrape_metrics(api: &HttpTestClient) -> MetricSamples {
     let answer = api.get("/metrics").await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -43,7 +43,7 @@ async fn scrape_metrics(api: &HttpTestClient) -> MetricSamples {
     numbers
 }
 
-/// What has grown in the meantime, of the counters that begin like this.
+/// How much each counter with this prefix has grown.
 fn counter_growth(
     before: &MetricSamples,
     after: &MetricSamples,
@@ -71,7 +71,7 @@ async fn counters_move_by_what_happened() {
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
     let before = scrape_metrics(&nobody).await;
     let entries = fixture.log().len();
-    // Two writes, a destructive one, a read and a blocked one; approved, rejected, withdrawn.
+    // Two writes, a destructive command, a read and a blocked one; approved, rejected, withdrawn.
     let write = fixture.propose("touch zebra").await;
     fixture
         .bob
@@ -221,7 +221,7 @@ async fn connections_are_counted_once_each() {
     )
     .await;
     let begun = std::time::Instant::now();
-    // The agent's socket, the poll, and the one who asks.
+    // The agent's socket, the poll, and this request.
     while scrape_metrics(&nobody).await["pvp_connections"] != 3.0 {
         assert!(
             begun.elapsed() < TEST_TIMEOUT,

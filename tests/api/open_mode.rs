@@ -1,4 +1,4 @@
-//! A server that asks nobody who they are.
+//! The HTTP API of a server in open mode.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn anyone_joins_speaks_and_votes_by_saying_who_they_are() {
         claimed_user("eve", &["observer"], false),
     );
     let bot = claimed_user("bot", &["driver"], true);
-    // Nothing is said in a session that is not there, or before joining it.
+    // Nobody can send to a session that does not exist, or before joining it.
     let add = envelope("ann", "context.add", context_payload("early"));
     assert_eq!(
         api.send_envelope(SESSION, add.clone())

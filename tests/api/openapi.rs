@@ -1,5 +1,4 @@
-//! The document that the server gives of its API. Whether answers are as it says is checked with
-//! every answer in these tests.
+//! The OpenAPI document. Every response in these tests is checked against it elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use crate::http_client::HttpTestClient;
 use crate::support::TestServer;
 
-/// Every reference in a document.
+/// Collects every `$ref` of a document.
 fn collect_references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -73,7 +72,7 @@ async fn the_document_is_openapi_and_refers_to_nothing_that_is_not_there() {
     }
 }
 
-/// One operation has what OpenAPI asks for.
+/// Asserts that an operation has what OpenAPI requires.
 fn check_operation(path: &str, method: &str, operation: &Value) {
     let place = format!("{method} {path}");
     assert!(["get", "post", "delete"].contains(&method), "{place}");

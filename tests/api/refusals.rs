@@ -1,4 +1,4 @@
-//! What the API refuses: with a status, a code and a sentence, and without changing anything.
+//! What the API refuses: with a status, a code and a message, and without changing anything.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn refusal(code: &str, message: &str) -> (String, String) {
     (code.to_owned(), message.to_owned())
 }
 
-/// Every operation of the document, with the names in its path filled in.
+/// Every operation of the document, with its path parameters filled in.
 fn operations(api: &HttpTestClient, gate: &str) -> Vec<(String, String, &'static Value)> {
     let mut all = Vec::new();
     for (path, methods) in api.openapi()["paths"].as_object().unwrap() {
@@ -37,7 +37,7 @@ fn operations(api: &HttpTestClient, gate: &str) -> Vec<(String, String, &'static
     all
 }
 
-/// A body that the route would take.
+/// A body that the route would accept.
 fn valid_body(method: &str, path: &str) -> Option<Value> {
     if method != "POST" {
         return None;
@@ -188,7 +188,7 @@ async fn names_that_nobody_has_are_not_found() {
         );
     }
     assert_eq!(fixture.log(), before);
-    // What runs at once, and what is blocked, never waited at a gate.
+    // A read, which runs at once, and a blocked command have no gate.
     let read = fixture.propose("ls").await;
     let path = format!("/api/sessions/{SESSION}/gates/{read}");
     let sentence = format!("`{read}` never waited at a gate");
@@ -462,7 +462,7 @@ async fn a_message_that_may_not_be_said_changes_nothing() {
         );
         assert_eq!(fixture.log(), before);
     }
-    // Who only watches may say nothing of weight, whatever the message claims.
+    // An observer cannot change anything, whatever the message claims.
     let needs = "you need the capability `add_context`; ask an admin for a role that has it";
     let refused = fixture
         .eve
@@ -471,7 +471,7 @@ async fn a_message_that_may_not_be_said_changes_nothing() {
         .await;
     assert_eq!(refused.expect_refusal(403), refusal(UNAUTHORIZED, needs));
     assert_eq!(fixture.log(), before);
-    // The same again is acknowledged as what it was.
+    // The same message again gets the same acknowledgement.
     let seq = before.iter().find(|entry| entry["id"] == "once").unwrap()["seq"].clone();
     let again = ann.api.send_envelope(SESSION, first).await.expect_ok();
     assert_eq!(

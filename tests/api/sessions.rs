@@ -1,4 +1,4 @@
-//! Sessions: made, and listed newest first.
+//! Creating and listing sessions.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn sessions_are_listed_newest_first() {
             "head": log.len(), "open_gates": 1, "ended": false,
         })
     );
-    // When they were written, which is not before they were decided.
+    // The times when they were written, which is not before they were decided.
     let (first, last) = (log.first().unwrap(), log.last().unwrap());
     assert!(created.as_str() >= first["ts"].as_str() && created.as_str() < updated.as_str());
     assert!(updated.as_str() >= last["ts"].as_str());
@@ -88,7 +88,7 @@ async fn sessions_are_listed_newest_first() {
         session_ids(&bound.get("/api/sessions").await.expect_ok()),
         ["d"]
     );
-    // Nor does it learn which others there are.
+    // It does not learn which other sessions exist.
     for before in ["c", "nothing"] {
         let refused = bound
             .get(&format!("/api/sessions?before={before}"))

@@ -1,4 +1,4 @@
-//! Tokens: where they are taken from, and who makes and revokes them.
+//! Tokens: where requests carry them, and who creates and revokes them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Votes and edits that do not count, and that they change nothing.
+//! Votes and edits that do not count and change nothing.
 
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ async fn after_an_edit_only_a_vote_on_what_it_says_counts() {
         .unwrap()
         .to_owned();
     let path = format!("/api/sessions/{SESSION}/gates/{proposal}/amend");
-    // Who may not edit, edits of what is not there, and edits of nothing.
+    // Edits without the right to edit, of gates that do not exist, and without a change.
     let before = fixture.log();
     let changed = "the command was edited since you saw it; look again and vote with its digest";
     let wrong = fixture
@@ -176,7 +176,7 @@ async fn after_an_edit_only_a_vote_on_what_it_says_counts() {
     );
     let second = gate["assessment"]["digest"].clone();
     assert_ne!(second, json!(first));
-    // Asked for once more, the edit is the one that was made.
+    // The same edit again returns the one that was made.
     let again = fixture.ann.api.post(&path, wanted).await.expect_ok();
     assert_eq!(
         again["ack"],
@@ -250,7 +250,7 @@ async fn a_closed_gate_takes_no_vote_and_no_edit() {
         .post(&path, amend_body("touch b", &digest))
         .await;
     assert_eq!(answer.expect_refusal(409), refusal(INVALID_STATE, sentence));
-    // The vote that closed it, repeated, is still the vote that was cast.
+    // Repeating the vote that closed the gate still returns that vote.
     let again = fixture
         .bob
         .api
@@ -279,7 +279,7 @@ async fn an_edit_is_not_deeper_than_a_message_may_be() {
     };
     let path = format!("/api/sessions/{SESSION}/gates/{proposal}/amend");
     let before = fixture.log();
-    // In the record it is three levels down: envelope, payload, arguments.
+    // In the log it is three levels deeper: envelope, payload, arguments.
     let sentence = fixture
         .ann
         .api

@@ -1,4 +1,4 @@
-//! The command line: what it refuses, and how it says so.
+//! Invalid arguments and settings, and the errors for them.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::TestServer;
 use serde_json::Value;
 
-/// Runs `pvp` with nothing but these variables of ours; it must end by itself and badly.
+/// Runs `pvp` with only these `PVP_*` variables; it must exit with an error. Returns the error.
 fn run_refused(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_pvp"))
         .args(arguments)
@@ -257,7 +257,7 @@ async fn the_admin_link_is_made_once() {
     let second = TestServer::start_in(data.path(), &[]).await;
     assert_eq!(second.admin_token, None);
     assert!(second.stop().await.success());
-    // An open server makes one too: its tokens are for the day when it is not open.
+    // An open server makes one too, for the day when it is no longer open.
     let data = tempfile::tempdir().unwrap();
     let open = TestServer::start_in(data.path(), &["--open"]).await;
     assert!(open.admin_token.is_some());
@@ -283,7 +283,7 @@ async fn two_servers_do_not_share_a_data_directory_or_an_address() {
             .0,
         200
     );
-    // When it has gone, the directory is free.
+    // After the server has stopped, the directory is free.
     assert!(first.stop().await.success());
     assert!(
         TestServer::start_in(data.path(), &[])

@@ -1,4 +1,4 @@
-//! `pvp check` and `pvp policy`, and a server that sorts by a file of its owner's.
+//! `pvp check`, `pvp policy`, and a server with a user's policy file.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -113,7 +113,7 @@ fn rules_are_shown_tested_and_explained() {
     );
 }
 
-/// A rule file that asks two people before `frobnicate`.
+/// A policy file that requires two approvals for `frobnicate`.
 const TWO_FOR_FROB: &str = r#"
 [[rule]]
 id = "mine.frob"
@@ -163,7 +163,7 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rules.toml");
     std::fs::write(&file, "").unwrap();
-    // Asking until it is so may be asking often.
+    // Polling until it is true may take many requests.
     let fast = [
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
@@ -188,7 +188,8 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
     let one = json!({ "type": "any", "count": 1 });
     assert_eq!(asked(&mut agent).await, (json!("write"), one));
 
-    // A signal is taken some time after it was sent: ask until the new rules are in force.
+    // The server handles the signal some time after it was sent: ask until the new rules are in
+    // force.
     std::fs::write(&file, TWO_FOR_FROB).unwrap();
     server.signal("HUP");
     let two = json!({ "type": "any", "count": 2 });

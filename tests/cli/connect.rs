@@ -27,7 +27,7 @@ async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
     assert_eq!(acks.len(), 3, "one for the join");
     let acks = &acks[1..];
     assert_eq!(acks[1]["payload"]["id"], "my-own-id");
-    // What was left out was filled in.
+    // Missing fields were filled in.
     let heard = agent.wait(|m| m["payload"]["content"] == "hello").await;
     assert_eq!(
         (&heard["v"], &heard["session"], &heard["sender"]),
@@ -38,13 +38,13 @@ async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
         agent.wait(|m| m["payload"]["content"] == "again").await["id"],
         "my-own-id"
     );
-    // Every line that it prints is an envelope of the log or an answer.
+    // Every printed line is a log entry or an answer.
     let log = server.entries("owl");
     for message in told.iter().filter(|message| message["seq"].is_u64()) {
         let at = usize::try_from(message["seq"].as_u64().unwrap()).unwrap() - 1;
         assert_eq!(message["id"], log[at]["id"]);
     }
-    // The remembered link will do, and so will nothing to say.
+    // It also works with the saved link and with empty input.
     cli.run_ok(&["login", &link]).await;
     let said = cli.run(&["connect"]).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
@@ -119,7 +119,7 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
         "{}",
         said.err
     );
-    // A line without a type says nothing.
+    // A line without a type is refused.
     let said = cli.run_with_stdin(&["connect"], "{}\n").await;
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.starts_with("pvp: "), "{said:?}");

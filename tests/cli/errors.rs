@@ -1,4 +1,4 @@
-//! What every command says when there is nobody to talk to, or no right to.
+//! The errors of every command when no server answers or the user lacks permission.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::cli::CliEnv;
 use crate::support::{TestServer, run_pvp};
 
-/// Every command that asks a server, with what it takes besides.
+/// Every command that contacts a server, with its arguments.
 const SERVER_COMMANDS: [&[&str]; 15] = [
     &["whoami"],
     &["gates"],
@@ -27,19 +27,19 @@ const SERVER_COMMANDS: [&[&str]; 15] = [
     &["invite", "--name", "x", "--role", "driver"],
 ];
 
-/// Those, and the one that stays.
+/// Those, and `connect`, which keeps running.
 fn server_commands() -> impl Iterator<Item = &'static [&'static str]> {
     SERVER_COMMANDS.into_iter().chain([&["connect"][..]])
 }
 
-/// A program that answers everything with the same bytes, and is no PVP server.
+/// A server that answers everything with the same bytes and is not a PVP server.
 fn spawn_foreign_server(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let mut stream = stream;
-            // Who has heard enough may hang up.
+            // The client may have closed the connection already.
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(answer);
         }
@@ -70,7 +70,7 @@ async fn without_a_link_every_command_says_how_to_give_one() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_named() {
-    // Held, so that nobody else listens there, and not listening.
+    // Bound, so that nobody else listens there, and not listening.
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = held.local_addr().unwrap();
@@ -146,7 +146,7 @@ async fn a_token_that_was_taken_back_opens_nothing() {
         .unwrap()["id"]
         .clone();
     assert!(run_pvp(&["tokens", "revoke", "--data", data, id.as_str().unwrap()]).0);
-    // It may be known for some seconds more.
+    // The server may accept the token for some seconds more.
     let begun = std::time::Instant::now();
     while cli.run(&["whoami"]).await.code == Some(0) {
         assert!(
@@ -200,7 +200,7 @@ async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
             said, "pvp: this token is for another session\n",
             "{command:?}"
         );
-        // Which of two, must be said.
+        // With two sessions, the command must name one.
         if command != ["connect"] && command[0] != "gates" {
             let link = server.link(&dee, None);
             let said = cli
@@ -243,7 +243,7 @@ async fn the_session_can_be_said_by_a_variable_and_one_that_ended_is_named() {
         said,
         "pvp: no session is open; make one with `pvp create`, or name one of `pvp sessions --all` with --session\n"
     );
-    // What has ended can still be read, and nothing more is said in it.
+    // An ended session can still be read, and accepts no messages.
     let before = server.entries("owl");
     cli.run_ok(&["tail", "--session", "owl"]).await;
     let said = cli
@@ -277,7 +277,7 @@ async fn who_is_following_hears_that_the_token_was_taken_back() {
     assert!(run_pvp(&["tokens", "revoke", "--data", data, id.as_str().unwrap()]).0);
     let mut agent = agent;
     for mut one in following {
-        // Something happens, so that it asks again.
+        // An event makes the client ask again.
         agent.propose("make").await;
         let revoked = "the token was revoked; ask for a new invitation";
         let mut complaint = one.next_stderr_line().await;
@@ -289,7 +289,7 @@ async fn who_is_following_hears_that_the_token_was_taken_back() {
     }
 }
 
-/// Something that everyone is told, not more often than anyone may speak.
+/// Causes an event that everyone receives, no faster than the rate limit allows.
 async fn cause_event(agent: &mut crate::support::TestClient) {
     agent.sync().await;
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -306,7 +306,7 @@ async fn a_reader_who_has_seen_enough_ends_a_command_quietly() {
         let line = format!("set -o pipefail; {pvp} {command} | head -n 1");
         let mut command = cli.program("bash");
         let mut output = std::pin::pin!(command.args(["-c", &line]).output());
-        // It finds out that nobody reads when it has more to say.
+        // It notices the closed pipe when it writes again.
         let output = loop {
             tokio::select! {
                 output = &mut output => break output.unwrap(),

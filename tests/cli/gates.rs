@@ -1,4 +1,4 @@
-//! `pvp gates`, `pvp show`: what waits, and watching it.
+//! `pvp gates` and `pvp show`.
 
 use serde_json::{Value, json};
 
@@ -59,11 +59,11 @@ async fn what_waits_is_listed_with_its_handle() {
     ];
     assert_eq!(cli.run_ok(&["gates"]).await, lines.concat());
 
-    // Of one session, if it is said, by the link or by hand.
+    // Only those of one session, if the link or a flag names it.
     assert_eq!(cli.run_ok(&["gates", "--session", "cat"]).await, lines[1]);
     let link = server.link(&ann, Some("owl"));
     assert_eq!(cli.run_ok(&["gates", "--link", &link]).await, lines[0]);
-    // Who is invited to one session hears of no other.
+    // A user who is invited to one session sees no other.
     let bob = server.invite("bob", &["observer"], &["--session", "owl"]);
     let cli = CliEnv::logged_in(&server.link(&bob, None)).await;
     assert_eq!(cli.run_ok(&["gates"]).await, lines[0]);
@@ -126,7 +126,7 @@ async fn the_whole_card_says_everything_about_a_command() {
     assert_eq!(row("deadline"), ["none: it waits for ever"]);
     assert_eq!(row("you"), ["may vote on it"]);
 
-    // The same as JSON, and by every name it has.
+    // The same as JSON, and by every name of the gate.
     let shown = cli.run_json(&["show", "--json", &handle]).await;
     assert_eq!((&shown["status"], &shown["open"]), (&json!("open"), &gate));
     for name in [
@@ -136,7 +136,7 @@ async fn the_whole_card_says_everything_about_a_command() {
     ] {
         assert_eq!(cli.run_ok(&["show", name]).await, text, "{name}");
     }
-    // When it is closed, it says how, by its whole id.
+    // After it is closed, its whole id shows how.
     cli.run_ok(&["reject", &handle, "not today"]).await;
     let proposal = gate["request"]["action_ref"].as_str().unwrap();
     let closed = format!("{proposal}\nrejected by {}: not today\n", ann.participant);
@@ -193,7 +193,7 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
         (&json!("changed"), &json!(1))
     );
     assert_eq!(text.next_line().await, line('~', &gate, 1));
-    // An edit, after which it is another command without votes.
+    // An edit makes it another command without votes.
     cli.run_ok(&["amend", &gate_handle(&gate), "make install"])
         .await;
     let edited = json.next_json().await;
@@ -203,7 +203,7 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     assert_eq!(text.next_line().await, line('~', edited, 0));
     assert_ne!(gate_handle(edited), gate_handle(&gate));
 
-    // The server dies and comes back; what happened is told, and nothing twice.
+    // The server is killed and restarted; the client shows what happened, and nothing twice.
     server.kill_9().await;
     let gone = json.next_stderr_line().await;
     let unreachable = format!("pvp: cannot reach http://{}: ", server.address);
@@ -225,7 +225,7 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
         if told["event"] == "closed" {
             break told;
         }
-        // Presence may change with the restart, but nothing opens again.
+        // Presence may change with the restart, but no gate opens again.
         assert_eq!(
             (&told["event"], &told["gate"]["gate"]),
             (&json!("changed"), &id)
@@ -239,7 +239,7 @@ async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
     );
     assert_eq!(text.wait_for_line("- ").await, last);
 
-    // The next gate is told too, also while the server stops in an orderly way.
+    // The next gate is shown too, even while the server shuts down in an orderly way.
     let bot = server.invite("bot2", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("owl", &bot).await;
     agent.propose("make clean").await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::cli::CliEnv;
 use crate::support::{TestClient, TestServer};
 
-/// Runs a command that waits for approval to its end.
+/// Proposes a command, approves it and reports its output and result.
 pub(crate) async fn run_approved(
     agent: &mut TestClient,
     admin: &mut TestClient,
@@ -30,7 +30,7 @@ pub(crate) async fn run_approved(
     run
 }
 
-/// A session in which commands have been finished, rejected and blocked, and one waits.
+/// A session with a finished, a rejected, a blocked and a waiting command.
 async fn history_fixture() -> (TestServer, CliEnv, String, [String; 4]) {
     let server = TestServer::start(&[]).await;
     let mut agent = server

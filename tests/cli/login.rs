@@ -67,7 +67,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     );
     assert!(!file.exists());
     assert_eq!(cli.run_refused(&["whoami"]).await, NO_SERVER_KNOWN);
-    // Elsewhere it was never known.
+    // Other directories do not know it.
     assert_eq!(
         CliEnv::new().run_refused(&["whoami"]).await,
         NO_SERVER_KNOWN
@@ -119,7 +119,7 @@ async fn a_said_link_wins_then_the_variable_then_the_nearest_then_the_one_for_ev
     let out: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(out["source"], "given");
 
-    // Forgetting one leaves the others.
+    // Logging out of one leaves the others.
     cli.run_ok(&["logout", "--everywhere"]).await;
     assert!(!everywhere.exists());
     let again = cli.run_refused(&["logout", "--everywhere"]).await;
@@ -213,14 +213,14 @@ async fn a_remembered_file_that_holds_no_link_is_named_and_nothing_further_away_
         said.starts_with(&format!("pvp: reading {where_it_is}: ")),
         "{said}"
     );
-    // Logging in there cannot replace a directory, and says where.
+    // Logging in there cannot replace a directory, and the error names it.
     let login = ["login", &server.link(&ann, None)];
     let said = cli.run_in(&below, &login).await.expect_refused(&login);
     assert!(
         said.starts_with(&format!("pvp: writing {where_it_is}: ")),
         "{said}"
     );
-    // A `.pvp` that is a file is as if there were none.
+    // A `.pvp` that is a file is ignored.
     std::fs::remove_dir_all(below.join(".pvp")).unwrap();
     std::fs::write(below.join(".pvp"), "").unwrap();
     let out = cli.run_in(&below, &["whoami"]).await.expect_ok(&[]);

@@ -1,5 +1,5 @@
-//! Two people approve one gate, one with `pvp approve`, one with HTTP, while a third tails: all
-//! see the same order and outcome.
+//! Two people approve one gate, one with `pvp approve` and one over HTTP, while a third runs `pvp
+//! tail`: all see the same order and outcome.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::gates::{gate_handle, only_open_gate};
 use crate::support::cli::{CliEnv, parse_json_lines};
 use crate::support::{TestServer, http_request};
 
-/// The gate's outcome as a message of the log tells it.
+/// The outcome of a gate from its `gate.resolve` message.
 fn gate_outcome(message: &Value) -> Value {
     let payload = &message["payload"];
     json!([
@@ -30,7 +30,7 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     let at = async |user| CliEnv::logged_in(&server.link(user, Some("owl"))).await;
     let (ann_desk, cid_desk) = (at(&ann).await, at(&cid).await);
     let mut tail = cid_desk.spawn(&["tail", "--follow", "--json", "--after", "0"]);
-    // The third may vote as well, so that it is two of three.
+    // The third is an approver as well, so that it is two of three.
     let mut watcher = server.join("owl", &cid).await;
     let proposal = agent.propose("rm -rf build").await;
     watcher.wait_for("gate.request").await;
@@ -63,7 +63,7 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["gate"]["status"], "approved");
 
-    // The tail tells up to the grant; everybody then reads the same from the beginning.
+    // The tail prints up to the grant; then everybody reads the same from the beginning.
     let mut tailed = Vec::new();
     while tailed
         .last()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::cli::CliEnv;
 use crate::support::{TestClient, TestServer};
 
-/// A session with an agent in it, and the desk of someone who prompts it.
+/// A session with an agent, and the CLI environment of a driver.
 async fn prompt_fixture() -> (TestServer, TestClient, CliEnv, String) {
     let server = TestServer::start(&[]).await;
     let agent = server.create_session_with_agent("owl", json!({})).await;
@@ -281,7 +281,7 @@ async fn following_tells_messages_as_they_come_and_goes_on_after_a_restart() {
     let mut tail = cli.spawn(&["tail", "--follow", "--json", "-n", "1"]);
     let mut text = cli.spawn(&["tail", "-f", "-n", "1"]);
     let to = ["--to", &agent.participant];
-    // They have begun when they have told the last that there was.
+    // They are following once they have printed the last existing entry.
     let mut told: Vec<Value> = vec![tail.next_json().await];
     text.next_line().await;
     let mut number = 0;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::cli::CliEnv;
 use crate::support::{TestServer, run_pvp};
 
-/// The desk of the admin.
+/// The admin's CLI environment.
 async fn admin_cli(server: &TestServer) -> CliEnv {
     CliEnv::logged_in(&server.link(&server.admin(), None)).await
 }
@@ -111,7 +111,7 @@ async fn a_session_that_cannot_be_made_is_refused_and_nothing_is_made() {
     assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
     assert_eq!(server.entries("owl"), before);
 
-    // An observer makes none, and neither does who is invited to one session.
+    // An observer cannot create a session, nor can a user who is invited to one session.
     let eve = server.invite("eve", &["observer"], &[]);
     let bob = server.invite("bob", &["driver"], &["--session", "owl"]);
     for user in [eve, bob] {
@@ -123,7 +123,7 @@ async fn a_session_that_cannot_be_made_is_refused_and_nothing_is_made() {
     assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
 }
 
-/// Who is invited, as they find themselves.
+/// What `pvp whoami` prints for an invited user.
 async fn whoami(link: &str) -> Value {
     let cli = CliEnv::logged_in(link).await;
     cli.run_json(&["whoami", "--json"]).await["me"].clone()
@@ -181,7 +181,7 @@ async fn an_invitation_opens_what_it_says() {
         json!({ "participant": words[0][1], "name": "bot", "kind": "agent", "roles": ["driver"], "session": "cat", "expires": words[2][1] })
     );
 
-    // Another device of someone who is known.
+    // Another device of a known participant.
     let name = participant.as_str().unwrap();
     let again = [
         "invite",
@@ -244,7 +244,7 @@ async fn an_invitation_through_the_data_directory_needs_no_link() {
         .run_refused(&[&invite[..], &["--link", "http://h/?token=t"]].concat())
         .await;
     assert!(said.contains("--data") && said.contains("--link"), "{said}");
-    // A remembered link or a variable is not in its way.
+    // A saved link or a variable does not interfere.
     let link = server.link(&server.admin(), None);
     cli.run_ok(&["login", &link]).await;
     cli.run_json(&invite).await;

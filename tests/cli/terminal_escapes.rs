@@ -1,5 +1,5 @@
-//! Whatever others write, the terminal gets text: no escapes, no hidden characters, and no lines
-//! that look like the program's own.
+//! Text from others reaches the terminal as plain text: no escapes, no hidden characters, and no
+//! lines that look like the program's own.
 
 use serde_json::json;
 
@@ -8,11 +8,12 @@ use super::history::run_approved;
 use crate::support::TestServer;
 use crate::support::cli::CliEnv;
 
-/// Clears the screen, sets the title, turns the direction, hides, and begins a line.
+/// Clears the screen, sets the title, reverses the text direction, hides text, and starts a new
+/// line.
 const HOSTILE_TEXT: &str =
     "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}\u{61c}\r\u{8}";
 
-/// Nothing but text, of at most this many lines.
+/// Asserts that a text has no control or invisible characters.
 fn assert_plain_text(what: &str, text: &str) {
     let bad = |c: &char| {
         (c.is_control() && *c != '\n')
@@ -75,7 +76,7 @@ async fn nothing_that_others_write_reaches_the_terminal_as_anything_but_text() {
         &cli.run_ok(&["audit", "show", "--data", data, "--session", "owl"])
             .await,
     );
-    // A complaint may quote others too.
+    // An error may quote others too.
     let wait_for_response = cli
         .run_refused(&["show", &format!("{HOSTILE_TEXT}abcd")])
         .await;
@@ -100,7 +101,7 @@ async fn a_command_of_several_lines_cannot_pass_for_more_than_one() {
     assert!(list.starts_with(&gate), "{list}");
     let history = cli.run_ok(&["history"]).await;
     assert_eq!(history.lines().count(), 1, "{history}");
-    // The whole card shows every line of it, each marked as the command's.
+    // The whole card shows every line of it, each marked as part of the command.
     let card = cli.run_ok(&["show", &gate]).await;
     let rows: Vec<_> = card.lines().collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `pvp up`, `pvp demo`: a server with something in it.
+//! `pvp up` and `pvp demo`.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::{TEST_TIMEOUT, reserve_port};
 #[tokio::test]
 async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     let cli = CliEnv::new();
-    // Nobody else is to listen there between the first time and the second.
+    // Reserves the port between the first start and the second.
     let port = reserve_port("127.0.0.1:0");
     let listen = &port.local_addr().unwrap().to_string();
     let up = ["up", "--json", "--listen", listen, "--data", "data"];
@@ -45,7 +45,7 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
         json!(["agent", "agent", ["driver"], "main"])
     );
 
-    // The agent proposes, the approver approves, I see it.
+    // The agent proposes, the approver approves, and the result is visible.
     let mut agent =
         CliEnv::new().spawn(&["connect", "--stay", said["agent_link"].as_str().unwrap()]);
     let welcome = agent.next_json().await;
@@ -68,7 +68,7 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
     assert_eq!(process.ended().await.code, Some(0));
     drop(agent);
 
-    // Again, on the same address: the same session and the same link of mine.
+    // Again, on the same address: the same session and the same link.
     let again = ["up", "--json", "--listen", listen, "--data", "data"];
     let mut process = cli.spawn(&again);
     let second = process.next_json().await;
@@ -115,7 +115,7 @@ async fn up_says_in_words_how_to_come_in() {
     for link in links {
         CliEnv::logged_in(&link).await.run_ok(&["sessions"]).await;
     }
-    // What it tells to try works.
+    // The commands that it suggests work.
     cli.run_ok(&["gates"]).await;
     cli.run_ok(&["invite", "--name", "Ann", "--role", "approver"])
         .await;
@@ -130,7 +130,7 @@ async fn up_says_in_words_how_to_come_in() {
     assert!(said.contains("an id has '.' at position 0"), "{said}");
 }
 
-/// Follows what the demo prints as its instructions.
+/// A running demo, and the instructions that it prints.
 struct DemoProcess {
     cli: CliEnv,
     process: CliProcess,
@@ -155,7 +155,7 @@ impl DemoProcess {
         }
     }
 
-    /// Runs a line of the instructions as it is printed, with the handle filled in.
+    /// Runs one printed instruction, with the handle filled in.
     async fn run_instruction(&self, instruction: &str, handle: &str) -> String {
         let line = instruction.replace("HANDLE", handle);
         let output = self
@@ -183,7 +183,7 @@ impl DemoProcess {
     }
 }
 
-/// The processes whose working directory is this one or below.
+/// The command lines of the processes whose working directory is this one or below.
 fn command_lines_in(directory: &str) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let works = |process: &std::fs::DirEntry| {
@@ -197,7 +197,7 @@ fn command_lines_in(directory: &str) -> Vec<String> {
         .collect()
 }
 
-/// Waits until the processes that work in a directory are as they should be.
+/// Waits until the processes that work in a directory are `right`.
 async fn wait_for_processes(directory: &str, right: impl Fn(&[String]) -> bool) {
     wait_until("they are as they should be", || {
         right(&command_lines_in(directory))
@@ -205,7 +205,7 @@ async fn wait_for_processes(directory: &str, right: impl Fn(&[String]) -> bool) 
     .await;
 }
 
-/// Waits until the last process has gone: a reaper outlives its executor for a moment.
+/// Waits until the last process is gone: a reaper outlives its executor for a moment.
 async fn wait_until_empty(directory: &str) {
     wait_for_processes(directory, <[String]>::is_empty).await;
 }
@@ -227,7 +227,7 @@ async fn the_demo_does_what_it_prints() {
     let again = again.split_once("with:").unwrap().1.to_owned();
     let link = instruction("http://").await;
 
-    // It has read, and wants to write.
+    // It has read, and proposes a write.
     demo.process.wait_for_line("it waits").await;
     let write = only_open_gate(&demo.cli).await;
     let listed = demo.run_instruction(&gates, "").await;
@@ -250,7 +250,7 @@ async fn the_demo_does_what_it_prints() {
     assert_eq!(demo.notes(), "milk\nbread\n");
     demo.run_instruction(approve, &gate_handle(&write)).await;
 
-    // It has written, and wants to destroy.
+    // It has written, and proposes a destructive command.
     demo.process.wait_for_line("it waits").await;
     assert_eq!(demo.notes(), "milk\nbread\neggs\n");
     let destroy = only_open_gate(&demo.cli).await;
@@ -273,7 +273,7 @@ async fn the_demo_does_what_it_prints() {
     let account = demo.run_instruction(&tail, "").await;
     assert!(account.contains("rm -rf / --no-preserve-root"), "{account}");
 
-    // Asked, it begins again; and who comes from elsewhere sees the same.
+    // When prompted, it begins again; and a user from elsewhere sees the same.
     demo.run_instruction(&again, "").await;
     demo.process.wait_for_line("it waits").await;
     assert_eq!(demo.history().await.len(), 6);
@@ -319,7 +319,7 @@ async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
         demo.cli.run_ok(&["output", id, "--stream", "stderr"]).await,
         "oops\n"
     );
-    // Something that goes on, in a process below the shell that it runs in.
+    // A long command in a child process of its shell.
     let long = exec("echo begun; sleep 1000; echo never");
     demo.cli
         .run_ok(&["send", "--type", "shell.exec", "--payload", &long])
@@ -359,7 +359,7 @@ async fn a_demo_ends_with_the_terminal_that_it_was_started_at() {
         child.wait().unwrap()
     });
     let status = tokio::time::timeout(TEST_TIMEOUT, story).await;
-    // One that went on would be waited for, and would outlive the test.
+    // A process that went on would be waited for, and would outlive the test.
     let _ = std::process::Command::new("kill")
         .args(["-s", "KILL", &pid.to_string()])
         .output();

@@ -1,4 +1,4 @@
-//! `pvp approve`, `pvp reject`, `pvp amend`: deciding exactly what was shown.
+//! `pvp approve`, `pvp reject` and `pvp amend`, which decide exactly what was shown.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::gates::{gate_handle, only_open_gate};
 use crate::support::cli::CliEnv;
 use crate::support::{TestClient, TestServer};
 
-/// A session whose gates wait, its agent, and the desk of someone who approves.
+/// A session with an agent, and the CLI environment of an approver.
 pub(crate) async fn vote_fixture(config: Value) -> (TestServer, TestClient, CliEnv, String) {
     let server = TestServer::start(&[]).await;
     let agent = server.create_session_with_agent("owl", config).await;
@@ -19,7 +19,7 @@ fn no_timeout() -> Value {
     json!({ "gate_timeout_seconds": 0 })
 }
 
-/// The entries of a type, without what the server adds to them.
+/// The entries of a type, without the fields that the server adds.
 fn entries_of_type(server: &TestServer, kind: &str) -> Vec<Value> {
     let log = server.entries("owl").into_iter();
     log.filter(|entry| entry["type"] == kind).collect()
@@ -106,7 +106,7 @@ async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing(
         }
     }
     assert_eq!((server.entries("owl"), server.entries("cat")), before);
-    // Said with the session, it is only one.
+    // With the session named, it is unique.
     let said = cli
         .run_ok(&["approve", "same-proposal", "--session", "cat"])
         .await;
@@ -197,7 +197,7 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
     let granted = agent.wait_for("tool.execute").await;
     assert_eq!(granted["payload"]["grant"]["action"], action);
     assert_eq!(granted["payload"]["approved_by"], json!([ann]));
-    // What is not a shell command is not edited by a line.
+    // A tool call that is not a shell command cannot be edited as a line.
     let propose = json!({
         "tool_name": "deploy", "arguments": { "to": "moon" }, "agent": agent.participant, "risk_level": "high",
         "description": "a test", "requires_approval": true, "category": "deploy",
@@ -219,7 +219,7 @@ async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
     let (server, mut agent, cli, _) = vote_fixture(no_timeout()).await;
     agent.propose("make all").await;
     let handle = gate_handle(&only_open_gate(&cli).await);
-    // Trying joins, so that is done before.
+    // An attempt joins the session, so make one before the log is compared.
     let said = cli.run_refused(&["amend", &handle, ""]).await;
     assert!(said.starts_with("pvp: "), "{said}");
     let before = server.entries("owl");
@@ -230,7 +230,7 @@ async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
     let said = cli.run_refused(&["amend", &handle, ""]).await;
     assert!(said.starts_with("pvp: "), "{said}");
     assert_eq!(server.entries("owl"), before);
-    // An observer joins by trying, but decides nothing.
+    // An observer's attempt joins them, but decides nothing.
     let eve = server.invite("eve", &["observer"], &[]);
     let eve = CliEnv::logged_in(&server.link(&eve, None)).await;
     for command in [

@@ -1,11 +1,11 @@
-//! The commands of docs/api.md, run as they stand there.
+//! Runs the commands of docs/api.md as they are written there.
 
 use std::path::Path;
 
 use crate::support::TestServer;
 use serde_json::Value;
 
-/// One block of the page: its commands, and lines that must be in what they print, in order.
+/// One code block of the page: its commands, and lines that must be in their output, in order.
 struct DocBlock {
     commands: String,
     expected: Vec<String>,
@@ -36,7 +36,7 @@ async fn every_command_of_the_page_does_what_it_says() {
     let server = TestServer::start(&[]).await;
     let blocks = doc_blocks(&api_page());
     assert!(blocks.len() >= 9, "the page was read");
-    // One shell runs them all, as a reader would; a line of its own ends each block's output.
+    // One shell runs them all, as a reader would; a mark ends the output of each block.
     let mark = "=== end of block ===";
     let mut script = "set -euo pipefail\n".to_owned();
     for block in &blocks {

@@ -1,4 +1,4 @@
-//! The examples, run as their first lines say, and what the record has of them.
+//! Runs the examples as their first lines say, and checks what the log has of them.
 //!
 //! Cargo builds them beside the test programs when it builds all targets.
 
@@ -6,14 +6,14 @@ use crate::support::cli::{CliEnv, CliProcess};
 use crate::support::{TestServer, run_pvp};
 use serde_json::json;
 
-/// Where cargo puts examples: beside the directory of the test programs.
+/// Where Cargo puts examples: next to the directory of the test programs.
 fn example_path(name: &str) -> std::path::PathBuf {
     let tests = std::env::current_exe().unwrap();
     let built = tests.parent().unwrap().parent().unwrap();
     built.join("examples").join(name)
 }
 
-/// Runs an example with the admin's link to its end, and gives what it printed.
+/// Runs an example with the admin's link to its end; returns its output.
 async fn run_example(server: &TestServer, name: &str) -> String {
     let cli = CliEnv::new();
     let link = server.link(&server.admin(), None);
@@ -22,7 +22,7 @@ async fn run_example(server: &TestServer, name: &str) -> String {
     said.expect_ok(&[name])
 }
 
-/// The account of the only session there is, which is intact.
+/// What `pvp audit show` prints of the only session, whose log must be intact.
 async fn audit_show(server: &TestServer) -> String {
     let data = server.data.to_str().unwrap();
     let cli = CliEnv::logged_in(&server.link(&server.admin(), None)).await;
@@ -39,7 +39,7 @@ async fn audit_show(server: &TestServer) -> String {
         .await
 }
 
-/// These parts stand in the account, in this order.
+/// Asserts that these parts occur in this order.
 fn assert_in_order(account: &str, parts: &[&str]) {
     let mut rest = account;
     for part in parts {

@@ -1,4 +1,4 @@
-//! What docs/operations.md says is what the program does.
+//! Checks docs/operations.md against the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ async fn the_files_on_the_page_are_those_in_the_data_directory() {
     assert_eq!(named, names);
 }
 
-/// The flags that a text names.
+/// The flags that a text mentions.
 fn flags_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let flags = words.filter(|word| word.starts_with("--") && word.len() > 3);

@@ -1,4 +1,4 @@
-//! What docs/tui.md says is what the program does.
+//! Checks docs/tui.md against the program.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn tui_page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tui.md")
 }
 
-/// Checks a part of the page that is made from a table, or makes it anew.
+/// Checks a generated section of the page, or rewrites it with `PVP_BLESS=1`.
 fn check_generated_section(what: &str, table: &str) {
     let begin = format!("<!-- {what}: made from the table by `make generate` -->\n");
     let end = format!("<!-- end of {what} -->");

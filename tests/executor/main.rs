@@ -7,5 +7,9 @@
     reason = "whatever is not as expected ends the test"
 )]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod running;
 mod sandbox;
+mod skips;

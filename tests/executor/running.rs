@@ -1,4 +1,4 @@
-//! Real commands, run, streamed, bounded and ended with everything that they started.
+//! Running real commands: streaming, limits, and ending everything that they started.
 
 mod cleanup;
 mod executor_process;

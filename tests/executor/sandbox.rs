@@ -1,4 +1,4 @@
-//! The sandbox holds: what runs in it damages nothing, and can still read.
+//! The sandbox: commands in it damage nothing, and can still read.
 
 mod attacks;
 mod batch;
@@ -11,7 +11,9 @@ use fixture::{CapturedOutput, RunAsUser, SandboxFixture};
 use pvp_agent::reaper::SpawnSpec;
 use pvp_protocol::SandboxProfile;
 
-/// What a command did that the test sees: from outside, or by its own admission.
+use crate::support::skip::skip;
+
+/// The effects of a command, from a snapshot of the system or from its own output.
 async fn effects(
     fixture: &SandboxFixture,
     attack: &Attack,
@@ -21,7 +23,7 @@ async fn effects(
     run_and_diff(fixture, &spawn_spec).await.0
 }
 
-/// The same, and what it printed.
+/// As `effects`, with the output.
 async fn run_and_diff(
     fixture: &SandboxFixture,
     spawn_spec: &SpawnSpec,
@@ -57,7 +59,7 @@ async fn a_read_damages_nothing_as_an_ordinary_user() {
 }
 
 async fn a_read_damages_nothing(user: RunAsUser) {
-    if !RunAsUser::available().contains(&user) {
+    if !user.or_skip() {
         return;
     }
     let all = attacks::all_attacks();
@@ -71,27 +73,24 @@ async fn a_read_damages_nothing(user: RunAsUser) {
     assert!(failures.is_empty(), "as {user:?}: {}", failures.join("\n"));
 }
 
-/// The commands above are worth running: without the sandbox the test sees what they do.
+/// Proves the attacks: without the sandbox the test sees their damage.
 #[tokio::test]
 async fn without_the_sandbox_the_damage_is_seen() {
     let (mut seen, mut unseen) = (0, Vec::new());
-    // Each needs a place of its own, so not all are tried unless `make soak` asks for more.
+    // Each needs its own fixture, so only every fifth is tried unless `PVP_ROUNDS` is set.
     let every = std::env::var("PVP_ROUNDS").map_or(5, |_| 1);
     for attack in attacks::all_attacks().into_iter().step_by(every) {
         let user = match attack.unconfined {
             UnconfinedEffect::NotRun => continue,
             UnconfinedEffect::AsNobody => RunAsUser::Nobody,
             UnconfinedEffect::AsRoot => RunAsUser::Root,
-            UnconfinedEffect::Always | UnconfinedEffect::MachineDependent => {
-                RunAsUser::available()[0]
-            }
+            UnconfinedEffect::Always | UnconfinedEffect::MachineDependent => RunAsUser::current(),
         };
-        if !fixture::is_root()
-            && matches!(
-                attack.unconfined,
-                UnconfinedEffect::AsRoot | UnconfinedEffect::AsNobody
-            )
-        {
+        let needs_root = matches!(
+            attack.unconfined,
+            UnconfinedEffect::AsRoot | UnconfinedEffect::AsNobody
+        );
+        if needs_root && !RunAsUser::Root.or_skip() {
             continue;
         }
         let effects = effects(&SandboxFixture::new(user), &attack, SandboxProfile::None).await;
@@ -107,7 +106,7 @@ async fn without_the_sandbox_the_damage_is_seen() {
     assert!(unseen.is_empty(), "{unseen:#?}");
 }
 
-/// It is seen among others too, and named.
+/// Damage is found in a batch too, and attributed to its command.
 #[tokio::test]
 async fn damage_among_other_commands_is_named() {
     let all = attacks::all_attacks();
@@ -122,7 +121,7 @@ async fn damage_among_other_commands_is_named() {
     }
 }
 
-/// Whether a command ends well and prints this.
+/// Whether a command succeeds and its output contains this text.
 async fn read_succeeds(
     fixture: &SandboxFixture,
     (line, printed): reads::ReadCommand,
@@ -146,7 +145,7 @@ async fn everyday_reads_work_as_an_ordinary_user() {
 }
 
 async fn everyday_reads_work(user: RunAsUser) {
-    if RunAsUser::available().contains(&user) {
+    if user.or_skip() {
         let fixture = SandboxFixture::new(user);
         let before = fixture.snapshot();
         let (mut worked, mut failures) = (0, Vec::new());
@@ -157,13 +156,18 @@ async fn everyday_reads_work(user: RunAsUser) {
         for read in reads::ALWAYS_AVAILABLE {
             note(read_succeeds(&fixture, *read).await);
         }
+        let mut missing = Vec::new();
         for (tool, read) in reads::TOOL_DEPENDENT {
             let find = format!("command -v {tool} && {tool} --version");
             let (found, _) = fixture.run_line(&find, SandboxProfile::None).await;
             match found.exit_code {
                 Some(0) => note(read_succeeds(&fixture, *read).await),
-                _ => fixture::report(&format!("{user:?}: skipped `{}`: no {tool} here", read.0)),
+                _ => missing.push(*tool),
             }
+        }
+        if !missing.is_empty() {
+            fixture::report(&format!("{user:?}: not installed: {missing:?}"));
+            skip("some programs are not installed");
         }
         fixture::report(&format!("{user:?}: {worked} everyday reads worked"));
         assert!(failures.is_empty(), "as {user:?}: {}", failures.join("\n"));

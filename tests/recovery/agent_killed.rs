@@ -1,4 +1,4 @@
-//! An agent that is killed: what it ran ends with it, and it says so when it is back.
+//! An agent that is killed: its commands end with it, and it reports that after its restart.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::support::session::{
     wait_for_output, wait_for_response,
 };
 
-/// Forks twice, leaves its session and its directory, ignores what asks it to end, and goes on
-/// forking; `$0` names it.
+/// Forks twice, leaves its session and its directory, ignores signals and keeps forking; `$0`
+/// identifies it.
 const FORK_BOMB: &str = r#"
 trap '' TERM INT HUP
 echo ran >> "$(dirname "$0")/ran"
@@ -71,7 +71,7 @@ async fn a_killed_agent_takes_its_commands_along_and_says_so_when_it_is_back() {
     let start = ann.received.iter().find(start).unwrap();
     assert_eq!(start["payload"]["prompt_ref"], prompt);
 
-    // It answers as if nothing had been, and what it ran before did not run again.
+    // It answers as usual, and its earlier command did not run again.
     send_prompt(&mut ann, &agent, "once more").await;
     for _ in 0..2 {
         let (open, _) = next_gate(&mut ann).await;

@@ -1,5 +1,5 @@
-//! The server dies, or the network does, in the middle of a command: everything that it prints
-//! arrives once, in order, and so does its result.
+//! The server or the network fails in the middle of a command: its output arrives once, in order,
+//! and so does its result.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::support::session::{
 };
 use crate::support::{TestClient, TestServer};
 
-/// Prints a line, then waits for a file of that number before the next.
+/// Prints numbered lines, and waits for a file of that number before the next.
 const COUNTING_SCRIPT: &str = r#"
     step = [
         { shell = """for i in $(seq 12); do echo line $i; echo aside $i >&2; echo > at-$i; until [ -e go-$i ]; do sleep 0.01; done; done; exit 7""", mode = "slow" },
@@ -23,7 +23,7 @@ const COUNTING_SCRIPT: &str = r#"
 
 const LINE_NUMBERS: std::ops::RangeInclusive<u32> = 1..=12;
 
-/// Lets the command go on up to a line, and waits until it has printed that.
+/// Lets the command continue up to a line, and waits until it has printed it.
 async fn advance_to_line(workspace: &Path, line: u32) {
     for number in 1..line {
         std::fs::write(workspace.join(format!("go-{number}")), "").unwrap();
@@ -32,7 +32,7 @@ async fn advance_to_line(workspace: &Path, line: u32) {
     wait_until("the command goes on", || at.exists()).await;
 }
 
-/// Lets the command end, and checks that the log has all of it.
+/// Lets the command end, and checks that the log has all of its output.
 async fn finish_and_check_log(data: &Path, workspace: &Path, ann: &mut TestClient, proposal: &str) {
     advance_to_line(workspace, 12).await;
     std::fs::write(workspace.join("go-12"), "").unwrap();
@@ -85,13 +85,13 @@ async fn a_network_that_is_cut_loses_nothing_of_a_command() {
     advance_to_line(&workspace, 2).await;
     wait_for_output(&mut ann, "line 2\n").await;
 
-    // Nothing goes through.
+    // No bytes pass.
     proxy.cut().await;
     advance_to_line(&workspace, 4).await;
     proxy.restore();
     advance_to_line(&workspace, 5).await;
     wait_for_output(&mut ann, "line 5\n").await;
-    // Output arrives, and the agent does not hear that it did.
+    // Output arrives, but its acknowledgements are lost.
     proxy.drop_replies();
     advance_to_line(&workspace, 8).await;
     wait_for_output(&mut ann, "line 8\n").await;
@@ -99,7 +99,7 @@ async fn a_network_that_is_cut_loses_nothing_of_a_command() {
     advance_to_line(&workspace, 9).await;
     proxy.restore();
     wait_for_output(&mut ann, "line 9\n").await;
-    // Output is sent, and does not arrive.
+    // Output is sent, but does not arrive.
     proxy.drop_requests();
     advance_to_line(&workspace, 11).await;
     proxy.wait_for_loss().await;

@@ -1,5 +1,5 @@
-//! The disk fails under a running server, or what is written was damaged: nothing runs that could
-//! not be written down, people are told why, and it goes on when the disk does.
+//! Disk failures and damaged data under a running server: nothing runs that could not be logged,
+//! clients get a reason, and work continues when the disk does.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -9,12 +9,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::audit::{assert_intact, export_log, log_entries, message_type};
+use crate::support::skip::skip;
 use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser, http_get, run_pvp};
 use pvp_protocol::Timestamp;
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-/// From now on every write to a file fails, for this server alone.
+/// Makes every write to a file fail, for this server only.
 fn fail_writes(server: &TestServer) {
     set_file_size_limit(server, "0");
 }
@@ -26,7 +27,7 @@ fn restore_writes(server: &TestServer) {
 fn set_file_size_limit(server: &TestServer, bytes: &str) {
     let status = Command::new("prlimit")
         .args(["--pid", &server.pid().to_string()])
-        // The soft limit alone, so that it can be lifted again by anyone.
+        // Only the soft limit, so that it can be raised again without privileges.
         .arg(format!("--fsize={bytes}:"))
         .status();
     assert!(status.unwrap().success(), "prlimit is part of util-linux");
@@ -38,7 +39,7 @@ async fn while_files_cannot_grow_nothing_happens_and_then_the_same_messages_succ
     check_disk_failure(&server, || fail_writes(&server), || restore_writes(&server)).await;
 }
 
-/// The whole story: work in progress, a disk that fails, and one that is mended.
+/// The whole scenario: work in progress, a disk that fails, and its recovery.
 async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), mend: impl FnOnce()) {
     server.create_session("work", json!({})).await;
     server.create_session("rest", json!({})).await;
@@ -87,7 +88,7 @@ async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), mend: impl
     for client in [&mut ann, &mut dee, &mut agent] {
         expect_no_entries(client).await;
     }
-    // What is there can be read, by those who were there; a newcomer would have to be written down.
+    // Known participants can still read; a newcomer's announcement would have to be written.
     let mut back = server.connect(&eye).await;
     let welcome = back.join("work", &eye, json!({})).await;
     assert_eq!(
@@ -124,7 +125,7 @@ async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), mend: impl
     newcomer.send_raw(&join.to_string()).await;
     newcomer.wait_for("session.welcome").await;
     newcomer.expect_ack(join["id"].as_str().unwrap()).await;
-    // The attempts that failed left nobody behind.
+    // The failed attempts left no participant behind.
     drop(newcomer);
     ann.wait(|message| is_presence(message, &late, "disconnected"))
         .await;
@@ -158,7 +159,7 @@ fn is_presence(message: &Value, user: &TestUser, status: &str) -> bool {
         && message["payload"]["status"] == status
 }
 
-/// The answer says in a sentence that nothing happened, and that trying again makes sense.
+/// Asserts that the refusal says that nothing happened and that the client may retry.
 async fn expect_retryable_refusal(client: &mut TestClient, said: &Value) {
     client.send_raw(&said.to_string()).await;
     let refusal = client.expect_refusal(said["id"].as_str().unwrap()).await;
@@ -175,7 +176,7 @@ async fn send_accepted(client: &mut TestClient, said: &Value) {
     client.expect_ack(said["id"].as_str().unwrap()).await;
 }
 
-/// Nothing that is kept is told.
+/// Asserts that no log entry arrives.
 async fn expect_no_entries(client: &mut TestClient) {
     let heard = client.received.len();
     sync_by_ping(client).await;
@@ -183,7 +184,7 @@ async fn expect_no_entries(client: &mut TestClient) {
     assert!(kept.is_empty(), "{kept:#?}");
 }
 
-/// Whatever was told before the answer to a ping has arrived with it.
+/// Waits for the answer to a ping; everything sent before it has arrived by then.
 async fn sync_by_ping(client: &mut TestClient) {
     let id = client.send("heartbeat.ping", json!({})).await;
     client
@@ -204,12 +205,12 @@ async fn a_full_disk_with_the_log_on_it_is_survived() {
     assert_intact(&data);
 }
 
-/// A file system of a few megabytes, gone when dropped.
+/// A mounted tmpfs of a few megabytes; unmounted when dropped.
 struct TmpfsMount(tempfile::TempDir);
 
 impl TmpfsMount {
-    /// `None`, saying why, where this cannot be done.
-    #[expect(clippy::print_stderr, reason = "a test that did not run must say so")]
+    /// `None`, reported as skipped, where mounting is not possible.
+    #[expect(clippy::print_stderr, reason = "it says why mounting failed")]
     fn mount() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -218,9 +219,10 @@ impl TmpfsMount {
             .output();
         match mounted {
             Ok(output) if output.status.success() => return Some(Self(directory)),
-            Ok(output) => eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => eprintln!("skipped, no mount: {error}"),
+            Ok(output) => eprintln!("{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => eprintln!("mount does not start: {error}"),
         }
+        skip("no tmpfs can be mounted here");
         None
     }
 
@@ -245,7 +247,7 @@ impl TmpfsMount {
 
 impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        // Lazily, because the server may be on its way out.
+        // Lazily, because the server may still be exiting.
         let unmounted = Command::new("umount").arg("-l").arg(self.path()).status();
         assert!(std::thread::panicking() || unmounted.unwrap().success());
     }
@@ -258,7 +260,7 @@ async fn a_deadline_that_cannot_be_written_is_tried_again_in_peace_and_kept() {
     let problems_to = File::from(OwnedFd::from(writer));
     let server =
         TestServer::start_with(data.path(), "127.0.0.1:0", &[], &[], Some(problems_to)).await;
-    // Long enough for the disk to fail before.
+    // Long enough for the disk to fail first.
     let config = json!({ "gate_timeout_seconds": 10 });
     server.create_session("due", config).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
@@ -268,7 +270,7 @@ async fn a_deadline_that_cannot_be_written_is_tried_again_in_peace_and_kept() {
     let (attempts, attempted) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut lines = BufReader::new(problems).lines().map_while(Result::ok);
-        // The pipe is read to its end, or the server would wait for us.
+        // The pipe is read to its end, or the server would block.
         while let Some(line) = lines.find(|line| line.contains("could not write the log")) {
             let _ = attempts.send(log_line_time(&line));
         }
@@ -289,7 +291,7 @@ async fn a_deadline_that_cannot_be_written_is_tried_again_in_peace_and_kept() {
     assert_intact(data.path());
 }
 
-/// When a line of the server's log was written, by its own clock.
+/// The timestamp of a line of the server's log.
 fn log_line_time(line: &str) -> Timestamp {
     let to_the_millisecond = format!("{}Z", &line[.."2026-01-01T00:00:00.000".len()]);
     serde_json::from_value(json!(to_the_millisecond)).unwrap()
@@ -302,7 +304,7 @@ async fn an_absence_that_cannot_be_written_is_written_when_the_disk_is_back() {
     let problems_to = File::from(OwnedFd::from(writer));
     let server =
         TestServer::start_with(data.path(), "127.0.0.1:0", &[], &[], Some(problems_to)).await;
-    // Long enough for the disk to fail before.
+    // Long enough for the disk to fail first.
     let config = json!({ "away_timeout_seconds": 10, "heartbeat_interval_seconds": 3600 });
     server.create_session("away", config).await;
     let ann = server.invite("ann", &["approver"], &[]);
@@ -313,7 +315,7 @@ async fn an_absence_that_cannot_be_written_is_written_when_the_disk_is_back() {
         assert!(lines.any(|line| line.contains("could not write the log")));
         lines
     });
-    // The pipe stays open, or the server could not complain any more.
+    // The pipe stays open, or the server could not write its log any more.
     let attempted = tokio::time::timeout(TEST_TIMEOUT, attempted).await;
     let _lines = attempted.expect("it tries to write").unwrap();
     restore_writes(&server);
@@ -323,7 +325,7 @@ async fn an_absence_that_cannot_be_written_is_written_when_the_disk_is_back() {
     assert_eq!(away["payload"]["status"], "away");
 }
 
-/// Someone else who has the database for a while.
+/// A lock on the database, held by another connection.
 struct DatabaseLock {
     connection: Connection,
     since: Instant,
@@ -339,7 +341,7 @@ impl DatabaseLock {
         }
     }
 
-    /// Whether the writer may have given up meanwhile, which it does after five seconds.
+    /// Whether the server's writer may have given up meanwhile, which it does after five seconds.
     fn held_too_long(&self) -> bool {
         self.since.elapsed() > Duration::from_secs(4)
     }
@@ -349,7 +351,7 @@ impl DatabaseLock {
     }
 }
 
-/// Tells a story until it went fast enough to mean something.
+/// Repeats a scenario until it was fast enough to be meaningful.
 async fn retry_until_in_time(story: impl AsyncFn(&TestServer, &str) -> Option<()>) {
     let server = TestServer::start(&[]).await;
     for number in 0..10 {
@@ -381,7 +383,7 @@ async fn answers_are_held_up(server: &TestServer, session: &str) -> Option<()> {
         let note = json!({ "key": key, "content_type": "text", "content": "text" });
         notes.push(dee.send("context.add", note).await);
     }
-    // A draft is not kept, so it is told as soon as everything before it is decided.
+    // A draft is not logged, so it is delivered as soon as everything before it is decided.
     let draft = json!({ "content": "what if", "contributors": [] });
     let draft = dee.send("prompt.draft", draft).await;
     eye.wait(|message| message["id"] == draft.as_str()).await;
@@ -427,7 +429,7 @@ async fn questions_wait(server: &TestServer, session: &str) -> Option<()> {
     let other = DatabaseLock::acquire(server);
     let payload = agent.proposal("touch file");
     let proposal = agent.send("tool.propose", payload).await;
-    // A draft is told as soon as everything before it is decided.
+    // A draft is delivered as soon as everything before it is decided.
     let draft = json!({ "content": "what if", "contributors": [] });
     let draft = agent.send("prompt.draft", draft).await;
     eye.wait(|message| message["id"] == draft.as_str()).await;
@@ -438,7 +440,7 @@ async fn questions_wait(server: &TestServer, session: &str) -> Option<()> {
         let headers = [("Authorization", token.as_str())];
         http_get(&address, &path, &headers).await
     });
-    // Enough for it to be asked; were it answered by now, it would be with what is not written.
+    // Enough for the request to arrive; an answer by now would be from state that is not durable.
     for _ in 0..3 {
         http_get(&server.address, "/api/me", &[("Authorization", &bearer)]).await;
     }
@@ -460,7 +462,7 @@ async fn questions_wait(server: &TestServer, session: &str) -> Option<()> {
     Some(())
 }
 
-/// Puts other bytes into the body of a stored entry, and gives those that were there.
+/// Replaces the body of a stored entry; returns the old one.
 fn swap_body(data: &Path, session: &str, seq: u64, body: Option<&[u8]>) -> Vec<u8> {
     let connection = Connection::open(data.join("pvp.sqlite3")).unwrap();
     connection.busy_timeout(TEST_TIMEOUT).unwrap();
@@ -473,7 +475,7 @@ fn swap_body(data: &Path, session: &str, seq: u64, body: Option<&[u8]>) -> Vec<u
         )
         .unwrap();
     let mut flipped = old.clone();
-    // Inside the timestamp, so that it is still an entry, only not the one that was written.
+    // Inside the timestamp, so that it is still a valid entry, but not the one that was written.
     let at = String::from_utf8(old.clone())
         .unwrap()
         .find("\"ts\":\"20")
@@ -516,7 +518,7 @@ async fn a_damaged_session_is_refused_by_name_and_the_others_go_on() {
         let (good, said, problem) = run_pvp(&[&["audit", "verify"], &place[..], &pinned].concat());
         assert!(good, "{said} {problem}");
         assert!(said.contains("all intact"), "{said}");
-        // Signed with another key than the one that was kept elsewhere.
+        // Signed with another key than the one that was saved elsewhere.
         let other = "0".repeat(64);
         let (good, said, _) =
             run_pvp(&[&["audit", "verify"], &place[..], &["--key", &other]].concat());
@@ -580,7 +582,7 @@ async fn a_session_that_cannot_be_read_again_waits_for_its_log_however_hard_it_i
     let dee = server.invite("dee", &["driver"], &[]);
     let mut dee = server.join("hurt", &dee).await;
     dee.sync().await;
-    // The state in memory is thrown away when a write fails; by then the log is damaged.
+    // A failed write discards the state in memory; by then the log is damaged.
     let whole = swap_body(&server.data, "hurt", 1, None);
     fail_writes(&server);
     let note = json!({ "key": "note", "content_type": "text", "content": "text" });
@@ -591,7 +593,7 @@ async fn a_session_that_cannot_be_read_again_waits_for_its_log_however_hard_it_i
     let refusal = dee.expect_refusal(note["id"].as_str().unwrap()).await;
     let sentence = refusal["message"].as_str().unwrap();
     assert!(sentence.contains("entry 1 is damaged"), "{sentence}");
-    // Other sessions are not concerned.
+    // Other sessions are not affected.
     server.create_session("sound", json!({})).await;
 
     swap_body(&server.data, "hurt", 1, Some(&whole));
@@ -642,7 +644,7 @@ async fn a_database_that_turns_to_garbage_is_refused_and_works_again_when_it_is_
     assert_intact(data.path());
 }
 
-/// Where the table of entries begins, in pages before it.
+/// The index of the root page of the table of entries.
 fn entries_root(path: &Path) -> usize {
     let connection = Connection::open(path).unwrap();
     let root: i64 = connection
@@ -655,7 +657,7 @@ fn entries_root(path: &Path) -> usize {
     usize::try_from(root - 1).unwrap()
 }
 
-/// In place: the server has the file open.
+/// Overwrites a file in place, because the server has it open.
 fn overwrite(path: &Path, bytes: &[u8]) {
     let mut file = File::options().write(true).open(path).unwrap();
     file.write_all(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! A grant that reaches its executor too late is answered, and not acted on.
+//! A grant that reaches its executor after it expired is answered but not executed.
 
 use pvp_client::now;
 use pvp_protocol::Timestamp;
@@ -14,7 +14,7 @@ use crate::support::{TEST_TIMEOUT, TestClient};
 
 const SHORT_GRANT_LIFE: [(&str, &str); 1] = [("PVP_GRANT_LIFE_SECONDS", "1")];
 
-/// For grants that are to reach their executor before they expire, however busy the machine is.
+/// For grants that must reach their executor before they expire, even on a busy machine.
 const LONG_GRANT_LIFE: [(&str, &str); 1] = [("PVP_GRANT_LIFE_SECONDS", "12")];
 
 const SCRIPT: &str = r#"
@@ -25,7 +25,7 @@ const SCRIPT: &str = r#"
     ]
 "#;
 
-/// Approves, and waits until the grant is of no use any more.
+/// Approves, and waits until the grant has expired.
 async fn approve_and_wait_expiry(ann: &mut TestClient, gate: &str) -> String {
     approve(ann, gate).await;
     let execute = ann.wait_for("tool.execute").await;
@@ -56,7 +56,7 @@ async fn a_grant_that_was_under_way_for_too_long_is_not_acted_on() {
     proxy.restore();
     assert_expired(&result_of(&mut ann, &proposal).await);
     assert!(!agent_process.workspace().join("late").exists());
-    // Whoever proposed it heard why: the script goes on.
+    // The proposer gets the reason: the script goes on.
     agent_process.process.wait_for_line("It did not run").await;
     assert!(
         tokio::time::timeout(TEST_TIMEOUT, server.stop())

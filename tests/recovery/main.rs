@@ -1,5 +1,5 @@
-//! What crashes and cuts do to commands that run: nothing is lost, nothing runs twice, and nothing
-//! is waited for in vain.
+//! Crashes, lost connections and disk faults: nothing is lost, no command runs twice, and nothing
+//! waits for ever.
 
 #![allow(
     clippy::panic,

@@ -1,5 +1,5 @@
-//! Agent and server are killed at random moments while commands run: none runs twice, and each
-//! comes to an end that is on record.
+//! Agent and server are killed at random moments while commands run: none runs twice, and the log
+//! has an end for each.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::support::load::Rng;
 use crate::support::session::create_session_on;
 use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser};
 
-/// Commands of one life of the agent.
+/// Commands in the script of one agent process.
 const STEPS_PER_SCRIPT: u64 = 100;
 
-/// Results that are waited for in one round.
+/// Results to wait for in one round.
 const MAX_RESULTS_PER_ROUND: u64 = 30;
 
 #[tokio::test]
@@ -74,10 +74,10 @@ async fn whatever_is_killed_when_nothing_runs_twice_and_everything_ends() {
     check_log(data.path(), &agent_process.read_file("lines"));
 }
 
-/// The last life only waits.
+/// The script of the last agent process only waits.
 const WAIT_SCRIPT: &str = "[[step]]\nwait = 'prompt'\n";
 
-/// Commands that each add a line that no other adds.
+/// A script of commands that each append a unique line.
 fn agent_script(number: u64) -> String {
     let step = |step: u64| {
         let line = format!(
@@ -102,7 +102,7 @@ fn report(text: &str) {
     eprintln!("{text}");
 }
 
-/// Joins, and says yes to what waits.
+/// Joins, and approves what waits.
 async fn join_and_approve(server: &TestServer, user: &TestUser) -> (TestClient, Value) {
     let mut person = server.connect(user).await;
     let welcome = person.join("owl", user, json!({ "history": 0 })).await;
@@ -117,7 +117,7 @@ async fn vote(person: &mut TestClient, gate: &Value) {
     person.send("gate.approve", vote).await;
 }
 
-/// Says yes to everything until so many results have come.
+/// Approves everything until this many results have arrived.
 async fn approve_everything(server: &TestServer, user: &TestUser, results: u64) {
     let (mut person, _) = join_and_approve(server, user).await;
     let mut seen = 0;
@@ -132,7 +132,7 @@ async fn approve_everything(server: &TestServer, user: &TestUser, results: u64) 
     }
 }
 
-/// Goes on until nothing waits and nothing runs.
+/// Approves everything until nothing waits and nothing runs.
 async fn wait_until_done(server: &TestServer, user: &TestUser) {
     let is_empty = |welcome: &Value, what: &str| welcome["payload"][what] == json!([]);
     loop {
@@ -146,7 +146,7 @@ async fn wait_until_done(server: &TestServer, user: &TestUser) {
     }
 }
 
-/// What the log says of one command.
+/// What the log has of one command.
 #[derive(Debug, Default)]
 struct LoggedCommand {
     line: String,
@@ -189,7 +189,7 @@ fn check_log(data: &Path, lines: &str) {
             (1, 0, [result]) if result["result"].is_null() => {
                 assert_eq!(times, 0, "{id} ran: {course:?}");
             }
-            // Approved just before it was withdrawn: stopped wherever it was.
+            // Approved just before it was withdrawn: stopped at whatever stage it was.
             (1, 0, [result]) if !result["error"].is_null() => {}
             (1, 0, [_]) => assert_eq!(times, 1, "{id} did not run: {course:?}"),
             _ => panic!("{id} did not come to one end: {course:?}"),

@@ -1,5 +1,5 @@
-//! The server is killed under load and started again: nothing that was acknowledged is lost,
-//! nothing is told that is not written, and deadlines go on.
+//! The server is killed under load and restarted: nothing acknowledged is lost, nothing is
+//! delivered that is not durable, and deadlines continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Rounds on one data directory; more begin again with an empty one.
+/// Rounds on one data directory; further rounds use a new one.
 const ROUNDS_PER_DATA_DIR: u64 = 20;
 
 const SESSIONS: [&str; 3] = ["red", "green", "blue"];
 
-/// Nobody here is slow on purpose.
+/// Removes the rate limit, so that clients can send as fast as they are answered.
 const NO_RATE_LIMIT: [(&str, &str); 2] = [
     ("PVP_MESSAGES_PER_SECOND", "1000000"),
     ("PVP_MESSAGE_BURST", "1000000"),
@@ -48,7 +48,7 @@ fn report(text: &str) {
     eprintln!("{text}");
 }
 
-/// Rounds of load and kill on one data directory, and a last one in which all is answered.
+/// Rounds of load and kill on one data directory, and a last one in which everything is answered.
 async fn run_rounds(rounds: u64, rng: &mut Rng) {
     let data = tempfile::tempdir().unwrap();
     let mut server = start(data.path()).await;
@@ -135,8 +135,8 @@ async fn create_load_clients(
     }
 }
 
-/// Everyone speaks until `enough` messages are acknowledged and `more` has passed; then the
-/// server dies.
+/// All clients send until `enough` messages are acknowledged and `more` time has passed; then the
+/// server is killed.
 async fn load_then_kill(
     server: &mut TestServer,
     clients: Vec<LoadClient>,
@@ -154,13 +154,13 @@ async fn load_then_kill(
             panic!("{} went home early", member.user.participant);
         }
     }
-    // Not a condition: any moment will do, and this makes it any moment of a batch.
+    // Not a condition: it only varies the moment within a batch.
     tokio::time::sleep(more).await;
     server.kill_9().await;
     living.join_all().await
 }
 
-/// Nothing new is said; everything that was said gets its answer.
+/// Sends nothing new; waits until everything that was sent is answered.
 async fn drain_replies(server: &TestServer, clients: Vec<LoadClient>) -> Vec<LoadClient> {
     let (acks, _) = watch::channel(0);
     let clients = spawn_clients(server, clients, StopWhen::Answered, &acks)
@@ -191,7 +191,7 @@ fn spawn_clients(
 
 type SessionLogs = BTreeMap<String, Vec<Value>>;
 
-/// Holds what everyone was answered and told against what is written.
+/// Compares the answers and entries that clients received with the log.
 fn check_against_log(data: &Path, clients: &mut [LoadClient], before: SessionLogs) -> SessionLogs {
     let now = export_logs(data);
     for (session, log) in &now {
@@ -226,7 +226,7 @@ fn check_against_log(data: &Path, clients: &mut [LoadClient], before: SessionLog
     now
 }
 
-/// Nothing was applied twice, and nothing was granted without two votes.
+/// Asserts that nothing was applied twice, and nothing granted without two votes.
 fn check_log(log: &[Value]) {
     let mut ids = BTreeSet::new();
     let mut approvals: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -263,7 +263,8 @@ fn check_log(log: &[Value]) {
     }
 }
 
-/// After a restart, and before anybody speaks: gates, votes, deadlines and runs are as written.
+/// Asserts that after a restart, before any message, gates, votes, deadlines and runs are as
+/// logged.
 async fn check_after_restart(server: &TestServer, eye: &TestUser, logs: &SessionLogs) {
     for (session, log) in logs {
         let head = log.len() as u64;
@@ -276,7 +277,7 @@ async fn check_after_restart(server: &TestServer, eye: &TestUser, logs: &Session
     }
 }
 
-/// Gate → its proposal, its deadline and who approved.
+/// Gate id → its proposal, its deadline and who approved.
 type OpenGates = BTreeMap<String, (Value, Value, BTreeSet<String>)>;
 
 fn gates_in_welcome(welcome: &Value) -> OpenGates {
@@ -331,7 +332,7 @@ fn gates_in_log(log: &[Value]) -> OpenGates {
     gates
 }
 
-/// Proposal → since when it runs.
+/// Proposal id → when it was started.
 type RunStartTimes = BTreeMap<String, Value>;
 
 fn runs_in_welcome(welcome: &Value) -> RunStartTimes {
@@ -364,7 +365,7 @@ fn runs_in_log(log: &[Value]) -> RunStartTimes {
     runs
 }
 
-/// A crowd that said nothing proves nothing.
+/// Asserts that the load covered every kind of message; otherwise the test proves nothing.
 fn check_coverage(clients: &[LoadClient], logs: &SessionLogs) {
     for member in clients {
         let user = &member.user.participant;
@@ -390,7 +391,7 @@ fn check_coverage(clients: &[LoadClient], logs: &SessionLogs) {
 async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
-    // Long enough for a busy machine to kill the server before.
+    // Long enough for a busy machine to kill the server first.
     let config = json!({ "gate_timeout_seconds": 10 });
     let (_, mut agent) = approver_and_agent(&server, "alone", config).await;
     agent.propose("touch a").await;
@@ -423,7 +424,7 @@ async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
 async fn a_countdown_goes_on_over_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
-    // Long enough for a busy machine to start the server again before.
+    // Long enough for a busy machine to restart the server first.
     let config =
         json!({ "gate_timeout_seconds": 15, "default_gate_quorum": { "type": "any", "count": 2 } });
     let (mut ann, mut agent) = approver_and_agent(&server, "count", config).await;
@@ -454,7 +455,7 @@ async fn a_countdown_goes_on_over_a_restart() {
 #[tokio::test]
 async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
     let server = TestServer::start(&[]).await;
-    // Long enough for a busy machine to decide before the second time.
+    // Long enough for a busy machine to decide before the second deadline.
     let config = json!({ "gate_timeout_seconds": 10, "on_gate_timeout": "escalate" });
     let (mut ann, mut agent) = approver_and_agent(&server, "up", config).await;
     let mut admin = server.join("up", &server.admin()).await;
@@ -539,7 +540,7 @@ async fn approver_and_agent(
     (JoinedUser { user, client }, agent)
 }
 
-/// The stored log, as soon as it is as wanted.
+/// Waits until the stored log is as wanted, and returns it.
 async fn wait_for_log(data: &Path, session: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let asking = async {
         loop {

@@ -1,4 +1,4 @@
-//! A session that ends takes along what its agents run.
+//! A session that ends stops the commands of its agents.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::agent_process::AgentProcess;
 use crate::support::session::agent_behind_proxy;
 use crate::support::session::{approve_next, collect_output, start_session, wait_for_output};
 
-/// A job that does not want to end.
+/// A job that ignores signals.
 const UNSTOPPABLE_JOB: &str = r#"
     step = [
         { shell = "trap '' TERM; setsid sleep 1000 & while :; do echo tick; sleep 0.05; done", mode = "background" },

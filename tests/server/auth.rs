@@ -1,4 +1,4 @@
-//! Who one is, and for how long: tokens, invitations, revocation.
+//! Authentication: tokens, invitations, expiry and revocation.
 
 use crate::support::{RefusalObserver, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn join_payload(user: &TestUser) -> Value {
     json!({ "participant": user.announce(), "supported_versions": [1] })
 }
 
-/// What the server says to a token that it does not take, at the door and in a message.
+/// The errors for a token that the server rejects: in the header, in the query and in a message.
 async fn rejections(server: &TestServer, user: &TestUser) -> [String; 3] {
     let bearer = format!("Bearer {}", user.token);
     let query = format!("/?token={}", user.token);
@@ -78,7 +78,7 @@ async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
             .iter()
             .any(|line| line.to_string().contains(secret))
     );
-    // The same three say who reads over HTTP, but for the message.
+    // Over HTTP a token works in the header and in the query.
     let path = "/sessions/login/transcript";
     assert_eq!(
         crate::support::http_get(&server.address, path, &[("Authorization", &bearer)])
@@ -182,7 +182,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
         200
     );
 
-    // Making a session takes driver or admin, and a token that is bound to none.
+    // Creating a session takes a token with driver or admin that is not bound to a session.
     let may_not = "creating a session takes a token with driver or admin that is not bound to one";
     let others = ["navigator", "adversary", "observer", "approver"]
         .map(|role| server.invite(role, &[role], &[]));
@@ -207,7 +207,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
         client.expect_ack(&id).await;
     }
     observer.expect_no_trace(&server).await;
-    // An admin of one session invites to that session alone, and revokes nobody.
+    // An admin of one session can invite to that session only, and cannot revoke tokens.
     for (body, expected) in [
         (json!({ "name": "x", "roles": ["observer"] }), 403),
         (
@@ -237,7 +237,7 @@ async fn a_token_for_one_session_opens_no_other_and_makes_none() {
     );
 }
 
-/// The id of someone's token, as listed.
+/// The id of a user's token, as `pvp tokens list` prints it.
 fn token_id(server: &TestServer, user: &TestUser) -> String {
     let (good, list, problem) =
         crate::support::run_pvp(&["tokens", "list", "--data", server.data.to_str().unwrap()]);
@@ -259,7 +259,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
     let revoked = server.invite("bob", &["approver"], &[]);
     let by_http = server.invite("cid", &["approver"], &[]);
     let stays = server.invite("dan", &["approver"], &["--expires", "1h"]);
-    // The invitation may have run out before it was used, on a busy machine.
+    // On a busy machine the invitation may have expired before it was used.
     let bearer = format!("Bearer {}", short.token);
     let live = TestClient::try_connect(
         &server.address,
@@ -327,7 +327,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
             ["the token was revoked; ask for a new invitation"; 3]
         );
     }
-    // Live connections end by themselves, at the next look at the clock.
+    // Live connections are closed at the server's next check for expired tokens.
     assert_eq!(bob.wait_closed().await, Some(1008));
     assert_eq!(cid.wait_closed().await, Some(1008));
     drop(live);
@@ -351,7 +351,7 @@ async fn expired_and_revoked_tokens_open_nothing_and_their_connections_end() {
 async fn a_live_connection_ends_when_its_token_expires() {
     let server = TestServer::start(&[]).await;
     server.create_session("login", json!({})).await;
-    // Long enough to join with on a busy machine; the server closes at its next look.
+    // Long enough to join on a busy machine; the server closes the connection at its next check.
     let short = server.invite("ann", &["approver"], &["--expires", "10s"]);
     let mut ann = server.join("login", &short).await;
     assert_eq!(ann.wait_closed().await, Some(1008));
@@ -413,7 +413,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         format!("{url}/?token={}", by_link["token"].as_str().unwrap())
     );
 
-    // What was made works, and only for what it says.
+    // The invitation works, and only for what it grants.
     server.create_session("s2", json!({})).await;
     let invited = TestUser {
         token: by_link["token"].as_str().unwrap().to_owned(),
@@ -423,7 +423,7 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     };
     server.join("s2", &invited).await.sync().await;
 
-    // Nobody else invites: no token, a wrong one, one without the admin role.
+    // Nobody else can invite: without a token, with a wrong one, or without the admin role.
     let plain = server.invite("bob", &["driver", "approver"], &[]);
     for (link, part) in [
         (

@@ -1,4 +1,5 @@
-//! The client's connection against real servers: nothing is lost or told twice when one dies.
+//! The client library's connection to real servers: nothing is lost or repeated when a server is
+//! killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +18,7 @@ use pvp_protocol::{
 };
 use serde_json::{Value, json};
 
-/// Nobody here is slow on purpose.
+/// Removes the rate limit, so that clients can send as fast as they are answered.
 const NO_RATE_LIMIT: [(&str, &str); 2] = [
     ("PVP_MESSAGES_PER_SECOND", "1000000"),
     ("PVP_MESSAGE_BURST", "1000000"),
@@ -70,7 +71,7 @@ async fn wait_down(events: &mut ConnectionEvents) {
     ) {}
 }
 
-/// Reads events to the end, which is given.
+/// Reads events until the connection ends; returns why.
 async fn wait_end(events: &mut ConnectionEvents) -> EndReason {
     loop {
         if let ConnectionEvent::Ended(ending) = next_event(events).await {
@@ -81,7 +82,7 @@ async fn wait_end(events: &mut ConnectionEvents) -> EndReason {
     }
 }
 
-/// How often each id stands in a log, of those with this type.
+/// How often each id of entries of this type occurs in a log.
 fn id_counts(log: &[Value], of: &str) -> BTreeMap<String, usize> {
     let mut ids = BTreeMap::new();
     for entry in log.iter().filter(|entry| message_type(entry) == of) {
@@ -91,13 +92,19 @@ fn id_counts(log: &[Value], of: &str) -> BTreeMap<String, usize> {
     ids
 }
 
-/// An agent that proposes, and when it may, prints and reports.
+/// An agent that proposes commands and, when granted, sends output and results.
 struct ConnectionAgent {
+    /// The connection under test.
     connection: Connection,
+    /// Its events.
     events: ConnectionEvents,
+    /// Proposals that were sent.
     proposed: BTreeSet<MessageId>,
+    /// Proposals that were granted.
     granted_ids: BTreeSet<MessageId>,
+    /// Proposals whose result was logged.
     finished_ids: BTreeSet<MessageId>,
+    /// Pending answers to its messages, to compare with the log.
     receipts: Vec<Receipt>,
 }
 
@@ -197,13 +204,19 @@ impl ConnectionAgent {
     }
 }
 
-/// What someone has been told: every kept message by seq, and the view folded from them.
+/// What a client has received: every log entry by sequence number, and the view folded from them.
 struct ViewWatcher {
+    /// Keeps the connection open.
     _connection: Connection,
+    /// Its events.
     events: ConnectionEvents,
+    /// The view folded from all messages.
     view: View,
+    /// Log entries received: sequence number and id.
     received: Vec<(u64, String)>,
+    /// How often the connection was lost.
     disconnects: usize,
+    /// For every connect, whether it resumed.
     resumed: Vec<bool>,
 }
 
@@ -231,7 +244,7 @@ impl ViewWatcher {
         }
     }
 
-    /// Follows until the view is as wanted.
+    /// Reads events until the view is as wanted.
     async fn follow_until(&mut self, wanted: impl Fn(&View) -> bool) {
         while !wanted(&self.view) {
             match next_event(&mut self.events).await {
@@ -252,7 +265,7 @@ impl ViewWatcher {
     }
 }
 
-/// A person who approves whatever waits for them, except what is to be kept.
+/// A person who approves every gate, except the one that is to stay open.
 async fn approve_everything(connection: Connection, mut events: ConnectionEvents) {
     let mut view = View::default();
     let mut voted = BTreeSet::new();
@@ -274,7 +287,7 @@ async fn approve_everything(connection: Connection, mut events: ConnectionEvents
             .filter(|(gate, _)| !voted.contains(gate))
             .collect();
         for (gate, digest) in waiting {
-            // Said again by the connection if it is lost.
+            // The connection resends it if it is lost.
             connection.approve(&gate, digest, None).await.unwrap();
             voted.insert(gate);
         }
@@ -299,7 +312,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     let (driver, mut heard) = open(&server, "owl", &dee).await;
     tokio::spawn(async move { while heard.next().await.is_some() {} });
 
-    // Everyone speaks at once, and in the middle of it the server dies.
+    // Everyone sends at once, and meanwhile the server is killed.
     let address = server.address.clone();
     let prompting = tokio::spawn(async move {
         let mut said = Vec::new();
@@ -315,7 +328,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     agent.run_until_done(COMMANDS / 3).await;
     server.kill_9().await;
     let server = start(data.path(), &address, &[]).await;
-    // However much was done by then, there is something to be told afterwards.
+    // However much was done by then, something is left to be sent afterwards.
     agent.propose("make again").await;
     agent.run_until_done(COMMANDS).await;
     let (_driver, said) = prompting.await.unwrap();
@@ -331,7 +344,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     assert!(watcher.disconnects > 0, "the watcher felt it");
     assert!(watcher.resumed.iter().skip(1).all(|resumed| *resumed));
 
-    // Each message stands in the log once, where its answer said.
+    // Each message is in the log once, at the sequence number of its acknowledgement.
     let log = export_log(data.path(), "owl");
     for (id, seq) in &seqs {
         let at = usize::try_from(*seq).unwrap() - 1;
@@ -354,7 +367,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     assert_eq!(id_counts(&log, "tool.propose").len(), COMMANDS + 1);
     assert_eq!(id_counts(&log, "tool.execute").len(), COMMANDS);
     assert_eq!(id_counts(&log, "tool.result").len(), COMMANDS);
-    // In the order they were said.
+    // In the order they were sent.
     let told: Vec<_> = log
         .iter()
         .filter(|entry| message_type(entry) == "prompt.submit")
@@ -362,7 +375,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
         .collect();
     assert_eq!(told, order);
 
-    // The watcher was told every entry once, across the cut.
+    // The watcher received every entry once, across the lost connection.
     let whole: Vec<_> = log
         .iter()
         .map(|entry| {
@@ -373,7 +386,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
         .collect();
     assert_eq!(watcher.received, whole);
 
-    // And sees what a newcomer sees who reads it all.
+    // Its view equals that of a newcomer who reads the whole history.
     let mut newcomer = ViewWatcher::join(&server, "owl", &eye, Some(100_000)).await;
     let head = watcher.view.head;
     newcomer.follow_until(|view| view.head >= head).await;
@@ -384,7 +397,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
     assert_eq!(watcher.view.history.len(), COMMANDS);
 }
 
-/// Two views agree on what waits, what runs and what was.
+/// Asserts that two views agree on open gates, runs and history.
 fn assert_views_agree(one: &View, other: &View) {
     assert_eq!(one.gates, other.gates);
     let running = |view: &View| -> Vec<_> { view.running().map(|run| run.id.clone()).collect() };
@@ -566,7 +579,7 @@ async fn what_was_said_while_the_server_was_away_arrives_in_order_and_drafts_do_
     for number in 0..200 {
         said.push(connection.prompt(&bot, &number.to_string()).await.unwrap());
     }
-    // The next try fails as well, and then a draft is of no use.
+    // The next attempt fails as well, and then the draft is dropped.
     let passed = wait_answer(draft).await;
     assert!(matches!(passed, Err(SendError::Dropped)), "{passed:?}");
     let reading = tokio::spawn(async move { while events.next().await.is_some() {} });
@@ -616,7 +629,7 @@ async fn another_log_at_the_same_address_starts_a_fresh_view() {
     let mut ups = Vec::new();
     while ups.last() != Some(&(false, true)) {
         match next_event(&mut events).await {
-            // The second time round is after the loss.
+            // The second time is after the lost connection.
             ConnectionEvent::Connected { resumed } => {
                 ups.push((resumed, !ups.is_empty()));
                 if !resumed {

@@ -1,4 +1,5 @@
-//! Following a session: fast and slow readers, late ones, several devices, and those who go quiet.
+//! Delivery of a session's entries to fast and slow readers, late joiners, several devices and idle
+//! participants.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 
-/// As much output as a test likes to make, at any speed.
+/// Lets a test produce any amount of output at any rate.
 const UNLIMITED_OUTPUT: [(&str, &str); 3] = [
     ("PVP_WRITE_OUTPUT_BYTES", "1073741824"),
     ("PVP_MESSAGES_PER_SECOND", "1000000"),
@@ -52,7 +53,8 @@ impl RunningCommandFixture {
         self.agent.envelope("tool.output", output)
     }
 
-    /// Prints this many pieces, with a few on the way at a time, and waits until they are kept.
+    /// Sends this many chunks of output, a few in flight at a time, and waits until they are
+    /// logged.
     async fn print_pieces(&mut self, pieces: usize, bytes: usize) {
         let mut on_the_way = 0;
         for piece in 0..pieces {
@@ -101,7 +103,7 @@ fn observer(server: &TestServer, name: &str) -> TestUser {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_reader_costs_little_is_closed_and_resumes_with_nothing_lost() {
-    // Nobody else may be as slow as that on a busy machine.
+    // Long enough that nobody else stalls this long on a busy machine.
     let environment = [&UNLIMITED_OUTPUT[..], &[("PVP_STALL_SECONDS", "10")]].concat();
     let server = TestServer::start_with_env(&[], &environment).await;
     let mut fixture = RunningCommandFixture::new(&server, "flood").await;
@@ -124,11 +126,11 @@ async fn a_stalled_reader_costs_little_is_closed_and_resumes_with_nothing_lost()
         grown < 24 * MIB,
         "{grown} bytes more after 32 MiB were told"
     );
-    // The server gives it up by itself.
+    // The server disconnects the stalled client.
     eye.wait(|message| is_presence(message, &sid, "disconnected"))
         .await;
 
-    // What was on its way arrives, and then the end of the connection.
+    // What was in flight arrives, and then the connection closes.
     while stalled.next().await.is_some() {}
     let mut told = log_entries(&stalled.received);
     let seen = told.last().unwrap()["seq"].as_u64().unwrap();
@@ -147,14 +149,14 @@ async fn a_stalled_reader_costs_little_is_closed_and_resumes_with_nothing_lost()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_falls_far_behind_catches_up_from_the_store() {
-    // However long it takes to print.
+    // No client is disconnected for stalling, however long printing takes.
     let environment = [&UNLIMITED_OUTPUT[..], &[("PVP_STALL_SECONDS", "3600")]].concat();
     let server = TestServer::start_with_env(&[], &environment).await;
     let mut fixture = RunningCommandFixture::new(&server, "slow").await;
     let slow = observer(&server, "slow");
     let mut reader = TestClient::connect_with_small_buffer(&server.address, &slow).await;
     reader.join(fixture.session, &slow, json!({})).await;
-    // More than the ring and what the network holds; then it reads, while more is printed.
+    // More than the feed and the network buffer hold; then it reads while more is printed.
     fixture.print_pieces(384, 32 * KIB).await;
     let reading = tokio::spawn(async move {
         read_until_result(&mut reader).await;
@@ -214,7 +216,7 @@ async fn one_who_asks_and_never_reads_the_answers_is_not_kept_waiting_for() {
     let environment = [&UNLIMITED_OUTPUT[..], &[("PVP_STALL_SECONDS", "10")]].concat();
     let server = TestServer::start_with_env(&[], &environment).await;
     let mut fixture = RunningCommandFixture::new(&server, "deaf").await;
-    // The same message over and over: each is answered, at length, and none is written.
+    // The same message over and over: each is answered at length, and none is logged.
     let mut output = fixture.output_envelope("again\n");
     output["id"] = json!("x".repeat(128));
     let output = output.to_string();
@@ -247,7 +249,7 @@ async fn a_latecomer_gets_as_much_history_as_asked_for() {
         assert_eq!(seqs.last(), own["seq"].as_u64().as_ref());
         seqs
     };
-    // The last one is the newcomer's own announcement, which is not history.
+    // The last entry is the newcomer's own announcement, which is not history.
     let up_to = |count: u64, seqs: &[u64]| -> Vec<u64> {
         let last = *seqs.last().unwrap();
         (last - count..=last).collect()
@@ -263,7 +265,7 @@ async fn a_latecomer_gets_as_much_history_as_asked_for() {
     let seqs = told("whole", json!({ "history": 100_000 })).await;
     assert_eq!(seqs, (1..=*seqs.last().unwrap()).collect::<Vec<_>>());
 
-    // Someone who was there before is not announced again: all of it is history.
+    // A returning participant is not announced again, so all of it is history.
     let user = observer(&server, "brief-again");
     server.join("old", &user).await.sync().await;
     let mut client = server.connect(&user).await;
@@ -348,7 +350,7 @@ async fn two_devices_are_one_person_and_both_are_told_everything() {
         1
     );
 
-    // With one device left, the person is still there.
+    // With one device left, the person is still present.
     drop(phone);
     desk.sync().await;
     drop(desk);
@@ -394,14 +396,14 @@ async fn a_server_that_is_asked_to_stop_says_so_and_keeps_everything_it_acknowle
         for (id, seq) in acked {
             assert_eq!(stored[usize::try_from(seq).unwrap() - 1]["id"], id);
         }
-        // Nobody is sent away in the middle.
+        // Nobody is disconnected meanwhile.
         let told = log_entries(&client.received);
         assert_eq!(told, stored[..told.len()]);
         assert_eq!(told.len(), stored.len(), "{}", client.participant);
     }
 }
 
-/// Says things without pause until the connection ends.
+/// Sends messages without pause until the connection closes.
 async fn send_until_closed(
     mut client: TestClient,
     acks: watch::Sender<u64>,
@@ -416,7 +418,7 @@ async fn send_until_closed(
             let note = client.envelope("context.add", note).to_string();
             said += 1;
             unanswered += 1;
-            // What was told before the end can still be read.
+            // What the server sent before the close can still be read.
             if !client.try_send_frame(Message::text(note)).await {
                 break;
             }
@@ -442,7 +444,7 @@ async fn send_until_closed(
     }
 }
 
-/// A second device that only says that its owner is there.
+/// A second device that only sends heartbeats for its owner.
 struct HeartbeatClient(tokio::task::JoinHandle<()>);
 
 impl HeartbeatClient {
@@ -471,12 +473,12 @@ impl Drop for HeartbeatClient {
 fn presence_config(action: &str) -> Value {
     json!({
         "default_gate_quorum": { "type": "all" }, "on_participant_timeout": action,
-        // A heart that beats on a busy machine is never as late as that.
+        // Long enough that heartbeats on a busy machine are never that late.
         "away_timeout_seconds": 10, "heartbeat_interval_seconds": 3600,
     })
 }
 
-/// A kept entry that says where someone is.
+/// Whether a message is a logged presence entry of this user.
 fn is_logged_presence(message: &Value, user: &TestUser, status: &str) -> bool {
     message["seq"].is_u64() && is_presence(message, user, status)
 }

@@ -1,10 +1,10 @@
-//! Connections that say nothing, or too little, do not stay.
+//! The server closes connections that send nothing, or too little.
 
 use crate::support::{TEST_TIMEOUT, TestServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends this and waits until the server has closed the connection; what it answered.
+/// Sends this and reads until the server closes the connection; returns what it answered.
 async fn send_and_read_until_closed(server: &TestServer, said: &str) -> String {
     let mut stream = TcpStream::connect(&server.address).await.unwrap();
     stream.write_all(said.as_bytes()).await.unwrap();
@@ -19,14 +19,14 @@ async fn send_and_read_until_closed(server: &TestServer, said: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_that_makes_no_request_is_closed() {
-    // Long enough for a busy machine to send what is said first.
+    // Long enough for a busy machine to send the first bytes.
     let server = TestServer::start_with_env(&[], &[("PVP_JOIN_SECONDS", "5")]).await;
     let host = format!("Host: {}\r\n", server.address);
     let upgrade = format!(
         "GET /ws HTTP/1.1\r\n{host}Connection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     );
-    // The beginning of what HTTP/2 would say, and a header that never ends.
+    // Nothing, the start of an HTTP/2 preface, and a header that never ends.
     let (nothing, beginning, half, answer) = tokio::join!(
         send_and_read_until_closed(&server, ""),
         send_and_read_until_closed(&server, "PRI"),
@@ -34,7 +34,7 @@ async fn a_connection_that_makes_no_request_is_closed() {
         send_and_read_until_closed(&server, &upgrade),
     );
     assert_eq!([nothing, beginning, half], ["", "", ""]);
-    // A WebSocket that never joins is told why.
+    // A WebSocket that never joins gets a reason.
     assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
     assert!(answer.contains("not joined within 5 seconds"), "{answer}");
 }

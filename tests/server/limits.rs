@@ -1,4 +1,4 @@
-//! Everything is finite: sizes, depths, rates, numbers and times, and what is not a message at all.
+//! Limits on size, depth, rate, count and time, and input that is not a message at all.
 
 use crate::support::{RefusalObserver, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 const MIB: usize = 1024 * 1024;
 
-/// Texts that are no messages, and a part of what is said about each.
+/// Texts that are not valid messages, with a part of the error for each.
 fn invalid_messages() -> Vec<(String, &'static str)> {
     let deep = |open: &str, close: &str| open.repeat(10_000) + &close.repeat(10_000);
     let inside = |payload: &str| {
@@ -104,7 +104,7 @@ async fn what_is_no_message_is_answered_with_a_sentence_and_nothing_else() {
     observer.client().sync().await;
     let before = server.log("texts").len();
     for (number, (text, part)) in invalid_messages().into_iter().enumerate() {
-        // Before joining a connection has few messages to spare.
+        // Before it joins, a connection may send only a few messages.
         if number % 30 == 0 {
             stranger = server.connect(&ann).await;
         }
@@ -118,7 +118,7 @@ async fn what_is_no_message_is_answered_with_a_sentence_and_nothing_else() {
             assert!(sentence.len() < 300, "{shown}: {sentence}");
         }
     }
-    // A whole id is named even if the rest is not readable.
+    // A complete id is reported even if the rest cannot be parsed.
     joined
         .send_raw(r#"{"v":1,"id":"m7","session":"texts"}"#)
         .await;
@@ -190,7 +190,7 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
     let mut observer = RefusalObserver::join(&server, "big").await;
     let ann = server.invite("ann", &["driver"], &[]);
     let mut client = server.join("big", &ann).await;
-    // The limit itself is fine.
+    // A message of exactly the limit is accepted.
     let mut envelope =
         client.envelope("prompt.draft", json!({ "content": "", "contributors": [] }));
     let room = MIB - envelope.to_string().len();
@@ -212,7 +212,7 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
             .try_send_frame(Message::text("x".repeat(64 * MIB)))
             .await;
         assert_eq!(client.wait_closed().await, Some(1009));
-        // The same in pieces, none of which is too big.
+        // The same in fragments, none of which is too big.
         let mut client = if joined {
             server.join("big", &ann).await
         } else {
@@ -233,7 +233,7 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
     observer.expect_no_trace(&server).await;
 }
 
-/// Small and predictable, so that a failure can be repeated.
+/// A small deterministic random generator, so that a failure can be repeated.
 struct XorShift(u64);
 
 impl XorShift {
@@ -302,16 +302,16 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
                 }
             }
         }
-        // Not UTF-8 would close the connection, which has its own test.
+        // Invalid UTF-8 would close the connection; another test covers that.
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        // Leaving or ending by accident would be fair, but would end the test.
+        // Leaving or ending the session by accident would be accepted, and would end the test.
         if text.contains("session.leave") || text.contains("session.end") {
             continue;
         }
         client.send_raw(&text).await;
         if round % 500 == 0 {
             client.send_frame(Message::binary(bytes)).await;
-            // Reads what has come back so far, so that nobody has to buffer it.
+            // Reads the answers so far, so that they need not be buffered.
             let ping = client.send("heartbeat.ping", json!({})).await;
             client
                 .wait(|message| {
@@ -320,7 +320,7 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
                 .await;
         }
     }
-    // The server is there, for the one who sent it and for everybody else.
+    // The server still works, for the sender and for everybody else.
     let ping = client.send("heartbeat.ping", json!({})).await;
     client
         .wait(|message| message["type"] == "heartbeat.pong" && message["ref"] == ping.as_str())
@@ -347,7 +347,7 @@ async fn who_does_not_join_in_time_is_closed() {
     let mut silent = server.connect(&ann).await;
     let mut talking = server.connect(&ann).await;
     let mut nobody = TestClient::connect(&server.address, None, "nobody").await;
-    // Bytes that are no request, half a request, and nothing at all.
+    // Bytes that are not a request, half a request, and nothing at all.
     let mut raw = Vec::new();
     for text in ["", "GET / HTTP/1.1\r\nHost: x", "\x16\x03\x01"] {
         let mut stream = tokio::net::TcpStream::connect(&server.address)
@@ -366,10 +366,10 @@ async fn who_does_not_join_in_time_is_closed() {
         let mut rest = Vec::new();
         let ended =
             tokio::time::timeout(crate::support::TEST_TIMEOUT, stream.read_to_end(&mut rest)).await;
-        // Ended either way: with a last word or by a reset.
+        // Closed either way: with an answer or by a reset.
         drop(ended.expect("it is closed"));
     }
-    // And who has joined may be silent for longer.
+    // A client that has joined may be silent for longer.
     server.create_session("s", json!({})).await;
     let mut joined = server.join("s", &ann).await;
     let mut stranger = server.connect(&ann).await;
@@ -416,7 +416,7 @@ async fn a_full_session_takes_nobody_until_someone_leaves() {
         )
         .await;
     observer.expect_no_trace(&server).await;
-    // Another device of someone who is there is not another person.
+    // Another device of a participant is not another participant.
     server.join("full", &ann).await.sync().await;
     inside.send_and_ack("session.leave", json!({})).await;
     outside.join("full", &bob, json!({})).await;
@@ -455,7 +455,7 @@ async fn connections_per_token_and_sessions_per_server_are_limited() {
     }
     observer.expect_no_trace(&server).await;
     server.join("few", &other).await.sync().await;
-    // A place that is given up is free again; a refused attempt took none.
+    // A closed connection frees its slot; a refused attempt took none.
     drop(first);
     loop {
         let id = third.send("session.join", join.clone()).await;
@@ -512,7 +512,7 @@ async fn a_flood_is_refused_then_closed_and_nobody_else_is_slowed() {
             .iter()
             .filter(|message| message["payload"]["code"] == "RATE_LIMITED")
             .collect();
-        // Beside those that came while the clock forgave one, every few seconds.
+        // Apart from those let through as the allowance refilled, every few seconds.
         assert!((50..100).contains(&limited.len()), "{}", limited.len());
         let payload = &limited[0]["payload"];
         assert_eq!(payload["message"], "slower: at most 5 messages a second");
@@ -558,7 +558,8 @@ async fn output_of_a_granted_command_is_not_rate_limited_but_false_output_is() {
     while told < 300 {
         told += usize::from(ann.wait_for("tool.output").await["payload"]["text"] == "line\n");
     }
-    // Output of nothing, or in somebody else's name, pays like everything else.
+    // Empty output and output under somebody else's name count against the limit like everything
+    // else.
     for forged in [false, true] {
         let mut liar = server.join("output", &bot).await;
         for _ in 0..400 {
@@ -584,7 +585,7 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
     ];
-    // However long others take meanwhile.
+    // However long the others take meanwhile.
     let patient = [&fast[..], &[("PVP_STALL_SECONDS", "3600")]].concat();
     let server = TestServer::start_with_env(&[], &patient).await;
     server.create_session("unread", json!({})).await;
@@ -594,7 +595,7 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
     let mut agent = server.join("unread", &bot).await;
     let proposal = agent.propose("touch a").await;
     ann.approve(&proposal).await;
-    // Pages of 256 KiB that cost little to make.
+    // Pages of 256 KiB that are cheap to produce.
     let line = "y".repeat(64 * 1024 - 1) + "\n";
     for _ in 0..2 {
         let output = json!({ "tool_proposal": proposal, "stream": "stdout", "text": line.repeat(2), "complete": false });
@@ -618,7 +619,7 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
     for _ in 0..100 {
         asked.push(ann.send("output.read", read.clone()).await);
     }
-    // Meanwhile the other one is still served.
+    // The other client is still served meanwhile.
     ask_and_read(&mut watcher).await;
     let grown = server.peak_memory() - before;
     assert!(grown < 8 * MIB as u64, "{grown} bytes more");

@@ -1,11 +1,11 @@
-//! `--open` as published clients know it: no token, WebSocket at `/`, whole outputs in results.
+//! `--open` mode as published clients use it: no token, WebSocket at `/`, whole outputs in results.
 
 use crate::support::{TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
 
 const MIB: usize = 1024 * 1024;
 
-/// Someone as a published client announces itself: no executor, no token.
+/// A user as a published client announces it: no executor, no token.
 fn published_user(id: &str, kind: &str, roles: &[&str]) -> TestUser {
     TestUser {
         token: String::new(),
@@ -27,7 +27,7 @@ async fn connect(server: &TestServer, user: &TestUser) -> TestClient {
         .unwrap()
 }
 
-/// Joins as a published client does, and returns what was told up to one's own announcement.
+/// Joins as a published client does; returns the messages up to its own announcement.
 async fn join(client: &mut TestClient, session: &str, user: &TestUser) -> Vec<Value> {
     client.session = session.to_owned();
     let payload =
@@ -56,7 +56,7 @@ fn message_types(messages: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// The published default configuration, all fields said.
+/// The published default configuration with every field given.
 fn published_config() -> Value {
     json!({
         "require_approval_for": [], "default_gate_quorum": { "type": "any", "count": 1 },
@@ -91,7 +91,7 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
     let context = json!({ "key": "note", "content_type": "text", "content": "remember" });
     first.send_and_ack("context.add", context).await;
 
-    // People who are there, then the history, then the working directory, then oneself.
+    // The participants, then the history, then the working directory, then the newcomer.
     let mut second = connect(&server, &bob).await;
     let told = join(&mut second, "01SESSION", &bob).await;
     let shown: Vec<_> = told
@@ -124,7 +124,7 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
         directory["content"],
         std::env::current_dir().unwrap().to_str().unwrap()
     );
-    // With everybody: the one who was there is told of the newcomer too.
+    // The participant who was there receives the newcomer's announcement too.
     let news = first
         .wait(|message| message["type"] == "participant.announce" && message["sender"] == "01BOB")
         .await;
@@ -177,7 +177,7 @@ async fn pings_go_both_ways() {
         (&json!(id), &json!("system"))
     );
     assert_eq!(pong["seq"], Value::Null);
-    // The server's own, to everybody, at its interval; nothing of it is stored.
+    // The server's own pings reach everybody at its interval and are not stored.
     for client in [&mut first, &mut second] {
         let ping = client.wait_for("heartbeat.ping").await;
         assert_eq!(
@@ -202,7 +202,7 @@ async fn pings_go_both_ways() {
     );
 }
 
-/// A person, an agent, both published, in one session.
+/// A person and an agent, both published clients, in one session.
 async fn join_pair(server: &TestServer, session: &str) -> (TestClient, TestClient) {
     let person = published_user("person", "human", &["driver", "approver"]);
     let agent = published_user("agent", "agent", &["driver"]);
@@ -234,7 +234,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
     .await;
     bot.send_and_ack("tool.result", json!({ "tool_proposal": read, "success": true, "result": { "exitCode": 0, "stdout": "a\n", "stderr": "" }, "duration_ms": 1 })).await;
 
-    // A gate is named by its own id or by its proposal's; either spelling of the vote will do.
+    // A vote may name the gate's own id or its proposal's, and may use either message type.
     let mut told = Vec::new();
     for (kind, by_gate) in [
         ("gate.approve", true),
@@ -309,7 +309,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
         &["driver", "approver"],
     )))
     .await;
-    // The proposal is told before what follows from it, each time.
+    // Each proposal is delivered before its consequences.
     for proposal in told.iter().chain([&read]) {
         let place = |kind: &str, field: &str| {
             ann.received.iter().position(|message| {
@@ -422,14 +422,14 @@ async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
     let agent = published_user("agent", "agent", &["driver"]);
     let (mut ann, mut bot) = join_pair(&server, "sizes").await;
     let big = "x".repeat(MIB);
-    // An agent's other messages keep to the limit of everybody.
+    // An agent's other messages have the same limit as everybody's.
     bot.send(
         "error",
         json!({ "code": "AGENT_ERROR", "message": big, "recoverable": true }),
     )
     .await;
     assert_eq!(bot.wait_closed().await, Some(1009));
-    // So do all of a person's, even if they say that they are results.
+    // So do all messages of a person, even those that claim to be results.
     let mut person = connect(&server, &published_user("eve", "human", &["driver"])).await;
     join(
         &mut person,
@@ -444,7 +444,7 @@ async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
         )
         .await;
     assert_eq!(person.wait_closed().await, Some(1009));
-    // And a result has an end.
+    // A result has a limit too.
     let mut bot = connect(&server, &agent).await;
     bot.session = "sizes".to_owned();
     let join =
@@ -495,7 +495,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
             )
         );
     }
-    // A connection stays who its first message said.
+    // A connection keeps the identity of its first message.
     let mut fickle = connect(&server, &published_user("x", "human", &[])).await;
     fickle.session = "ids-2".to_owned();
     let id = fickle
@@ -520,7 +520,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
         fickle.expect_refusal(&id).await["message"],
         "you are `x` here; `sender` may not say `y`"
     );
-    // Nobody is the server, not even here.
+    // Nobody can be `system`, not even in open mode.
     let mut system = connect(&server, &published_user("system", "human", &[])).await;
     system.session = "ids".to_owned();
     let payload = json!({ "participant": announce_without_executor(&published_user("system", "human", &["admin"])), "supported_versions": [1] });
@@ -533,7 +533,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
             &json!("nobody but the server is `system`")
         )
     );
-    // And inviting takes an admin's token all the same.
+    // Inviting takes an admin's token even in open mode.
     let invite = r#"{"name":"x","roles":["admin"]}"#;
     assert_eq!(
         crate::support::http_request(&server.address, "POST", "/api/invites", &[], invite)
@@ -542,7 +542,7 @@ async fn an_id_that_is_taken_is_not_given_to_another_kind_or_name() {
         401
     );
     assert_eq!(server.log("ids").len(), before);
-    // The same person on another device is welcome, and adds nothing to the log.
+    // The same person can join on another device, which adds nothing to the log.
     let mut phone = connect(&server, &published_user("person", "human", &[])).await;
     phone
         .join(

@@ -1,5 +1,5 @@
-//! What nobody may say. Each refusal is looked at from three sides: what its sender is told, what
-//! the others hear, and what the log has.
+//! Messages that nobody may send. Each refusal is checked from three sides: the sender's answer,
+//! what others receive, and the log.
 
 use crate::support::{RefusalObserver, TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
@@ -8,15 +8,23 @@ const UNAUTHORIZED: &str = "UNAUTHORIZED";
 const INVALID_MESSAGE: &str = "INVALID_MESSAGE";
 const INVALID_STATE: &str = "INVALID_STATE";
 
-/// A session with two people who approve, an agent that has proposed something, and a witness.
+/// A session with two approvers, an agent with one open proposal, and an observer.
 struct RefusalFixture {
+    /// The server.
     server: TestServer,
+    /// Checks that refused messages reach nobody.
     observer: RefusalObserver,
+    /// Ann's and Bob's tokens.
     people: [TestUser; 2],
+    /// Ann's client; she is an approver.
     ann: TestClient,
+    /// Bob's client; he is an approver.
     bob: TestClient,
+    /// The agent's client.
     bot: TestClient,
+    /// The id of the agent's open proposal.
     proposal: String,
+    /// The id of its gate.
     gate: String,
 }
 
@@ -47,7 +55,7 @@ impl RefusalFixture {
         }
     }
 
-    /// The gates as a newcomer is told of them.
+    /// The open gates as a newcomer's welcome lists them.
     async fn open_gates(&self) -> Vec<Value> {
         let late = self.server.invite("late", &["observer"], &[]);
         let mut client = self.server.connect(&late).await;
@@ -56,7 +64,7 @@ impl RefusalFixture {
         welcome["payload"]["gates"].as_array().unwrap().clone()
     }
 
-    /// The kinds of the log's entries that mention an id, in order.
+    /// The types of the log entries that mention an id, in order.
     fn logged_types(&self, id: &str) -> Vec<String> {
         let quoted = format!("{id:?}");
         let log = self.server.log(&self.ann.session);
@@ -112,7 +120,7 @@ async fn nobody_writes_another_sender() {
     }
     fixture.observer.expect_no_trace(&fixture.server).await;
     assert_eq!(fixture.open_gates().await[0]["approvals"], json!([]));
-    // Bob, whose name was taken in vain, is still there.
+    // Bob, whose name was misused, is still connected.
     fixture.bob.sync().await;
 }
 
@@ -245,7 +253,7 @@ async fn a_client_has_no_word_for_what_the_server_says() {
                 .expect_refused(user, kind, payload.clone(), INVALID_MESSAGE, &sentence)
                 .await;
         }
-        // As `system` it is no better: the type is looked at first.
+        // The sender `system` does not help: the type is checked first.
         let mut envelope = fixture.ann.envelope(kind, payload);
         envelope["sender"] = json!("system");
         fixture
@@ -313,7 +321,7 @@ async fn roles_are_never_more_than_the_token_allows() {
     let id = client.send("session.join", payload).await;
     assert_eq!(client.expect_refusal(&id).await["code"], INVALID_MESSAGE);
 
-    // Narrower is fine, and then that is what holds: also after announcing oneself again.
+    // Fewer roles are accepted and take effect, also after announcing again.
     let payload = claim(json!({ "roles": ["observer"] }));
     let id = client.send("session.join", payload).await;
     assert_eq!(
@@ -492,7 +500,7 @@ async fn a_proposer_does_not_approve_its_own_command() {
                 .await;
         }
     }
-    // The agent that would run it has no vote either.
+    // The agent that would run the command has no vote either.
     let approve = json!({ "gate": gate, "approver": agent.participant });
     let sentence = "agents do not vote; a person has to decide";
     observer
@@ -629,7 +637,7 @@ async fn a_replayed_vote_is_not_counted_again() {
     fixture.ann.send_raw(&vote.to_string()).await;
     let seq = fixture.ann.expect_ack(id).await;
     for device in [&mut fixture.ann, &mut phone] {
-        // The time a client writes is not content.
+        // The client's timestamp is not part of the content.
         let mut again = vote.clone();
         again["ts"] = json!("2027-01-01T00:00:00.000Z");
         device.send_raw(&again.to_string()).await;
@@ -639,7 +647,7 @@ async fn a_replayed_vote_is_not_counted_again() {
             json!({ "id": id, "seq": seq, "duplicate": true })
         );
     }
-    // Someone else's repetition of it is another message under the same id.
+    // The same message from somebody else is a different message under the same id.
     let reused =
         format!("the id `{id}` was used for another message; give every message its own id");
     let mut stolen = vote.clone();
@@ -672,7 +680,7 @@ async fn a_replayed_vote_is_not_counted_again() {
         1
     );
 
-    // Closed by Bob: the old vote is still only acknowledged, a new one is too late.
+    // Bob closes the gate: the old vote is still acknowledged, a new one is too late.
     fixture.bob.approve(&fixture.gate).await;
     fixture.ann.send_raw(&vote.to_string()).await;
     assert_eq!(fixture.ann.answer(id).await["payload"]["duplicate"], true);
@@ -773,7 +781,7 @@ async fn a_rejected_proposal_does_not_come_back_under_its_id() {
         "only the one that was open before"
     );
 
-    // What was blocked stays blocked, and its id with it.
+    // A blocked proposal stays blocked, and its id stays used.
     let blocked = fixture
         .bot
         .envelope("tool.propose", fixture.bot.proposal("rm -rf /"));
@@ -955,7 +963,7 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
         )
         .await;
 
-    // Joining what is not there makes nothing.
+    // Joining a session that does not exist creates nothing.
     stranger.session = "nowhere".to_owned();
     let join = json!({ "participant": admin.announce(), "supported_versions": [1] });
     fixture
@@ -1133,7 +1141,7 @@ async fn configurations_that_make_no_sense_are_named() {
             )
             .await;
     }
-    // A value of another kind is named too, by its field or by what would do.
+    // A value of the wrong type is reported too, by its field or by what is allowed.
     for (config, part) in [
         (json!({ "heartbeat_interval_seconds": -1 }), "integer `-1`"),
         (json!({ "heartbeat_interval_seconds": 1.5 }), "1.5"),

@@ -26,7 +26,7 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
     let gate = request["id"].as_str().unwrap();
     ann.approve(gate).await;
 
-    // One leaves, one reconnects where they were: the gate goes on.
+    // One participant leaves and one reconnects; the gate stays open.
     cid.send_and_ack("session.leave", json!({})).await;
     bob.sync().await;
     let seen = *bob.received_seqs().last().unwrap();
@@ -67,7 +67,7 @@ async fn three_people_and_an_agent_pass_a_two_of_three_gate() {
         assert_eq!(result["payload"]["result"]["exitCode"], 0);
     }
 
-    // Everyone was told the same things in the same order, without gap or repeat.
+    // Everyone received the same entries in the same order, without gap or repeat.
     let whole = |client: &crate::support::TestClient| -> Vec<(u64, String)> {
         let kept = client
             .received
@@ -104,7 +104,7 @@ async fn a_read_runs_at_once_and_everybody_watches() {
     let mut agent = server.join("reads", &bot).await;
     let proposal = agent.propose("ls -la").await;
     let propose = ann.wait_for("tool.propose").await;
-    // The agent claimed low risk, which would ask; a read claims none.
+    // The agent claimed low risk, which opens a gate; a read claims none.
     assert_eq!(propose["payload"]["assessment"]["category"], "write");
     ann.wait_for("gate.request").await;
     let mut payload = agent.proposal("ls -la");

@@ -1,12 +1,12 @@
-//! What is not for me reaches me on no way: not live, not in history, not by resuming, not over
-//! HTTP; and secret values reach nobody but the executor.
+//! Entries that a participant may not see never reach them: live, in history, after a resume or
+//! over HTTP; secret values reach only the executor.
 
 use std::path::Path;
 
 use crate::support::{TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
 
-/// Whether something that was told has this word in it.
+/// Whether any received message contains this word.
 fn has_received(client: &TestClient, word: &str) -> bool {
     client
         .received
@@ -14,7 +14,7 @@ fn has_received(client: &TestClient, word: &str) -> bool {
         .any(|message| message.to_string().contains(word))
 }
 
-/// Whether someone finds a word by joining with history, by resuming, and in the transcript.
+/// Whether a user finds a word by joining with history, by resuming, and in the transcript.
 async fn finds_by_each_route(
     server: &TestServer,
     session: &str,
@@ -74,7 +74,7 @@ async fn context_is_for_those_it_names() {
     ann.send_and_ack("context.add", add).await;
     let update = json!({ "key": "plum-key", "new_content": "plum-two", "reason": "r" });
     bob.send_and_ack("context.update", update).await;
-    // For Eve it is not there: she can neither change it nor find out that it exists.
+    // For Eve it does not exist: she can neither change it nor learn of it.
     for (kind, payload) in [
         (
             "context.update",
@@ -110,7 +110,7 @@ async fn context_is_for_those_it_names() {
         );
     }
 
-    // A higher role opens nothing that was addressed to others.
+    // A higher role does not reveal what was addressed to others.
     let me = &fixture.ann.participant;
     let promote = json!({ "participant": fixture.eve.participant, "old_roles": ["driver"], "new_roles": ["admin"], "changed_by": me });
     ann.send_and_ack("participant.role_change", promote).await;
@@ -202,7 +202,7 @@ async fn thinking_is_for_those_its_start_names() {
         EVERYWHERE
     );
 
-    // Who loses the right to approve loses the sight of it, at once and everywhere.
+    // A participant who loses the right to approve stops seeing it at once, everywhere.
     let me = ann.participant.clone();
     let demote = json!({ "participant": fixture.bob.participant, "old_roles": ["navigator"], "new_roles": ["observer"], "changed_by": me });
     ann.send_and_ack("participant.role_change", demote).await;
@@ -224,7 +224,7 @@ async fn thinking_is_for_those_its_start_names() {
             NOWHERE
         );
     }
-    // An agent that holds an approving role is no approver.
+    // An agent with the approver role is not an approver.
     let spy = server.invite("spy", &["approver"], &["--kind", "agent"]);
     assert_eq!(
         finds_by_each_route(server, "thinking", &spy, "pear-").await,
@@ -232,7 +232,7 @@ async fn thinking_is_for_those_its_start_names() {
     );
 }
 
-/// The files of a data directory that have these bytes in them.
+/// The files of a data directory that contain this word.
 fn files_containing(directory: &Path, word: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut files = 0;
@@ -279,7 +279,7 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     let share =
         json!({ "key": "API_KEY", "scope": scope, "value_ref": "env:API_KEY", "value": VALUE });
     ann.send_and_ack("secret.share", share.clone()).await;
-    // Refused, misplaced and misspelt values are not kept or logged either.
+    // Refused, misplaced and misspelt values are not stored or logged either.
     let mut bad = share.clone();
     bad["key"] = json!("not a name");
     let mut misplaced = share.clone();
@@ -324,7 +324,7 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
         format!("{stars}{stars}")
     );
 
-    // Shared again without the executor: the value that is held follows the scope.
+    // Shared again without the executor: the value in memory follows the scope.
     let narrower =
         json!({ "key": "API_KEY", "scope": [scoped.participant], "value_ref": "env:API_KEY" });
     ann.send_and_ack("secret.share", narrower).await;
@@ -335,7 +335,7 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     ann.send_and_ack("secret.share", again).await;
     let (proposal, env) = run(&mut ann, &mut bot).await;
     assert_eq!(env, json!({ "API_KEY": VALUE }));
-    // Revoked while a command that knows it runs: the value stays masked.
+    // Revoked while a command that has it runs: the value stays masked.
     ann.send_and_ack("secret.revoke", json!({ "key": "API_KEY", "reason": "r" }))
         .await;
     let output =
@@ -365,7 +365,7 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
         EVERYWHERE
     );
     for client in [&ann, &bob, &eve] {
-        // What Ann was told of her own bad messages quotes nothing either, but for the number.
+        // The errors for Ann's own bad messages quote no value either, except the number.
         assert!(!has_received(client, VALUE) || client.participant == ann.participant);
     }
     let told_to_ann = ann
@@ -426,7 +426,7 @@ async fn tokens_are_in_no_file_and_in_no_log_line() {
     } else {
         wrong
     };
-    // In the header, in the query, in the message; each right and wrong; on sockets and over HTTP.
+    // In the header, the query and the message; valid and invalid; on sockets and over HTTP.
     server.join("tokens", &ann).await;
     for token in [&ann.token, &wrong] {
         let path = format!("/ws?token={token}");
@@ -451,7 +451,7 @@ async fn tokens_are_in_no_file_and_in_no_log_line() {
             })
             .await;
     }
-    // A token in a message that has no place for it is quoted in no log line.
+    // A token in a message that has no field for it is not quoted in any log line.
     let mut client = server.join("tokens", &ann).await;
     let id = client
         .send(

@@ -1,4 +1,4 @@
-//! A real `pvp agent` process at work in a session.
+//! A real `pvp agent` process in a session.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -6,13 +6,19 @@ use std::path::{Path, PathBuf};
 use super::cli::{CliEnv, CliProcess};
 use super::{TestServer, TestUser};
 
-/// An agent with a workspace and a state of its own; killed when dropped.
+/// An agent with its own workspace and state directory; killed when dropped.
 pub struct AgentProcess {
+    /// Its working directory and home.
     pub cli: CliEnv,
+    /// The running process.
     pub process: CliProcess,
+    /// The user that it runs as.
     pub user: TestUser,
+    /// The link that it was started with.
     link: String,
+    /// Its flags, for a restart.
     arguments: Vec<String>,
+    /// Its extra environment variables, for a restart.
     environment: Vec<(OsString, OsString)>,
 }
 
@@ -22,7 +28,7 @@ impl AgentProcess {
         Self::start_at(CliEnv::new(), server, session, arguments).await
     }
 
-    /// The same at a desk that was prepared.
+    /// As `start`, in a CLI environment that the test has prepared.
     pub async fn start_at(
         cli: CliEnv,
         server: &TestServer,
@@ -34,7 +40,8 @@ impl AgentProcess {
         Self::start_with_link(cli, user, link, arguments, &[]).await
     }
 
-    /// The same by a link that may lead over a detour, with variables of its own.
+    /// As `start_at`, with a given link, which may lead through a proxy, and extra environment
+    /// variables.
     pub async fn start_with_link(
         cli: CliEnv,
         user: TestUser,
@@ -60,12 +67,12 @@ impl AgentProcess {
         agent_process
     }
 
-    /// An agent that follows these steps, and then leaves.
+    /// Starts an agent that follows this script and then leaves.
     pub async fn start_scripted(server: &TestServer, session: &str, script: &str) -> Self {
         Self::start_scripted_with(server, session, script, &["--once"]).await
     }
 
-    /// An agent that waits to be asked, with variables of its own.
+    /// Starts an agent that waits for prompts, with extra environment variables.
     pub async fn start_idle(
         server: &TestServer,
         session: &str,
@@ -78,7 +85,7 @@ impl AgentProcess {
         Self::start_with_link(cli, user, link, &["--script", &path], environment).await
     }
 
-    /// An agent that follows these steps, with more flags.
+    /// Starts an agent that follows this script, with extra flags.
     pub async fn start_scripted_with(
         server: &TestServer,
         session: &str,
@@ -91,12 +98,12 @@ impl AgentProcess {
         Self::start_at(cli, server, session, &flags).await
     }
 
-    /// Ends it without warning, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process is gone.
     pub async fn kill_9(&mut self) {
         self.process.kill_9().await;
     }
 
-    /// Starts it again, as the same agent in the same place.
+    /// Starts the same agent again, in the same workspace.
     pub async fn restart(&mut self) {
         self.process = launch(&self.cli, &self.link, &self.arguments, &self.environment);
         self.process.wait_for_line(" is in ").await;
@@ -106,18 +113,18 @@ impl AgentProcess {
         self.cli.workdir()
     }
 
-    /// What is in a file of its workspace; nothing if there is no such file.
+    /// The content of a file in the workspace; empty if there is no such file.
     pub fn read_file(&self, name: &str) -> String {
         std::fs::read_to_string(self.workspace().join(name)).unwrap_or_default()
     }
 
-    /// Waits until nothing works in its workspace.
+    /// Waits until no command runs in the workspace.
     pub async fn wait_until_idle(&self) {
         super::session::wait_until("nothing is left", || self.running_commands().is_empty()).await;
     }
 
-    /// Processes that work in its workspace, by their command lines. The agent itself is none, nor
-    /// is the reaper that waits for the next read while the agent lives; until that waits, it is.
+    /// The command lines of the processes that work in the workspace. They do not include the agent
+    /// itself, nor its prestarted reaper once that waits for the next read.
     pub fn running_commands(&self) -> Vec<String> {
         let mut processes = processes_in(&self.workspace());
         if let Some(agent) = self.process.try_pid() {
@@ -135,7 +142,7 @@ impl AgentProcess {
     }
 }
 
-/// Writes a script to a desk; gives its path.
+/// Writes a script into the CLI environment and returns its path.
 pub fn write_script(cli: &CliEnv, script: &str) -> String {
     let path = cli.home().join("script.toml");
     std::fs::write(&path, script).unwrap();
@@ -158,14 +165,14 @@ fn launch(
     CliProcess::spawn(&mut command)
 }
 
-/// The process that started another, if that is still there.
+/// The parent of a process, if the process still exists.
 fn parent_pid(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     parent.trim().parse().ok()
 }
 
-/// The processes that work in this directory or below, or name it, with their command lines.
+/// The processes whose working directory is in this directory, or whose command line names it.
 pub fn processes_in(directory: &Path) -> Vec<(u32, String)> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut found = Vec::new();
@@ -175,7 +182,7 @@ pub fn processes_in(directory: &Path) -> Vec<(u32, String)> {
         };
         let cwd = std::fs::read_link(process.path().join("cwd"));
         let line = std::fs::read_to_string(process.path().join("cmdline"));
-        // One that is becoming another program has no line for a moment; one that ended, no place.
+        // During exec a process has no command line for a moment; one that has ended has no cwd.
         if let (Ok(cwd), Ok(line)) = (cwd, line)
             && (cwd.starts_with(directory) || line.contains(directory.to_str().unwrap()))
         {

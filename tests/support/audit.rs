@@ -1,4 +1,4 @@
-//! The stored logs as the command line gives them, and the proof that they are intact.
+//! Reads the stored logs with `pvp audit` and checks that they are intact.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::run_pvp;
 
-/// What `pvp audit verify` says of a data directory that is intact.
+/// Asserts that a data directory is intact and returns the report of `pvp audit verify`.
 pub fn assert_intact(data: &Path) -> Value {
     let data = data.to_str().unwrap();
     let (good, said, problem) = run_pvp(&["audit", "verify", "--json", "--data", data]);
@@ -17,7 +17,7 @@ pub fn assert_intact(data: &Path) -> Value {
     report
 }
 
-/// Verified, with the server's signature under every last entry.
+/// Asserts that a data directory is intact and the last entry of every session is signed.
 pub fn assert_sealed(data: &Path) {
     let report = assert_intact(data);
     for session in report["sessions"].as_array().unwrap() {
@@ -25,7 +25,7 @@ pub fn assert_sealed(data: &Path) {
     }
 }
 
-/// The entries of every session, without gap or repeat.
+/// The entries of every session; asserts that sequence numbers have no gap and no repeat.
 pub fn export_logs(data: &Path) -> BTreeMap<String, Vec<Value>> {
     let data = data.to_str().unwrap();
     let (good, lines, problem) = run_pvp(&["audit", "export", "--data", data]);
@@ -49,7 +49,7 @@ pub fn export_log(data: &Path, session: &str) -> Vec<Value> {
     export_logs(data).remove(session).unwrap_or_default()
 }
 
-/// An entry as everyone is told it: without what only the executor's copy carries.
+/// An entry as everyone receives it: without the fields that only the executor's copy has.
 pub fn public_copy(entry: &Value) -> Value {
     let mut entry = entry.clone();
     let grant = entry.pointer_mut("/payload/grant");
@@ -60,7 +60,7 @@ pub fn public_copy(entry: &Value) -> Value {
     entry
 }
 
-/// The kept messages among these, as everyone is told them.
+/// The log entries among these messages, as everyone receives them.
 pub fn log_entries(messages: &[Value]) -> Vec<Value> {
     let kept = messages.iter().filter(|message| message["seq"].is_u64());
     kept.map(public_copy).collect()

@@ -1,4 +1,4 @@
-//! Someone at a shell: a directory and a home of their own, and the real `pvp`.
+//! Runs the real `pvp` in an isolated directory with an isolated home.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,13 +10,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{TEST_TIMEOUT, TestServer, TestUser};
 
-/// A working directory whose `pvp` knows nothing of the machine around it.
+/// A working directory and home in which `pvp` sees none of the machine's own settings.
 pub struct CliEnv {
-    /// Removed with everything in it when the desk is dropped.
+    /// Removed with everything in it when the environment is dropped.
     root: tempfile::TempDir,
 }
 
-/// What a command said, and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CliOutput {
     pub code: Option<i32>,
@@ -34,7 +34,7 @@ impl CliEnv {
         cli
     }
 
-    /// A desk at which this link is remembered.
+    /// An environment that is logged in with this link.
     pub async fn logged_in(link: &str) -> Self {
         let cli = Self::new();
         cli.run_ok(&["login", link]).await;
@@ -54,7 +54,7 @@ impl CliEnv {
         self.root.path().canonicalize().unwrap().join("config")
     }
 
-    /// A program run here, with none of our variables set.
+    /// A program to run here, with no `PVP_*` variable set.
     pub fn program(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
@@ -86,17 +86,17 @@ impl CliEnv {
         run_to_end(&mut self.command(arguments), "").await
     }
 
-    /// Runs it with a text on its standard input.
+    /// Runs `pvp` with this text on its standard input.
     pub async fn run_with_stdin(&self, arguments: &[&str], input: &str) -> CliOutput {
         run_to_end(&mut self.command(arguments), input).await
     }
 
-    /// Runs it below this directory.
+    /// Runs `pvp` in this directory.
     pub async fn run_in(&self, directory: &Path, arguments: &[&str]) -> CliOutput {
         run_to_end(self.command(arguments).current_dir(directory), "").await
     }
 
-    /// Runs it with these variables.
+    /// Runs `pvp` with these environment variables.
     pub async fn run_with_env(
         &self,
         arguments: &[&str],
@@ -106,29 +106,29 @@ impl CliEnv {
         run_to_end(command.envs(environment.iter().copied()), "").await
     }
 
-    /// It works and complains of nothing; gives what it prints.
+    /// Runs `pvp`, which must succeed and print nothing to standard error; returns its output.
     pub async fn run_ok(&self, arguments: &[&str]) -> String {
         self.run(arguments).await.expect_ok(arguments)
     }
 
-    /// As `good`, of which every line is JSON; gives the lines.
+    /// As `run_ok`, where every line is JSON; returns the lines.
     pub async fn run_json_lines(&self, arguments: &[&str]) -> Vec<Value> {
         parse_json_lines(&self.run_ok(arguments).await)
     }
 
-    /// As `good`, of which the only line is JSON.
+    /// As `run_ok`, where the only line is JSON.
     pub async fn run_json(&self, arguments: &[&str]) -> Value {
         let mut all = self.run_json_lines(arguments).await;
         assert_eq!(all.len(), 1, "{arguments:?}: {all:?}");
         all.remove(0)
     }
 
-    /// It fails and prints nothing; gives its complaint.
+    /// Runs `pvp`, which must fail and print nothing to standard output; returns its error.
     pub async fn run_refused(&self, arguments: &[&str]) -> String {
         self.run(arguments).await.expect_refused(arguments)
     }
 
-    /// Starts a command that goes on.
+    /// Starts a command without waiting for it to end.
     pub fn spawn(&self, arguments: &[&str]) -> CliProcess {
         CliProcess::spawn(self.command(arguments).stdin(Stdio::piped()))
     }
@@ -140,7 +140,7 @@ impl CliOutput {
         self.out
     }
 
-    /// Its complaint, which is the program's own sentence or the usage.
+    /// The error of a failed command, which is either our own message or the usage.
     pub fn expect_refused(self, what: &[&str]) -> String {
         assert!(matches!(self.code, Some(1 | 2)), "{what:?}: {self:?}");
         assert_eq!(self.out, "", "{what:?}: {}", self.err);
@@ -149,7 +149,7 @@ impl CliOutput {
     }
 }
 
-/// Lines of JSON.
+/// Parses lines of JSON.
 pub fn parse_json_lines(text: &str) -> Vec<Value> {
     let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
     text.lines().map(parse).collect()
@@ -163,7 +163,7 @@ async fn run_to_end(command: &mut Command, input: &str) -> CliOutput {
     let stdin = child.stdin.take();
     let typing = async {
         if let Some(mut stdin) = stdin {
-            // It may have ended without reading all.
+            // It may have ended without reading all of its input.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };
@@ -177,7 +177,7 @@ async fn run_to_end(command: &mut Command, input: &str) -> CliOutput {
     }
 }
 
-/// A command that goes on; killed when dropped.
+/// A running command; killed when dropped.
 pub struct CliProcess {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -185,14 +185,14 @@ pub struct CliProcess {
     stderr: UnboundedReceiver<String>,
 }
 
-/// The lines of a pipe, which is read whether anyone wants them or not: a program that nobody
-/// listens to would stand still once it is full.
+/// Reads lines from a pipe whether or not anyone asks for them: a program blocks once its pipe is
+/// full.
 fn spawn_line_reader(pipe: impl AsyncRead + Unpin + Send + 'static) -> UnboundedReceiver<String> {
     let (sender, receiver) = unbounded_channel();
     tokio::spawn(async move {
         let mut lines = BufReader::new(pipe).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
-            // Whoever started it may have gone.
+            // The test may no longer be interested.
             let _ = sender.send(line);
         }
     });
@@ -214,17 +214,17 @@ impl CliProcess {
         self.child.id().expect("it runs")
     }
 
-    /// `None` once it is known to have ended.
+    /// `None` once the process is known to have ended.
     pub fn try_pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Ends it without warning, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process is gone.
     pub async fn kill_9(&mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Its next line; `None` when it prints no more.
+    /// The next line of output; `None` at its end.
     pub async fn try_next_line(&mut self) -> Option<String> {
         let line = tokio::time::timeout(TEST_TIMEOUT, self.lines.recv()).await;
         line.expect("it says something in time")
@@ -239,7 +239,7 @@ impl CliProcess {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"))
     }
 
-    /// The first line that has this in it.
+    /// Skips lines until one contains this text.
     pub async fn wait_for_line(&mut self, part: &str) -> String {
         loop {
             let line = self.next_line().await;
@@ -249,7 +249,7 @@ impl CliProcess {
         }
     }
 
-    /// The next line that it complains with.
+    /// The next line of standard error.
     pub async fn next_stderr_line(&mut self) -> String {
         let line = tokio::time::timeout(TEST_TIMEOUT, self.stderr.recv()).await;
         line.expect("it complains in time").expect("it complains")
@@ -263,7 +263,7 @@ impl CliProcess {
             .unwrap();
     }
 
-    /// Ends its input.
+    /// Closes its standard input.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
@@ -276,7 +276,7 @@ impl CliProcess {
         assert!(status.unwrap().success());
     }
 
-    /// Waits for its end: the code, and what it still had to say.
+    /// Waits until it ends; returns the exit code and the output that was not read yet.
     pub async fn ended(mut self) -> CliOutput {
         self.stdin = None;
         let rest = async {
@@ -302,19 +302,19 @@ impl CliProcess {
 }
 
 impl TestServer {
-    /// The link of someone, into a session or to all.
+    /// A user's link, to one session or to the server.
     pub fn link(&self, user: &TestUser, session: Option<&str>) -> String {
         let session = session.map(|id| format!("&session={id}"));
         let session = session.unwrap_or_default();
         format!("http://{}/?token={}{session}", self.address, user.token)
     }
 
-    /// The entries of a session, whoever may see them.
+    /// All entries of a session, regardless of who may see them.
     pub fn entries(&self, session: &str) -> Vec<Value> {
         super::audit::export_log(&self.data, session)
     }
 
-    /// A session with an agent in it that waits for what it may run.
+    /// A session with an agent that has joined over a raw socket.
     pub async fn create_session_with_agent(
         &self,
         session: &str,

@@ -1,5 +1,5 @@
-//! A model behind a provider's API, Chat Completions unless said otherwise, answered for by the
-//! test: one question at a time.
+//! A fake model provider whose answers the test gives, one request at a time. It speaks the Chat
+//! Completions API unless a test chooses another.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,12 +17,12 @@ impl FakeModelServer {
         Self { listener }
     }
 
-    /// What an agent is told so that it asks this model.
+    /// The flags that make an agent use this model.
     pub fn agent_flags(&self) -> Vec<String> {
         self.agent_flags_for("openai")
     }
 
-    /// The same for the way of another provider.
+    /// As `agent_flags`, for another provider's API.
     pub fn agent_flags_for(&self, provider: &str) -> Vec<String> {
         let base = format!("http://{}/v1", self.listener.local_addr().unwrap());
         [
@@ -37,7 +37,7 @@ impl FakeModelServer {
         .into()
     }
 
-    /// The next question; its answer begins at once.
+    /// Waits for the next request and sends the head of the response.
     pub async fn next_request(&self) -> ModelRequest {
         let accepted = tokio::time::timeout(TEST_TIMEOUT, self.listener.accept()).await;
         let (mut socket, _) = accepted.expect("the model is asked").unwrap();
@@ -53,7 +53,7 @@ impl FakeModelServer {
         }
     }
 
-    /// Answers the next question with a status and a body that is no answer.
+    /// Answers the next request with an HTTP error.
     pub async fn respond_error(&self, status: u16, headers: &str, body: &str) {
         let accepted = tokio::time::timeout(TEST_TIMEOUT, self.listener.accept()).await;
         let (mut socket, _) = accepted.expect("the model is asked").unwrap();
@@ -69,7 +69,7 @@ impl FakeModelServer {
 pub struct ModelRequest {
     /// The request up to its body.
     pub head: String,
-    /// What the agent asked.
+    /// The body of the request.
     pub body: Value,
     socket: TcpStream,
     calls: usize,
@@ -105,7 +105,7 @@ impl ModelRequest {
         self.raw_tool_call(name, &arguments.to_string()).await
     }
 
-    /// A call with arguments as they are written.
+    /// Sends a tool call with its arguments exactly as given.
     pub async fn raw_tool_call(mut self, name: &str, arguments: &str) -> Self {
         let index = self.calls;
         self.calls += 1;
@@ -120,7 +120,7 @@ impl ModelRequest {
         self.tool_call("shell", arguments).await
     }
 
-    /// These calls, and the end of the answer.
+    /// Sends these tool calls and ends the answer.
     pub async fn finish_with_calls(mut self, calls: &[(&str, Value)]) {
         for (name, arguments) in calls {
             self = self.tool_call(name, arguments.clone()).await;
@@ -128,7 +128,7 @@ impl ModelRequest {
         self.finish().await;
     }
 
-    /// These commands, and the end of the answer.
+    /// Sends these shell commands as tool calls and ends the answer.
     pub async fn finish_with_commands(mut self, commands: &[&str]) {
         for command in commands {
             self = self.shell_call(command).await;
@@ -136,12 +136,12 @@ impl ModelRequest {
         self.finish().await;
     }
 
-    /// This text, and the end of the answer.
+    /// Sends this text and ends the answer.
     pub async fn finish_with_text(self, text: &str) {
         self.stream_text(text).await.finish().await;
     }
 
-    /// The usual end of an answer.
+    /// Ends the answer with the finish reason that fits what was sent.
     pub async fn finish(self) {
         let reason = match self.calls {
             0 => "stop",
@@ -150,18 +150,18 @@ impl ModelRequest {
         self.finish_with_reason(reason).await;
     }
 
-    /// The end of the answer, with what it cost.
+    /// Ends the answer with this finish reason and a token count.
     pub async fn finish_with_reason(mut self, finish: &str) {
         let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": finish }] });
         self.send_event(&last.to_string()).await;
         let usage = json!({ "choices": [], "usage": { "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 } });
         self.send_event(&usage.to_string()).await;
         self.send_event("[DONE]").await;
-        // An agent that has had enough hangs up.
+        // The agent may have closed the connection already.
         let _ = self.socket.write_all(b"0\r\n\r\n").await;
     }
 
-    /// A whole answer in the way of the Messages API, event by event.
+    /// Sends a whole answer of the Messages API, event by event.
     pub async fn send_events(mut self, events: &[Value]) {
         for event in events {
             self.send_event(&event.to_string()).await;
@@ -169,16 +169,16 @@ impl ModelRequest {
         let _ = self.socket.write_all(b"0\r\n\r\n").await;
     }
 
-    /// What a header says; empty if it is not there.
+    /// The value of a header; empty if it is missing.
     pub fn header(&self, name: &str) -> String {
         find_header(&self.head, name)
     }
 
-    /// Waits until the agent hangs up.
+    /// Waits until the agent closes the connection.
     pub async fn wait_disconnected(mut self) {
         let mut rest = Vec::new();
         let gone = tokio::time::timeout(TEST_TIMEOUT, self.socket.read_to_end(&mut rest)).await;
-        // However it hangs up.
+        // A reset is as good as an orderly close.
         let _ = gone.expect("the agent hangs up");
     }
 
@@ -190,7 +190,7 @@ impl ModelRequest {
     async fn send_event(&mut self, data: &str) {
         let event = format!("data: {data}\n\n");
         let chunk = format!("{:x}\r\n{event}\r\n", event.len());
-        // An agent that has had enough hangs up.
+        // The agent may have closed the connection already.
         let _ = self.socket.write_all(chunk.as_bytes()).await;
     }
 }

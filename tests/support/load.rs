@@ -1,4 +1,4 @@
-//! People and agents who speak as fast as they are answered, and go on after the server has died.
+//! Clients that send as fast as they are answered, and resume after the server was killed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,23 +9,23 @@ use tokio_tungstenite::tungstenite::Message;
 use super::audit::{message_type, public_copy};
 use super::{TestClient, TestUser};
 
-/// Messages that a member leaves unanswered at a time.
+/// Messages that a client has unanswered at a time.
 const MAX_UNANSWERED: usize = 8;
 
-/// Proposals that an agent has open at a time, besides the one that waits and the one that runs on.
+/// Proposals that an agent has open at a time, besides the held one and the long-running one.
 const MAX_OPEN_PROPOSALS: usize = 4;
 
-/// The proposal that gets one vote of two, and waits.
+/// The proposal that gets one vote of two and stays at its gate.
 pub const HELD_PROPOSAL: &str = "hold";
 
 /// The proposal that runs in the background and never ends.
 pub const LONG_RUNNING_PROPOSAL: &str = "stay";
 
-/// Random numbers that a seed repeats.
+/// Random numbers that are the same for the same seed.
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// A number below `sides`.
+    /// A random number below `sides`.
     pub fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -35,25 +35,25 @@ impl Rng {
     }
 }
 
-/// When a member goes home.
+/// When a client stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StopWhen {
     /// When the server is gone.
     Killed,
-    /// When everything it has said is answered.
+    /// When everything it sent is answered.
     Answered,
 }
 
-/// What a member does.
+/// What a client does.
 pub enum LoadRole {
-    /// Adds context and takes it away again.
+    /// Adds context and removes it again.
     Writer { written: u64 },
-    /// Votes on what is asked. `holds`: does not vote on [`HOLD`].
+    /// Votes on every gate. With `skips_held`, except on [`HELD_PROPOSAL`].
     Voter {
         skips_held: bool,
         special_proposals: BTreeMap<String, String>,
     },
-    /// Proposes, and reports on what it was granted.
+    /// Proposes commands and reports results for those it was granted.
     Agent {
         proposed: u64,
         open: BTreeSet<String>,
@@ -63,21 +63,27 @@ pub enum LoadRole {
     },
 }
 
-/// Someone in a session, with what they said and were told.
+/// A participant's client, with the messages it sent and received.
 pub struct LoadClient {
+    /// The session that it joins.
     pub session: String,
+    /// The user that it is.
     pub user: TestUser,
+    /// What it does.
     pub role: LoadRole,
+    /// Its random numbers.
     pub dice: Rng,
-    /// The last seq that was told.
+    /// The last sequence number that was received.
     pub last_seq: u64,
-    /// Told since this was last looked at.
+    /// Log entries received since this was last emptied.
     pub told: Vec<Value>,
-    /// Said without an answer yet, in order.
+    /// Messages sent and not answered yet, in order.
     pub unanswered: VecDeque<Value>,
+    /// Acknowledged messages: id to sequence number.
     pub acked: BTreeMap<String, u64>,
+    /// Ids of refused messages.
     pub refused: BTreeSet<String>,
-    /// Decided on and not said yet.
+    /// Messages to send next: type and payload.
     queued: VecDeque<(&'static str, Value)>,
 }
 
@@ -97,7 +103,8 @@ impl LoadClient {
         }
     }
 
-    /// Joins where it was, says again what was not answered, and goes on. `acks` counts.
+    /// Resumes the session, resends what was not answered, and goes on. `acks` counts the
+    /// acknowledgements.
     pub async fn run_until(&mut self, address: &str, until: StopWhen, acks: &watch::Sender<u64>) {
         let bearer = format!("Bearer {}", self.user.token);
         let headers = [("Authorization", bearer.as_str())];
@@ -132,7 +139,7 @@ impl LoadClient {
         }
     }
 
-    /// Says what there is to say; false if the server is gone.
+    /// Sends the queued messages; false if the server is gone.
     async fn send_pending(&mut self, client: &mut TestClient) -> bool {
         while self.unanswered.len() < MAX_UNANSWERED
             && let Some((kind, payload)) = self.next_message()

@@ -1,4 +1,5 @@
-//! Real servers and real sockets for the end-to-end tests. Waits for events, never for milliseconds.
+//! Real servers and sockets for the end-to-end tests. Helpers wait for events, never for
+//! milliseconds.
 
 #![allow(
     dead_code,
@@ -16,8 +17,10 @@ pub mod audit;
 pub mod cli;
 pub mod fake_model;
 pub mod load;
+pub mod program;
 pub mod proxy;
 pub mod session;
+pub mod skip;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -35,22 +38,27 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// Only to end a test that would hang; no test passes because of it.
+/// Ends a test that would otherwise hang; no test passes because of it.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A running `pvp server`, killed when dropped.
 pub struct TestServer {
+    /// The server process.
     child: Child,
+    /// The address that it listens on.
     pub address: String,
+    /// The admin's token; `None` if this start did not print one.
     pub admin_token: Option<String>,
+    /// Its data directory.
     pub data: PathBuf,
+    /// The data directory if it is temporary, removed when dropped.
     _owned_data: Option<tempfile::TempDir>,
-    /// Keeps the port from everyone else while the server is dead.
+    /// Reserves the port while the server is down.
     _reserved_port: TcpSocket,
 }
 
 impl TestServer {
-    /// A server with a data directory of its own.
+    /// Starts a server with its own temporary data directory.
     pub async fn start(flags: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut server = Self::start_in(data.path(), flags).await;
@@ -58,7 +66,7 @@ impl TestServer {
         server
     }
 
-    /// A server on this data directory, on a free port.
+    /// Starts a server on this data directory and a free port.
     pub async fn start_in(data: &Path, flags: &[&str]) -> Self {
         Self::start_on(data, "127.0.0.1:0", flags).await
     }
@@ -67,7 +75,7 @@ impl TestServer {
         Self::start_with(data, listen, flags, &[], None).await
     }
 
-    /// A server of its own with these `PVP_*` variables.
+    /// As `start`, with these environment variables.
     pub async fn start_with_env(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut server =
@@ -76,7 +84,7 @@ impl TestServer {
         server
     }
 
-    /// A server whose standard error goes to `log`, if there is one.
+    /// Starts a server with all choices given; its standard error goes to `log`, if there is one.
     pub async fn start_with(
         data: &Path,
         listen: &str,
@@ -103,7 +111,7 @@ impl TestServer {
                 "PVP_LOG",
                 std::env::var("PVP_LOG").unwrap_or_else(|_| "error".to_owned()),
             )
-            // A busy machine may need longer than a server waits for a join.
+            // On a busy machine a client may need longer to join than the default allows.
             .env("PVP_JOIN_SECONDS", "120")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
@@ -134,12 +142,12 @@ impl TestServer {
         self.child.id().expect("the server runs")
     }
 
-    /// Ends the server without warning, and waits until it is gone.
+    /// Sends SIGKILL to the server and waits until it is gone.
     pub async fn kill_9(&mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Asks the server to stop, and waits for it.
+    /// Asks the server to stop and waits until it has.
     pub async fn stop(mut self) -> std::process::ExitStatus {
         self.request_stop();
         tokio::time::timeout(TEST_TIMEOUT, self.child.wait())
@@ -196,7 +204,7 @@ impl TestServer {
         }
     }
 
-    /// Every stored entry of a session, whoever may see it, as `pvp audit export` gives it.
+    /// Every stored entry of a session, as `pvp audit export` prints it.
     pub fn log(&self, session: &str) -> Vec<Value> {
         let data = self.data.to_str().unwrap();
         let (good, out, problem) =
@@ -206,7 +214,7 @@ impl TestServer {
         lines.collect()
     }
 
-    /// The published transcript as this person may see it.
+    /// The transcript of a session as this user may read it over HTTP.
     pub async fn transcript(&self, session: &str, user: &TestUser) -> Vec<Value> {
         let bearer = format!("Bearer {}", user.token);
         let path = format!("/sessions/{session}/transcript");
@@ -216,7 +224,7 @@ impl TestServer {
         transcript["messages"].as_array().unwrap().clone()
     }
 
-    /// The most memory that the server has used so far, in bytes.
+    /// The server's peak memory so far, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -239,19 +247,19 @@ impl TestServer {
         }
     }
 
-    /// A connection that has not joined anything.
+    /// Opens a connection that has not joined a session yet.
     pub async fn connect(&self, user: &TestUser) -> TestClient {
         TestClient::connect(&self.address, Some(&user.token), &user.participant).await
     }
 
-    /// A connection that has joined a session and been welcomed.
+    /// Opens a connection, joins a session and waits for the welcome.
     pub async fn join(&self, session: &str, user: &TestUser) -> TestClient {
         let mut client = self.connect(user).await;
         client.join(session, user, json!({})).await;
         client
     }
 
-    /// A session with this configuration, made by the admin.
+    /// Creates a session with this configuration, as the admin.
     pub async fn create_session(&self, session: &str, config: Value) {
         let admin = self.admin();
         let mut client = self.connect(&admin).await;
@@ -263,8 +271,8 @@ impl TestServer {
     }
 }
 
-/// A socket that has an address and does not listen: a server may listen there, and nobody is given
-/// this port for another purpose.
+/// A socket that is bound and does not listen: a server can still listen on the port, and the
+/// system gives it to nobody else.
 pub fn reserve_port(address: &str) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -272,7 +280,7 @@ pub fn reserve_port(address: &str) -> TcpSocket {
     socket
 }
 
-/// Someone with a token.
+/// A user with a token.
 #[derive(Debug, Clone)]
 pub struct TestUser {
     pub token: String,
@@ -300,21 +308,25 @@ impl TestUser {
 
 /// One WebSocket client.
 pub struct TestClient {
+    /// The connection.
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    /// The id that it sends as.
     pub participant: String,
+    /// The session that it sends to.
     pub session: String,
+    /// The announcement that it joined with, for `sync`.
     announce: Value,
-    /// Received and not yet asked for.
+    /// Received, and not consumed by the test yet.
     unread: VecDeque<Value>,
     /// Everything received, in order.
     pub received: Vec<Value>,
-    /// The code that the server closed with.
+    /// The close code that the server sent.
     pub close_code: Option<u16>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// An id that no other message of this test program has.
+/// An id that is unique in this test program.
 pub fn fresh_id(kind: &str) -> String {
     let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
     format!(
@@ -336,7 +348,7 @@ impl TestClient {
             .unwrap()
     }
 
-    /// A connection at this path with these headers, unless the server refuses it.
+    /// Connects to this path with these headers; fails if the server refuses the upgrade.
     pub async fn try_connect(
         address: &str,
         path: &str,
@@ -367,7 +379,8 @@ impl TestClient {
         })
     }
 
-    /// A connection whose end of the network holds little, so that not reading is soon felt.
+    /// Connects with a small receive buffer, so that back-pressure sets in soon when the client
+    /// does not read.
     pub async fn connect_with_small_buffer(address: &str, user: &TestUser) -> Self {
         let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
         let bearer = format!("Bearer {}", user.token).parse().unwrap();
@@ -390,7 +403,7 @@ impl TestClient {
         }
     }
 
-    /// Joins, and waits for the welcome, which is returned.
+    /// Joins, waits for the welcome and returns it.
     pub async fn join(&mut self, session: &str, user: &TestUser, more: Value) -> Value {
         self.session = session.to_owned();
         self.announce = user.announce();
@@ -411,7 +424,7 @@ impl TestClient {
         })
     }
 
-    /// Sends a message and gives its id.
+    /// Sends a message and returns its id.
     pub async fn send(&mut self, kind: &str, payload: Value) -> String {
         let envelope = self.envelope(kind, payload);
         self.send_raw(&envelope.to_string()).await;
@@ -429,13 +442,13 @@ impl TestClient {
             .unwrap();
     }
 
-    /// As `send_frame`, for a server that may close in the middle.
+    /// As `send_frame`, where the server may close the connection; false if it did.
     pub async fn try_send_frame(&mut self, frame: Message) -> bool {
         let sending = tokio::time::timeout(TEST_TIMEOUT, self.stream.send(frame));
         sending.await.unwrap().is_ok()
     }
 
-    /// As `send`, for a server that may be gone.
+    /// As `send`, where the server may be gone.
     pub async fn try_send(&mut self, kind: &str, payload: Value) -> Option<String> {
         let envelope = self.envelope(kind, payload);
         self.stream
@@ -445,7 +458,7 @@ impl TestClient {
         Some(envelope["id"].as_str().unwrap().to_owned())
     }
 
-    /// The next message; `None` when the connection has ended.
+    /// The next message; `None` when the connection is closed.
     pub async fn next(&mut self) -> Option<Value> {
         if let Some(message) = self.unread.pop_front() {
             return Some(message);
@@ -472,7 +485,7 @@ impl TestClient {
         }
     }
 
-    /// The first message, received already or yet to come, that fits; others stay in line.
+    /// Waits for the first unread message that `fits`; the others stay unread.
     pub async fn wait(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.unread.iter().position(&fits) {
             return self.unread.remove(at).unwrap();
@@ -502,14 +515,14 @@ impl TestClient {
         self.wait(|message| message["type"] == kind).await
     }
 
-    /// The seq that a message was accepted as.
+    /// Waits until a message is acknowledged; returns its sequence number.
     pub async fn expect_ack(&mut self, id: &str) -> Option<u64> {
         let answer = self.answer(id).await;
         assert_eq!(answer["type"], "session.ack", "{answer}");
         answer["payload"]["seq"].as_u64()
     }
 
-    /// The refusal of a message.
+    /// Waits until a message is refused; returns the refusal.
     pub async fn expect_refusal(&mut self, id: &str) -> Value {
         let answer = self.answer(id).await;
         assert_eq!(answer["type"], "error", "{answer}");
@@ -524,13 +537,13 @@ impl TestClient {
         .await
     }
 
-    /// Sends a message and waits until it is durable.
+    /// Sends a message, waits until it is durable and returns its sequence number.
     pub async fn send_and_ack(&mut self, kind: &str, payload: Value) -> u64 {
         let id = self.send(kind, payload).await;
         self.expect_ack(&id).await.expect("it is kept")
     }
 
-    /// Proposes a shell command and gives the proposal's id.
+    /// Proposes a shell command and returns the proposal's id.
     pub async fn propose(&mut self, command: &str) -> String {
         let payload = self.proposal(command);
         let id = self.send("tool.propose", payload).await;
@@ -553,13 +566,13 @@ impl TestClient {
         self.answer(&id).await
     }
 
-    /// Everything received before an entry of one's own: the log is told in order, so nothing
-    /// that was durable by now is missing.
+    /// Adds an entry and returns everything received before it. Entries arrive in log order, so
+    /// nothing that was durable before the call is missing.
     pub async fn sync(&mut self) -> Vec<Value> {
         self.sync_as(self.announce.clone()).await
     }
 
-    /// As `settle`, for someone who joined with an announcement of their own.
+    /// As `sync`, for a client that joined with this announcement.
     pub async fn sync_as(&mut self, announce: Value) -> Vec<Value> {
         let id = self.send("participant.announce", announce).await;
         self.wait(|message| message["seq"].is_u64() && message["id"] == id.as_str())
@@ -568,7 +581,7 @@ impl TestClient {
         self.unread.drain(..).collect()
     }
 
-    /// Waits until the server closes the connection, and gives the close code.
+    /// Waits until the server closes the connection; returns the close code.
     pub async fn wait_closed(&mut self) -> Option<u16> {
         let begun = std::time::Instant::now();
         loop {
@@ -585,7 +598,7 @@ impl TestClient {
         }
     }
 
-    /// Every kept message received, by seq.
+    /// The sequence numbers of all received log entries.
     pub fn received_seqs(&self) -> Vec<u64> {
         self.received
             .iter()
@@ -594,12 +607,12 @@ impl TestClient {
     }
 }
 
-/// A GET on a server; the status and the body.
+/// Sends a GET; returns the status and the body.
 pub async fn http_get(address: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     http_request(address, "GET", path, headers, "").await
 }
 
-/// One HTTP request over a connection of its own.
+/// Sends one HTTP request on its own connection; returns the status and the body.
 pub async fn http_request(
     address: &str,
     method: &str,
@@ -627,7 +640,7 @@ pub async fn http_request(
     text += "\r\n";
     text += body;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // A server that refuses a body need not have read it all.
+    // A server that refuses a body may not read all of it.
     let _ = stream.write_all(text.as_bytes()).await;
     let answer = read_to_close(&mut stream).await;
     let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -650,7 +663,8 @@ pub async fn http_request(
     )
 }
 
-/// All that a server says before it hangs up; with what it was told unread, that is a reset.
+/// Reads until the server closes the connection, which is a reset if it did not read the whole
+/// request.
 pub async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     use tokio::io::AsyncReadExt;
     let mut answer = Vec::new();
@@ -688,7 +702,7 @@ pub fn run_pvp(arguments: &[&str]) -> (bool, String, String) {
     )
 }
 
-/// Someone who watches a session and should hear nothing of what is refused in it.
+/// A participant who watches a session and must not see anything that is refused in it.
 pub struct RefusalObserver {
     client: TestClient,
     refused_ids: Vec<String>,
@@ -707,7 +721,7 @@ impl RefusalObserver {
         }
     }
 
-    /// The sender is told this code and this sentence about exactly this message.
+    /// Sends a message and asserts that its sender gets this error code and this text.
     pub async fn expect_refused(
         &mut self,
         sender: &mut TestClient,
@@ -721,7 +735,7 @@ impl RefusalObserver {
             .await;
     }
 
-    /// As `sees_refused`, for a message that does not have the sender's own envelope.
+    /// As `expect_refused`, for a message whose envelope the test has changed.
     pub async fn expect_envelope_refused(
         &mut self,
         sender: &mut TestClient,
@@ -738,7 +752,7 @@ impl RefusalObserver {
         self.refused_ids.push(id.to_owned());
     }
 
-    /// Nobody was told of anything that was refused, and the log knows none of it.
+    /// Asserts that no refused message reached the observer or the log.
     pub async fn expect_no_trace(&mut self, server: &TestServer) {
         self.client.sync().await;
         let log = server.log(&self.client.session);

@@ -7,19 +7,19 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-/// How the network is.
+/// The state of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NetworkState {
     Up,
-    /// What the server says is lost; what it is told arrives.
+    /// Bytes from the server are lost; bytes to it arrive.
     DropReplies,
-    /// What the server is told is lost; what it says arrives.
+    /// Bytes to the server are lost; bytes from it arrive.
     DropRequests,
-    /// Connections are dropped, and none can be made.
+    /// Connections are dropped, and new ones fail.
     Down,
 }
 
-/// Passes everything on to a server, until it is told otherwise.
+/// Forwards connections to a server, until the test breaks the network.
 pub struct Proxy {
     pub address: SocketAddr,
     state: watch::Sender<NetworkState>,
@@ -28,12 +28,13 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A listener for a server that is yet to be started, which has to know this address.
+    /// Binds the proxy's port before the server starts, because the server must know its public
+    /// address.
     pub async fn bind() -> TcpListener {
         TcpListener::bind("127.0.0.1:0").await.unwrap()
     }
 
-    /// Passes on what comes to `listener`.
+    /// Forwards connections of `listener` to the server.
     pub fn start(listener: TcpListener, server: &str) -> Self {
         let address = listener.local_addr().unwrap();
         let (state, seen) = watch::channel(NetworkState::Up);
@@ -54,24 +55,24 @@ impl Proxy {
         }
     }
 
-    /// Loses what the server says from here on.
+    /// From now on, drops what the server sends.
     pub fn drop_replies(&self) {
         self.state.send_replace(NetworkState::DropReplies);
     }
 
-    /// Loses what the server is told from here on.
+    /// From now on, drops what is sent to the server.
     pub fn drop_requests(&self) {
         self.state.send_replace(NetworkState::DropRequests);
     }
 
-    /// Drops every connection, and takes none until it is mended.
+    /// Drops every connection and refuses new ones until the network is restored.
     pub async fn cut(&self) {
         self.state.send_replace(NetworkState::Down);
         let mut open = self.open_connections.clone();
         open.wait_for(|open| *open == 0).await.unwrap();
     }
 
-    /// Waits until something was lost.
+    /// Waits until some bytes were dropped.
     pub async fn wait_for_loss(&self) {
         let mut lost = self.lost_bytes.clone();
         lost.wait_for(|bytes| *bytes > 0).await.unwrap();
@@ -82,14 +83,14 @@ impl Proxy {
     }
 }
 
-/// Where connections lead, and how the way there is.
+/// Where connections lead, and the state of the network.
 #[derive(Clone)]
 struct ProxyRoute {
     server: String,
     state: watch::Receiver<NetworkState>,
-    /// Bytes that got lost on the way there.
+    /// Bytes dropped so far.
     lost_bytes: watch::Sender<u64>,
-    /// Connections at the moment.
+    /// Open connections.
     open_connections: watch::Sender<usize>,
 }
 
@@ -132,7 +133,7 @@ async fn accept_loop(address: SocketAddr, first: TcpListener, route: ProxyRoute)
 }
 
 async fn forward(client: TcpStream, route: &ProxyRoute) {
-    // A server that is gone is, to the client, a connection that ends.
+    // If the server is gone, the client sees its connection close.
     let Ok(server) = TcpStream::connect(&route.server).await else {
         return;
     };
@@ -143,7 +144,7 @@ async fn forward(client: TcpStream, route: &ProxyRoute) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
-        // Nothing passes over a connection that was made too late.
+        // A connection accepted after the cut forwards nothing.
         biased;
         _ = state.wait_for(|now| *now == NetworkState::Down) => {}
         () = copy_direction(from_client, to_server, route, NetworkState::DropRequests) => {}
@@ -151,7 +152,7 @@ async fn forward(client: TcpStream, route: &ProxyRoute) {
     }
 }
 
-/// Copies one direction; what comes in bad weather is lost.
+/// Copies one direction, and drops bytes while the network loses them.
 async fn copy_direction(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

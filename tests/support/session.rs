@@ -1,4 +1,5 @@
-//! A room with a real agent in it: people ask, decide, and look at what becomes of commands.
+//! Helpers for sessions with a real agent: prompting, deciding at gates, reading output and
+//! results.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,13 @@ use super::cli::CliEnv;
 use super::proxy::Proxy;
 use super::{TEST_TIMEOUT, TestClient, TestServer};
 
-/// A session in which gates have no deadline, and someone who may do everything in it.
+/// Starts a server with a session whose gates have no deadline, and joins it as a user with every
+/// role.
 pub async fn start_session(config: Value) -> (TestServer, TestClient) {
     create_session_on(TestServer::start(&[]).await, config).await
 }
 
-/// The same on a server with settings of its own.
+/// As `start_session`, with environment variables for the server.
 pub async fn start_session_with_env(
     environment: &[(&str, &str)],
     config: Value,
@@ -33,7 +35,7 @@ pub async fn create_session_on(server: TestServer, config: Value) -> (TestServer
     (server, ann)
 }
 
-/// A room whose agent follows a script and reaches the server over a network that can be cut.
+/// A session whose agent follows a script and is connected through a proxy.
 pub async fn agent_behind_proxy(
     settings: &[(&str, &str)],
     script: &str,
@@ -53,7 +55,7 @@ pub async fn agent_behind_proxy(
     (server, proxy, ann, agent_process)
 }
 
-/// Waits for the next gate; gives its id and the line that it guards.
+/// Waits for the next gate; returns its id and the command that waits there.
 pub async fn next_gate(person: &mut TestClient) -> (String, String) {
     let request = person.wait_for("gate.request").await;
     let proposal = request["payload"]["action_ref"].clone();
@@ -74,14 +76,14 @@ pub async fn approve(person: &mut TestClient, gate: &str) {
     assert_eq!(answer["type"], "session.ack", "{answer}");
 }
 
-/// Waits for the next gate and says yes; gives the id of the proposal.
+/// Waits for the next gate and approves it; returns the id of the proposal.
 pub async fn approve_next(person: &mut TestClient) -> String {
     let (gate, _) = next_gate(person).await;
     approve(person, &gate).await;
     proposal_of(person, &gate)
 }
 
-/// The proposal that a gate guards.
+/// The proposal that waits at a gate.
 pub fn proposal_of(person: &TestClient, gate: &str) -> String {
     let request = person.received.iter().find(|message| message["id"] == gate);
     let proposal = &request.unwrap()["payload"]["action_ref"];
@@ -93,7 +95,7 @@ pub async fn reject(person: &mut TestClient, gate: &str, reason: &str) {
     person.send_and_ack("gate.reject", payload).await;
 }
 
-/// Waits for the result of a command; gives it with the proposal's id.
+/// Waits for the next result of a command.
 pub async fn next_result(person: &mut TestClient) -> Value {
     person.wait_for("tool.result").await["payload"].clone()
 }
@@ -108,7 +110,7 @@ pub async fn result_of(person: &mut TestClient, proposal: &str) -> Value {
     result["payload"].clone()
 }
 
-/// Asks an agent something; gives the id of the prompt.
+/// Sends a prompt to an agent; returns the id of the prompt.
 pub async fn send_prompt(person: &mut TestClient, agent: &str, content: &str) -> String {
     let prompt = json!({
         "content": content, "target_agent": agent, "contributors": [], "context_keys": [],
@@ -118,7 +120,7 @@ pub async fn send_prompt(person: &mut TestClient, agent: &str, content: &str) ->
     id
 }
 
-/// Waits until a command has printed this, in however many pieces, on any stream.
+/// Waits until a command has printed this text, in any number of chunks, on any stream.
 pub async fn wait_for_output(person: &mut TestClient, text: &str) {
     while !has_output(person, text) {
         person.wait_for("tool.output").await;
@@ -136,7 +138,7 @@ fn has_output(person: &TestClient, text: &str) -> bool {
     streams.values().any(|printed| printed.contains(text))
 }
 
-/// Waits until an agent has said this.
+/// Waits until an agent's response contains this text.
 pub async fn wait_for_response(person: &mut TestClient, text: &str) -> Value {
     person
         .wait(|message| {
@@ -146,8 +148,8 @@ pub async fn wait_for_response(person: &mut TestClient, text: &str) -> Value {
         .await
 }
 
-/// What a command printed on a stream, put together by the offsets, which leave no gap and
-/// overlap nowhere.
+/// What a command printed on a stream; asserts that the offsets of the chunks have no gap or
+/// overlap.
 pub fn collect_output<'a>(
     entries: impl IntoIterator<Item = &'a Value>,
     proposal: &str,
@@ -167,7 +169,7 @@ pub fn collect_output<'a>(
     whole
 }
 
-/// Waits until something is so that is not told to anyone, such as a file.
+/// Polls until something is true that no event reports, such as the existence of a file.
 pub async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {

@@ -1,4 +1,4 @@
-//! Deciding on real screens.
+//! Deciding at gates on real screens.
 
 use pvp_agent::agent::ProposalEvent;
 use pvp_protocol::payload::GateOutcome;
@@ -35,7 +35,7 @@ async fn an_approval_on_one_screen_is_seen_on_the_other_and_the_command_runs() {
     for screen in [&ann, &bob] {
         screen.wait_for_text("exit 0");
     }
-    // Bob's card is dead: his keys do nothing.
+    // Bob's card is closed: his keys do nothing.
     bob.send_keys("ar");
     bob.wait_for_text("it is decided already");
     let votes = fixture.server.entries("owl");
@@ -103,7 +103,7 @@ async fn a_prefix_is_allowed_and_the_next_of_its_kind_runs_without_asking() {
     let end = second.outcome().await;
     assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
     assert!(fixture.workspace.join("two").exists());
-    // The rule is for what comes; this one still waits for its vote.
+    // The rule is for later commands; this one still waits for its vote.
     ann.send_keys("a");
     let end = first.outcome().await;
     assert!(matches!(end, Some(ProposalEvent::Finished(result)) if result.success));
@@ -121,7 +121,7 @@ async fn everything_that_waits_is_approved_after_a_list_of_it() {
     ann.wait_for_text("Gate 1 of 3");
     ann.send_keys("\tA");
     ann.wait_for_text("Approve 3 of 3?");
-    // The second is left out.
+    // Excludes the second one.
     ann.send_keys("j ");
     ann.wait_for_text("Approve 2 of 3?");
     ann.send_keys("j\r");

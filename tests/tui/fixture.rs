@@ -1,4 +1,4 @@
-//! A terminal with `pvp tui` in it, and an agent that runs commands.
+//! A pseudo-terminal that runs `pvp tui`, and an agent that runs commands.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -14,20 +14,20 @@ use pvp_client::Link;
 use crate::support::cli::CliEnv;
 use crate::support::{TEST_TIMEOUT, TestClient, TestServer, TestUser};
 
-/// What has come out of the program.
+/// The output of the program.
 struct ScreenOutput {
     screen: vt100::Parser,
     bytes: Vec<u8>,
     ended: bool,
 }
 
-/// A terminal with a program in it; killed when dropped.
+/// A pseudo-terminal with a program; killed when dropped.
 pub(crate) struct TestScreen {
     output: Arc<(Mutex<ScreenOutput>, Condvar)>,
     input: Box<dyn Write + Send>,
     master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
-    /// Its home and settings, removed with it.
+    /// Its home and settings, removed when dropped.
     cli: CliEnv,
 }
 
@@ -45,7 +45,7 @@ fn non_zero(number: u16) -> NonZeroU16 {
 }
 
 impl TestScreen {
-    /// `pvp tui` with this link, on a terminal of this size.
+    /// Starts `pvp tui` with this link, on a terminal of this size.
     pub(crate) fn start(link: &str, columns: u16, rows: u16) -> Self {
         Self::start_with(&[link], &[], columns, rows)
     }
@@ -62,7 +62,7 @@ impl TestScreen {
         Self::spawn(command, environment, columns, rows)
     }
 
-    /// A shell with job control, whose `$pvp` is the real one.
+    /// Starts a shell with job control, where `$pvp` is the real binary.
     pub(crate) fn shell(columns: u16, rows: u16) -> Self {
         let mut command = CommandBuilder::new("/bin/bash");
         command.args(["--noprofile", "--norc", "--noediting", "-i"]);
@@ -113,7 +113,7 @@ impl TestScreen {
         }
     }
 
-    /// Waits until the screen shows this, and gives it.
+    /// Waits until the screen `fits`; returns its text.
     pub(crate) fn wait_until(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
         let (told, bell) = &*self.output;
         let begun = Instant::now();
@@ -132,7 +132,8 @@ impl TestScreen {
         }
     }
 
-    /// Waits until the terminal is as a shell wants it, whose prompt is the last that it shows.
+    /// Waits until the terminal modes are reset and the shell's prompt is the last text on the
+    /// screen.
     pub(crate) fn wait_for_prompt_after(&self, text: &str) -> String {
         let shown = self.wait_until(&format!("a prompt after {text}"), |shown| {
             let rest = shown.rsplit_once(text).map(|(_, rest)| rest);
@@ -153,7 +154,7 @@ impl TestScreen {
         shown
     }
 
-    /// Whether the terminal tells of the mouse, of its focus, and of pastes.
+    /// Whether mouse, focus and paste reporting are on.
     pub(crate) fn has_terminal_modes(&self) -> bool {
         let told = self.output.0.lock().unwrap();
         let screen = told.screen.screen();
@@ -163,12 +164,12 @@ impl TestScreen {
         screen.alternate_screen() && screen.bracketed_paste() && mouse && focus
     }
 
-    /// The process that runs here.
+    /// The id of the process in the terminal.
     pub(crate) fn pid(&self) -> String {
         self.child.process_id().unwrap().to_string()
     }
 
-    /// The process that a shell here has started last.
+    /// The id of the last child of the shell in the terminal.
     pub(crate) fn last_child_pid(&self) -> String {
         let pid = self.child.process_id().unwrap();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -176,7 +177,7 @@ impl TestScreen {
         children.split_whitespace().next_back().unwrap().to_owned()
     }
 
-    /// Waits until a process that a shell here has started is no more.
+    /// Waits until a child of the shell is gone.
     pub(crate) fn wait_process_gone(&self, pid: &str) {
         let begun = Instant::now();
         while std::path::Path::new("/proc").join(pid).exists() {
@@ -185,7 +186,7 @@ impl TestScreen {
         }
     }
 
-    /// A file of this name in the place where it was started.
+    /// Writes a file into the working directory.
     pub(crate) fn write_file(&self, name: &str, text: &str) {
         std::fs::write(self.cli.workdir().join(name), text).unwrap();
     }
@@ -202,7 +203,7 @@ impl TestScreen {
         })
     }
 
-    /// Everything that was written to the terminal so far.
+    /// All bytes written to the terminal so far.
     pub(crate) fn raw_output(&self) -> Vec<u8> {
         self.output.0.lock().unwrap().bytes.clone()
     }
@@ -212,7 +213,7 @@ impl TestScreen {
         self.input.flush().unwrap();
     }
 
-    /// What some other program writes over the screen.
+    /// Writes over the screen, as another program would.
     pub(crate) fn overwrite_screen(&self, text: &str) {
         let (told, bell) = &*self.output;
         told.lock().unwrap().screen.process(text.as_bytes());
@@ -225,7 +226,7 @@ impl TestScreen {
         self.master.resize(size(columns, rows)).unwrap();
     }
 
-    /// Waits for its end; gives whether that was good and what the terminal shows then.
+    /// Waits until the program exits; returns whether it succeeded and the final screen.
     pub(crate) fn wait_exit(&mut self) -> (bool, String) {
         let (told, bell) = &*self.output;
         let told = told.lock().unwrap();
@@ -248,7 +249,7 @@ impl TestScreen {
         (status.success(), screen.contents())
     }
 
-    /// The most memory that the program has used so far, in bytes.
+    /// The program's peak memory so far, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let pid = self.child.process_id().unwrap();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -275,7 +276,7 @@ impl Drop for TestScreen {
 fn read_output(mut reader: Box<dyn Read + Send>, (told, bell): &(Mutex<ScreenOutput>, Condvar)) {
     let mut buffer = [0; 64 * 1024];
     loop {
-        // A terminal whose program has ended gives an error.
+        // Reading from a terminal whose program has ended is an error.
         let count = reader.read(&mut buffer).unwrap_or(0);
         let mut told = told.lock().unwrap();
         if count == 0 {
@@ -296,7 +297,7 @@ pub(crate) fn send_signal(name: &str, pid: &str) {
     assert!(sent.success());
 }
 
-/// A read that an agent proposes, which is granted at once; gives its id.
+/// Proposes a read, which is granted at once; returns its id.
 pub(crate) async fn propose_read(agent: &mut TestClient, command: &str) -> String {
     let propose = serde_json::json!({
         "tool_name": "shell", "arguments": { "full_command": command },
@@ -312,7 +313,7 @@ pub(crate) async fn propose_read(agent: &mut TestClient, command: &str) -> Strin
     id
 }
 
-/// A session with an agent in it that really runs commands.
+/// A session with an agent that really runs commands.
 pub(crate) struct TuiFixture {
     pub(crate) server: TestServer,
     pub(crate) agent: Agent,
@@ -344,7 +345,7 @@ impl TuiFixture {
         self.server.invite(name, roles, &[])
     }
 
-    /// Someone's screen in the session.
+    /// Starts a screen for a new user in the session.
     pub(crate) fn screen(&self, name: &str, roles: &[&str]) -> TestScreen {
         let user = self.invite(name, roles);
         let screen = TestScreen::start(&self.server.link(&user, Some("owl")), 100, 30);

@@ -1,4 +1,4 @@
-//! What was sent is there again in the next screen.
+//! The input history survives a restart of the screen.
 
 use serde_json::json;
 

@@ -100,7 +100,7 @@ async fn whoever_types_no_more_still_listens_and_is_called() {
     let (_server, mut agent, link) = raw_agent_session().await;
     let mut plain = TestScreen::start_with(&[&link, "--plain"], &[], 100, 30);
     plain.wait_for_text("joined; type `help`");
-    // The end of what is typed.
+    // End of input.
     plain.send_keys("\u{4}");
     agent.propose("rm -rf build").await;
     plain.wait_for_text("gate 1: rm -rf build (destructive");

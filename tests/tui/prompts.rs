@@ -1,4 +1,4 @@
-//! Prompts, one's own commands and slash commands on a real screen.
+//! Prompts, `!` commands and slash commands on a real screen.
 
 use pvp_agent::agent::AgentInput;
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
-//! Keys stay immediate while very much streams, and memory stays where it is.
+//! The screen stays responsive during heavy output, and its memory stays bounded.
 
 use serde_json::json;
 
 use crate::fixture::{TestScreen, propose_read};
 use crate::support::TestServer;
 
-/// Most that the program may use while a flood passes through it.
+/// The limit for the program's memory during heavy output.
 const MAX_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn keys_are_taken_while_a_flood_streams_and_memory_is_bounded() {
         agent.send_and_ack("tool.output", output).await;
         offset += text.len();
         if round % 20 == 19 {
-            // The command still prints; what is typed is on the screen before it ends.
+            // The command is still printing; typed text appears on the screen before it ends.
             typed.push(char::from(b'a' + round / 20));
             screen.send_keys(&typed[typed.len() - 1..]);
             screen.wait_for_text(&format!("│ {typed} "));

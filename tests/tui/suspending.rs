@@ -1,4 +1,4 @@
-//! Leaving the screen for the shell, and coming back to it.
+//! Suspending the screen and resuming it.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ async fn ctrl_z_goes_to_the_shell_and_fg_comes_back_to_what_happened_since() {
     }
 
     agent.propose("rm -rf build").await;
-    // A window that is resized tells only whoever is in the foreground.
+    // Only the foreground process group is notified of a resize.
     screen.resize(90, 24);
     screen.send_keys("fg\n");
     let shown = screen.wait_until("the whole screen", |shown| {
@@ -69,7 +69,7 @@ async fn a_signal_suspends_too_and_a_lost_connection_comes_back_with_the_screen(
     screen.send_keys("\ta");
     screen.wait_for_text("approved by ann");
 
-    // Whoever is killed while stopped tidies nothing that is the shell's by now.
+    // A program killed while suspended must not change the terminal, which is the shell's by then.
     screen.send_keys("\u{1a}");
     screen.wait_for_prompt_after("fg");
     let job = screen.last_child_pid();

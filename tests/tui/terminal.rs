@@ -1,4 +1,4 @@
-//! The terminal itself: hostile output, sizes, losses, settings, leaving.
+//! Terminal behaviour: hostile output, sizes, lost connections, settings, exiting.
 
 use pvp_agent::agent::ProposalEvent;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::fixture::{TestScreen, TuiFixture, propose_read, send_signal};
 use crate::support::cli::CliEnv;
 use crate::support::{TestClient, TestServer};
 
-/// A session with an agent that speaks raw messages, and ann's link into it.
+/// A session with an agent on a raw socket, and Ann's link to it.
 pub(crate) async fn raw_agent_session() -> (TestServer, TestClient, String) {
     let server = TestServer::start(&[]).await;
     let agent = server.create_session_with_agent("owl", json!({})).await;
@@ -108,7 +108,7 @@ async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
     screen.wait_for_text("retrying");
     screen.send_keys(", and more");
     screen.wait_for_text("half a thought, and more");
-    // What is sent meanwhile waits.
+    // Messages sent meanwhile are queued.
     screen.send_keys("\r");
     screen.wait_for_text("1 to send");
     let mut server = TestServer::start_on(data.path(), &address, &[]).await;
@@ -147,13 +147,13 @@ async fn someone_is_called_when_a_gate_opens_and_they_do_not_look() {
     screen.send_keys("\u{1b}[O");
     agent.propose("rm -rf build").await;
     screen.wait_for_text("DESTRUCTIVE");
-    // It is called before the card is drawn, and titled with it.
+    // The bell rings before the card is drawn; the title changes with it.
     let told = String::from_utf8_lossy(&screen.raw_output()).into_owned();
     assert_eq!(count_bells(&told), 1, "{told:?}");
     assert!(told.contains("\u{1b}]0;(1) pvp owl"));
 }
 
-/// How often the bell rang; titles end with one that does not ring.
+/// How often the bell rang; a BEL that ends a title does not ring.
 pub(crate) fn count_bells(told: &str) -> usize {
     let mut parts = told.split("\u{1b}]");
     let before = parts.next().unwrap_or_default();
@@ -212,7 +212,7 @@ async fn a_session_is_made_on_the_way_in() {
     let screen = TestScreen::start_with(&[&link, "--create"], &[], 100, 30);
     screen.wait_for_text("PVP  fresh");
     screen.wait_for_text("ann (you) driver+admin");
-    // It is there now, which is as good.
+    // The session exists by now, which is fine.
     let again = TestScreen::start_with(&[&link, "--create"], &[], 100, 30);
     again.wait_for_text("ann (you) driver+admin");
 }
@@ -286,7 +286,7 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
     match proposal.outcome().await {
         Some(ProposalEvent::Finished(result)) => {
             assert!(result.success, "{result:?}");
-            // The program was told the size of the pane, not of the whole screen.
+            // The program's terminal has the size of the pane, not of the whole screen.
             let printed = result.result.unwrap().stdout;
             assert!(printed.trim_end().ends_with(" 98"), "{printed}");
         }
@@ -303,7 +303,7 @@ async fn someone_who_only_reads_is_seen_to_be_there() {
     let mut screen = TestScreen::start(&server.link(&ann, Some("owl")), 100, 30);
     screen.wait_for_text("○ ann (you)");
     screen.send_keys("\u{1b}[5~");
-    // She is idle again soon after, so it is others who are looked to.
+    // She is idle again soon after, so check with the other participants.
     agent
         .wait(|message| {
             message["type"] == "presence.update"

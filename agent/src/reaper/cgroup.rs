@@ -243,6 +243,7 @@ fn reaper_pid(name: &str, namespace: &str) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn the_cgroup_is_found_wherever_it_is_mounted() {
@@ -272,8 +273,9 @@ mod tests {
             let flags = rustix::fs::XattrFlags::empty();
             let name = "user.delegate";
             match rustix::fs::setxattr(cgroup.path(), name, value.as_bytes(), flags) {
-                // Not every file system for temporary files supports such attributes.
-                Err(rustix::io::Errno::NOTSUP) => return,
+                Err(rustix::io::Errno::NOTSUP) => {
+                    return skip("the temporary directory has no extended attributes");
+                }
                 set => set.unwrap(),
             }
             assert_eq!(is_delegated(cgroup.path()), delegated);
@@ -314,11 +316,11 @@ mod tests {
             assert_eq!(reaper_pid(other, "40"), None, "{other}");
         }
     }
-    /// Needs a machine on which cgroups can be created; elsewhere there is nothing to clean up.
+
     #[test]
     fn a_cgroup_whose_reaper_is_gone_is_killed_and_removed() {
         if available_controllers().is_none() {
-            return;
+            return skip("no cgroup can be created here");
         }
         let (parent, namespace) = (parent_directory().unwrap(), pid_namespace().unwrap());
         let mut reaper = std::process::Command::new("true").spawn().unwrap();

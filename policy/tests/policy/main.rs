@@ -3,5 +3,7 @@
 mod corpus;
 mod differential;
 mod properties;
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
 mod support;
 mod user_file;

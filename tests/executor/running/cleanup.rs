@@ -5,13 +5,14 @@ use pvp_agent::run::{self, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 
-use super::executor_process::ExecutorProcess;
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, parent_pid, reapers, stream_text, wait_until,
-};
+use crate::support::session::wait_until;
+use crate::support::skip::skip;
 
-/// A program that forks twice, leaves its session, ignores TERM and goes on forking. There is an
-/// end to it, for the day that a test fails, after everyone's patience.
+use super::executor_process::ExecutorProcess;
+use super::fixture::{CommandFixture, TestRun, generous_bounds, parent_pid, reapers, stream_text};
+
+/// A program that forks twice, leaves its session, ignores TERM and keeps forking. It ends by
+/// itself at last, in case a test fails.
 const FORK_BOMB: &str = r#"
 hydra() { trap '' TERM INT HUP; for n in {1..2000}; do ( trap '' TERM; exec sleep 300 ) & sleep 0.002; disown; done; }
 export -f hydra
@@ -19,23 +20,27 @@ export -f hydra
 echo started
 "#;
 
-/// Waits until the hydra of a place is forking.
+/// Waits until the fork bomb is forking.
 async fn wait_for_fork_bomb(fixture: &CommandFixture) {
     let forks = |line: &String| line.trim() == "bash -c hydra";
     wait_until("it starts", || fixture.live_commands().iter().any(forks)).await;
 }
 
-/// Rounds of ending a hydra; `make soak` asks for more.
+/// Rounds of killing a fork bomb; `make soak` asks for more.
 fn rounds() -> usize {
     std::env::var("PVP_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap())
 }
 
-/// How a command that may have a cgroup is ended on this machine.
+/// How a command is killed on this machine, if it may or may not have a cgroup.
 fn expected_mechanism(cgroup: bool) -> KillMechanism {
-    match cgroup && available_controllers().is_some() {
-        true => KillMechanism::Cgroup,
-        false => KillMechanism::Subreaper,
+    if !cgroup {
+        return KillMechanism::Subreaper;
     }
+    if available_controllers().is_none() {
+        skip("no cgroup can be created here");
+        return KillMechanism::Subreaper;
+    }
+    KillMechanism::Cgroup
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +86,7 @@ async fn a_timeout_ends_the_whole_tree() {
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
 
-/// As when a task of an executor is ended, and the executor goes on.
+/// As when a task of an executor is aborted while the executor goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_dropped_leaves_nothing_behind() {
     let fixture = CommandFixture::new();
@@ -96,11 +101,11 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_takes_too_long_is_asked_before_it_is_ended() {
     let fixture = CommandFixture::new();
-    // The shell is not to say that what it waits for was ended.
+    // Keeps the shell from reporting that its child was killed.
     let line = "exec 2>/dev/null; trap 'echo asked; exit 7' TERM; touch begun; \
                 while :; do sleep 0.01; done";
     let mut spawn_spec = fixture.spawn_spec(line);
-    // It is given all the time it wants to say so.
+    // Enough time to print it on any machine.
     spawn_spec.grace_ms = 180_000;
     let mut running = TestRun::start_until_file(&spawn_spec, "begun").await;
     assert_eq!(running.wait_for_text("\n").await, "asked\n");
@@ -130,7 +135,7 @@ async fn a_name_that_is_no_text_hides_nobody() {
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
 
-/// A program outside the command's tree may have been given its pipe.
+/// A program outside the command's process tree may hold its pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
     let fixture = CommandFixture::new();
@@ -148,11 +153,11 @@ async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn someone_may_stop_it() {
     let fixture = CommandFixture::new();
-    // The shell is not to say that what it waits for was ended.
+    // Keeps the shell from reporting that its child was killed.
     let line = "exec 2>/dev/null; trap 'echo ended nicely; exit 7' TERM; echo ready; \
                 while :; do sleep 0.01; done";
     let mut spawn_spec = fixture.spawn_spec(line);
-    // It is given all the time it wants to end nicely.
+    // Enough time to exit gracefully on any machine.
     spawn_spec.grace_ms = 180_000;
     let mut running = TestRun::start(&spawn_spec, generous_bounds()).await;
     assert_eq!(running.wait_for_text("\n").await, "ready\n");
@@ -211,7 +216,7 @@ async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
     }
 }
 
-/// A read has no cgroup unless it is to be bounded by one.
+/// A read gets no cgroup unless a limit needs one.
 #[tokio::test]
 async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
     let fixture = CommandFixture::new();

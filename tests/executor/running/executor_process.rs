@@ -1,4 +1,5 @@
-//! An executor in a process of its own, to be killed and to be measured: this test program again.
+//! An executor in its own process, which tests kill and measure. The process is this test program
+//! again.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -10,12 +11,15 @@ use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::fixture::{TEST_TIMEOUT, reapers};
+use crate::support::TEST_TIMEOUT;
+use crate::support::skip::skip;
 
-/// Where it finds its task.
+use super::fixture::reapers;
+
+/// The environment variable that holds its task as JSON.
 const TASK_VARIABLE: &str = "PVP_TEST_TASK";
 
-/// What stands before what it found.
+/// Precedes the measurement in its output.
 const RESULT_PREFIX: &str = "found: ";
 
 #[derive(Serialize, Deserialize)]
@@ -26,14 +30,14 @@ struct ExecutorTask {
     timeout: Option<Duration>,
 }
 
-/// How a run went.
+/// The measurement of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunMeasurement {
-    /// Bytes of all pieces.
+    /// Bytes of all chunks.
     pub(crate) told: u64,
     pub(crate) untold: u64,
     pub(crate) stopped: Option<String>,
-    /// By how much the most memory that the process ever had exceeds what it had at first.
+    /// Peak memory of the process above what it used before the run.
     pub(crate) grown_kib: u64,
 }
 
@@ -57,7 +61,7 @@ impl ExecutorProcess {
         Self(executor.unwrap())
     }
 
-    /// As `kill -9`.
+    /// Sends SIGKILL and waits until the process is gone.
     pub(crate) async fn kill(&mut self) {
         self.0.kill().await.unwrap();
     }
@@ -79,9 +83,12 @@ fn test_path(test: &str) -> String {
 }
 
 #[tokio::test]
-#[ignore = "it is what other tests start"]
+#[ignore = "another test starts it"]
 async fn in_a_process_of_its_own() {
-    let task: ExecutorTask = serde_json::from_str(&std::env::var(TASK_VARIABLE).unwrap()).unwrap();
+    let Ok(task) = std::env::var(TASK_VARIABLE) else {
+        return skip("another test starts it");
+    };
+    let task: ExecutorTask = serde_json::from_str(&task).unwrap();
     let bounds = RunLimits {
         timeout: task.timeout,
         output_bytes: task.output_bytes,

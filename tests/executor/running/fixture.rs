@@ -1,8 +1,8 @@
-//! Somewhere to run real commands, and to see what is left of them.
+//! A workspace for running real commands and finding the processes that they leave.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::{
@@ -15,10 +15,10 @@ use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Only to end a test that would hang; no test passes because of it.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+use crate::support::TEST_TIMEOUT;
+use crate::support::session::wait_until;
 
-/// A workspace, and a mark that every process started in it carries.
+/// A workspace, and a mark in the environment of every process started in it.
 pub(crate) struct CommandFixture {
     pub(crate) workspace: tempfile::TempDir,
     temporary: tempfile::TempDir,
@@ -55,18 +55,18 @@ impl CommandFixture {
         }
     }
 
-    /// In the environment of every process of this place.
+    /// The value of `MARK` in the environment of every process of this fixture.
     pub(crate) fn mark(&self) -> String {
         self.temporary.path().to_str().unwrap().to_owned()
     }
 
-    /// Processes of this place that are alive, by their command lines.
+    /// The command lines of the live processes of this fixture.
     pub(crate) fn live_commands(&self) -> Vec<String> {
         let processes = self.live_processes().into_iter();
         processes.map(|(_, line)| line).collect()
     }
 
-    /// The same, with their ids.
+    /// As `live_commands`, with process ids.
     pub(crate) fn live_processes(&self) -> Vec<(String, String)> {
         let mark = format!("MARK={}", self.mark());
         let processes = std::fs::read_dir("/proc").unwrap();
@@ -87,7 +87,7 @@ impl CommandFixture {
             .collect()
     }
 
-    /// Waits until nothing of this place is alive.
+    /// Waits until no process of this fixture is alive.
     pub(crate) async fn wait_until_empty(&self) {
         wait_until("nothing is left of it", || self.live_commands().is_empty()).await;
     }
@@ -103,7 +103,7 @@ impl CommandFixture {
         (running.finish().await, pieces)
     }
 
-    /// Runs a line that ends by itself; gives how it ended and what it printed.
+    /// Runs a command that ends by itself; returns how it ended, its stdout and its stderr.
     pub(crate) async fn run_line(&self, line: &str) -> (FinishedRun, String, String) {
         let (finish, pieces) = self.run(&self.spawn_spec(line), generous_bounds()).await;
         let (out, err) = (
@@ -114,14 +114,19 @@ impl CommandFixture {
     }
 }
 
-/// A command under way.
+/// A running command.
 pub(crate) struct TestRun {
+    /// Stops or kills the command.
     pub(crate) stopper: StopSender,
+    /// The command's process id.
     pub(crate) pid: u32,
+    /// Input to the terminal of an interactive command; `None` for others.
     pub(crate) keyboard: Option<run::PtyInput>,
+    /// Chunks of output, as they are printed.
     pub(crate) pieces: mpsc::Receiver<StdioChunk>,
-    /// What it said after the words that were waited for.
+    /// Output after the text that was last waited for.
     unconsumed: String,
+    /// The task that streams the command to its end.
     finish: JoinHandle<Result<FinishedRun, RunError>>,
 }
 
@@ -130,7 +135,7 @@ impl TestRun {
         Self::start_with_reapers(&reapers(), spawn_spec, bounds).await
     }
 
-    /// The same, with a reaper of one's choice.
+    /// As `start`, with a given pool of reapers.
     pub(crate) async fn start_with_reapers(
         reapers: &ReaperPool,
         spawn_spec: &SpawnSpec,
@@ -143,7 +148,7 @@ impl TestRun {
         Self::collect(run, stopper, bounds)
     }
 
-    /// Starts a command whose time is up as soon as it has made this file, and not before.
+    /// Starts a command whose timeout expires as soon as it has created this file.
     pub(crate) async fn start_until_file(spawn_spec: &SpawnSpec, file: &str) -> Self {
         let (stopper, asked) = run::stop_channel();
         let run = SupervisedProcess::start(&reapers(), spawn_spec, asked)
@@ -173,7 +178,8 @@ impl TestRun {
         }
     }
 
-    /// What it says up to and with these words; what comes after them is for the next time.
+    /// Waits for this text; returns the output up to its end. Later output is kept for the next
+    /// call.
     pub(crate) async fn wait_for_text(&mut self, words: &str) -> String {
         loop {
             if let Some(at) = self.unconsumed.find(words) {
@@ -189,7 +195,7 @@ impl TestRun {
         }
     }
 
-    /// Takes all pieces that are still to come.
+    /// Reads all remaining chunks.
     pub(crate) async fn remaining_pieces(&mut self) -> Vec<StdioChunk> {
         let mut pieces = Vec::new();
         let gather = async {
@@ -204,7 +210,7 @@ impl TestRun {
     }
 
     pub(crate) async fn finish(self) -> Result<FinishedRun, RunError> {
-        // What it still says is not taken, and must not hold it up.
+        // Remaining output is discarded, so that it cannot block the command.
         let mut pieces = self.pieces;
         let ignored = tokio::spawn(async move { while pieces.recv().await.is_some() {} });
         let finish = tokio::time::timeout(TEST_TIMEOUT, self.finish).await;
@@ -218,16 +224,6 @@ pub(crate) fn stream_text(pieces: &[StdioChunk], stream: OutputStream) -> String
     pieces.map(|piece| piece.text.as_str()).collect()
 }
 
-/// Waits until something is so.
-pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}");
-        // Looking takes time from what is looked at.
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 pub(crate) fn pvp_path() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_pvp"))
 }
@@ -236,23 +232,13 @@ pub(crate) fn reapers() -> ReaperPool {
     ReaperPool::on_demand(pvp_path())
 }
 
-/// Writes a program. A process of its own does: while this one has the file open, so has whatever
-/// another test starts at that moment, and a file that is open for writing cannot be run.
-pub(crate) fn write_program(path: &Path, text: &str) {
-    let line = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
-    let written = std::process::Command::new("/bin/sh")
-        .args(["-c", line, "sh", path.to_str().unwrap(), text])
-        .status();
-    assert!(written.unwrap().success());
-}
-
-/// Whether a process has not ended; one whose status nobody took has.
+/// Whether a process is running; a zombie is not.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     !status.is_empty() && !status.contains("State:\tZ")
 }
 
-/// The process that started another.
+/// The parent of a process.
 pub(crate) fn parent_pid(pid: u32) -> u32 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));

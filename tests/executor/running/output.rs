@@ -1,14 +1,16 @@
-//! What commands print: exact, in order, and never more than there is room for.
+//! Output of commands: exact, in order, and within its limit.
 
 use std::time::Duration;
 
 use pvp_agent::run::{OverflowAction, RunLimits, StopReason};
 use pvp_protocol::payload::OutputStream;
 
-use super::executor_process::ExecutorProcess;
-use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, stream_text, wait_until};
+use crate::support::session::wait_until;
 
-/// How much more memory an executor may ever use for a run, however much that prints.
+use super::executor_process::ExecutorProcess;
+use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, stream_text};
+
+/// How much an executor's memory may grow during a run, however much the command prints.
 const GROWTH_KIB: u64 = 32 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +50,7 @@ async fn output_may_be_truncated_while_the_command_goes_on() {
     assert_eq!((out.bytes, out.truncated), (100_003, true));
     assert_eq!(out.bytes + out.dropped_bytes, whole.len() as u64);
     assert!(whole.starts_with(&out.head) && whole.ends_with(&out.tail) && out.tail.len() > 10_000);
-    // There was no room left for what came last, but it is in the summary.
+    // The limit left no room for the last line, but the summary has it.
     assert_eq!(
         (err.bytes, err.truncated, err.tail.as_str()),
         (0, true, "done\n")
@@ -67,7 +69,7 @@ async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
         .measurement()
         .await;
     assert_eq!(found.told, 64 * 1024 * 1024 + 1);
-    assert_eq!(found.stopped.as_deref(), Some("PrintedTooMuch"));
+    assert_eq!(found.stopped.as_deref(), Some("OutputLimit"));
     assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
@@ -80,7 +82,7 @@ async fn what_is_truncated_takes_no_memory() {
         on_overflow: OverflowAction::Truncate,
         ..generous_bounds()
     };
-    // Invalid bytes become three times as many.
+    // Each invalid byte becomes three bytes.
     let spawn_spec = fixture.spawn_spec("head -c 100000000 /dev/zero | tr '\\0' '\\377'");
     let found = ExecutorProcess::start(&spawn_spec, bounds)
         .measurement()
@@ -90,7 +92,7 @@ async fn what_is_truncated_takes_no_memory() {
     assert!(found.grown_kib < GROWTH_KIB, "{found:?}");
 }
 
-/// Prints as fast as it is let, at most 200 MB; notes how much that was when it is let no more.
+/// Prints as fast as it can, at most 200 MB; records how much that was once the pipe is full.
 const NONBLOCKING_PRINTER: &str = r#"exec perl -MFcntl -e '
     fcntl(STDOUT, F_SETFL, O_WRONLY | O_NONBLOCK);
     my ($printed, $waits) = (0, 0);
@@ -103,7 +105,7 @@ const NONBLOCKING_PRINTER: &str = r#"exec perl -MFcntl -e '
     sleep 1000 unless -e "go";
 '"#;
 
-/// Starts it, takes nothing, and gives how much it printed until it was let no more.
+/// Starts it without reading; returns how much it printed until the pipe was full.
 async fn start_nonblocking_printer(fixture: &CommandFixture) -> (TestRun, u64) {
     let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), generous_bounds()).await;
     let note = fixture.workspace.path().join("printed");
@@ -117,7 +119,7 @@ async fn a_receiver_that_takes_nothing_holds_the_command_back() {
     let fixture = CommandFixture::new();
     std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
     let (mut running, printed) = start_nonblocking_printer(&fixture).await;
-    // The pieces of a channel, a buffer, and a pipe.
+    // The chunks of a channel, a buffer, and a pipe.
     assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
     // None of it is lost.
     let told = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
@@ -146,7 +148,7 @@ async fn a_command_that_is_held_back_still_has_a_time_limit() {
         ..generous_bounds()
     };
     let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), bounds).await;
-    // Nothing is taken of what it prints until it has ended.
+    // Its output is not read until it has ended.
     wait_until("it is ended", || !is_alive(running.pid)).await;
     let finish = running.finish().await.unwrap();
     assert_eq!(finish.stop_reason, Some(StopReason::TimedOut));
@@ -181,7 +183,7 @@ async fn a_character_that_comes_in_parts_arrives_whole() {
     let fixture = CommandFixture::new();
     let line = r"printf 'a\xe2'; until [ -e go ]; do sleep 0.01; done; printf '\x98'; printf '\x95b\xf0\x9d'";
     let mut running = TestRun::start(&fixture.spawn_spec(line), generous_bounds()).await;
-    // What is whole does not wait for what is not.
+    // Complete characters do not wait for incomplete ones.
     assert_eq!(running.pieces.recv().await.unwrap().text, "a");
     std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
     let rest = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);

@@ -1,4 +1,4 @@
-//! The reaper that is ready before it is needed.
+//! The prestarted reaper.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::ReaperPool;
 use pvp_protocol::SandboxProfile;
 
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path, wait_until,
-    write_program,
-};
+use crate::support::program::write_program;
+use crate::support::session::wait_until;
 
-/// Reapers that are started one ahead, and whose ids are known.
+use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path};
+
+/// A pool with a prestarted reaper whose process ids are recorded.
 struct RecordedReapers {
     fixture: CommandFixture,
     pid_file: PathBuf,
@@ -39,7 +39,7 @@ impl RecordedReapers {
         spawn_spec
     }
 
-    /// Runs something to its end.
+    /// Runs a command to its end; returns its exit code.
     async fn run(&self, spawn_spec: &SpawnSpec) -> Option<i32> {
         let mut running =
             TestRun::start_with_reapers(&self.reapers, spawn_spec, generous_bounds()).await;
@@ -47,7 +47,7 @@ impl RecordedReapers {
         running.finish().await.unwrap().exit_code
     }
 
-    /// The reapers that were started so far, once there are as many.
+    /// Waits until this many reapers were started; returns their process ids.
     async fn started_pids(&self, number: usize) -> Vec<u32> {
         let ids = || -> Vec<u32> {
             let ids = std::fs::read_to_string(&self.pid_file).unwrap_or_default();
@@ -58,7 +58,7 @@ impl RecordedReapers {
     }
 }
 
-/// The processes that a process started, however it is called by now.
+/// The children of a process.
 fn child_pids(pid: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let children = children.unwrap_or_default();

@@ -1,12 +1,13 @@
-//! Interactive commands: a terminal of their own, with keys and a size.
+//! Interactive commands: a pseudo-terminal with input and a size.
 
 use pvp_agent::reaper::{PtySize, SpawnSpec};
 use pvp_agent::run::{PtyInput, PtyInputError, ReaperPool, StopReason};
 use pvp_protocol::SandboxProfile;
 
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, pvp_path, wait_until, write_program,
-};
+use crate::support::program::write_program;
+use crate::support::session::wait_until;
+
+use super::fixture::{CommandFixture, TestRun, generous_bounds, pvp_path};
 
 const TERMINAL_SIZE: PtySize = PtySize {
     columns: 100,
@@ -26,13 +27,14 @@ async fn start_pty(fixture: &CommandFixture, line: &str) -> (TestRun, PtyInput) 
     (running, keyboard)
 }
 
-/// Waits until a program goes on in the foreground of its terminal, where keys reach it.
+/// Waits until a program runs in the foreground of its terminal, where input reaches it.
 async fn wait_for_foreground(fixture: &CommandFixture, program: &str) {
     let is_in_front = |(pid, line): &(String, String)| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let fields = stat.rsplit(") ").next().unwrap_or_default();
         let fields: Vec<_> = fields.split(' ').collect();
-        // State, parent, group, session, terminal, and the group in the foreground of that.
+        // State, parent, process group, session, terminal, and the terminal's foreground process
+        // group.
         let [state, _, group, _, _, foreground, ..] = fields[..] else {
             return false;
         };
@@ -69,7 +71,7 @@ async fn a_terminal_is_the_commands_own_on_all_three_streams() {
     assert_eq!(finish.stdout.bytes, said.len() as u64);
 }
 
-/// Bash would take the terminal for its own by itself.
+/// Bash would make the terminal its controlling terminal by itself.
 #[tokio::test]
 async fn a_program_that_is_no_shell_has_its_terminal_too() {
     let fixture = CommandFixture::new();
@@ -180,7 +182,7 @@ async fn a_shell_has_job_control() {
     running.wait_for_text("ready> ").await;
     keyboard.write(b"fg\r").unwrap();
     running.wait_for_text("sleep 1000").await;
-    // The shell names the program before it lets it go on.
+    // The shell prints the program's name before it continues it.
     wait_for_foreground(&fixture, "sleep 1000").await;
     keyboard.write(b"\x03").unwrap();
     running.wait_for_text("ready> ").await;
@@ -193,7 +195,7 @@ async fn a_shell_has_job_control() {
 async fn everything_that_was_shown_before_the_end_is_told() {
     let fixture = CommandFixture::new();
     let (mut running, _) = start_pty(&fixture, "stty -onlcr; seq 1 20000; touch finished").await;
-    // Also to someone who takes it only when nothing is left of the command.
+    // Also to a reader who starts only after the command is gone.
     let finished = fixture.workspace.path().join("finished");
     wait_until("it is finished", || finished.exists()).await;
     fixture.wait_until_empty().await;
@@ -227,7 +229,7 @@ async fn a_program_that_does_not_read_its_keys_takes_a_bounded_number_of_them() 
         tokio::task::yield_now().await;
     }
     assert_eq!(keyboard.write(&[b'x'; 1000]), Err(PtyInputError::Full));
-    // None of them is lost once it reads.
+    // No key is lost once the program reads.
     std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
     while pressed < 200_000 {
         match keyboard.write(&[b'x'; 1000]) {

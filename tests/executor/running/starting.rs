@@ -1,13 +1,13 @@
-//! How commands begin, and how one that does not is told.
+//! Starting commands, and the errors when one does not start.
 
 use std::path::PathBuf;
 
 use pvp_agent::run::{self, ReaperPool, RunError, StopReason, SupervisedProcess};
 use pvp_protocol::payload::OutputStream;
 
-use super::fixture::{
-    CommandFixture, TestRun, generous_bounds, reapers, stream_text, write_program,
-};
+use crate::support::program::write_program;
+
+use super::fixture::{CommandFixture, TestRun, generous_bounds, reapers, stream_text};
 
 #[tokio::test]
 async fn what_a_command_prints_and_how_it_ends_is_told() {
@@ -66,7 +66,7 @@ async fn a_reaper_that_cannot_be_started_is_told() {
     )
     .await;
     assert!(matches!(error, Err(RunError::NotStarted(_))));
-    // A program that is no reaper takes the errand and ends without a word.
+    // A program that is not a reaper reads the spawn spec and exits without output.
     let (_stopper, asked) = run::stop_channel();
     let other = fixture.workspace.path().join("other");
     write_program(&other, "#!/bin/sh\nread errand\n");

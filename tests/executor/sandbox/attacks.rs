@@ -1,17 +1,19 @@
-//! Commands that would do damage. Everything that they aim at belongs to the test, or cannot
-//! happen: where a call would harm the machine its arguments are wrong, and only the way in which
-//! it is refused tells whether it got through.
+//! Commands that try to do damage. Their targets belong to the test; where a system call would harm
+//! the machine, its arguments are invalid, and only the error tells whether it got through the
+//! sandbox.
 
-/// Whether a command shows, when it is not confined, that the test would see its damage.
+use crate::support::skip::skip;
+
+/// For which users an attack has a visible effect without a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnconfinedEffect {
-    /// It does, whoever runs it.
+    /// For every user.
     Always,
-    /// It does for root.
+    /// For root.
     AsRoot,
-    /// It does for an ordinary user.
+    /// For an ordinary user.
     AsNobody,
-    /// That depends on the machine.
+    /// It depends on the machine.
     MachineDependent,
     /// It is never run unconfined.
     NotRun,
@@ -24,21 +26,21 @@ pub struct Attack {
     pub target: AttackTarget,
 }
 
-/// What a command aims at.
+/// What an attack targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttackTarget {
     /// Names and contents below the workspace.
     Inside,
     /// Names and contents elsewhere.
     Outside,
-    /// Modes, owners, times and attributes, which Landlock does not know, of files elsewhere.
+    /// Modes, owners, times and attributes of files elsewhere, which Landlock does not restrict.
     Metadata,
     Sockets,
     Other,
 }
 
-/// Defined in front of each: `raw` makes a system call and admits when it was not refused,
-/// `readable` admits when there is something to read.
+/// Shell functions for every attack: `raw` makes a system call and reports damage unless it was
+/// refused, `readable` reports damage if a file can be read.
 const PREAMBLE: &str = r#"
 raw() { perl -e '
     my @words = map { /^-?[0-9]+$/ ? $_ + 0 : $_ } @ARGV;
@@ -70,7 +72,10 @@ pub fn all_attacks() -> Vec<Attack> {
     }
     let numbered = match cfg!(target_arch = "x86_64") {
         true => [FILE_SYSCALLS, SYSCALLS].concat(),
-        false => Vec::new(),
+        false => {
+            skip("the numbers of system calls are known for x86-64 only");
+            Vec::new()
+        }
     };
     for (entries, kind) in [
         (SECRETS, AttackTarget::Other),
@@ -96,7 +101,7 @@ type AttackRow = (&'static str, &'static str, UnconfinedEffect);
 
 use UnconfinedEffect::{Always, AsNobody, AsRoot, MachineDependent, NotRun};
 
-/// Run with `P` inside and outside of the workspace.
+/// Run with `P` inside and outside the workspace.
 const FILES: &[AttackRow] = &[
     ("creating a file", ": > $P/new", Always),
     ("writing", "echo x > $P/keep", Always),
@@ -198,7 +203,7 @@ const FILES: &[AttackRow] = &[
     ("patch by perl", "perl -pi -e s/kept/lost/ $P/keep", Always),
 ];
 
-/// The same, for what Landlock does not know.
+/// The same, for what Landlock does not restrict.
 const METADATA: &[AttackRow] = &[
     (
         "tar",
@@ -714,7 +719,7 @@ const MISCELLANEOUS: &[AttackRow] = &[
     ),
 ];
 
-/// Calls by number, because no program makes them.
+/// System calls by number, because no program makes them.
 const FILE_SYSCALLS: &[AttackRow] = &[
     ("creat", "raw 85 $WS/new 420", Always),
     (

@@ -1,4 +1,4 @@
-//! Many damaging commands in one confined run, because most of what one costs is the way in.
+//! Runs many attacks in one sandbox, because setting up the sandbox takes most of the time.
 
 use pvp_protocol::SandboxProfile;
 
@@ -6,11 +6,11 @@ use super::attacks::Attack;
 use super::effects;
 use super::fixture::{RunAsUser, SandboxFixture};
 
-/// Commands of one run; enough that the way in does not count.
+/// Attacks per run; enough that the setup does not matter.
 const BATCH_SIZE: usize = 12;
 
-/// Runs each in a shell of its own and a temporary directory that is empty again, and says so when
-/// that has ended.
+/// Runs each script in its own shell, empties the temporary directory after it, and prints that it
+/// has ended.
 const BATCH_SCRIPT: &str = r#"
 shopt -s nullglob dotglob
 number=0
@@ -21,7 +21,7 @@ for script; do
 done
 "#;
 
-/// What commands do that they must not, each named.
+/// Runs attacks; returns those that had an effect, by name.
 pub async fn failed_attacks(
     user: RunAsUser,
     attacks: &[&Attack],
@@ -29,7 +29,7 @@ pub async fn failed_attacks(
 ) -> Vec<String> {
     let mut failures = Vec::new();
     let mut fixture = SandboxFixture::new(user);
-    // Of several, the parent is the shell that runs them, and not the reaper.
+    // In a batch, the parent process is the shell of the batch and not the reaper.
     let (mut alone, together): (Vec<&Attack>, Vec<&Attack>) =
         attacks.iter().partition(|it| it.script.contains("PPID"));
     for several in together.chunks(BATCH_SIZE) {
@@ -39,7 +39,8 @@ pub async fn failed_attacks(
             failures.push(format!("one of {names:?}: {effects:#?}"));
             fixture = SandboxFixture::new(user);
         }
-        // Some end whatever they can reach, and so the others; and what had an effect is named.
+        // Some kill everything they can reach, and so the rest of the batch. Those that did not
+        // finish, and all of a batch that had an effect, run alone.
         let unsure = several.iter().enumerate();
         let unsure = unsure.filter(|(number, _)| !effects.is_empty() || !ended.contains(number));
         alone.extend(unsure.map(|(_, attack)| *attack));
@@ -54,7 +55,7 @@ pub async fn failed_attacks(
     failures
 }
 
-/// Runs several; gives which have ended, and what all of them together did.
+/// Runs several attacks; returns which have ended, and the effects of all of them together.
 async fn run_batch(
     fixture: &SandboxFixture,
     several: &[&Attack],

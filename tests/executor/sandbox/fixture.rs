@@ -1,5 +1,5 @@
-//! Somewhere to do damage: trees, secrets, a process, listeners and shared memory that belong to
-//! the test, and a look from outside at whether anything happened to them.
+//! Targets for attacks: files, secrets, a process, listeners and shared memory that belong to the
+//! test, and a snapshot of them from outside the sandbox.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::{
@@ -22,16 +22,17 @@ use pvp_protocol::SandboxProfile;
 use pvp_protocol::payload::OutputStream;
 use tokio::sync::mpsc;
 
-/// Only to end a test that would hang; no test passes because of it.
-pub const TEST_TIMEOUT: Duration = Duration::from_secs(180);
+use crate::support::TEST_TIMEOUT;
+use crate::support::program::{copy_program, write_program};
+use crate::support::skip::skip;
 
-/// An ordinary user that every Linux has: nobody.
+/// The user `nobody`, who exists on every Linux.
 const NOBODY_UID: u32 = 65534;
 
-/// In every planted file and in the victim's environment; no command may print it.
+/// In every planted secret file and in the victim's environment; no command may print it.
 pub const PLANTED_SECRET: &str = "pvp-planted-secret-4f1d";
 
-/// What a damaging command prints when it got where it must not get.
+/// Attacks print this when they succeed.
 pub const DAMAGE_MARKER: &str = "DAMAGED";
 
 /// Files in a home directory that hold keys and passwords.
@@ -53,22 +54,34 @@ pub enum RunAsUser {
 }
 
 impl RunAsUser {
-    /// Those that this test can be; the others are named.
+    /// The users that this machine can run commands as; the others are reported as skipped.
     pub fn available() -> Vec<Self> {
+        let users = [Self::Root, Self::Nobody].into_iter();
+        users.filter(|user| user.or_skip()).collect()
+    }
+
+    /// Whether this machine can run commands as this user; if not, that is reported as skipped.
+    pub fn or_skip(self) -> bool {
+        let reason = match self {
+            Self::Root if !is_root() => "the test does not run as root",
+            Self::Nobody if is_root() && !can_switch_to_nobody() => {
+                "setpriv cannot change the user here"
+            }
+            Self::Root | Self::Nobody => return true,
+        };
+        skip(reason);
+        false
+    }
+
+    /// The user that the test itself runs as.
+    pub fn current() -> Self {
         match is_root() {
-            true if can_switch_to_nobody() => vec![Self::Root, Self::Nobody],
-            true => {
-                report("skipped as an ordinary user: setpriv cannot change the user here");
-                vec![Self::Root]
-            }
-            false => {
-                report("skipped as root: this test does not run as root");
-                vec![Self::Nobody]
-            }
+            true => Self::Root,
+            false => Self::Nobody,
         }
     }
 
-    /// A program as this user.
+    /// A command that runs a program as this user.
     fn command(self, program: &str) -> Command {
         if self == Self::Nobody && is_root() {
             let mut command = Command::new("setpriv");
@@ -79,7 +92,7 @@ impl RunAsUser {
     }
 }
 
-/// Tells whoever reads the test's output.
+/// Prints a note for the reader of the test's output.
 #[expect(clippy::print_stderr, reason = "it says what was not tested")]
 pub fn report(what: &str) {
     eprintln!("{what}");
@@ -94,18 +107,29 @@ fn can_switch_to_nobody() -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Everything that a command could damage, and where it runs.
+/// Everything that an attack could damage, and the workspace that it runs in.
 pub struct SandboxFixture {
+    /// The user that commands run as.
     user: RunAsUser,
+    /// Holds the workspace, the tree outside it, a home with secrets and the sockets.
     root: tempfile::TempDir,
+    /// A home with secrets, elsewhere in /tmp.
     other_home: tempfile::TempDir,
+    /// Starts a reaper as `user`.
     program: PathBuf,
+    /// A process of the same user.
     victim: Child,
+    /// Listens on 127.0.0.1.
     tcp: TcpListener,
+    /// Receives on 127.0.0.1.
     udp: UdpSocket,
+    /// A UNIX socket with a path.
     stream: UnixListener,
+    /// A UNIX datagram socket with a path.
     datagram: UnixDatagram,
+    /// A UNIX socket with an abstract name.
     abstract_socket: UnixListener,
+    /// System V objects: kind (M, Q or S) and id.
     ipc_objects: Vec<(char, String)>,
 }
 
@@ -136,19 +160,15 @@ impl SandboxFixture {
         ] {
             nonblocking.unwrap();
         }
-        std::fs::write(
-            at("work/old-call"),
-            int80_chmod_program(&at("outside/keep")),
-        )
-        .unwrap();
-        std::fs::set_permissions(at("work/old-call"), PermissionsExt::from_mode(0o755)).unwrap();
+        let old_call = int80_chmod_program(&at("outside/keep"));
+        write_program(&at("work/old-call"), old_call);
         if is_root() && user == RunAsUser::Nobody {
             chown_to_nobody(root.path());
             chown_to_nobody(other_home.path());
         }
         if is_root() {
             let id = at("work/setuid-id");
-            std::fs::copy("/usr/bin/id", &id).unwrap();
+            copy_program(Path::new("/usr/bin/id"), &id);
             std::fs::set_permissions(&id, PermissionsExt::from_mode(0o4755)).unwrap();
         }
         Self {
@@ -172,7 +192,7 @@ impl SandboxFixture {
         self.root.path().join(name)
     }
 
-    /// What the reaper is started from.
+    /// The program that reapers are started from.
     pub fn reaper_program(&self) -> &Path {
         &self.program
     }
@@ -225,7 +245,7 @@ impl SandboxFixture {
         }
     }
 
-    /// Runs a command to its end; gives how it ended and all that it printed.
+    /// Runs a command to its end; returns how it ended and its output.
     pub async fn run(
         &self,
         spawn_spec: &SpawnSpec,
@@ -234,7 +254,7 @@ impl SandboxFixture {
             .await
     }
 
-    /// The same, with a reaper from another program.
+    /// As `run`, with a reaper that is started from another program.
     pub async fn run_with_program(
         &self,
         program: &Path,
@@ -308,9 +328,9 @@ impl SandboxFixture {
             |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let stat = read("stat");
         let after_name: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-        // proc(5) counts from 1 and the name is the second.
+        // proc(5) counts fields from 1, and the name is the second.
         let field = |number: usize| (*after_name.get(number - 3).unwrap_or(&"")).to_owned();
-        // Whether it is just being woken is not a command's doing.
+        // Whether it runs or sleeps does not depend on the command.
         let state = match field(3).as_str() {
             "R" | "S" | "D" => "alive".to_owned(),
             other => other.to_owned(),
@@ -343,7 +363,7 @@ impl SandboxFixture {
         ])
     }
 
-    /// What reached the listeners since the last call.
+    /// The listeners that were reached since the last call.
     pub fn reached_listeners(&self) -> Vec<&'static str> {
         let quiet = |result: std::io::Result<()>| {
             result.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
@@ -367,7 +387,7 @@ impl SandboxFixture {
         heard
     }
 
-    /// The temporary directory as at the beginning.
+    /// Empties the temporary directory.
     pub fn clear_temp_dir(&self) {
         for entry in std::fs::read_dir(self.path("tmp")).unwrap() {
             let path = entry.unwrap().path();
@@ -404,7 +424,7 @@ pub struct CapturedOutput {
 }
 
 impl CapturedOutput {
-    /// What it must not have printed.
+    /// Secrets and damage markers in the output.
     pub fn reported_damage(&self) -> Vec<String> {
         let both = [&self.out, &self.err];
         let mut admissions = Vec::new();
@@ -418,7 +438,7 @@ impl CapturedOutput {
     }
 }
 
-/// What the test sees from outside.
+/// The state of everything that an attack could change.
 #[derive(Debug, PartialEq)]
 pub struct SystemSnapshot {
     files: BTreeMap<PathBuf, String>,
@@ -428,7 +448,7 @@ pub struct SystemSnapshot {
 }
 
 impl SystemSnapshot {
-    /// What is not as it was.
+    /// The differences to a later snapshot.
     pub fn diff(&self, after: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         let paths = self.files.keys().chain(after.files.keys());
@@ -453,8 +473,8 @@ impl SystemSnapshot {
     }
 }
 
-/// A tree with its names, kinds, modes, owners, links, times and contents. The time of the last
-/// change of an inode (ctime) stands for extended attributes and flags, which it follows.
+/// Records names, types, modes, owners, links, times and contents of a tree. The ctime of an inode
+/// stands for its extended attributes and flags, whose changes update it.
 fn snapshot_tree(path: &Path, files: &mut BTreeMap<PathBuf, String>) {
     let metadata = path.symlink_metadata().unwrap();
     let content = match metadata.file_type() {
@@ -494,15 +514,14 @@ fn plant_tree(tree: &Path) {
     std::fs::create_dir_all(tree.join("dir")).unwrap();
     std::fs::create_dir(tree.join("empty")).unwrap();
     std::fs::write(tree.join("keep"), "kept one\nkept two\nkept three\n").unwrap();
-    // Whatever the umask is.
+    // Independent of the umask.
     std::fs::set_permissions(tree.join("keep"), PermissionsExt::from_mode(0o644)).unwrap();
     std::fs::write(tree.join("dir/inner"), "inner\n").unwrap();
-    std::fs::write(tree.join("run.sh"), "#!/bin/sh\necho ran\n").unwrap();
-    std::fs::set_permissions(tree.join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&tree.join("run.sh"), "#!/bin/sh\necho ran\n");
     symlink("keep", tree.join("link")).unwrap();
 }
 
-/// A program for x86-64 that changes the mode of a file by a 32-bit call, whose numbers differ.
+/// An x86-64 program that changes the mode of a file by a 32-bit system call, whose numbers differ.
 fn int80_chmod_program(file: &Path) -> Vec<u8> {
     const BASE: u32 = 0x40_0000;
     const HEADERS: u32 = 120;
@@ -531,7 +550,7 @@ fn int80_chmod_program(file: &Path) -> Vec<u8> {
     program
 }
 
-/// Writes what only the ordinary user may read; for root to do.
+/// Writes a file that only `nobody` may read; needs root.
 pub fn write_private_file(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
@@ -554,7 +573,7 @@ fn plant_repository(tree: &Path) {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
-            // It need not outlive the test, and disks are slow.
+            // The repository need not survive a crash, and disks are slow.
             .args(["-c", "core.fsync=none"])
             .args(arguments)
             .output()
@@ -567,7 +586,7 @@ fn plant_repository(tree: &Path) {
     std::fs::write(tree.join("dir/inner"), "inner, changed\n").unwrap();
 }
 
-/// Makes the ordinary user the owner of a tree.
+/// Makes `nobody` the owner of a tree.
 fn chown_to_nobody(path: &Path) {
     let metadata = path.symlink_metadata().unwrap();
     if metadata.is_symlink() {
@@ -581,7 +600,7 @@ fn chown_to_nobody(path: &Path) {
     }
 }
 
-/// What starts a reaper as this user.
+/// The program that starts a reaper as this user.
 fn reaper_program_for(user: RunAsUser, root: &Path) -> PathBuf {
     let pvp = Path::new(env!("CARGO_BIN_EXE_pvp"));
     if user == RunAsUser::Root || !is_root() {
@@ -593,32 +612,21 @@ fn reaper_program_for(user: RunAsUser, root: &Path) -> PathBuf {
         true => pvp.to_owned(),
         false => {
             let seen = root.join("pvp");
-            // A test program is large, and a second name for it costs nothing.
+            // The binary is large, and a hard link costs nothing.
             if std::fs::hard_link(pvp, &seen).is_err() {
-                std::fs::copy(pvp, &seen).unwrap();
+                copy_program(pvp, &seen);
             }
             seen
         }
     };
     let change = "setpriv --reuid=65534 --regid=65534 --clear-groups";
-    write_program(
-        &root.join("as-nobody"),
-        &format!("exec {change} {} \"$@\"", pvp.display()),
-    )
+    let program = root.join("as-nobody");
+    let text = format!("#!/bin/bash\nexec {change} {} \"$@\"\n", pvp.display());
+    write_program(&program, text);
+    program
 }
 
-/// Writes a program. A process of its own does: while this one has the file open, so has whatever
-/// another test starts at that moment, and a file that is open for writing cannot be run.
-pub fn write_program(path: &Path, lines: &str) -> PathBuf {
-    let write = r#"printf '#!/bin/bash\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
-    let written = Command::new("/bin/sh")
-        .args(["-c", write, "sh", path.to_str().unwrap(), lines])
-        .status();
-    assert!(written.unwrap().success());
-    path.to_owned()
-}
-
-/// Where this user's settings are, as the system knows it.
+/// The user's home directory according to /etc/passwd.
 fn home_dir(user: RunAsUser) -> String {
     let uid = match user {
         RunAsUser::Root => 0,
@@ -633,7 +641,7 @@ fn home_dir(user: RunAsUser) -> String {
     user.map_or("/".to_owned(), |user| user[5].to_owned())
 }
 
-/// A process of the same user, in a group of its own, with a secret in its environment.
+/// Starts a process of the same user in its own process group, with a secret in its environment.
 fn spawn_victim(user: RunAsUser) -> Child {
     let victim = user
         .command("sleep")
@@ -652,7 +660,7 @@ fn spawn_victim(user: RunAsUser) -> Child {
     victim
 }
 
-/// Shared memory, a queue or a semaphore of this user; what it is and its number.
+/// Creates shared memory, a queue or a semaphore as this user; returns its kind and its id.
 fn create_ipc_object(user: RunAsUser, what: &str) -> (char, String) {
     let made = user.command("ipcmk").arg(what).output().unwrap();
     assert!(made.status.success(), "{made:?}");

@@ -1,5 +1,5 @@
-//! What the other profiles allow, what a command is given, and that a machine which cannot confine
-//! runs nothing.
+//! The other sandbox profiles, what a sandboxed command inherits, and that nothing runs where the
+//! sandbox cannot be set up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,8 @@ use std::sync::Arc;
 use pvp_agent::sandbox::ResourceLimits;
 use pvp_protocol::SandboxProfile;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+use crate::support::program::write_program;
 
 use super::attacks::{self, AttackTarget, UnconfinedEffect};
 use super::batch;
@@ -52,7 +54,7 @@ async fn a_read_with_sockets_reaches_others() {
 #[tokio::test]
 async fn a_command_held_to_its_workspace_writes_nowhere_else() {
     let all = attacks::all_attacks();
-    // Approved commands may talk, and ask others to end.
+    // Approved commands may use the network and signal other processes.
     let outside = all
         .iter()
         .filter(|attack| attack.target == AttackTarget::Outside);
@@ -74,7 +76,7 @@ async fn a_command_held_to_its_workspace_works_there() {
     for user in RunAsUser::available() {
         let mut worked = 0;
         for attack in &inside {
-            // Each finds everything as it was planted.
+            // Each needs a fresh fixture.
             let effects = effects(
                 &SandboxFixture::new(user),
                 attack,
@@ -90,8 +92,8 @@ async fn a_command_held_to_its_workspace_works_there() {
     }
 }
 
-/// FIXME: Landlock does not know modes, owners, times and attributes, and commands that build need
-/// to set them in their workspace, so they can be set elsewhere on what their user owns.
+/// FIXME: Landlock does not restrict modes, owners, times and attributes, and builds need to set
+/// them in their workspace, so a command can also set them elsewhere on files of its user.
 #[tokio::test]
 async fn a_command_held_to_its_workspace_can_still_mark_other_files() {
     for user in RunAsUser::available() {
@@ -130,6 +132,8 @@ async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
         ] {
             let mut all = attacks::all_attacks().into_iter();
             let Some(attack) = all.find(|attack| attack.name == name) else {
+                // Attacks by system call number are for x86-64 only; `all_attacks` reports that.
+                assert!(!cfg!(target_arch = "x86_64"), "there is no attack {name}");
                 continue;
             };
             let effects = effects(&fixture, &attack, SandboxProfile::Workspace).await;
@@ -153,7 +157,7 @@ async fn a_command_has_its_three_files_and_no_rights() {
                 SandboxProfile::None | SandboxProfile::Workspace => 0,
                 SandboxProfile::Read | SandboxProfile::ReadNet => 2,
             };
-            // The fourth file is the directory that is listed.
+            // The fourth descriptor is the directory that `ls` reads.
             let expected = format!(
                 "0 1 2 3 CapInh:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t{filtered}\n"
             );
@@ -162,7 +166,7 @@ async fn a_command_has_its_three_files_and_no_rights() {
     }
 }
 
-/// Whoever starts the executor may have left files open that its programs inherit.
+/// The parent of the executor may have left descriptors open that its children inherit.
 #[tokio::test]
 async fn a_command_inherits_no_open_file() {
     for user in RunAsUser::available() {
@@ -172,15 +176,14 @@ async fn a_command_inherits_no_open_file() {
             SandboxProfile::None,
         ] {
             let fixture = SandboxFixture::new(user);
-            let left_open = fixture::write_program(
-                &fixture.path("left-open"),
-                &format!(
-                    "exec 7>>{0} 12<{1}\nexec {2} \"$@\"",
-                    fixture.path("outside/keep").display(),
-                    fixture.path("home/.netrc").display(),
-                    fixture.reaper_program().display()
-                ),
+            let left_open = fixture.path("left-open");
+            let text = format!(
+                "#!/bin/bash\nexec 7>>{0} 12<{1}\nexec {2} \"$@\"\n",
+                fixture.path("outside/keep").display(),
+                fixture.path("home/.netrc").display(),
+                fixture.reaper_program().display()
             );
+            write_program(&left_open, text);
             let spawn_spec = fixture.spawn_spec(
                 "echo x >&7; cat <&12; ls /proc/self/fd; tr '\\0' '\\n' < /proc/$$/cmdline; env",
                 profile,
@@ -205,11 +208,11 @@ async fn a_command_inherits_no_open_file() {
     }
 }
 
-/// A file of somebody else's in the workspace can be read by root, as it could without a sandbox.
+/// Root can read another user's file in the workspace, as it could without a sandbox.
 #[tokio::test]
 async fn root_reads_what_others_own_in_its_workspace() {
-    if !fixture::is_root() {
-        return fixture::report("skipped: this test does not run as root");
+    if !RunAsUser::Root.or_skip() {
+        return;
     }
     let fixture = SandboxFixture::new(RunAsUser::Nobody);
     let mut spawn_spec = fixture.spawn_spec("cat private", SandboxProfile::Read);
@@ -279,7 +282,7 @@ async fn a_share_stops_what_exceeds_it() {
         let (_, output) = run(line, ResourceLimits { processes, ..none }).await;
         match user {
             RunAsUser::Nobody => assert!(output.out.parse::<u32>().unwrap() < 100, "{output:?}"),
-            // FIXME: the kernel does not count root's processes; only a cgroup can hold them.
+            // FIXME: the kernel does not limit root's processes; only a cgroup can.
             RunAsUser::Root => assert_eq!(output.out, "300", "{output:?}"),
         }
     }
@@ -287,8 +290,8 @@ async fn a_share_stops_what_exceeds_it() {
 
 #[tokio::test]
 async fn a_command_that_crashes_leaves_nothing_behind() {
-    let fixture = SandboxFixture::new(RunAsUser::available()[0]);
-    // One byte also keeps the kernel from starting a program that collects dumps.
+    let fixture = SandboxFixture::new(RunAsUser::current());
+    // A limit of one byte also keeps the kernel from starting a program that collects core dumps.
     let (_, output) = fixture
         .run_line(
             "grep core /proc/self/limits | tr -s ' '",
@@ -302,10 +305,10 @@ async fn a_command_that_crashes_leaves_nothing_behind() {
     assert!(ones.contains(&output.out.as_str()), "{output:?}");
 }
 
-/// Each step of confining is taken away in turn: the call is not there, as on an older kernel.
+/// Each system call that the sandbox needs is removed in turn, as on an older kernel.
 #[test]
 fn a_machine_that_cannot_confine_runs_nothing() {
-    let fixture = Arc::new(SandboxFixture::new(RunAsUser::available()[0]));
+    let fixture = Arc::new(SandboxFixture::new(RunAsUser::current()));
     for (call, profiles) in [
         (libc::SYS_landlock_create_ruleset, CONFINED_PROFILES),
         (libc::SYS_landlock_add_rule, CONFINED_PROFILES),
@@ -315,7 +318,7 @@ fn a_machine_that_cannot_confine_runs_nothing() {
     ] {
         for profile in profiles {
             let fixture = Arc::clone(&fixture);
-            // A filter holds for the thread that sets it and for what that thread starts.
+            // A seccomp filter applies to the thread that sets it and to what that thread starts.
             let thread = std::thread::spawn(move || {
                 deny_syscall(call);
                 let runtime = tokio::runtime::Builder::new_current_thread();
@@ -339,7 +342,7 @@ const CONFINED_PROFILES: &[SandboxProfile] = &[
     SandboxProfile::Workspace,
 ];
 
-/// Takes a system call away from this thread.
+/// Makes a system call fail with ENOSYS in this thread.
 fn deny_syscall(call: i64) {
     let not_there = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let architecture = std::env::consts::ARCH.try_into().unwrap();

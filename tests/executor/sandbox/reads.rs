@@ -1,9 +1,9 @@
-//! Everyday reads: each must end well and print what it is about.
+//! Everyday reads: each must succeed and print the expected text.
 
-/// A command, and a part of what it prints.
+/// A command, and a part of its expected output.
 pub type ReadCommand = (&'static str, &'static str);
 
-/// With the tools of a minimal Debian, and git.
+/// Reads with the tools of a minimal Debian, and git.
 pub const ALWAYS_AVAILABLE: &[ReadCommand] = &[
     ("ls", "keep"),
     ("ls -la", "link -> keep"),
@@ -135,7 +135,7 @@ pub const ALWAYS_AVAILABLE: &[ReadCommand] = &[
     ("ldd /bin/ls", "libc"),
 ];
 
-/// Where the tool is there.
+/// Reads with tools that may be missing.
 pub const TOOL_DEPENDENT: &[(&str, ReadCommand)] = &[
     ("file", ("file keep", "ASCII")),
     ("xxd", ("xxd keep", "6b65 7074")),
