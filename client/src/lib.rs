@@ -4,6 +4,7 @@
 pub mod api;
 pub mod connection;
 pub mod link;
+pub mod narrate;
 pub mod shell_result;
 pub mod view;
 

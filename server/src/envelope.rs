@@ -5,7 +5,9 @@ use pvp_protocol::{
     Envelope, ExtraFields, Heading, MessageId, Refusal, Sender, ServerMessage, SessionId,
 };
 
-use crate::reply_queue::{ConnectionReply, ReplyStatus};
+use pvp_session::Answer;
+
+use crate::reply_queue::ConnectionReply;
 
 /// A message from the server that is not logged.
 pub(crate) fn ephemeral(
@@ -60,11 +62,11 @@ pub(crate) fn error_report(
 
 /// The answer to a message.
 pub(crate) fn reply(session: &SessionId, reply: ConnectionReply) -> Vec<u8> {
-    let ConnectionReply { id, status } = reply;
-    let (seq, duplicate) = match status {
-        ReplyStatus::Accepted(seq) => (seq, false),
-        ReplyStatus::Duplicate(seq) => (Some(seq), true),
-        ReplyStatus::Refused(refusal) => return error_report(session, &refusal, Some(id)),
+    let ConnectionReply { id, answer } = reply;
+    let (seq, duplicate) = match answer {
+        Answer::Accepted(seq) => (seq, false),
+        Answer::Duplicate(seq) => (Some(seq), true),
+        Answer::Refused(refusal) => return error_report(session, &refusal, Some(id)),
     };
     ephemeral(session, Some(id.clone()), SessionAck { id, seq, duplicate })
 }

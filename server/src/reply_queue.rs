@@ -6,32 +6,14 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use pvp_protocol::{MessageId, Refusal};
+use pvp_protocol::MessageId;
 use pvp_session::Answer;
 
 /// The answer to one message.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConnectionReply {
     pub(crate) id: MessageId,
-    pub(crate) status: ReplyStatus,
-}
-
-/// What happened to a message.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ReplyStatus {
-    Accepted(Option<u64>),
-    Duplicate(u64),
-    Refused(Refusal),
-}
-
-impl From<Answer> for ReplyStatus {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Accepted(seq) => ReplyStatus::Accepted(seq),
-            Answer::Duplicate(seq) => ReplyStatus::Duplicate(seq),
-            Answer::Refused(refusal) => ReplyStatus::Refused(refusal),
-        }
-    }
+    pub(crate) answer: Answer,
 }
 
 #[derive(Debug, Default)]

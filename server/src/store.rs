@@ -227,7 +227,6 @@ struct StoreInner {
     writer: WriterHandle,
     readers: ReadPool,
     tokens: TokenTable,
-    key: PublicKey,
 }
 
 impl Store {
@@ -240,7 +239,6 @@ impl Store {
         Ok(Self(Arc::new(StoreInner {
             readers: ReadPool::new(dir.to_owned()),
             tokens: TokenTable::open(dir)?,
-            key: key.verifying_key().to_bytes(),
             writer: WriterHandle::start(dir, connection, key, lock)?,
         })))
     }
@@ -293,11 +291,6 @@ impl Store {
     /// The login tokens.
     pub fn tokens(&self) -> &TokenTable {
         &self.0.tokens
-    }
-
-    /// The key that checkpoints are signed with.
-    pub fn public_key(&self) -> &PublicKey {
-        &self.0.key
     }
 
     /// Writes what is queued, makes a last checkpoint of every log and unlocks the directory. Later

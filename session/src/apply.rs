@@ -87,7 +87,6 @@ pub struct DecisionContext<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ephemeral {
     pub envelope: Envelope,
-    pub audience: Audience,
 }
 
 /// The answer to the sender of an input.
@@ -378,10 +377,7 @@ impl DecisionBuilder<'_> {
             seq: None,
             message: message.into(),
         };
-        self.ephemeral = Some(Ephemeral {
-            envelope,
-            audience: Audience::everyone(),
-        });
+        self.ephemeral = Some(Ephemeral { envelope });
         Answer::Accepted(None)
     }
 

@@ -49,7 +49,7 @@ pub enum ProposalStage {
     /// Waiting for votes.
     Gated(Gate),
     /// The gate has passed; the grant is in the same batch of entries.
-    Cleared { gate: MessageId },
+    Cleared,
     /// Granted and running.
     Running(Execution),
 }
@@ -57,10 +57,6 @@ pub enum ProposalStage {
 /// A granted command while it executes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// The grant's id.
-    pub grant: MessageId,
-    /// The gate that it passed; `None` if it needed none.
-    pub gate: Option<MessageId>,
     /// What the run may use.
     pub limits: ExecutionLimits,
     /// When it was granted.

@@ -211,9 +211,9 @@ impl Session {
             .values()
             .filter_map(|proposal| match &proposal.stage {
                 ProposalStage::Gated(gate) => Some((proposal, gate)),
-                ProposalStage::Assessed
-                | ProposalStage::Cleared { .. }
-                | ProposalStage::Running(_) => None,
+                ProposalStage::Assessed | ProposalStage::Cleared | ProposalStage::Running(_) => {
+                    None
+                }
             })
             .collect();
         gates.sort_by_key(|(_, gate)| gate.opened_seq);
@@ -226,9 +226,7 @@ impl Session {
             .values()
             .filter_map(|proposal| match &proposal.stage {
                 ProposalStage::Running(execution) => Some((proposal, execution)),
-                ProposalStage::Assessed
-                | ProposalStage::Cleared { .. }
-                | ProposalStage::Gated(_) => None,
+                ProposalStage::Assessed | ProposalStage::Cleared | ProposalStage::Gated(_) => None,
             })
     }
 

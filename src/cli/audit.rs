@@ -13,7 +13,7 @@ use pvp_server::store::audit::{self, AuditError, AuditReport, KeySource, LogItem
 use pvp_session::Entry;
 use serde_json::json;
 
-use super::narrate;
+use super::log_line::LogLines;
 
 #[derive(Args)]
 pub(crate) struct AuditArguments {
@@ -154,10 +154,11 @@ fn key_source_text(source: KeySource) -> &'static str {
 
 fn print_log(data: &std::path::Path, session: &SessionId) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout());
+    let mut lines = LogLines::default();
     let mut print_item = |item: LogItem| -> std::io::Result<()> {
         match item {
             LogItem::Record(record) => match Entry::decode(&record.meta, &record.body) {
-                Ok(entry) => writeln!(out, "{}", narrate::entry_line(&entry.envelope)),
+                Ok(entry) => writeln!(out, "{}", lines.line(&entry.envelope)),
                 Err(error) => writeln!(out, "{:>6}  unreadable: {error}", record.seq),
             },
             LogItem::Checkpoint(checkpoint) => {

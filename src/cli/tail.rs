@@ -10,7 +10,8 @@ use pvp_protocol::{Limits, SessionId, parse_server_message};
 use serde_json::Value;
 
 use super::links::LinkArguments;
-use super::{narrate, print_error, print_line};
+use super::log_line::LogLines;
+use super::{print_error, print_line};
 
 /// Messages per request.
 const PAGE_SIZE: u64 = 500;
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
     let mut after = arguments
         .after
         .unwrap_or_else(|| head.saturating_sub(arguments.lines));
+    let mut lines = LogLines::default();
     loop {
         let wait = match arguments.follow {
             true => LONG_POLL,
@@ -54,7 +56,7 @@ pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
             continue;
         };
         for message in page.messages {
-            print_message(&Value::Object(message), arguments.json)?;
+            print_message(&Value::Object(message), arguments.json, &mut lines)?;
         }
         after = page.next;
         if !arguments.follow && after >= page.head {
@@ -81,7 +83,7 @@ fn fetch_page(
     }
 }
 
-fn print_message(message: &Value, json: bool) -> anyhow::Result<()> {
+fn print_message(message: &Value, json: bool, lines: &mut LogLines) -> anyhow::Result<()> {
     let text = message.to_string();
     if json {
         return print_line(text);
@@ -91,7 +93,7 @@ fn print_message(message: &Value, json: bool) -> anyhow::Result<()> {
         ..Limits::default()
     };
     match parse_server_message(&text, &limits) {
-        Ok(Some(envelope)) => print_line(narrate::entry_line(&envelope)),
+        Ok(Some(envelope)) => print_line(lines.line(&envelope)),
         // A newer server may send message types that this version does not know.
         Ok(None) | Err(_) => print_line(format!("{:>6}  {}", message["seq"], message["type"])),
     }

@@ -229,7 +229,7 @@ async fn the_tail_is_the_end_of_the_log_or_what_came_after_a_seq() {
     let line = text.lines().nth(head - 2).unwrap();
     let prompt = &all[head - 2];
     let expected = format!(
-        "{:>6}  {}  {dee}: asked {}: prompt 4",
+        "{:>6}  {}  {dee}: asks {}: prompt 4",
         prompt["seq"].as_u64().unwrap(),
         prompt["ts"].as_str().unwrap(),
         agent.participant

@@ -13,6 +13,7 @@ mod navigation;
 mod pty_input;
 mod slash;
 
+use pvp_client::narrate;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_client::view::View;
@@ -433,7 +434,7 @@ impl App {
         }
         self.quit_requested = true;
         self.quit_when_sent = true;
-        let what = crate::wording::pluralize(waiting as u64, "message");
+        let what = narrate::pluralize(waiting as u64, "message");
         self.show_notice(
             NoticeLevel::Error,
             format!("{what} of yours not sent yet; it quits after that, or once more to quit now"),

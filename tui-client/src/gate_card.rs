@@ -1,5 +1,7 @@
 //! Renders a gate card as rows: the command first, then everything else that a decision needs.
 
+use crate::text::narrator;
+use pvp_client::narrate;
 use pvp_client::view::{ClosedGateCard, CommandForm, GateCard, RequestedAction, View};
 use pvp_protocol::{RunMode, Timestamp};
 use ratatui::style::Style;
@@ -7,7 +9,6 @@ use ratatui::text::{Line, Span};
 
 use crate::text::{clip, one_line, sanitize, wrap, wrap_all};
 use crate::theme::Theme;
-use crate::wording::{self, enum_label};
 
 /// Columns of the label before each row.
 const LABEL_COLUMNS: usize = 9;
@@ -63,7 +64,7 @@ pub(crate) fn closed_gate_rows(
     let line = Line::from(Span::styled(one_line(&card.shown), theme.muted));
     let mut rows = wrap(&line, columns, 0);
     let command = rows.len();
-    let decision = format!("{at} {}", wording::resolution_text(&card.resolution, view));
+    let decision = format!("{at} {}", narrator(view).resolution_text(&card.resolution));
     let mut builder = CardRowsBuilder {
         rows: &mut rows,
         theme,
@@ -119,7 +120,7 @@ impl CardRowsBuilder<'_> {
         let category = Span::styled(card.category.as_str().to_uppercase(), style);
         match &card.requested.assessment {
             Some(assessment) => {
-                let risk = enum_label(&assessment.risk);
+                let risk = narrate::label(assessment.risk.as_str());
                 let reason = one_line(&assessment.reason);
                 let rule = one_line(&assessment.rule);
                 let rest = Span::raw(format!(", {risk} risk: {reason} [{rule}]"));
@@ -128,12 +129,12 @@ impl CardRowsBuilder<'_> {
             None => self.add_spans("verdict", vec![category]),
         }
         if card.requested.hidden > 0 {
-            let hidden = wording::pluralize(card.requested.hidden as u64, "character");
+            let hidden = narrate::pluralize(card.requested.hidden as u64, "character");
             let warning = format!("{hidden} that no eye would see are written out above");
             self.add_row("careful", &warning, self.theme.error);
         }
         if card.requested.cut_bytes > 0 {
-            let cut = wording::byte_size(card.requested.cut_bytes);
+            let cut = narrate::byte_size(card.requested.cut_bytes);
             self.add_row(
                 "careful",
                 &format!("{cut} of it are not shown"),
@@ -200,7 +201,7 @@ impl CardRowsBuilder<'_> {
             self.add_spans("part", vec![category, text]);
         }
         if hidden_count > 0 {
-            let parts = wording::pluralize(hidden_count as u64, "more part");
+            let parts = narrate::pluralize(hidden_count as u64, "more part");
             self.add_row(
                 "",
                 &format!("{parts}, none of them worse"),
@@ -210,10 +211,10 @@ impl CardRowsBuilder<'_> {
     }
 
     fn add_votes(&mut self, card: &GateCard, view: &View, now: Timestamp) {
-        let mut votes = wording::vote_tally(card, view);
+        let mut votes = narrator(view).vote_tally(card);
         let waits: Vec<_> = card.awaited.iter().collect();
         if !waits.is_empty() {
-            votes += &format!(", awaits {}", wording::name_list(view, waits.into_iter()));
+            votes += &format!(", awaits {}", narrator(view).name_list(waits.into_iter()));
         } else if card.received < card.required {
             let nobody = card.undecided.is_empty();
             votes += if nobody {
@@ -224,7 +225,7 @@ impl CardRowsBuilder<'_> {
             if !nobody {
                 votes += &format!(
                     ", from any of {}",
-                    wording::name_list(view, card.undecided.iter())
+                    narrator(view).name_list(card.undecided.iter())
                 );
             }
         }
@@ -239,7 +240,7 @@ impl CardRowsBuilder<'_> {
                 self.add_row("", &comment, self.theme.muted);
             }
         }
-        let time_left = card.remaining_ms(now).map(wording::countdown);
+        let time_left = card.remaining_ms(now).map(narrate::countdown);
         let time_left = time_left
             .map(|left| format!("{left} left, "))
             .unwrap_or_default();

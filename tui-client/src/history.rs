@@ -1,5 +1,6 @@
 //! The history file: keeps the texts that the user sent for the next run.
 
+use pvp_client::narrate;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -208,7 +209,7 @@ impl HistoryFile {
         std::fs::rename(&self.path, &aside)
             .with_context(|| format!("putting {} aside", self.path.display()))?;
         self.write(entries)?;
-        let lines = crate::wording::pluralize(bad as u64, "line");
+        let lines = narrate::pluralize(bad as u64, "line");
         Ok(format!(
             "{lines} of your history could not be read; the file is {} now",
             aside.display()

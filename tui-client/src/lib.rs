@@ -32,7 +32,6 @@ mod text;
 mod text_page;
 mod theme;
 mod time_zone;
-mod wording;
 
 pub use app::slash_manual;
 pub use event_loop::{LaunchOptions, run};

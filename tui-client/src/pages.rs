@@ -1,5 +1,7 @@
 //! The pages that slash commands and keys open.
 
+use crate::text::narrator;
+use pvp_client::narrate;
 use pvp_client::view::{CommandHistoryEntry, GateCard, ProposalState, View};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::ExecutorInfo;
@@ -10,7 +12,6 @@ use crate::keys::{DEFAULT_BINDINGS, KeyAction, KeyScope};
 use crate::text::{clip, one_line, sanitize};
 use crate::text_page::TextPage;
 use crate::theme::Theme;
-use crate::wording::{self, enum_label};
 
 /// Most columns of a command in a list.
 const MAX_LISTED_COLUMNS: usize = 200;
@@ -124,21 +125,21 @@ pub(crate) fn keys(app: &App) -> TextPage {
 pub(crate) fn people(app: &App) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
     for person in app.view.people.values() {
-        let kind = enum_label(&person.kind);
+        let kind = narrate::label(person.kind.as_str());
         let presence = if person.left {
             "left".to_owned()
         } else {
-            enum_label(&person.presence)
+            narrate::label(person.presence.as_str())
         };
         let me = if app.view.is_me(&person.id) {
             " (you)"
         } else {
             ""
         };
-        let roles = wording::role_list(&person.roles);
+        let roles = narrate::role_list(&person.roles);
         let text = format!("{} · {kind} · {roles} · {presence}{me}", person.name);
         builder.row(
-            &format!("{} {}", wording::presence_mark(person), person.id),
+            &format!("{} {}", narrate::presence_mark(person), person.id),
             28,
             &text,
         );
@@ -164,7 +165,11 @@ pub(crate) fn tools(app: &App) -> TextPage {
 }
 
 fn add_executor_rows(builder: &mut PageBuilder<'_>, ability: &ExecutorInfo) {
-    let profiles: Vec<_> = ability.profiles.iter().map(enum_label).collect();
+    let profiles: Vec<_> = ability
+        .profiles
+        .iter()
+        .map(|it| narrate::label(it.as_str()))
+        .collect();
     let sandbox = match profiles.as_slice() {
         [] => "no sandbox here, so reads are asked for".to_owned(),
         profiles => profiles.join(", "),
@@ -186,7 +191,7 @@ fn add_executor_rows(builder: &mut PageBuilder<'_>, ability: &ExecutorInfo) {
 pub(crate) fn rules(app: &App) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
     for (index, rule) in app.view.active_rules(app.now).enumerate() {
-        let left = wording::duration(rule.expires_at.millis_since(app.now));
+        let left = narrate::duration(rule.expires_at.millis_since(app.now));
         let by = app.view.display_name(&rule.by);
         let text = format!("{} …   for another {left}, by {by}", rule.prefix.join(" "));
         builder.row(&(index + 1).to_string(), 3, &text);
@@ -200,7 +205,7 @@ pub(crate) fn rules(app: &App) -> TextPage {
 pub(crate) fn jobs(app: &App) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
     for (index, job) in app.active_proposals().iter().enumerate() {
-        let state = wording::state_text(job, app.now);
+        let state = narrator(&app.view).state_text(job, app.now);
         let text = format!("{}   {state}", shorten_command(&job.requested.shown));
         builder.row(&(index + 1).to_string(), 3, &text);
     }
@@ -214,12 +219,12 @@ pub(crate) fn context(app: &App) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
     for (key, context) in &app.view.context {
         let by = app.view.sender_name(&context.by);
-        let size = wording::byte_size(context.bytes);
-        let kind = enum_label(&context.content_type);
+        let size = narrate::byte_size(context.bytes);
+        let kind = narrate::label(context.content_type.as_str());
         builder.row(key, 24, &format!("{kind}, {size}, by {by}"));
     }
     for (key, secret) in &app.view.secrets {
-        let whom = wording::name_list(&app.view, secret.scope.iter());
+        let whom = narrator(&app.view).name_list(secret.scope.iter());
         builder.row(key, 24, &format!("a secret, shared with {whom}"));
     }
     if builder.lines.is_empty() {
@@ -231,13 +236,13 @@ pub(crate) fn context(app: &App) -> TextPage {
 fn finished_command_line(finished_command: &CommandHistoryEntry, view: &View) -> String {
     let how = match (finished_command.exit_code, finished_command.outcome) {
         (Some(code), _) => format!("exit {code}"),
-        (None, outcome) => enum_label(&outcome),
+        (None, outcome) => narrate::label(outcome.as_str()),
     };
     let by = match finished_command.approvers.as_slice() {
         [] => String::new(),
         approvers => format!(
             ", approved by {}",
-            wording::name_list(view, approvers.iter())
+            narrator(view).name_list(approvers.iter())
         ),
     };
     format!("{}   {how}{by}", shorten_command(&finished_command.shown))
@@ -293,7 +298,7 @@ pub(crate) fn audit(app: &App) -> TextPage {
     builder.heading("Decisions, newest first");
     for resolved in app.view.resolved.iter().rev() {
         let at = app.config.time_zone.time_of_day(resolved.resolution.at);
-        let how = wording::resolution_text(&resolved.resolution, &app.view);
+        let how = narrator(&app.view).resolution_text(&resolved.resolution);
         builder.row(
             &at,
             8,
@@ -305,7 +310,7 @@ pub(crate) fn audit(app: &App) -> TextPage {
         .history
         .iter()
         .filter(|finished_command| finished_command.outcome == ProposalState::Blocked);
-    let blocked = wording::pluralize(blocked.count() as u64, "command");
+    let blocked = narrate::pluralize(blocked.count() as u64, "command");
     builder.line(&format!("{blocked} blocked without asking anyone"));
     builder.build("Audit")
 }
@@ -318,7 +323,7 @@ pub(crate) fn invitation(invitation: &Invitation) -> TextPage {
         Line::from(format!(
             "for {} as {}",
             invitation.participant,
-            wording::role_list(&roles)
+            narrate::role_list(&roles)
         )),
         Line::from("Whoever has this link is that person. It is shown once; y copies it."),
     ];
@@ -335,10 +340,10 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
     if let Some(assessment) = &card.requested.assessment {
         builder.heading("The verdict");
         builder.row("category", 9, assessment.category.as_str());
-        builder.row("risk", 9, &enum_label(&assessment.risk));
+        builder.row("risk", 9, &narrate::label(assessment.risk.as_str()));
         builder.row("rule", 9, &assessment.rule);
         builder.row("reason", 9, &assessment.reason);
-        builder.row("sandbox", 9, &enum_label(&assessment.profile));
+        builder.row("sandbox", 9, &narrate::label(assessment.profile.as_str()));
         builder.row("policy", 9, &assessment.policy);
         for note in &assessment.notes {
             builder.row("note", 9, note);
@@ -353,7 +358,7 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
     }
     builder.heading("Who decides");
     builder.line(&card.quorum_words);
-    builder.line(&wording::vote_tally(card, view));
+    builder.line(&narrator(view).vote_tally(card));
     builder.line(&card.at_deadline);
     builder.row("digest", 9, &card.digest.to_string());
     builder.build("Why it was judged so")

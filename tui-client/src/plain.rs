@@ -3,6 +3,8 @@
 
 mod commands;
 
+use crate::text::narrator;
+use pvp_client::narrate;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -21,7 +23,7 @@ use crate::event_loop::LaunchOptions;
 use crate::requests::RequestDispatcher;
 use crate::text::{line_text, one_line};
 use crate::theme::Palette;
-use crate::{ansi, notify, wording};
+use crate::{ansi, notify};
 
 /// Bytes of an unfinished output line that are buffered before it is printed anyway.
 const MAX_PARTIAL_LINE_BYTES: usize = 4096;
@@ -227,7 +229,7 @@ impl PlainClient {
 
     fn item_line(&self, item: &TimelineItem) -> String {
         let who = one_line(self.app.view.sender_name(&item.who));
-        let what = wording::item_text(&self.app.view, item);
+        let what = narrator(&self.app.view).item_text(item);
         let at = self.app.config.time_zone.time_of_day(item.at);
         format!("{at} {who} {what}")
     }
@@ -284,8 +286,8 @@ impl PlainClient {
         let reason = reason
             .map(|reason| format!(", {reason}"))
             .unwrap_or_default();
-        let votes = wording::vote_tally(card, &self.app.view);
-        let left = card.remaining_ms(self.app.now).map(wording::countdown);
+        let votes = narrator(&self.app.view).vote_tally(card);
+        let left = card.remaining_ms(self.app.now).map(narrate::countdown);
         let left = left
             .map(|left| format!(", {left} left"))
             .unwrap_or_default();
@@ -355,7 +357,10 @@ impl PlainClient {
         };
         let command = one_line(&proposal.requested.shown);
         let at = self.app.config.time_zone.time_of_day(finish.at);
-        self.print_line(&format!("{at} {command}: {}", wording::finish_text(finish)))
+        self.print_line(&format!(
+            "{at} {command}: {}",
+            narrator(&self.app.view).finish_text(finish)
+        ))
     }
 }
 

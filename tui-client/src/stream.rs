@@ -1,5 +1,7 @@
 //! Renders the items of the timeline as rows of the screen.
 
+use crate::text::narrator;
+use pvp_client::narrate;
 use std::collections::BTreeSet;
 
 use pvp_client::view::{
@@ -14,7 +16,6 @@ use crate::gate_card::COMMAND_GUTTER;
 use crate::text::{one_line, sanitize, wrap, wrap_all};
 use crate::theme::Theme;
 use crate::time_zone::DisplayTimeZone;
-use crate::wording;
 use crate::{folded_output, markdown};
 
 /// Columns by which everything below an item's first row is indented.
@@ -74,7 +75,7 @@ impl StreamRenderer<'_> {
                 duration_ms,
                 ..
             } => {
-                let took = duration_ms.map(|ms| format!(" for {}", wording::duration(ms)));
+                let took = duration_ms.map(|ms| format!(" for {}", narrate::duration(ms)));
                 let word = if *open { "is thinking" } else { "thought" };
                 let title = format!(" {word}{}", took.unwrap_or_default());
                 self.thinking_rows(item, &title, text, summary.as_deref())
@@ -154,7 +155,7 @@ impl StreamRenderer<'_> {
             self.theme.plain
         };
         spans.push(Span::styled(
-            wording::item_text(self.view, item),
+            narrator(self.view).item_text(item),
             text_style,
         ));
         wrap(&Line::from(spans), self.columns, INDENT)
@@ -183,7 +184,7 @@ impl StreamRenderer<'_> {
         let mut rows = wrap_all(&lines, self.columns.saturating_sub(INDENT), 0);
         rows.truncate(MAX_TEXT_ROWS);
         if text.cut_bytes > 0 {
-            let cut = format!("[{} more are not kept]", wording::byte_size(text.cut_bytes));
+            let cut = format!("[{} more are not kept]", narrate::byte_size(text.cut_bytes));
             rows.push(Line::from(Span::styled(cut, self.theme.muted)));
         }
         rows.into_iter().map(indent).collect()
@@ -198,7 +199,7 @@ impl StreamRenderer<'_> {
     ) -> Vec<Line<'static>> {
         let shown = self.show_thinking != self.toggled_thoughts.contains(&item.id);
         let lines = text.text.lines().count() as u64;
-        let size = wording::pluralize(lines, "line");
+        let size = narrate::pluralize(lines, "line");
         let mark = if shown { "▾" } else { "▸" };
         let mut spans = self.heading(item);
         let title = format!("{title} {mark} {size}");
@@ -240,7 +241,7 @@ impl StreamRenderer<'_> {
             rows.push(Line::from(spans));
         }
         if more > 0 {
-            let words = format!("… {} more", wording::pluralize(more as u64, "row"));
+            let words = format!("… {} more", narrate::pluralize(more as u64, "row"));
             rows.extend(self.detail_rows(&words, self.theme.muted));
         }
         if proposal.state == ProposalState::Blocked {
@@ -261,14 +262,15 @@ impl StreamRenderer<'_> {
                 None => rows.extend(self.detail_rows(&folded_summary(proposal), self.theme.muted)),
             }
         }
-        let state = wording::state_text(proposal, self.now);
+        let state = narrator(self.view).state_text(proposal, self.now);
         let style = match &proposal.finish {
             Some(finish) if finish.success => self.theme.success,
             Some(_) => self.theme.error,
             None => self.theme.muted,
         };
-        let cleared =
-            wording::clearance_text(proposal, self.view).filter(|_| proposal.finish.is_none());
+        let cleared = narrator(self.view)
+            .clearance_text(proposal)
+            .filter(|_| proposal.finish.is_none());
         let status = cleared.map_or(state.clone(), |cleared| format!("{state} ({cleared})"));
         rows.extend(self.detail_rows(&format!("⟶ {status}"), style));
         rows
@@ -308,8 +310,8 @@ fn folded_summary(proposal: &ProposalView) -> String {
     let output = &proposal.output;
     let lines = output.stdout.lines + output.stderr.lines;
     let shown = (folded_output::HEAD_LINES + folded_output::TAIL_LINES) as u64;
-    let folded = wording::pluralize(lines.saturating_sub(shown), "line");
-    let size = wording::byte_size(output.stdout.bytes + output.stderr.bytes);
+    let folded = narrate::pluralize(lines.saturating_sub(shown), "line");
+    let size = narrate::byte_size(output.stdout.bytes + output.stderr.bytes);
     format!("… {folded} of {size} folded; select it and press enter to read all …")
 }
 
@@ -360,7 +362,7 @@ pub(crate) fn searchable_text(view: &View, item: &TimelineItem) -> String {
     let mut text = format!(
         "{} {}",
         view.sender_name(&item.who),
-        wording::item_text(view, item)
+        narrator(view).item_text(item)
     );
     if let Some(proposal) = proposal_with_output(view, item) {
         for chunk in proposal.output.chunks() {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use pvp_client::View;
+use pvp_client::narrate::{Narrator, ParticipantLabel};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
@@ -67,6 +69,11 @@ pub(crate) fn one_line(text: &str) -> String {
     escape_invisible(text)
         .replace('\n', " ⏎ ")
         .replace('\t', " ")
+}
+
+/// Describes what happened in one line each, fit for the screen.
+pub(crate) fn narrator(view: &View) -> Narrator<'_> {
+    Narrator::new(view, ParticipantLabel::Name, one_line)
 }
 
 /// The number of columns that a text takes.

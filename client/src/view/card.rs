@@ -163,11 +163,6 @@ impl GateCard {
         self.deadline.map(|deadline| deadline.millis_since(now))
     }
 
-    /// The participant's approval, if they gave one.
-    pub fn approval_by(&self, participant: &ParticipantId) -> Option<&Approval> {
-        self.votes.get(participant)
-    }
-
     /// Recomputes the tally after the card or its context changed.
     pub(super) fn recount(&mut self, context: &TallyContext<'_>) {
         let approvers = self.approvers(context);

@@ -22,8 +22,9 @@ const MAX_APPROVALS: usize = 200;
 
 /// The state of a command. The variants are in the order of a command's life, and a command never
 /// goes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ProposalState {
     /// Assessed; a gate, a grant or the end follows at once.
     Judged,
@@ -44,6 +45,11 @@ pub enum ProposalState {
 }
 
 impl ProposalState {
+    /// The name in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// Whether the command has ended.
     pub fn is_over(self) -> bool {
         self >= ProposalState::Over
@@ -80,7 +86,7 @@ pub struct ResolutionView {
 }
 
 impl ResolutionView {
-    pub(super) fn new(resolve: &GateResolve) -> Self {
+    pub(crate) fn new(resolve: &GateResolve) -> Self {
         Self {
             outcome: resolve.outcome,
             how: resolve.how,

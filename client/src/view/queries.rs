@@ -2,14 +2,11 @@
 
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 
-use super::{AllowRuleView, GateCard, ParticipantView, ProposalView, View, VoteEligibility};
+use super::{
+    AllowRuleView, GateCard, ParticipantView, ProposalView, TimelineItem, View, VoteEligibility,
+};
 
 impl View {
-    /// The sequence number to resume after; `None` if no logged message was received.
-    pub fn resume_after(&self) -> Option<u64> {
-        (self.head > 0).then_some(self.head)
-    }
-
     /// How many gates are open.
     pub fn open_gate_count(&self) -> usize {
         self.gates.len()
@@ -47,11 +44,6 @@ impl View {
             .filter(|proposal| proposal.is_running())
     }
 
-    /// Running background commands, oldest first.
-    pub fn background(&self) -> impl Iterator<Item = &ProposalView> {
-        self.running().filter(|proposal| proposal.is_background())
-    }
-
     /// Participants who have not left.
     pub fn present(&self) -> impl Iterator<Item = &ParticipantView> {
         self.people.values().filter(|participant| !participant.left)
@@ -64,11 +56,13 @@ impl View {
             .filter(|participant| participant.is_present_agent())
     }
 
-    /// Agents that would run the viewer's own command.
-    pub fn executors(&self) -> impl Iterator<Item = &ParticipantView> {
-        self.people
-            .values()
-            .filter(|participant| participant.is_executor())
+    /// The newest item of the timeline that was made of this message.
+    pub fn timeline_item(&self, message: &MessageId) -> Option<&TimelineItem> {
+        self.stream
+            .items
+            .iter()
+            .rev()
+            .find(|item| item.id == *message)
     }
 
     /// The name to show for a participant, or the id if the name is unknown.
@@ -98,19 +92,9 @@ impl View {
         self.me.as_ref().is_some_and(|me| me.may_approve)
     }
 
-    /// Whether the viewer may run their own commands and there is an executor to run them.
-    pub fn may_exec(&self) -> bool {
-        self.me.as_ref().is_some_and(|me| me.may_exec) && self.executors().next().is_some()
-    }
-
     /// Whether the viewer may interrupt agents.
     pub fn may_interrupt(&self) -> bool {
         self.me.as_ref().is_some_and(|me| me.may_interrupt)
-    }
-
-    /// Whether the viewer may prompt agents.
-    pub fn may_prompt(&self) -> bool {
-        self.me.as_ref().is_some_and(|me| me.may_prompt)
     }
 
     /// Allow rules that have not expired.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{CloseReason, ConnectionEnd, close_code, poll_message, push_text};
 use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::envelope;
-use crate::reply_queue::{ConnectionReply, ReplyStatus};
+use crate::reply_queue::ConnectionReply;
 use crate::socket::{Incoming, Socket, SocketStream};
 use crate::task::JoinedSession;
 use crate::token::{self, Login};
@@ -191,10 +191,9 @@ impl Handshake<'_> {
             .directory
             .create(&session, by, id.clone(), create)
             .await?;
-        let status = ReplyStatus::from(answer);
         push_text(
             socket,
-            &envelope::reply(&session, ConnectionReply { id, status }),
+            &envelope::reply(&session, ConnectionReply { id, answer }),
         );
         Ok(())
     }

@@ -12,7 +12,7 @@ use pvp_protocol::{
     ClientMessage, Heading, MessageId, ParticipantKind, Refusal, Sender, SessionId,
     parse_client_message,
 };
-use pvp_session::Submitted;
+use pvp_session::{Answer, Submitted};
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
@@ -22,7 +22,7 @@ use super::handshake::Admitted;
 use super::{CloseReason, ConnectionEnd, close_code, push_text};
 use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::feed::{FeedRead, LogCursor, SessionFeed};
-use crate::reply_queue::{ConnectionReply, ReplyQueue, ReplyStatus};
+use crate::reply_queue::{ConnectionReply, ReplyQueue};
 use crate::secrets::SecretStore;
 use crate::socket::{Incoming, Socket, SocketError, SocketStream, Utf8Bytes, text_frame};
 use crate::token::{self, Login};
@@ -159,7 +159,7 @@ impl<'a> ParticipantConnection<'a> {
         )));
         let reply = ConnectionReply {
             id: join_id,
-            status: ReplyStatus::Accepted(joined.accepted_seq),
+            answer: Answer::Accepted(joined.accepted_seq),
         };
         welcome_frames.push_back(text_frame(&envelope::reply(&session, reply)));
         let (seen, after_history) = match join.after {
@@ -375,7 +375,7 @@ impl<'a> ParticipantConnection<'a> {
     fn on_reply(&mut self, reply: ConnectionReply) {
         self.unanswered -= 1;
         let rate_exempt = self.rate_exempt.remove(&reply.id);
-        if let ReplyStatus::Refused(refusal) = &reply.status {
+        if let Answer::Refused(refusal) = &reply.answer {
             self.directory.metrics.record_refusal(refusal);
             tracing::info!(session = %self.session, participant = %self.viewer.participant, code = ?refusal.code(), %refusal, "refused");
             if rate_exempt {

@@ -138,7 +138,7 @@ async fn what_is_appended_is_read_back_and_verifies() {
     owl.assert_is_in(&store);
     let report = verify_store(dir.path(), None).unwrap();
     assert_eq!(report.first_finding(), None);
-    assert_eq!(report.key, *store.public_key());
+    assert_eq!(report.key, keys::read_public(dir.path()).unwrap());
     let [session] = &report.sessions[..] else {
         panic!("{report:?}")
     };

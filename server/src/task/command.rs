@@ -9,7 +9,7 @@ use pvp_session::{Answer, Identity, Session, Submitted};
 use tokio::sync::oneshot;
 
 use crate::feed::SessionFeed;
-use crate::reply_queue::{ConnectionReply, ReplyQueue, ReplyStatus};
+use crate::reply_queue::{ConnectionReply, ReplyQueue};
 use crate::secrets::SecretStore;
 use crate::viewer::{DeviceGuard, Viewer};
 
@@ -109,10 +109,7 @@ impl ReplyTo {
     pub(crate) fn answer(self, answer: Answer) {
         match self {
             ReplyTo::Queue(reply_queue, id) => {
-                reply_queue.push(ConnectionReply {
-                    id,
-                    status: ReplyStatus::from(answer),
-                });
+                reply_queue.push(ConnectionReply { id, answer });
             }
             ReplyTo::Oneshot(sender) => {
                 let _ = sender.send(match answer {

@@ -47,7 +47,7 @@ impl DecisionBuilder<'_> {
         }
         match &proposal.stage {
             ProposalStage::Running(execution) => Ok((proposal, execution)),
-            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared { .. } => {
+            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared => {
                 Err(Refusal::NotRunning(id.clone()))
             }
         }

@@ -171,7 +171,7 @@ impl DecisionBuilder<'_> {
         let proposal = &self.session.proposals[&name];
         match &proposal.stage {
             ProposalStage::Gated(gate) => Ok((proposal, gate)),
-            ProposalStage::Assessed | ProposalStage::Cleared { .. } | ProposalStage::Running(_) => {
+            ProposalStage::Assessed | ProposalStage::Cleared | ProposalStage::Running(_) => {
                 Err(Refusal::GateClosed("the command was granted".to_owned()))
             }
         }

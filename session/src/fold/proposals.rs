@@ -118,9 +118,7 @@ impl Session {
         };
         match &mut proposal.stage {
             ProposalStage::Gated(gate) => Some((gate, amendable)),
-            ProposalStage::Assessed | ProposalStage::Cleared { .. } | ProposalStage::Running(_) => {
-                None
-            }
+            ProposalStage::Assessed | ProposalStage::Cleared | ProposalStage::Running(_) => None,
         }
     }
 
@@ -209,9 +207,7 @@ impl Session {
         let ending = match resolve.outcome {
             GateOutcome::Approved => {
                 if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
-                    proposal.stage = ProposalStage::Cleared {
-                        gate: resolve.gate.clone(),
-                    };
+                    proposal.stage = ProposalStage::Cleared;
                 }
                 return;
             }
@@ -227,15 +223,9 @@ impl Session {
             return;
         };
         let grant = &execute.grant;
-        let gate = match &proposal.stage {
-            ProposalStage::Cleared { gate } => Some(gate.clone()),
-            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Running(_) => None,
-        };
         let limited = grant.limits.timeout_ms > 0;
         proposal.seqs.granted = Some(self.head);
         proposal.stage = ProposalStage::Running(Execution {
-            grant: grant.id.clone(),
-            gate,
             limits: grant.limits,
             since: at,
             deadline: limited
@@ -251,9 +241,7 @@ impl Session {
     pub(super) fn execution_mut(&mut self, proposal: &MessageId) -> Option<&mut Execution> {
         match &mut self.proposals.get_mut(proposal)?.stage {
             ProposalStage::Running(execution) => Some(execution),
-            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared { .. } => {
-                None
-            }
+            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared => None,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A vote is only sent for a command that was completely on the screen when the key was pressed.
 
+use pvp_client::narrate;
 use std::collections::BTreeMap;
 
 use pvp_client::view::{ClosedGateCard, GateCard, VoteEligibility};
@@ -377,7 +378,7 @@ impl App {
         }
         let mut text = format!(
             "approved {}",
-            crate::wording::pluralize(unchanged.len() as u64, "command")
+            narrate::pluralize(unchanged.len() as u64, "command")
         );
         if !changed.is_empty() {
             text += &format!("; {} changed or decided meanwhile", changed.len());

@@ -1,5 +1,6 @@
 //! Handles reading: scrolling, searching and copying in the stream, on pages and in the pager.
 
+use crate::text::narrator;
 use std::collections::BTreeSet;
 
 use pvp_client::view::{TimelineEvent, TimelineItem, View};
@@ -419,7 +420,7 @@ impl App {
             | TimelineEvent::PromptAmended { text, .. }
             | TimelineEvent::Thinking { text, .. }
             | TimelineEvent::Response { text, .. } => text.text.clone(),
-            _ => crate::wording::item_text(&self.view, item),
+            _ => narrator(&self.view).item_text(item),
         };
         self.copy_to_clipboard(text, "the text");
     }

@@ -1,5 +1,6 @@
 //! Draws the gate card with the list of open gates, and the preflight list.
 
+use pvp_client::narrate;
 use pvp_client::view::GateCard;
 use pvp_protocol::{Digest, MessageId};
 use ratatui::buffer::Buffer;
@@ -13,7 +14,6 @@ use crate::app::{App, CurrentCard, Focus, Preflight};
 use crate::gate_card::{self, CardRows};
 use crate::keys::{KeyAction, KeyScope};
 use crate::text::{clip, one_line, width};
-use crate::wording;
 
 /// With fewer columns than this, hints are shorter.
 const NARROW_COLUMNS: u16 = 48;
@@ -178,7 +178,7 @@ fn more_rows_hint(app: &App, below: usize, focused: bool) -> String {
     match below {
         0 => String::new(),
         _ if app.size.width < NARROW_COLUMNS => format!(" ↓{below} {key} "),
-        _ => format!(" {} more: {key} ", wording::pluralize(below as u64, "row")),
+        _ => format!(" {} more: {key} ", narrate::pluralize(below as u64, "row")),
     }
 }
 
@@ -195,7 +195,7 @@ fn title(app: &App, current: CurrentCard<'_>) -> String {
                 1 => "A command waits".to_owned(),
                 all => format!("Gate {number} of {all}"),
             };
-            let left = card.remaining_ms(app.now).map(wording::countdown);
+            let left = card.remaining_ms(app.now).map(narrate::countdown);
             let left = left.map(|left| format!(" · {left}")).unwrap_or_default();
             format!("{of} · {}{left}", card.category)
         }
@@ -259,7 +259,7 @@ fn summary_line(
     let votes = format!(" {}/{} ", card.received, card.required);
     let left = card
         .remaining_ms(app.now)
-        .map(wording::countdown)
+        .map(narrate::countdown)
         .unwrap_or_default();
     let head = format!("{mark} {:<2} ", index + 1);
     let used = head.chars().count() + category.len() + votes.len() + left.len() + 2;

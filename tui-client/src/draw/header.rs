@@ -1,5 +1,6 @@
 //! Draws the header: the session, the connection, what waits, and the participants.
 
+use pvp_client::narrate;
 use pvp_protocol::ParticipantKind;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,7 +9,6 @@ use ratatui::text::{Line, Span};
 use super::draw_row;
 use crate::app::{App, ConnectionState};
 use crate::text::{clip, line_text, one_line, width};
-use crate::wording;
 
 /// Columns that the session's name always has.
 const MIN_NAME_COLUMNS: usize = 6;
@@ -85,7 +85,7 @@ fn connection_status(app: &App, verbosity: HeaderVerbosity) -> Span<'static> {
             Span::styled("●", app.theme.success)
         }
         (ConnectionState::Reconnecting { reason, since }, verbosity) => {
-            let outage = wording::duration(app.now.millis_since(*since));
+            let outage = narrate::duration(app.now.millis_since(*since));
             let reason = match verbosity {
                 HeaderVerbosity::Full => format!(" ({})", clip(&one_line(reason), 24)),
                 HeaderVerbosity::Short => String::new(),
@@ -120,12 +120,12 @@ fn participants_line(app: &App, columns: usize) -> Line<'static> {
         };
         let (style, roles) = match person.kind {
             ParticipantKind::Agent => (app.theme.agent, "agent".to_owned()),
-            ParticipantKind::Human => (app.theme.human, wording::role_list(&person.roles)),
+            ParticipantKind::Human => (app.theme.human, narrate::role_list(&person.roles)),
         };
         let name = format!("{}{me}", one_line(&person.name));
         let spans = [
             Span::styled(
-                format!("{} ", wording::presence_mark(person)),
+                format!("{} ", narrate::presence_mark(person)),
                 app.theme.plain,
             ),
             Span::styled(clip(&name, 24), style),

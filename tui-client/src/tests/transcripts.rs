@@ -1,5 +1,6 @@
 //! Shows the golden transcripts on the screen, as they are and with hostile text in every field.
 
+use crate::text::narrator;
 use pvp_client::view::escape_invisible;
 use pvp_protocol::{Limits, parse_server_message};
 use serde_json::Value;
@@ -8,7 +9,6 @@ use super::screens::HOSTILE;
 use crate::app::AppInput;
 use crate::config::TuiConfig;
 use crate::harness::AppHarness;
-use crate::wording;
 
 /// Fields that hold text written by a participant.
 const FREE_TEXT_FIELDS: &[&str] = &[
@@ -86,7 +86,7 @@ fn draw_transcript(messages: &[Value], name: &str) -> usize {
     let picture = harness.draw();
     assert!(!picture.contains("cde"), "{name}\n{picture}");
     for item in &harness.app.view.stream.items {
-        let words = wording::item_text(&harness.app.view, item);
+        let words = narrator(&harness.app.view).item_text(item);
         assert_eq!(escape_invisible(&words), words, "{name}");
         assert!(!words.contains('\n'), "{name}: {words}");
         items += 1;

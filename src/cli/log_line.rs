@@ -1,0 +1,34 @@
+//! One entry of the log as a line of text.
+
+use pvp_client::View;
+use pvp_client::narrate::{Narrator, ParticipantLabel};
+use pvp_protocol::Envelope;
+
+/// Longest line that is printed, in characters.
+const MAX_LINE_CHARS: usize = 160;
+
+/// Prints the entries of a session's log, which it gets in their order.
+#[derive(Default)]
+pub(super) struct LogLines(View);
+
+impl LogLines {
+    /// The next entry, with its sequence number, time and sender.
+    pub(super) fn line(&mut self, envelope: &Envelope) -> String {
+        self.0.fold(envelope);
+        // Names are chosen by their owners; the record says who it really was.
+        let narrator = Narrator::new(&self.0, ParticipantLabel::Id, super::one_line);
+        let text = narrator.message_text(envelope);
+        let seq = envelope.seq.map(|seq| seq.to_string()).unwrap_or_default();
+        let sender = super::one_line(envelope.heading.sender.as_str());
+        shorten(&format!("{seq:>6}  {}  {sender}: {text}", envelope.at))
+    }
+}
+
+fn shorten(line: &str) -> String {
+    let mut shown: String = line.chars().take(MAX_LINE_CHARS + 1).collect();
+    if shown.chars().count() > MAX_LINE_CHARS {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}
