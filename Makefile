@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DATA ?= pvp-data
 
-.PHONY: run build test format lint build-tests rust soak bench generate deny tools
+.PHONY: run build test format lint build-tests rust generated soak bench generate deny tools
 
 run: tools
 	$(CARGO) run --release -- demo --data $(DATA)
@@ -12,7 +12,7 @@ build: tools
 	$(CARGO) build --release
 
 test: tools
-	@MAKE="$(MAKE)" .ci/steps format lint build-tests rust
+	@MAKE="$(MAKE)" .ci/steps format lint build-tests rust generated
 
 # A C compiler for the bundled SQLite; util-linux for the fault tests, curl and jq for the page of commands.
 tools:
@@ -31,20 +31,22 @@ format:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --workspace --all-targets $(GENERATE) -- -D warnings
-
-# With the feature, the tests also check that the JSON Schema and the TypeScript in the repository
-# are what the types say.
-GENERATE := --features pvp-protocol/generate
+	$(CARGO) clippy --workspace --all-targets --features pvp-protocol/generate -- -D warnings
 
 build-tests:
-	$(CARGO) test --workspace $(GENERATE) --no-run
+	$(CARGO) test --workspace --no-run
 
 rust:
-	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace $(GENERATE) --no-fail-fast
+	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --no-fail-fast
+
+# The JSON Schema and the TypeScript in the repository are what the types say.
+generated:
+	$(CARGO) test $(GENERATED)
+
+GENERATED := --workspace --features pvp-protocol/generate --test protocol generated::
 
 generate:
-	PVP_BLESS=1 $(CARGO) test --workspace $(GENERATE) --test protocol generated::
+	PVP_BLESS=1 $(CARGO) test $(GENERATED)
 	PVP_BLESS=1 $(CARGO) test -p pvp --test docs -- pages::the_settings tui::the_tables
 
 # Long rounds of what `make test` does briefly.

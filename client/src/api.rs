@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::Read;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -19,36 +20,39 @@ use serde::de::DeserializeOwned;
 
 use crate::Link;
 
-/// How long a server may take to take a connection.
+/// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take beyond the time that the server was asked to wait.
+/// How long an answer may take, in addition to the time that a long poll waits.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The largest answer that is read.
 const MAX_RESPONSE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server has said no.
+    /// The server refused it.
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
+    /// The request could not be made, and trying again would not help.
+    #[error("cannot send a request to {base}: {why}")]
+    NotSent { base: String, why: String },
     /// The server did not answer.
     #[error("cannot reach {base}: {why}")]
     Unreachable { base: String, why: String },
-    /// Something answered that does not speak as a PVP server does.
+    /// The answer is not one that a PVP server gives.
     #[error("{base} answered what a PVP server would not ({why})")]
     InvalidResponse { base: String, why: String },
 }
 
 impl ApiError {
-    /// Whether asking again later may help: the server is away, stopping, or busy.
+    /// Whether a later attempt may succeed: the server is down, stopping or busy.
     pub fn is_transient(&self) -> bool {
         match self {
             ApiError::Unreachable { .. } => true,
             ApiError::Refused(report) => report.recoverable,
-            ApiError::InvalidResponse { .. } => false,
+            ApiError::NotSent { .. } | ApiError::InvalidResponse { .. } => false,
         }
     }
 }
@@ -56,7 +60,7 @@ impl ApiError {
 /// Parameters of a request.
 type QueryParams<'a> = &'a [(&'a str, Option<String>)];
 
-/// A server, asked on behalf of a link's token.
+/// A client of a server's HTTP API, with the token of a link.
 pub struct ApiClient {
     link: Link,
     /// Made by the first request, because making it blocks as requests do.
@@ -69,7 +73,7 @@ impl ApiClient {
         Self { link, http }
     }
 
-    /// The link that it asks with.
+    /// The link that it was made for.
     pub fn link(&self) -> &Link {
         &self.link
     }
@@ -194,7 +198,7 @@ impl ApiClient {
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
-        let body = serde_json::to_vec(body).map_err(|error| self.unreachable(&error))?;
+        let body = serde_json::to_vec(body).map_err(|error| self.not_sent(&error))?;
         let request = self.request(Method::POST, path, &[])?;
         let request = request
             .header("Content-Type", "application/json")
@@ -209,7 +213,7 @@ impl ApiClient {
         query: QueryParams<'_>,
     ) -> Result<RequestBuilder, ApiError> {
         let url = format!("{}{path}", self.link.base_url());
-        let mut url = Url::parse(&url).map_err(|error| self.unreachable(&error))?;
+        let mut url = Url::parse(&url).map_err(|error| self.not_sent(&error))?;
         for (key, value) in query {
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(key, value);
@@ -227,8 +231,15 @@ impl ApiClient {
             return Ok(client);
         }
         let client = build_http_client(self.link.base_url());
-        let client = client.map_err(|error| self.unreachable(&error))?;
+        let client = client.map_err(|error| self.not_sent(&error))?;
         Ok(self.http.get_or_init(|| client))
+    }
+
+    fn not_sent(&self, error: &dyn Error) -> ApiError {
+        ApiError::NotSent {
+            base: self.link.base_url().to_owned(),
+            why: error_chain(error),
+        }
     }
 
     fn unreachable(&self, error: &dyn Error) -> ApiError {
@@ -275,12 +286,26 @@ fn build_http_client(base_url: &str) -> reqwest::Result<Client> {
         .connect_timeout(CONNECT_TIMEOUT)
         // A token goes to nobody but the server it is for.
         .redirect(redirect::Policy::none());
+    // A token for a server on this machine is no business of a proxy elsewhere.
+    let builder = match is_loopback(base_url) {
+        true => builder.no_proxy(),
+        false => builder,
+    };
     let builder = match base_url.starts_with("http:") {
         // Loading the system's certificates takes longer than a request on the loopback.
         true => builder.tls_certs_only([]),
         false => builder,
     };
     builder.build()
+}
+
+fn is_loopback(base_url: &str) -> bool {
+    let url = Url::parse(base_url).ok();
+    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
 }
 
 /// An error with its causes, each said once.
@@ -295,4 +320,31 @@ pub fn error_chain(error: &dyn Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_loopback() {
+        for base in [
+            "http://127.0.0.1:3000",
+            "http://127.9.9.9",
+            "http://[::1]:3000",
+            "https://localhost",
+            "http://pvp.localhost:1",
+        ] {
+            assert!(is_loopback(base), "{base}");
+        }
+        for base in [
+            "http://10.0.0.1",
+            "https://example.com",
+            "http://localhost.example.com",
+            "http://127.0.0.1.example.com",
+            "nonsense",
+        ] {
+            assert!(!is_loopback(base), "{base}");
+        }
+    }
 }

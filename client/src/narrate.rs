@@ -7,8 +7,8 @@ use pvp_protocol::payload::{
     ResponseEnd, TimeoutResolution, ToolExecute,
 };
 use pvp_protocol::{
-    Envelope, MessageId, ParticipantId, ParticipantKind, Role, ServerMessage, Timestamp,
-    WireMessage,
+    Envelope, JsonObject, MessageId, ParticipantId, ParticipantKind, Role, ServerMessage,
+    Timestamp, WireMessage,
 };
 
 use crate::view::{
@@ -16,37 +16,41 @@ use crate::view::{
     TimelineEvent, TimelineItem, View,
 };
 
-/// What a participant is called.
+/// The longest command in a line of the log, in characters, so that what was done to it is not
+/// cut off behind it.
+const MAX_LOG_COMMAND_CHARS: usize = 48;
+
+/// Whom a description is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParticipantLabel {
-    /// By the name they chose, for screens.
-    Name,
-    /// By the id, which nobody chooses, for the record.
-    Id,
+pub enum NarratorStyle {
+    /// People at a screen: participants by the names they chose, commands in full.
+    Screen,
+    /// The record: participants by their ids, which nobody chooses, and commands shortened.
+    Log,
 }
 
-/// Describes what happened, with text from others made safe by `escape`.
+/// Describes what happened in one line each.
 #[derive(Clone, Copy)]
 pub struct Narrator<'a> {
     view: &'a View,
-    label: ParticipantLabel,
+    style: NarratorStyle,
     /// Makes text from others fit for one line of the medium.
     escape: fn(&str) -> String,
 }
 
 impl<'a> Narrator<'a> {
-    pub fn new(view: &'a View, label: ParticipantLabel, escape: fn(&str) -> String) -> Self {
+    pub fn new(view: &'a View, style: NarratorStyle, escape: fn(&str) -> String) -> Self {
         Self {
             view,
-            label,
+            style,
             escape,
         }
     }
 
     fn name(&self, id: &ParticipantId) -> String {
-        match self.label {
-            ParticipantLabel::Name => (self.escape)(self.view.display_name(id)),
-            ParticipantLabel::Id => (self.escape)(id.as_str()),
+        match self.style {
+            NarratorStyle::Screen => (self.escape)(self.view.display_name(id)),
+            NarratorStyle::Log => (self.escape)(id.as_str()),
         }
     }
 
@@ -141,9 +145,13 @@ impl<'a> Narrator<'a> {
 
     /// A command, in one line.
     pub fn command_text(&self, id: &MessageId) -> String {
-        match self.view.proposal(id) {
+        let command = match self.view.proposal(id) {
             Some(proposal) => (self.escape)(&proposal.requested.shown),
             None => format!("command {id}"),
+        };
+        match self.style {
+            NarratorStyle::Screen => command,
+            NarratorStyle::Log => shorten(&command, MAX_LOG_COMMAND_CHARS),
         }
     }
 
@@ -315,7 +323,7 @@ impl<'a> Narrator<'a> {
 
     /// What a logged message says, without sender and time. The view has folded the message.
     pub fn message_text(&self, envelope: &Envelope) -> String {
-        match self.unlisted_text(&envelope.message) {
+        match self.unlisted_text(envelope) {
             Some(text) => text,
             None => match self.view.timeline_item(&envelope.heading.id) {
                 Some(item) => self.item_text(item),
@@ -329,10 +337,10 @@ impl<'a> Narrator<'a> {
         clippy::wildcard_enum_match_arm,
         reason = "the other messages are described by their timeline items"
     )]
-    fn unlisted_text(&self, message: &ServerMessage) -> Option<String> {
+    fn unlisted_text(&self, envelope: &Envelope) -> Option<String> {
         use ServerMessage as M;
         let text = |text: &str| (self.escape)(text.trim());
-        Some(match message {
+        Some(match &envelope.message {
             M::ThinkingStart(_) => "starts thinking".to_owned(),
             M::ThinkingChunk(chunk) => format!("thinks: {}", text(&chunk.text)),
             M::ThinkingEnd(_) => "stops thinking".to_owned(),
@@ -341,14 +349,7 @@ impl<'a> Narrator<'a> {
             M::ResponseEnd(end) => response_end_text(end),
             M::ToolPropose(propose) => {
                 let category = propose.assessment.as_ref().map(|it| it.category.as_str());
-                let command = propose
-                    .arguments
-                    .get("full_command")
-                    .and_then(|it| it.as_str());
-                let command = match command {
-                    Some(command) => text(command),
-                    None => text(&serde_json::Value::from(propose.arguments.clone()).to_string()),
-                };
+                let command = self.arguments_text(&propose.arguments);
                 format!("proposes [{}]: {command}", category.unwrap_or("?"))
             }
             M::Announce(announce) => {
@@ -380,14 +381,58 @@ impl<'a> Narrator<'a> {
             }
             M::ToolResult(result) => {
                 let id = short_id(&result.tool_proposal);
-                let proposal = self.view.proposal(&result.tool_proposal);
-                match proposal.and_then(|proposal| proposal.finish.as_ref()) {
-                    Some(finish) => format!("{id} ended: {}", self.finish_text(finish)),
-                    None => format!("{id} ended"),
-                }
+                let finish = RunResultView::new(result, envelope.at);
+                format!("{id} ended: {}", self.finish_text(&finish))
+            }
+            M::SessionCreate(create) => match &create.name {
+                Some(name) => format!("made the session {}", text(name)),
+                None => "made the session".to_owned(),
+            },
+            M::GateAmend(amend) => {
+                let reason = amend.reason.as_deref().filter(|reason| !reason.is_empty());
+                let reason = reason.map(|reason| format!(" ({})", text(reason)));
+                format!(
+                    "edits {}{}: {}",
+                    self.gate_text(&amend.gate),
+                    reason.unwrap_or_default(),
+                    self.arguments_text(&amend.arguments)
+                )
+            }
+            M::GateApprove(vote) => self.vote_text("approves", &vote.gate, vote.comment.as_deref()),
+            M::ToolApprove(vote) => {
+                self.vote_text("approves", &vote.tool_proposal, vote.comment.as_deref())
+            }
+            M::GateReject(vote) => self.vote_text("rejects", &vote.gate, Some(&vote.reason)),
+            M::ToolReject(vote) => {
+                self.vote_text("rejects", &vote.tool_proposal, Some(&vote.reason))
             }
             _ => return None,
         })
+    }
+
+    /// A vote; the comment stands before the command, which may be long.
+    fn vote_text(&self, verb: &str, gate: &MessageId, comment: Option<&str>) -> String {
+        let comment = comment.filter(|comment| !comment.is_empty());
+        let comment = comment.map(|comment| format!(": {}", (self.escape)(comment)));
+        let gate = self.gate_text(gate);
+        format!("{verb} {gate}{}", comment.unwrap_or_default())
+    }
+
+    /// The command at a gate, which may be named by its own id or by that of the proposal.
+    fn gate_text(&self, id: &MessageId) -> String {
+        let card = self.view.card(id).map(|card| &card.proposal);
+        let proposal = card.unwrap_or(id);
+        match self.view.proposal(proposal) {
+            Some(_) => self.command_text(proposal),
+            None => format!("gate {}", short_id(id)),
+        }
+    }
+
+    fn arguments_text(&self, arguments: &JsonObject) -> String {
+        match arguments.get("full_command").and_then(|it| it.as_str()) {
+            Some(command) => (self.escape)(command.trim()),
+            None => (self.escape)(&serde_json::Value::from(arguments.clone()).to_string()),
+        }
     }
 
     fn grant_text(&self, execute: &ToolExecute) -> String {
@@ -436,6 +481,16 @@ fn short_id(id: &MessageId) -> &str {
     let id = id.as_str();
     // Ids are ASCII.
     &id[id.len().saturating_sub(6)..]
+}
+
+/// The beginning of a text that is longer than so many characters.
+pub fn shorten(text: &str, max_chars: usize) -> String {
+    let mut shown: String = text.chars().take(max_chars + 1).collect();
+    if shown.chars().count() > max_chars {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
 }
 
 /// A name of the protocol as words.
@@ -503,6 +558,82 @@ pub fn outcome_text(outcome: GateOutcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use pvp_protocol::{Heading, Sender};
+    use serde_json::{Value, json};
+
+    fn envelope(seq: u64, id: &str, by: &str, kind: &str, payload: Value) -> Envelope {
+        let message = ServerMessage::parse_payload(kind, &payload.to_string());
+        let sender = match by {
+            Sender::SYSTEM => Sender::System,
+            by => Sender::Participant(ParticipantId::parse(by).unwrap()),
+        };
+        Envelope {
+            heading: Heading {
+                id: MessageId::parse(id).unwrap(),
+                session: pvp_protocol::SessionId::parse("owl").unwrap(),
+                sender,
+                reference: None,
+                causal_refs: None,
+                fork: None,
+            },
+            at: Timestamp::from_millis(seq),
+            seq: Some(seq),
+            message: message.unwrap().unwrap(),
+        }
+    }
+
+    /// The last of these messages as a line of the log, by a view that knows only them.
+    fn log_text(messages: &[Envelope]) -> String {
+        let mut view = View::default();
+        for envelope in messages {
+            view.fold(envelope);
+        }
+        let one_line = |text: &str| crate::view::escape_invisible(text).replace('\n', "\\n");
+        Narrator::new(&view, NarratorStyle::Log, one_line).message_text(messages.last().unwrap())
+    }
+
+    fn proposal(command: &str) -> Envelope {
+        let payload = json!({
+            "tool_name": "shell", "arguments": {"full_command": command}, "agent": "bot",
+            "description": "", "risk_level": "low", "requires_approval": false, "category": "all",
+        });
+        envelope(1, "p1", "bot", "tool.propose", payload)
+    }
+
+    #[test]
+    fn a_result_is_told_whole_by_who_saw_nothing_before_it() {
+        let payload = json!({
+            "tool_proposal": "p-123456", "success": false, "duration_ms": 3200,
+            "result": {"exitCode": 2, "stdout": "", "stderr": ""}, "error": "it\nbroke",
+        });
+        let result = envelope(23, "r1", "bot", "tool.result", payload);
+        assert_eq!(
+            log_text(&[result]),
+            "123456 ended: exit 2 after 3.2 s: it\\nbroke"
+        );
+    }
+
+    #[test]
+    fn a_long_command_does_not_hide_what_was_done_to_it() {
+        let reject = json!({"tool_proposal": "p1", "rejector": "ann", "reason": "never"});
+        let reject = envelope(2, "v1", "ann", "tool.reject", reject);
+        let text = log_text(&[proposal(&"x".repeat(500)), reject]);
+        let shown = "x".repeat(MAX_LOG_COMMAND_CHARS);
+        assert_eq!(text, format!("rejects {shown}…: never"));
+    }
+
+    #[test]
+    fn an_edit_is_told_also_by_who_did_not_see_the_gate() {
+        let amend = json!({
+            "gate": "gate-abcdef", "arguments": {"full_command": "echo \u{202e}x"}, "reason": "typo",
+        });
+        let amend = envelope(9, "a1", "ann", "gate.amend", amend);
+        assert_eq!(
+            log_text(&[amend]),
+            "edits gate abcdef (typo): echo \\u{202e}x"
+        );
+    }
 
     #[test]
     fn times_are_short_and_clear() {

@@ -16,9 +16,14 @@ pub fn now() -> Timestamp {
 
 /// Unpredictable bytes from the kernel.
 pub fn random_bytes<const N: usize>() -> [u8; N] {
+    try_random_bytes().expect("the kernel's random source always answers")
+}
+
+/// The same for callers that can go on without, or can say what is wrong.
+pub fn try_random_bytes<const N: usize>() -> Result<[u8; N], getrandom::Error> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the kernel's random source always answers");
-    bytes
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A new message id (UUIDv7).
@@ -39,7 +44,8 @@ pub struct Backoff {
 impl Backoff {
     /// The delay after this many failures in a row, counted from 1, with fresh jitter.
     pub fn delay(&self, failures: u32) -> Duration {
-        let jitter = u32::from_le_bytes(random_bytes());
+        // Without randomness the delays are merely not spread.
+        let jitter = u32::from_le_bytes(try_random_bytes().unwrap_or([u8::MAX; 4]));
         self.delay_with_jitter(failures, f64::from(jitter) / f64::from(u32::MAX))
     }
 
@@ -50,6 +56,33 @@ impl Backoff {
             .saturating_mul(2_u32.saturating_pow(doublings))
             .min(self.max)
             .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+/// The failures in a row of one thing that is tried again and again.
+#[derive(Debug)]
+pub struct BackoffState {
+    backoff: Backoff,
+    failures: u32,
+}
+
+impl BackoffState {
+    pub fn new(backoff: Backoff) -> Self {
+        Self {
+            backoff,
+            failures: 0,
+        }
+    }
+
+    /// Counts a failure and returns the delay before the next attempt.
+    pub fn next_delay(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        self.backoff.delay(self.failures)
+    }
+
+    /// It worked, so the next failure is the first again.
+    pub fn reset(&mut self) {
+        self.failures = 0;
     }
 }
 
@@ -79,6 +112,17 @@ mod tests {
         let range = Duration::from_millis(125)..=Duration::from_millis(250);
         assert!(delays.iter().all(|delay| range.contains(delay)));
         assert!(delays.iter().any(|delay| *delay != delays[0]));
+    }
+
+    #[test]
+    fn delays_start_over_after_a_success() {
+        let mut state = BackoffState::new(BACKOFF);
+        for _ in 0..100 {
+            state.next_delay();
+        }
+        assert!(state.next_delay() >= BACKOFF.max / 2);
+        state.reset();
+        assert!(state.next_delay() <= BACKOFF.initial);
     }
 
     #[test]

@@ -60,10 +60,8 @@ impl Timestamp {
 }
 
 fn parse_ms(text: &str) -> Option<u64> {
-    let pieces = PARSER.parse_pieces(text).ok()?;
-    if pieces.time_zone_annotation().is_some() {
-        return None;
-    }
+    let text = normalized(text)?;
+    let pieces = PARSER.parse_pieces(&text).ok()?;
     let offset = match pieces.offset()? {
         PiecesOffset::Zulu => 0,
         PiecesOffset::Numeric(numeric) => numeric.offset().seconds(),
@@ -73,6 +71,38 @@ fn parse_ms(text: &str) -> Option<u64> {
     let since_epoch = local.duration_since(EPOCH) - SignedDuration::from_secs(offset.into());
     (!since_epoch.is_negative()).then_some(())?;
     u64::try_from(since_epoch.as_millis()).ok()
+}
+
+/// The text if it has the form of RFC 3339, with at most nine digits of a fraction. The parser
+/// knows many more forms.
+fn normalized(text: &str) -> Option<String> {
+    let digit = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let form = |pattern: &str, from: usize| {
+        pattern.bytes().enumerate().all(|(at, expected)| {
+            let found = text.as_bytes().get(from + at).copied();
+            match expected {
+                b'0' => digit(from + at),
+                b'T' => matches!(found, Some(b'T' | b't' | b' ')),
+                b'+' => matches!(found, Some(b'+' | b'-')),
+                expected => found == Some(expected),
+            }
+        })
+    };
+    if !form("0000-00-00T00:00:00", 0) {
+        return None;
+    }
+    let (seconds, rest) = text.split_at(19);
+    let (fraction, offset) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count()),
+        None => ("0", rest),
+    };
+    let known_offset = matches!(offset, "Z" | "z")
+        || offset.len() == 6 && form("+00:00", text.len() - 6) && offset[1..3] <= *"23";
+    if fraction.is_empty() || !known_offset {
+        return None;
+    }
+    let fraction = &fraction[..fraction.len().min(9)];
+    Some(format!("{seconds}.{fraction}{offset}"))
 }
 
 impl fmt::Display for Timestamp {
@@ -121,6 +151,9 @@ mod tests {
             "2026-01-31T12:00:00.0Z",
             "2026-01-31T14:00:00+02:00",
             "2026-01-31T12:00:00.000000Z",
+            "2026-01-31T12:00:00.0000000000000000Z",
+            "2026-01-31t12:00:00z",
+            "2026-01-31 12:00:00-00:00",
         ] {
             assert_eq!(Timestamp::parse(text), Ok(noon), "{text}");
         }
@@ -142,7 +175,18 @@ mod tests {
             "2026-01-01T00:00:00+0é00",
             "2026-01-01T00:00:00+99:99",
             "2026-01-01T00:00:00-12:60",
+            "2026-01-01T00:00:00+24:00",
             "2026-01-01T00:00:00Z[Europe/Berlin",
+            "2026-01-01T00:00:00Z[UTC]",
+            "20260101T000000Z",
+            "2026-01-01T00:00Z",
+            "2026-01-01T00Z",
+            "2026-01-01T00:00:00,5Z",
+            "2026-01-01T00:00:00+02",
+            "2026-01-01T00:00:00+0200",
+            "2026-01-01T00:00:00+02:00:30",
+            "+002026-01-01T00:00:00Z",
+            "2026-W01-1T00:00:00Z",
         ] {
             assert!(Timestamp::parse(text).is_err(), "{text}");
         }

@@ -1,7 +1,7 @@
 //! One entry of the log as a line of text.
 
 use pvp_client::View;
-use pvp_client::narrate::{Narrator, ParticipantLabel};
+use pvp_client::narrate::{Narrator, NarratorStyle, shorten};
 use pvp_protocol::Envelope;
 
 /// Longest line that is printed, in characters.
@@ -16,19 +16,11 @@ impl LogLines {
     pub(super) fn line(&mut self, envelope: &Envelope) -> String {
         self.0.fold(envelope);
         // Names are chosen by their owners; the record says who it really was.
-        let narrator = Narrator::new(&self.0, ParticipantLabel::Id, super::one_line);
+        let narrator = Narrator::new(&self.0, NarratorStyle::Log, super::one_line);
         let text = narrator.message_text(envelope);
         let seq = envelope.seq.map(|seq| seq.to_string()).unwrap_or_default();
         let sender = super::one_line(envelope.heading.sender.as_str());
-        shorten(&format!("{seq:>6}  {}  {sender}: {text}", envelope.at))
+        let line = format!("{seq:>6}  {}  {sender}: {text}", envelope.at);
+        shorten(&line, MAX_LINE_CHARS)
     }
-}
-
-fn shorten(line: &str) -> String {
-    let mut shown: String = line.chars().take(MAX_LINE_CHARS + 1).collect();
-    if shown.chars().count() > MAX_LINE_CHARS {
-        shown.pop();
-        shown.push('…');
-    }
-    shown
 }

@@ -44,6 +44,7 @@ fn in_ci_a_skip_passes_only_if_it_is_listed() {
         ("a_listed_skip", Some("true"), true),
         ("a_listed_skip", None, true),
         ("an_unlisted_skip", Some("true"), false),
+        ("an_unlisted_skip", Some("1"), false),
         ("an_unlisted_skip", Some("false"), true),
         ("an_unlisted_skip", None, true),
         ("a_listed_skip_for_another_reason", Some("true"), false),

@@ -16,8 +16,7 @@ use std::path::Path;
 /// Where the skips that CI accepts are listed, below the root of the workspace.
 const ALLOWED_SKIPS: &str = "tests/allowed_skips.txt";
 
-/// Reports that the calling test does not check something, and why. Fails the test if `CI` is
-/// `true` and `tests/allowed_skips.txt` does not list this test with exactly this reason.
+/// Reports that the calling test does not check something, and why. Fails the test in CI if `tests/allowed_skips.txt` does not list this test with exactly this reason.
 ///
 /// The test is known by the name of its thread, so this must be called on the thread that libtest
 /// started, which is also where `#[tokio::test]` polls the body of a test.
@@ -25,10 +24,14 @@ pub fn skip(reason: &str) {
     let test = current_test();
     // Not `eprintln!`, which libtest hides unless the test fails.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
-    let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    if in_ci && !is_allowed(&allowed_skips(), &test, reason) {
+    if is_ci(std::env::var("CI").ok().as_deref()) && !is_allowed(&allowed_skips(), &test, reason) {
         panic!("{test} skips something in CI, and {ALLOWED_SKIPS} does not list it: {reason}");
     }
+}
+
+/// Whether the variable `CI` says that this is CI.
+pub fn is_ci(variable: Option<&str>) -> bool {
+    !matches!(variable, None | Some("" | "0" | "false"))
 }
 
 /// The calling test as the list names it: the crate, and the path that libtest prints.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use pvp_client::View;
-use pvp_client::narrate::{Narrator, ParticipantLabel};
+use pvp_client::narrate::{Narrator, NarratorStyle};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
@@ -73,7 +73,7 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Describes what happened in one line each, fit for the screen.
 pub(crate) fn narrator(view: &View) -> Narrator<'_> {
-    Narrator::new(view, ParticipantLabel::Name, one_line)
+    Narrator::new(view, NarratorStyle::Screen, one_line)
 }
 
 /// The number of columns that a text takes.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use pvp_clock::{Backoff, fresh_id};
+use pvp_clock::{Backoff, BackoffState, fresh_id};
 use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
 };
@@ -76,8 +76,8 @@ struct ConnectionTask {
     limits: WelcomeLimits,
     /// Receives the result of the first join; `None` once it has been sent.
     first_join: Option<oneshot::Sender<Result<(), ConnectError>>>,
-    /// Failed attempts to connect since the last success.
-    failures: u32,
+    /// How long to wait before the next attempt to connect.
+    backoff: BackoffState,
     /// Every handle is dropped, so no more messages will be sent.
     closing: bool,
     /// The ping sent before closing, and the last sequence number received when it was sent.
@@ -106,7 +106,7 @@ pub(super) async fn run(
         queued: 0,
         limits: WelcomeLimits::default(),
         first_join: Some(first_join),
-        failures: 0,
+        backoff: BackoffState::new(BACKOFF),
         closing: false,
         closing_ping: None,
         expected_seq: 0,
@@ -153,18 +153,13 @@ impl ConnectionTask {
         }
         self.joined = false;
         self.emit(ConnectionEvent::Disconnected { why }).await;
-        let retry_at = Instant::now() + self.next_backoff();
+        let retry_at = Instant::now() + self.backoff.next_delay();
         loop {
             tokio::select! {
                 () = sleep_until(retry_at) => return,
                 message = self.outgoing.recv(), if self.accepts_outgoing() => self.enqueue(message),
             }
         }
-    }
-
-    fn next_backoff(&mut self) -> Duration {
-        self.failures = self.failures.saturating_add(1);
-        BACKOFF.delay(self.failures)
     }
 
     fn accepts_outgoing(&self) -> bool {
@@ -437,7 +432,7 @@ impl ConnectionTask {
 
     async fn on_welcome(&mut self, resumed: bool) {
         self.joined = true;
-        self.failures = 0;
+        self.backoff.reset();
         if let Some(first_join) = self.first_join.take() {
             // The caller may have stopped waiting; then every handle is gone, and the task ends.
             let _ = first_join.send(Ok(()));

@@ -196,7 +196,7 @@ pub struct RunResultView {
 }
 
 impl RunResultView {
-    pub(super) fn new(result: &ToolResult, at: Timestamp) -> Self {
+    pub(crate) fn new(result: &ToolResult, at: Timestamp) -> Self {
         let body = result.result.as_ref();
         let extra_field = |name: &str| {
             let inside = body.and_then(|body| body.extra.get(name));

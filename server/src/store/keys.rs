@@ -47,7 +47,8 @@ pub(super) fn read_public(dir: &Path) -> Result<PublicKey, OpenError> {
 }
 
 fn create_key(path: &Path) -> Result<SigningKey, OpenError> {
-    let seed = pvp_clock::random_bytes();
+    let seed = pvp_clock::try_random_bytes()
+        .map_err(|error| key_error(path, &format!("no randomness to make it from: {error}")))?;
     write_new_file(path, &seed, 0o600)?;
     Ok(SigningKey::from_bytes(&seed))
 }
