@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DATA ?= pvp-data
 
-.PHONY: run build test format lint rust generated soak bench generate deny tools
+.PHONY: run build test format lint build-tests rust soak bench generate deny tools
 
 run: tools
 	$(CARGO) run --release -- demo --data $(DATA)
@@ -11,7 +11,8 @@ run: tools
 build: tools
 	$(CARGO) build --release
 
-test: tools format lint rust generated
+test: tools
+	@MAKE="$(MAKE)" .ci/steps format lint build-tests rust
 
 # A C compiler for the bundled SQLite; util-linux for the fault tests, curl and jq for the page of commands.
 tools:
@@ -30,17 +31,20 @@ format:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p pvp-protocol --all-targets --features generate -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(GENERATE) -- -D warnings
+
+# With the feature, the tests also check that the JSON Schema and the TypeScript in the repository
+# are what the types say.
+GENERATE := --features pvp-protocol/generate
+
+build-tests:
+	$(CARGO) test --workspace $(GENERATE) --no-run
 
 rust:
-	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --no-fail-fast
-
-# The checked-in JSON Schema and TypeScript are what the types say.
-generated:
-	$(CARGO) test -p pvp-protocol --features generate --test protocol
+	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace $(GENERATE) --no-fail-fast
 
 generate:
-	PVP_BLESS=1 $(CARGO) test -p pvp-protocol --features generate --test protocol generated::
+	PVP_BLESS=1 $(CARGO) test --workspace $(GENERATE) --test protocol generated::
 	PVP_BLESS=1 $(CARGO) test -p pvp --test docs -- pages::the_settings tui::the_tables
 
 # Long rounds of what `make test` does briefly.
