@@ -299,7 +299,7 @@ async fn following_tells_messages_as_they_come_and_goes_on_after_a_restart() {
             cli.run_ok(&[&["send", "more"], &to[..]].concat()).await;
         }
     }
-    text.wait_for_line("asked").await;
+    text.wait_for_line("asks").await;
     server.kill_9().await;
     let gone = tail.next_stderr_line().await;
     assert!(gone.starts_with("pvp: cannot reach "), "{gone}");
