@@ -55,7 +55,7 @@ soak:
 	PVP_SEED=$$(date +%s) PVP_ROUNDS=20000 $(CARGO) test --release -p pvp-policy --test policy differential::
 	PROPTEST_CASES=20000 $(CARGO) test --release -p pvp-session --test session random::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery server_killed::
-	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor running::
+	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor -- running:: sandbox::without_the_sandbox
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery random_kills::
 
 bench:

@@ -21,7 +21,7 @@ fn an_unlisted_skip() {
 #[test]
 #[ignore = "another test starts it, to see it fail"]
 fn a_listed_skip_for_another_reason() {
-    skip("it is unlisted");
+    skip("it is not listed for this");
 }
 
 /// Runs one of the tests above in a process of its own.
