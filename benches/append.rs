@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use pvp_protocol::SessionId;
 use pvp_server::store::{
-    AppendCallback, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex, Store,
+    AppendCallback, AppendRequest, CheckpointTiming, LogHead, LogRecord, SessionIndex, Store,
 };
 use serde_json::json;
-use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, env_number, target_result};
 use tokio::sync::{Semaphore, mpsc};
 
 /// About the size of an entry with a 200-byte output.
@@ -53,7 +53,7 @@ fn main() {
 }
 
 /// `sessions` writers, each with `under_way` appends of `size` records that wait for the disk.
-async fn store_alone(name: &str, sessions: usize, size: usize, under_way: usize, time: Duration) {
+async fn store_alone(name: &str, sessions: usize, size: usize, in_flight: usize, time: Duration) {
     let data = tempfile::tempdir().unwrap();
     let store = Store::open(data.path()).unwrap();
     let begun = Instant::now();
@@ -64,7 +64,7 @@ async fn store_alone(name: &str, sessions: usize, size: usize, under_way: usize,
                 store.clone(),
                 session,
                 size,
-                under_way,
+                in_flight,
                 begun + time,
             ))
         })
@@ -81,14 +81,14 @@ async fn append_until(
     store: Store,
     session: SessionId,
     size: usize,
-    under_way: usize,
+    in_flight: usize,
     until: Instant,
 ) -> Latencies {
     let body = Bytes::from(vec![b'x'; BODY_BYTES]);
     let meta = Bytes::from_static(br#"{"origin":"0123456789abcdef0123456789abcdef"}"#);
     let mut head = LogHead::empty(&session);
     let (report, mut reports) = mpsc::unbounded_channel();
-    let permits = Arc::new(Semaphore::new(under_way));
+    let permits = Arc::new(Semaphore::new(in_flight));
     while Instant::now() < until {
         permits.acquire().await.unwrap().forget();
         let prev = head;
@@ -111,7 +111,7 @@ async fn append_until(
             records,
             at: pvp_clock::now(),
             index: SessionIndex::default(),
-            seal: SealTiming::WhenDue,
+            checkpoint: CheckpointTiming::WhenDue,
             on_done: done,
         };
         store.append(append).await;
@@ -156,7 +156,7 @@ async fn end_to_end(sessions: usize, time: Duration) {
     report("socket to socket, pipelined", entries / took, latencies);
     println!(
         "bar ≥ 50,000/s: {}; server CPU {:.1} µs an entry, {:.2} of its {took:.1} s",
-        bar_result(entries / took >= 50_000.0),
+        target_result(entries / took >= 50_000.0),
         cpu / entries * 1e6,
         cpu / took
     );

@@ -101,13 +101,13 @@ async fn measure() {
             );
         };
         line("bare loop", &bare, bare.per_million(), String::new());
-        let telling = ours.without_ingest(&ingest);
+        let delivery_only = ours.without_ingest(&ingest);
         let ratios = format!(
             "{:>11.2}  {:>15.2}",
             ours.per_million() / bare.per_million(),
-            telling / bare.per_million()
+            delivery_only / bare.per_million()
         );
-        line("pvp server", &ours, telling, ratios);
+        line("pvp server", &ours, delivery_only, ratios);
         runs.push((ours, bare));
     }
     if let [first, .., last] = runs[..] {
@@ -119,7 +119,7 @@ async fn measure() {
         println!(
             "one more viewer: pvp server {ours:.3}, bare loop {bare:.3}, ratio {:.2}  (bar: at most 1.25: {})",
             ours / bare,
-            support::bar_result(ours <= 1.25 * bare)
+            support::target_result(ours <= 1.25 * bare)
         );
     }
 }
@@ -313,7 +313,7 @@ struct ViewerCounts {
 
 impl ViewerPool {
     fn add(&self, stream: TcpStream, rest: Vec<u8>) {
-        let place = {
+        let index = {
             let mut counts = self.counts.borrow_mut();
             counts.outputs.push(0);
             counts.outputs.len() - 1
@@ -321,7 +321,7 @@ impl ViewerPool {
         tokio::task::spawn_local(count_outputs(
             stream,
             rest,
-            place,
+            index,
             self.counts.clone(),
             self.progress.clone(),
         ));
@@ -344,7 +344,7 @@ impl ViewerPool {
 async fn count_outputs(
     stream: TcpStream,
     mut rest: Vec<u8>,
-    place: usize,
+    index: usize,
     counts: Rc<RefCell<ViewerCounts>>,
     progress: Rc<Notify>,
 ) {
@@ -375,8 +375,8 @@ async fn count_outputs(
         });
         let Some(found) = found else { return };
         let mut counts = counts.borrow_mut();
-        let before = counts.outputs[place];
-        counts.outputs[place] += found;
+        let before = counts.outputs[index];
+        counts.outputs[index] += found;
         if before < counts.goal && before + found >= counts.goal {
             counts.missing -= 1;
             if counts.missing == 0 {

@@ -19,7 +19,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, env_number, target_result};
 
 /// Outputs that follow each grant, so that the load is realistic.
 const OUTPUTS_PER_ROUND: usize = 10;
@@ -94,7 +94,7 @@ fn report(name: &str, mut latencies: Latencies, begun: Instant, cpu: f64, bar: f
         latencies.percentile(50.0),
         latencies.percentile(100.0),
         cpu / rounds * 1e6,
-        bar_result(p99 <= bar)
+        target_result(p99 <= bar)
     );
 }
 

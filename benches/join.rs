@@ -1,4 +1,4 @@
-//! How long a newcomer waits for the history of a long session, and how long a server takes to
+//! How long a late joiner waits for the history of a long session, and how long a server takes to
 //! start.
 //!
 //! Settings: JOIN_ENTRIES=10000 JOIN_TIMES=20 JOIN_SESSIONS=1000
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, env_number, target_result};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -56,7 +56,7 @@ fn report(name: &str, mut latencies: Latencies, cpu: f64) {
         "{name:<34} {:>8.1} {worst:>8.1} {:>15.1}   bar ≤ 100 ms: {}",
         latencies.percentile(50.0),
         cpu * 1000.0,
-        bar_result(latencies.percentile(50.0) <= 100.0)
+        target_result(latencies.percentile(50.0) <= 100.0)
     );
 }
 
@@ -114,7 +114,7 @@ async fn measure_start(sessions: usize) {
     println!(
         "start to listening, {sessions} sessions: p50 {:.1} ms, max {worst:.1} ms   bar ≤ 1000 ms: {}",
         latencies.percentile(50.0),
-        bar_result(worst <= 1000.0)
+        target_result(worst <= 1000.0)
     );
 }
 

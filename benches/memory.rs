@@ -16,7 +16,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, bar_result, env_number};
+use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, env_number, target_result};
 
 /// Bytes of one output: the most that an executor sends in one message.
 const OUTPUT_BYTES: usize = 32 * 1024;
@@ -35,7 +35,7 @@ async fn main() {
     println!(
         "a reader that stalls: {:.1} MiB more than before   bar ≤ 16 MiB: {}; p99 of the others {with:.2} ms, {without:.2} ms without it",
         growth / 1024.0,
-        bar_result(growth <= 16.0 * 1024.0)
+        target_result(growth <= 16.0 * 1024.0)
     );
 }
 
@@ -128,7 +128,7 @@ fn report(name: &str, connections: usize, kib: u64) {
     let each = kib as f64 / connections as f64;
     println!(
         "{connections} connections {name}: {kib} KiB more, {each:.2} KiB each   bar ≤ 4 KiB: {}",
-        bar_result(each <= 4.0)
+        target_result(each <= 4.0)
     );
 }
 

@@ -24,10 +24,10 @@ use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ParticipantKind, Role, SessionId};
 use serde_json::json;
-use support::{BenchClient, BenchRole, MeasuredProcess, bar_result, env_number};
+use support::{BenchClient, BenchRole, MeasuredProcess, env_number, target_result};
 
 /// Bytes of a chunk of output, as an executor sends it.
-const PIECE_BYTES: usize = 32 * 1024;
+const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Chunks that an executor has in flight; the bare loop makes as many durable at a time.
 const IN_FLIGHT: i64 = 48;
@@ -79,14 +79,14 @@ async fn measure() {
     report("pipe → log → viewer", &mut ours);
     println!(
         "bar: at least 0.5 of the bare loop: {ratio:.2} {}",
-        bar_result(ratio >= 0.5)
+        target_result(ratio >= 0.5)
     );
     for (name, at) in [("server", 0), ("executor", 1)] {
         let grown = after[at].saturating_sub(before[at]);
         println!(
             "bar: memory of the {name} flat: +{:.1} MiB at most {}",
             grown as f64 / 1024.0,
-            bar_result(grown <= GROWTH_KIB)
+            target_result(grown <= GROWTH_KIB)
         );
     }
 }
@@ -141,16 +141,16 @@ fn run_bare_loop(workspace: &Path, log: &str) -> Duration {
         .spawn()
         .unwrap();
     let mut pipe = command.stdout.take().unwrap();
-    let (mut piece, mut seq) = (Vec::with_capacity(PIECE_BYTES), 0);
+    let (mut chunk, mut seq) = (Vec::with_capacity(CHUNK_BYTES), 0);
     store.execute_batch("BEGIN").unwrap();
     while pipe
         .by_ref()
-        .take(PIECE_BYTES as u64)
-        .read_to_end(&mut piece)
+        .take(CHUNK_BYTES as u64)
+        .read_to_end(&mut chunk)
         .unwrap()
         > 0
     {
-        let text = String::from_utf8_lossy(&piece);
+        let text = String::from_utf8_lossy(&chunk);
         let body = json!({ "type": "tool.output", "payload": { "stream": "stdout", "text": text, "offset": seq } });
         seq += 1;
         insert
@@ -159,7 +159,7 @@ fn run_bare_loop(workspace: &Path, log: &str) -> Duration {
         if seq % IN_FLIGHT == 0 {
             store.execute_batch("COMMIT; BEGIN").unwrap();
         }
-        piece.clear();
+        chunk.clear();
     }
     store.execute_batch("COMMIT").unwrap();
     assert!(command.wait().unwrap().success());

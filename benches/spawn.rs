@@ -19,7 +19,7 @@ use pvp_agent::reaper::SpawnSpec;
 use pvp_agent::run::{self, OverflowAction, ReaperPool, RunLimits, SupervisedProcess};
 use pvp_agent::sandbox::{ResourceLimits, Sandbox};
 use pvp_protocol::SandboxProfile;
-use support::{Latencies, bar_result, env_number};
+use support::{Latencies, env_number, target_result};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
@@ -67,12 +67,12 @@ async fn main() {
     let over = median(&mut read) - bare;
     println!(
         "bar: reaper and sandbox ≤ 6 ms over plain: {over:.2} {}",
-        bar_result(over <= 6.0)
+        target_result(over <= 6.0)
     );
     let sandbox = median(&mut held) - median(&mut none);
     println!(
         "bar: sandbox alone ≤ 1 ms: {sandbox:.2} {}",
-        bar_result(sandbox <= 1.0)
+        target_result(sandbox <= 1.0)
     );
 }
 
@@ -130,11 +130,11 @@ async fn spawn_reaped(reapers: &ReaperPool, spawn_spec: &SpawnSpec) -> Duration 
         on_overflow: OverflowAction::Kill,
     };
     let begun = Instant::now();
-    let (_stopper, asked) = run::stop_channel();
-    let run = SupervisedProcess::start(reapers, spawn_spec, asked)
+    let (_stop_sender, stop_receiver) = run::stop_channel();
+    let run = SupervisedProcess::start(reapers, spawn_spec, stop_receiver)
         .await
         .unwrap();
-    let (sender, _pieces) = mpsc::channel(16);
+    let (sender, _chunks) = mpsc::channel(16);
     let finish = run
         .stream_to_end(bounds, &std::collections::BTreeMap::new(), sender)
         .await

@@ -10,13 +10,13 @@ use pvp_protocol::api::{CreateSessionRequest, InviteRequest};
 use pvp_protocol::{MessageId, ParticipantKind, QuorumRule, Role, SessionConfig, SessionId};
 
 /// A participant's connection, and what they see of the session.
-struct ConnectedMember {
+struct ConnectedParticipant {
     connection: Connection,
     events: ConnectionEvents,
     view: View,
 }
 
-impl ConnectedMember {
+impl ConnectedParticipant {
     async fn join(link: Link) -> anyhow::Result<Self> {
         let (connection, events) = Connection::open(link, ConnectOptions::default()).await?;
         let view = View::default();
@@ -107,7 +107,7 @@ async fn main() -> anyhow::Result<()> {
 
     let mut members = Vec::new();
     for link in links {
-        members.push(ConnectedMember::join(link).await?);
+        members.push(ConnectedParticipant::join(link).await?);
     }
     let agent = members.pop().context("the agent joined last")?;
     let [ann, bob, cid] = members.as_mut_slice() else {

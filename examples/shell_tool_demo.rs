@@ -54,7 +54,9 @@ async fn run(link: Link) -> anyhow::Result<()> {
 
 fn print_event(event: &ProposalEvent) {
     match event {
-        ProposalEvent::Assessed(verdict) => println!("  {}: {}", verdict.category, verdict.reason),
+        ProposalEvent::Assessed(assessment) => {
+            println!("  {}: {}", assessment.category, assessment.reason)
+        }
         ProposalEvent::GateOpened { quorum } => println!("  waits for {quorum}"),
         ProposalEvent::Edited { command, .. } => println!("  edited: {command}"),
         ProposalEvent::Granted { approved_by } => {

@@ -150,7 +150,7 @@ fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Prints an error to standard error. If that fails too, there is nobody left to tell.
+/// Prints an error to standard error. If that fails too, there is nowhere left to report it.
 pub(crate) fn print_error(error: &anyhow::Error) {
     // The message may quote text from others.
     let problem = escape_invisible(&format!("{error:#}"));

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The crates that only think, and everything they may use.
+/// The pure crates, and everything they may use.
 const PURE_CRATES: &[(&str, &[&str])] = &[
     (
         "protocol",
@@ -51,7 +51,7 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The crates that do, and which of ours they may use.
+/// The crates that do I/O, and which of ours they may use.
 const IO_CRATES: &[(&str, &[&str])] = &[
     ("clock", &["pvp-protocol"]),
     (

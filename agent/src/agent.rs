@@ -344,9 +344,9 @@ impl Agent {
         Ok(ProposalHandle { id, events })
     }
 
-    /// Adds the co-author trailer. It is added before anyone sees the command, so that people
-    /// approve
-    /// exactly what runs.
+    /// Adds the co-author trailer.
+    ///
+    /// It is added before anyone sees the command, so that people approve exactly what runs.
     fn with_co_author(&self, mut arguments: JsonObject) -> Result<JsonObject, ProposeError> {
         if let Some(author) = &self.settings.git.co_author {
             let action = Action::from_arguments("shell", &arguments)?;

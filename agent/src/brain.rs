@@ -58,9 +58,9 @@ impl Brain {
     }
 
     /// Whether it starts before the first prompt.
-    pub fn speaks_first(&self) -> bool {
+    pub fn starts_unprompted(&self) -> bool {
         match self {
-            Brain::Scripted(scripted) => scripted.speaks_first(),
+            Brain::Scripted(scripted) => scripted.starts_unprompted(),
             Brain::Provider(_) => false,
         }
     }

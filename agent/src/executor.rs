@@ -249,7 +249,7 @@ impl Executor {
         reason = "everything else does not concern execution"
     )]
     pub fn on_message(&mut self, envelope: &Envelope) {
-        let id = &envelope.heading.id;
+        let id = &envelope.header.id;
         match &envelope.message {
             ServerMessage::SessionWelcome(welcome) => self.on_welcome(welcome),
             ServerMessage::ToolPropose(propose) => self.grant_check.on_propose(id, propose),
@@ -265,7 +265,7 @@ impl Executor {
                 let why = cancel.reason.as_deref().unwrap_or("cancelled");
                 self.stop_run(&cancel.tool_proposal, why);
             }
-            ServerMessage::ToolInput(input) => self.on_input(&envelope.heading.sender, input),
+            ServerMessage::ToolInput(input) => self.on_input(&envelope.header.sender, input),
             ServerMessage::InterruptRaise(raise)
                 if raise
                     .target
@@ -393,7 +393,7 @@ impl Executor {
     }
 
     /// A result that is not ours closes a run that the session has given up, so stop it: nobody
-    /// would see what it goes on doing.
+    /// would see its output.
     fn on_result(&mut self, result: &ToolResult) {
         self.forget_proposal(&result.tool_proposal);
         if let Some(active) = self.active_runs.get_mut(&result.tool_proposal) {

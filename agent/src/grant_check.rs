@@ -11,7 +11,7 @@ const MAX_SHOWN: usize = 4096;
 
 /// Why a grant is not acted on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GrantRefused {
+pub enum GrantRefusal {
     #[error("the grant does not carry its nonce, so it is not this executor's own copy")]
     NoNonce,
     #[error("nothing of the kind was proposed or asked of this executor")]
@@ -26,16 +26,16 @@ pub enum GrantRefused {
 
 /// What was shown to everyone and may come back as a grant.
 #[derive(Debug)]
-/// The executor's own participant id.
 pub struct GrantCheck {
-    /// The workspace, for assessing granted actions.
+    /// The executor's own participant id.
     me: ParticipantId,
-    /// The digest of every shown action, by the id of its proposal or shell command.
+    /// The workspace, for assessing granted actions.
     workspace: Workspace,
+    /// The digest of every shown action, by the id of its proposal or shell command.
     shown_actions: BTreeMap<MessageId, ShownAction>,
     /// The proposal behind each gate.
-    /// The number of the next shown action; the lowest numbers are the oldest.
     gate_proposals: BTreeMap<MessageId, MessageId>,
+    /// The number of the next shown action; the lowest numbers are the oldest.
     next_number: u64,
 }
 
@@ -124,27 +124,27 @@ impl GrantCheck {
         execute: &ToolExecute,
         policy: &Policy,
         now: Timestamp,
-    ) -> Option<Result<(), GrantRefused>> {
+    ) -> Option<Result<(), GrantRefusal>> {
         let grant = &execute.grant;
         (grant.executor == self.me).then(|| {
             if grant.nonce.as_ref().is_none_or(String::is_empty) {
-                return Err(GrantRefused::NoNonce);
+                return Err(GrantRefusal::NoNonce);
             }
             let shown = self
                 .shown_actions
                 .get(&execute.tool_proposal)
-                .ok_or(GrantRefused::UnknownProposal)?;
+                .ok_or(GrantRefusal::UnknownProposal)?;
             let digest = grant.action.digest();
             if digest != grant.digest || digest != shown.digest {
-                return Err(GrantRefused::Changed);
+                return Err(GrantRefusal::Changed);
             }
             if grant.expires_at <= now {
-                return Err(GrantRefused::Expired);
+                return Err(GrantRefusal::Expired);
             }
             let assessment = policy.assess(&grant.action, &self.workspace);
             if assessment.category == Category::Blocked {
                 let (rule, reason) = (assessment.rule, assessment.reason);
-                return Err(GrantRefused::Blocked { rule, reason });
+                return Err(GrantRefusal::Blocked { rule, reason });
             }
             Ok(())
         })
@@ -230,7 +230,7 @@ mod tests {
         grant_check
     }
 
-    fn check(grant_check: &GrantCheck, execute: &ToolExecute) -> Option<Result<(), GrantRefused>> {
+    fn check(grant_check: &GrantCheck, execute: &ToolExecute) -> Option<Result<(), GrantRefusal>> {
         grant_check.check(execute, &Policy::built_in(), now())
     }
 
@@ -243,17 +243,17 @@ mod tests {
     fn any_other_grant_is_refused() {
         let grant_check = grant_check();
         let refused = |execute: &ToolExecute| check(&grant_check, execute).unwrap().unwrap_err();
-        assert_eq!(refused(&grant("p1", "touch b")), GrantRefused::Changed);
+        assert_eq!(refused(&grant("p1", "touch b")), GrantRefusal::Changed);
         assert_eq!(
             refused(&grant("p3", "touch a")),
-            GrantRefused::UnknownProposal
+            GrantRefusal::UnknownProposal
         );
         let mut execute = grant("p1", "touch a");
         execute.grant.nonce = None;
-        assert_eq!(refused(&execute), GrantRefused::NoNonce);
+        assert_eq!(refused(&execute), GrantRefusal::NoNonce);
         let mut execute = grant("p1", "touch a");
         execute.grant.expires_at = now();
-        assert_eq!(refused(&execute), GrantRefused::Expired);
+        assert_eq!(refused(&execute), GrantRefusal::Expired);
         let mut execute = grant("p1", "touch a");
         execute.grant.executor = ParticipantId::parse("other").unwrap();
         assert_eq!(check(&grant_check, &execute), None);
@@ -267,7 +267,7 @@ mod tests {
             .unwrap()
             .unwrap_err();
         assert!(
-            matches!(refused, GrantRefused::Blocked { .. }),
+            matches!(refused, GrantRefusal::Blocked { .. }),
             "{refused:?}"
         );
     }
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(check(&grant_check, &grant("p1", "touch c")), Some(Ok(())));
         assert_eq!(
             check(&grant_check, &grant("p1", "touch a")),
-            Some(Err(GrantRefused::Changed))
+            Some(Err(GrantRefusal::Changed))
         );
     }
 
@@ -304,7 +304,7 @@ mod tests {
         grant_check.forget(&id("p1"));
         assert_eq!(
             check(&grant_check, &grant("p1", "touch a")),
-            Some(Err(GrantRefused::UnknownProposal))
+            Some(Err(GrantRefusal::UnknownProposal))
         );
     }
 
@@ -323,7 +323,7 @@ mod tests {
         execute.tool_proposal = id("s2");
         assert_eq!(
             check(&grant_check, &execute),
-            Some(Err(GrantRefused::UnknownProposal))
+            Some(Err(GrantRefusal::UnknownProposal))
         );
     }
 

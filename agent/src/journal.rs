@@ -16,7 +16,7 @@ const DAY_MS: u64 = 86_400_000;
 /// How long a grant is kept after it has expired, in milliseconds: a day, in case clocks differ.
 const RETENTION_MS: u64 = DAY_MS;
 
-/// The same for a grant without a result: jobs run for long, and people ask about them afterwards.
+/// The same for a grant without a result, because background jobs may run for a long time.
 const UNFINISHED_RETENTION_MS: u64 = 30 * DAY_MS;
 
 /// Grants that are recorded before expired ones are pruned.

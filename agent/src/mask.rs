@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Shorter values are not masked: they would match in half of any text.
+/// Shorter values are not masked, because they would match too much of any text.
 const MIN_SECRET_BYTES: usize = 4;
 
 /// Replaces a value in the output.

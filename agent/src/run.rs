@@ -40,7 +40,7 @@ pub struct RunLimits {
 pub enum OverflowAction {
     /// It is killed.
     Kill,
-    /// It goes on; of the excess output only the end is kept, for the summary.
+    /// It keeps running; only the end of the excess output is kept, for the summary.
     Truncate,
 }
 
@@ -58,7 +58,7 @@ pub struct StdioChunk {
 pub enum StopReason {
     TimedOut,
     OutputLimit,
-    /// Someone asked for it, with this reason.
+    /// A stop was requested, with this reason.
     Requested(String),
 }
 
@@ -109,14 +109,14 @@ pub struct SupervisedProcess {
     pid: u32,
     /// The command's cgroup; `None` if it has none.
     cgroup: Option<Cgroup>,
-    /// When the reaper was asked for.
+    /// When the reaper was requested.
     started_at: Instant,
 }
 
 impl SupervisedProcess {
-    /// Starts a command, and returns when it has started. A stop requested before the start
-    /// prevents
-    /// it.
+    /// Starts a command, and returns when it has started.
+    ///
+    /// A stop requested before the start prevents it.
     pub async fn start(
         reapers: &ReaperPool,
         spawn_spec: &SpawnSpec,
@@ -159,9 +159,9 @@ impl SupervisedProcess {
     }
 
     /// Sends the output to `chunks`, with the values of `secrets` masked, until no process of the
-    /// command is left. A receiver that does not keep up slows the command down; one that is
-    /// dropped
-    /// stops it.
+    /// command is left.
+    ///
+    /// A slow receiver slows the command down. Dropping the receiver stops the command.
     pub async fn stream_to_end(
         self,
         limits: RunLimits,

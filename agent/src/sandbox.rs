@@ -28,9 +28,9 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Applies the sandbox to this process, which keeps access to its own `terminal`. After an
-    /// error
-    /// the process must not go on.
+    /// Applies the sandbox to this process, which keeps access to its own `terminal`.
+    ///
+    /// After an error the process must exit.
     pub(crate) fn apply(&self, terminal: &[PathBuf]) -> anyhow::Result<()> {
         self.share.apply().context("setting limits")?;
         file_access::restrict(self, terminal)?;

@@ -90,7 +90,7 @@ impl Default for AgentOptions {
 }
 
 /// Runs the turn loop for an agent that has joined a session. Returns an error only if a script was
-/// not followed; any other failure is reported to the people in the session, who may ask again.
+/// not followed; any other failure is reported to the people in the session, who may retry.
 pub async fn run_turn_loop(
     mut agent: Agent,
     brain: Brain,
@@ -179,7 +179,7 @@ enum AnswerOutcome {
     Halted,
 }
 
-/// Whether to go on with a turn.
+/// Whether to continue a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnFlow {
     Continue,
@@ -188,7 +188,7 @@ enum TurnFlow {
 
 impl TurnLoop {
     async fn run(mut self) -> Result<(), BrainError> {
-        if self.brain.speaks_first() {
+        if self.brain.starts_unprompted() {
             self.run_turn(true).await?;
             if self.options.exit_when == ExitWhen::FirstTurnDone {
                 return Ok(());
@@ -314,7 +314,7 @@ impl TurnLoop {
         }
     }
 
-    /// Gets one answer from the brain, and streams it as it arrives.
+    /// Gets one answer from the brain, and streams it arrives.
     async fn answer_once(&mut self) -> Result<AnswerOutcome, BrainError> {
         let config = self.current_prompt.config.as_ref();
         let mut answer_stream =

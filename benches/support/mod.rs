@@ -372,7 +372,7 @@ fn append_masked_frame(buffer: &mut Vec<u8>, payload: &[u8]) {
     buffer.extend_from_slice(payload);
 }
 
-/// Latencies, sorted when asked for.
+/// Latencies, sorted when a percentile is computed.
 #[derive(Default)]
 pub struct Latencies(Vec<Duration>);
 
@@ -401,6 +401,6 @@ impl Latencies {
 }
 
 /// Whether a figure meets its target, as text.
-pub fn bar_result(within: bool) -> &'static str {
+pub fn target_result(within: bool) -> &'static str {
     if within { "met" } else { "MISSED" }
 }

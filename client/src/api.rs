@@ -1,4 +1,4 @@
-//! A server's HTTP side, typed. Calls block; use them from a thread that may.
+//! A typed client of the server's HTTP API. Calls block, so make them from a thread that may.
 
 use std::error::Error;
 use std::io::Read;
@@ -26,7 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer may take, in addition to the time that a long poll waits.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest answer that is read.
+/// The largest response that is read.
 const MAX_RESPONSE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a request has no answer.
@@ -38,7 +38,7 @@ pub enum ApiError {
     /// The request could not be made, and trying again would not help.
     #[error("cannot send a request to {base}: {why}")]
     NotSent { base: String, why: String },
-    /// The server did not answer.
+    /// The server could not be reached or did not respond.
     #[error("cannot reach {base}: {why}")]
     Unreachable { base: String, why: String },
     /// The answer is not one that a PVP server gives.
@@ -57,13 +57,13 @@ impl ApiError {
     }
 }
 
-/// Parameters of a request.
+/// The query parameters of a request; those that are `None` are left out.
 type QueryParams<'a> = &'a [(&'a str, Option<String>)];
 
 /// A client of a server's HTTP API, with the token of a link.
 pub struct ApiClient {
     link: Link,
-    /// Made by the first request, because making it blocks as requests do.
+    /// Created by the first request, because creating it blocks, as requests do.
     http: OnceLock<Client>,
 }
 
@@ -78,12 +78,12 @@ impl ApiClient {
         &self.link
     }
 
-    /// Whose token it is.
+    /// The participant that the token identifies.
     pub fn whoami(&self) -> Result<WhoAmI, ApiError> {
         self.get("/api/me", &[])
     }
 
-    /// Sessions that the token opens, newest first.
+    /// The sessions that the token gives access to, newest first.
     pub fn list_sessions(&self, query: QueryParams<'_>) -> Result<SessionList, ApiError> {
         self.get("/api/sessions", query)
     }
@@ -99,7 +99,7 @@ impl ApiClient {
         self.get(&format!("/api/sessions/{session}"), &[])
     }
 
-    /// Messages after a seq; waits up to `wait` for the first if there is none.
+    /// The messages after a sequence number. If there is none yet, waits up to `wait` for one.
     pub fn messages(
         &self,
         session: &SessionId,
@@ -116,12 +116,12 @@ impl ApiClient {
         self.get_long_poll(&path, &query, wait)
     }
 
-    /// Sends a message, of which the envelope may be left to the server.
+    /// Sends a message. The server fills in envelope fields that are missing.
     pub fn send(&self, session: &SessionId, message: &JsonObject) -> Result<SessionAck, ApiError> {
         self.post(&format!("/api/sessions/{session}/messages"), message)
     }
 
-    /// Open gates of every session that the token opens; waits for a change since `after`.
+    /// The open gates of all accessible sessions. With `after`, waits for a change since then.
     pub fn list_gates(&self, after: Option<u64>, wait: Duration) -> Result<GateList, ApiError> {
         let wait_seconds = after.map(|_| wait.as_secs().to_string());
         let query = [
@@ -284,9 +284,9 @@ fn build_http_client(base_url: &str) -> reqwest::Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        // A token goes to nobody but the server it is for.
+        // The token must not follow a redirect to another server.
         .redirect(redirect::Policy::none());
-    // A token for a server on this machine is no business of a proxy elsewhere.
+    // A token for a server on this machine must not reach a proxy elsewhere.
     let builder = match is_loopback(base_url) {
         true => builder.no_proxy(),
         false => builder,
@@ -308,7 +308,7 @@ fn is_loopback(base_url: &str) -> bool {
     }
 }
 
-/// An error with its causes, each said once.
+/// The text of an error and of its causes, without repetition.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

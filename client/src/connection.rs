@@ -1,4 +1,4 @@
-//! A participant's connection to a session: it joins, tracks the answer to each message, and
+//! A participant's connection to a session, which joins, tracks the answer to each message, and
 //! reconnects on its own.
 
 mod task;
@@ -6,7 +6,7 @@ mod task;
 use pvp_clock::{fresh_id, now};
 use pvp_protocol::payload::{Announce, ErrorReport, ExecutorInfo, SessionAck, SessionWelcome};
 use pvp_protocol::{
-    ClientMessage, Envelope, ExtraFields, Heading, JsonObject, MessageId, ParticipantId,
+    ClientMessage, Envelope, EnvelopeHeader, ExtraFields, JsonObject, MessageId, ParticipantId,
     ParticipantKind, Role, Sender, SessionId, Transport, WireMessage,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -211,7 +211,7 @@ impl Connection {
     ) -> Result<Receipt, SendError> {
         let message = message.into();
         let kind = message.kind();
-        let heading = Heading {
+        let header = EnvelopeHeader {
             id: id.clone(),
             session: self.session.clone(),
             sender: Sender::Participant(self.participant.clone()),
@@ -219,7 +219,7 @@ impl Connection {
             causal_refs: Vec::new(),
             fork: None,
         };
-        let text = encode_envelope(heading, message);
+        let text = encode_envelope(header, message);
         self.send_text(id, kind, text).await
     }
 
@@ -253,9 +253,9 @@ impl Connection {
     }
 }
 
-fn encode_envelope<M: WireMessage>(heading: Heading, message: M) -> String {
+fn encode_envelope<M: WireMessage>(header: EnvelopeHeader, message: M) -> String {
     let envelope = Envelope {
-        heading,
+        header,
         at: now(),
         seq: None,
         message,

@@ -1,4 +1,4 @@
-//! Says in words what happened in a session: one line each, the same on every screen.
+//! Describes what happened in a session as text, one line per event, the same on every screen.
 //!
 //! A [`Narrator`] reads a view that has folded everything up to the item it describes.
 
@@ -20,12 +20,12 @@ use crate::view::{
 /// cut off behind it.
 const MAX_LOG_COMMAND_CHARS: usize = 48;
 
-/// Whom a description is for.
+/// The kind of output that a description is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NarratorStyle {
     /// People at a screen: participants by the names they chose, commands in full.
     Screen,
-    /// The record: participants by their ids, which nobody chooses, and commands shortened.
+    /// A log: participants by their ids, which they cannot choose, and commands shortened.
     Log,
 }
 
@@ -34,7 +34,7 @@ pub enum NarratorStyle {
 pub struct Narrator<'a> {
     view: &'a View,
     style: NarratorStyle,
-    /// Makes text from others fit for one line of the medium.
+    /// Escapes text from others, so that it is safe to print on one line.
     escape: fn(&str) -> String,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Narrator<'a> {
         names.join(", ")
     }
 
-    /// How the vote on a card stands.
+    /// How many approvals a card has, and how many it needs.
     pub fn vote_tally(&self, card: &GateCard) -> String {
         let mut text = format!("{} of {}", card.received, card.required);
         if !card.votes.is_empty() {
@@ -93,7 +93,7 @@ impl<'a> Narrator<'a> {
     }
 
     /// How a run ended.
-    pub fn finish_text(&self, finish: &RunResultView) -> String {
+    pub fn run_result_text(&self, finish: &RunResultView) -> String {
         let mut text = match (finish.exit_code, &finish.signal) {
             _ if finish.outcome_unknown => "ended, nobody saw how".to_owned(),
             (Some(code), _) => format!("exit {code}"),
@@ -110,10 +110,10 @@ impl<'a> Narrator<'a> {
         text
     }
 
-    /// How far a command has come.
+    /// The state of a command.
     pub fn state_text(&self, proposal: &ProposalView, now: Timestamp) -> String {
         match (proposal.state, &proposal.finish) {
-            (_, Some(ended)) => self.finish_text(ended),
+            (_, Some(ended)) => self.run_result_text(ended),
             (ProposalState::Judged, None) => "judged".to_owned(),
             (ProposalState::Waiting, None) => "waits for approval".to_owned(),
             (ProposalState::Approved, None) => "approved".to_owned(),
@@ -155,7 +155,7 @@ impl<'a> Narrator<'a> {
         }
     }
 
-    /// What happened, without who and when; texts of many lines are on one.
+    /// What happened, without sender and time, on one line.
     pub fn item_text(&self, item: &TimelineItem) -> String {
         let name = |id: &ParticipantId| self.name(id);
         let because = |reason: &Option<String>| match reason.as_deref() {
@@ -325,14 +325,14 @@ impl<'a> Narrator<'a> {
     pub fn message_text(&self, envelope: &Envelope) -> String {
         match self.unlisted_text(envelope) {
             Some(text) => text,
-            None => match self.view.timeline_item(&envelope.heading.id) {
+            None => match self.view.timeline_item(&envelope.header.id) {
                 Some(item) => self.item_text(item),
                 None => self.raw_text(&envelope.message),
             },
         }
     }
 
-    /// The text of messages that have no timeline item of their own, or less in it.
+    /// The text of messages for which the timeline has no item, or one with less detail.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the other messages are described by their timeline items"
@@ -382,7 +382,7 @@ impl<'a> Narrator<'a> {
             M::ToolResult(result) => {
                 let id = short_id(&result.tool_proposal);
                 let finish = RunResultView::new(result, envelope.at);
-                format!("{id} ended: {}", self.finish_text(&finish))
+                format!("{id} ended: {}", self.run_result_text(&finish))
             }
             M::SessionCreate(create) => match &create.name {
                 Some(name) => format!("made the session {}", text(name)),
@@ -476,7 +476,7 @@ fn response_end_text(end: &ResponseEnd) -> String {
     }
 }
 
-/// The end of an id, which tells the ids of one session apart.
+/// The end of an id, which is enough to distinguish the ids of one session.
 fn short_id(id: &MessageId) -> &str {
     let id = id.as_str();
     // Ids are ASCII.
@@ -493,12 +493,12 @@ pub fn shorten(text: &str, max_chars: usize) -> String {
     shown
 }
 
-/// A name of the protocol as words.
+/// A protocol name such as `timed_out` with spaces instead of underscores.
 pub fn label(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// How long, as short as it is clear.
+/// A duration in a short form, such as `1.2 s` or `3 min`.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -509,7 +509,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// Minutes and seconds that are left.
+/// The time left, in minutes and seconds.
 pub fn countdown(ms: u64) -> String {
     let seconds = ms.div_ceil(1000);
     format!("{}:{:02}", seconds / 60, seconds % 60)
@@ -535,9 +535,9 @@ pub fn role_list(roles: &[Role]) -> String {
     words.join("+")
 }
 
-/// The mark of how present someone is.
-pub fn presence_mark(person: &ParticipantView) -> &'static str {
-    match (person.left, person.presence) {
+/// The mark that shows a participant's presence.
+pub fn presence_mark(participant: &ParticipantView) -> &'static str {
+    match (participant.left, participant.presence) {
         (true, _) => "✗",
         (false, PresenceStatus::Active) => "●",
         (false, PresenceStatus::Idle) => "○",
@@ -559,7 +559,7 @@ pub fn outcome_text(outcome: GateOutcome) -> &'static str {
 mod tests {
     use super::*;
 
-    use pvp_protocol::{Heading, Sender};
+    use pvp_protocol::{EnvelopeHeader, Sender};
     use serde_json::{Value, json};
 
     fn envelope(seq: u64, id: &str, by: &str, kind: &str, payload: Value) -> Envelope {
@@ -569,12 +569,12 @@ mod tests {
             by => Sender::Participant(ParticipantId::parse(by).unwrap()),
         };
         Envelope {
-            heading: Heading {
+            header: EnvelopeHeader {
                 id: MessageId::parse(id).unwrap(),
                 session: pvp_protocol::SessionId::parse("owl").unwrap(),
                 sender,
                 reference: None,
-                causal_refs: None,
+                causal_refs: Vec::new(),
                 fork: None,
             },
             at: Timestamp::from_millis(seq),
@@ -637,8 +637,8 @@ mod tests {
 
     #[test]
     fn times_are_short_and_clear() {
-        let said: Vec<_> = [40, 1_250, 61_000, 200_000, 8_000_000].map(duration).into();
-        assert_eq!(said, ["0.0 s", "1.2 s", "61 s", "3 min", "2 h"]);
+        let texts: Vec<_> = [40, 1_250, 61_000, 200_000, 8_000_000].map(duration).into();
+        assert_eq!(texts, ["0.0 s", "1.2 s", "61 s", "3 min", "2 h"]);
         assert_eq!(
             [0, 59_001, 300_000].map(countdown),
             ["0:00", "1:00", "5:00"]

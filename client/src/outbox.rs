@@ -13,7 +13,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 64;
 pub(crate) enum ResendPolicy {
     /// The server does not answer it, so it is done once sent.
     NoReply,
-    /// It describes the present moment and is useless later, so it is dropped.
+    /// It describes a passing state and is useless later, so it is dropped.
     DropOnDisconnect,
     /// It is sent again on the next socket.
     Resend,

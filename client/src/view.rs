@@ -154,19 +154,19 @@ impl View {
     /// Folds the next message. A message that was folded before, or that belongs to another
     /// session, is ignored.
     pub fn fold(&mut self, envelope: &Envelope) {
-        let heading = &envelope.heading;
-        let session = self.session.get_or_insert_with(|| heading.session.clone());
+        let header = &envelope.header;
+        let session = self.session.get_or_insert_with(|| header.session.clone());
         let already_folded = envelope.seq.is_some_and(|seq| seq <= self.head);
-        if already_folded || *session != heading.session {
+        if already_folded || *session != header.session {
             return;
         }
         self.head = envelope.seq.unwrap_or(self.head);
         let meta = MessageMeta {
-            id: &heading.id,
+            id: &header.id,
             at: envelope.at,
             seq: envelope.seq,
-            sender: &heading.sender,
-            reference: heading.reference.as_ref(),
+            sender: &header.sender,
+            reference: header.reference.as_ref(),
             is_history: envelope.seq.is_some_and(|seq| seq <= self.welcome_head),
         };
         self.record_activity(&meta);

@@ -1,4 +1,4 @@
-//! How dangerous a proposal was found to be, in a form that explains itself.
+//! Assessments: how dangerous an action is, and why.
 
 use crate::Digest;
 
@@ -11,7 +11,7 @@ wire_enums! {
         Write,
         /// Loses data, stops services, rewrites shared history.
         Destructive,
-        /// Catastrophe; never runs.
+        /// Catastrophic; never runs.
         Blocked,
     }
 
@@ -36,7 +36,7 @@ wire_enums! {
         Workspace,
     }
 
-    /// What kind of tool a proposal is for, as published.
+    /// The kind of tool that a proposal is for, as the published protocol lists them.
     pub enum ToolCategory {
         FileRead,
         FileWrite,
@@ -52,7 +52,7 @@ wire_enums! {
 }
 
 wire_structs! {
-    /// The verdict on one proposal: computed once, recorded, never computed again.
+    /// The policy's judgement of an action, computed once and recorded.
     pub struct Assessment {
         /// What the action does to the machine.
         pub category: Category,
@@ -78,7 +78,7 @@ wire_structs! {
         pub policy: String,
     }
 
-    /// The verdict on one simple command inside a longer line.
+    /// The judgement of one simple command inside a longer line.
     pub struct PartAssessment {
         /// Where the part begins in the command as shown, in bytes.
         pub start: usize,

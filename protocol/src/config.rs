@@ -22,7 +22,7 @@ wire_enums! {
     /// What happens when a gate's deadline passes.
     pub enum GateTimeoutAction {
         Reject,
-        /// Asks the admins once, with the same timeout again, and then rejects.
+        /// Asks the admins, with the same timeout again, and then rejects.
         Escalate,
         /// Approves without votes; only for commands of the category write.
         AutoApprove,

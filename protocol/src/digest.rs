@@ -1,4 +1,4 @@
-//! Fingerprints.
+//! SHA-256 digests.
 
 use std::fmt;
 

@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Sender {
 
 /// The envelope fields that name a message and what it belongs to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heading {
+pub struct EnvelopeHeader {
     /// The message's own id, chosen by its sender.
     pub id: MessageId,
     /// The session it belongs to.
@@ -76,7 +76,7 @@ pub struct Heading {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope<M = ServerMessage> {
     /// Ids, sender and references.
-    pub heading: Heading,
+    pub header: EnvelopeHeader,
     /// The server's time (`ts` on the wire).
     pub at: Timestamp,
     /// The sequence number in the session's log; `None` for ephemeral messages.
@@ -130,8 +130,8 @@ struct RawEnvelope<'a> {
 const MAX_CAUSAL_REFS: usize = 64;
 
 impl RawEnvelope<'_> {
-    fn into_heading(self) -> Heading {
-        Heading {
+    fn into_header(self) -> EnvelopeHeader {
+        EnvelopeHeader {
             id: self.id,
             session: self.session,
             sender: self.sender,
@@ -146,7 +146,7 @@ impl RawEnvelope<'_> {
 pub fn parse_client_message(
     text: &str,
     limits: &Limits,
-) -> Result<(Heading, ClientMessage), MessageParseError> {
+) -> Result<(EnvelopeHeader, ClientMessage), MessageParseError> {
     let raw = parse_raw_envelope(text, limits)?;
     let kind = raw.kind.clone();
     let message = match ClientMessage::parse_payload(&kind, raw.payload.get()) {
@@ -177,7 +177,7 @@ pub fn parse_client_message(
             related_to: Some(raw.id),
         });
     }
-    Ok((raw.into_heading(), message))
+    Ok((raw.into_header(), message))
 }
 
 /// Parses a server's message; `None` if this version does not know its type.
@@ -196,7 +196,7 @@ pub fn parse_server_message(
     })?;
     let (at, seq) = (raw.ts.unwrap_or_default(), raw.seq);
     Ok(Some(Envelope {
-        heading: raw.into_heading(),
+        header: raw.into_header(),
         at,
         seq,
         message,
@@ -256,22 +256,22 @@ impl<M: WireMessage> Serialize for Envelope<M> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("v", &VERSION)?;
-        map.serialize_entry("id", &self.heading.id)?;
+        map.serialize_entry("id", &self.header.id)?;
         map.serialize_entry("ts", &self.at)?;
-        map.serialize_entry("session", &self.heading.session)?;
-        map.serialize_entry("sender", &self.heading.sender)?;
+        map.serialize_entry("session", &self.header.session)?;
+        map.serialize_entry("sender", &self.header.sender)?;
         map.serialize_entry("type", self.message.kind())?;
         map.serialize_entry("payload", &self.message)?;
-        if let Some(reference) = &self.heading.reference {
+        if let Some(reference) = &self.header.reference {
             map.serialize_entry("ref", reference)?;
         }
         if let Some(seq) = self.seq {
             map.serialize_entry("seq", &seq)?;
         }
-        if !self.heading.causal_refs.is_empty() {
-            map.serialize_entry("causal_refs", &self.heading.causal_refs)?;
+        if !self.header.causal_refs.is_empty() {
+            map.serialize_entry("causal_refs", &self.header.causal_refs)?;
         }
-        if let Some(fork) = &self.heading.fork {
+        if let Some(fork) = &self.header.fork {
             map.serialize_entry("fork", fork)?;
         }
         map.end()

@@ -33,7 +33,7 @@ pub use config::{
 };
 pub use digest::{Digest, DigestError};
 pub use envelope::{
-    Envelope, Heading, MessageParseError, Sender, parse_client_message, parse_server_message,
+    Envelope, EnvelopeHeader, MessageParseError, Sender, parse_client_message, parse_server_message,
 };
 pub use id::{ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId, SessionId};
 pub use json_depth::nesting_depth;

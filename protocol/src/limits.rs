@@ -19,7 +19,7 @@ wire_structs! {
         pub open_gates: u32,
         /// Bytes of context that one session may hold.
         pub context_bytes: usize,
-        /// Proposals over the life of one session, because their ids are kept for ever.
+        /// Proposals in total in one session, because their ids are kept forever.
         pub proposals: u32,
     }
 

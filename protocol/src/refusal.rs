@@ -1,4 +1,4 @@
-//! Refusals: answers to the one who asked, each with what to do about it.
+//! Refusals: why a message is not accepted, with an error code and what to do about it.
 
 use crate::{Capability, MessageId, ParticipantId, Role, SessionId};
 
@@ -34,7 +34,7 @@ pub enum ErrorCode {
 
 crate::wire::named_variants!(ErrorCode);
 
-/// Why something was not done. Goes to the sender and to nobody else.
+/// Why a message was not accepted. Only its sender receives this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]

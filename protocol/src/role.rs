@@ -1,9 +1,9 @@
-//! Who may do what: roles as published, and the capabilities that follow from them.
+//! The published roles, and the capabilities that they imply.
 
 use std::collections::BTreeSet;
 
 wire_enums! {
-    /// What a participant is in this session; one may hold several.
+    /// A participant's role in a session; a participant may have several.
     pub enum Role {
         Driver,
         Navigator,

@@ -1,4 +1,4 @@
-//! How the wire types are written down: one macro for objects, one for words.
+//! Macros that define the wire types: objects, string enums, and types that are one string.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 /// Fields this version does not know, kept so that a relayed message loses nothing.
 pub type ExtraFields = BTreeMap<String, Value>;
 
-/// A JSON object whose keys are the business of whoever wrote it.
+/// A JSON object with arbitrary keys, which this crate does not interpret.
 pub type JsonObject = serde_json::Map<String, Value>;
 
-/// Objects: structs that are read from and written to JSON, with schema and TypeScript.
+/// Defines structs that are JSON objects on the wire, with schema and TypeScript.
 macro_rules! wire_structs {
     ($($item:item)*) => {$(
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -20,7 +20,7 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// Enums whose variants are plain snake_case strings on the wire.
+/// Defines enums whose variants are snake_case strings on the wire.
 macro_rules! wire_enums {
     ($($(#[$meta:meta])* pub enum $name:ident { $($variants:tt)* })*) => {$(
         #[derive(
@@ -37,7 +37,7 @@ macro_rules! wire_enums {
     )*};
 }
 
-/// The list of an enum's variants and the name of each on the wire.
+/// Adds a list of all variants and the wire name of each.
 macro_rules! named_variants {
     ($name:ident) => {
         impl $name {
@@ -59,7 +59,7 @@ macro_rules! named_variants {
 }
 pub(crate) use named_variants;
 
-/// Texts: types that are one string on the wire, read by their own `parse`.
+/// Implements serialisation for types that are one string on the wire, read by their `parse`.
 macro_rules! string_types {
     ($($name:ident { $($schema:tt)* })*) => {$(
         impl serde::Serialize for $name {

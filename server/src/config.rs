@@ -269,8 +269,8 @@ impl ServerConfig {
     }
 
     /// Refuses `--open` on an address that other machines can reach, unless the user confirmed it.
-    pub fn check_exposure(&self, known_to_be_open: bool) -> Result<(), ConfigError> {
-        if !self.open || self.listen.ip().is_loopback() || known_to_be_open {
+    pub fn check_exposure(&self, exposure_confirmed: bool) -> Result<(), ConfigError> {
+        if !self.open || self.listen.ip().is_loopback() || exposure_confirmed {
             return Ok(());
         }
         Err(ConfigError::Unsafe(format!(

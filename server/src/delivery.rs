@@ -10,7 +10,7 @@ use crate::store::LogRecord;
 
 /// The delivery of a durable entry.
 pub(crate) fn from_entry(entry: &Entry, body: Bytes, secrets: &SecretStore) -> Delivery {
-    let executor_copy = entry.private.as_ref().map(|private| {
+    let executor_copy = entry.grant_nonce.as_ref().map(|private| {
         (
             private.to.clone(),
             encode_executor_copy(entry, private, secrets),

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use pvp_policy::Policy;
 use pvp_protocol::payload::{Announce, SessionCreate};
 use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
-use pvp_session::{Answer, Identity, Session, SessionSettings, Submitted};
+use pvp_session::{Answer, Identity, Session, SessionSettings, SubmittedMessage};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::config::ServerConfig;
@@ -333,7 +333,7 @@ impl SessionDirectory {
         self: &Arc<Self>,
         session: &SessionId,
         by: ParticipantId,
-        submitted: Submitted,
+        submitted: SubmittedMessage,
         reply_queue: Arc<ReplyQueue>,
     ) {
         let reply = ReplyTo::Queue(reply_queue, submitted.id.clone());
@@ -349,7 +349,7 @@ impl SessionDirectory {
         self: &Arc<Self>,
         session: &SessionId,
         by: ParticipantId,
-        submitted: Submitted,
+        submitted: SubmittedMessage,
     ) -> Result<Answer, Refusal> {
         let (sender, answer) = oneshot::channel();
         let request = Box::new(SessionRequest::Submit { by, submitted });

@@ -2,7 +2,7 @@
 
 use pvp_protocol::payload::{ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck};
 use pvp_protocol::{
-    Envelope, ExtraFields, Heading, MessageId, Refusal, Sender, ServerMessage, SessionId,
+    Envelope, EnvelopeHeader, ExtraFields, MessageId, Refusal, Sender, ServerMessage, SessionId,
 };
 
 use pvp_session::Answer;
@@ -26,7 +26,7 @@ pub(crate) fn ephemeral_from(
     reference: Option<MessageId>,
     message: impl Into<ServerMessage>,
 ) -> Vec<u8> {
-    let heading = Heading {
+    let header = EnvelopeHeader {
         id: pvp_clock::fresh_id(),
         session: session.clone(),
         sender,
@@ -35,7 +35,7 @@ pub(crate) fn ephemeral_from(
         fork: None,
     };
     Envelope {
-        heading,
+        header,
         at: pvp_clock::now(),
         seq: None,
         message: message.into(),

@@ -1,6 +1,6 @@
 //! A session's recent entries as encoded frames, which its connections read through cursors.
 //!
-//! There is no queue per connection: a connection reads frames when it has room to send them, and
+//! Entries are not queued per connection: a connection reads frames when it can send them, and
 //! one that falls behind the ring reads from the store instead.
 
 use std::collections::VecDeque;

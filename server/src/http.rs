@@ -33,7 +33,7 @@ use crate::metrics;
 use crate::origin::AllowedHosts;
 use crate::socket::{SocketLimits, UpgradeRefusal, upgrade};
 
-/// The longest that a request may wait; bounded, so that a caller who is gone is detected.
+/// The longest that a request may wait. It is bounded, so that disconnected callers are noticed.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The most bytes in a request's body, unless the body is a message.
@@ -144,7 +144,7 @@ pub(crate) fn router(directory: Arc<SessionDirectory>, allowed_hosts: AllowedHos
         .with_state(directory)
 }
 
-/// How long a request that asks to wait this many seconds may wait.
+/// The requested wait in seconds as a duration, limited to [`MAX_WAIT`].
 fn clamp_wait(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(MAX_WAIT)
 }

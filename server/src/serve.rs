@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// A link that makes its holder an admin; `None` if a token exists already. Blocks on the disk
-    /// for a moment.
+    /// briefly.
     pub fn first_admin_link(&self) -> anyhow::Result<Option<String>> {
         if self.directory.store.tokens().count()? > 0 {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Server {
         self.directory.base_url()
     }
 
-    /// Creates a token and its link. Blocks on the disk for a moment.
+    /// Creates a token and its link. Blocks on the disk.
     pub fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
         let base = self.directory.base_url();
         invite::create_invitation(
@@ -104,12 +104,12 @@ impl Server {
         .map_err(|refusal| anyhow::anyhow!("{refusal}"))
     }
 
-    /// Whether this token is valid on this server. Blocks on the disk for a moment.
+    /// Whether this token is valid on this server. Blocks on the disk.
     pub fn accepts_token(&self, token: &str) -> bool {
         token::verify(self.directory.store.tokens(), token, pvp_clock::now()).is_ok()
     }
 
-    /// Serves until `stop` completes, then tells the clients, writes what is left and closes the
+    /// Serves until `stop` completes, then ends the connections, writes what is left and closes the
     /// store.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let sweep = tokio::spawn(self.directory.clone().wake_due_sessions());

@@ -80,7 +80,7 @@ impl LogHead {
 
 /// When the log gets its next checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SealTiming {
+pub enum CheckpointTiming {
     /// After [`CHECKPOINT_EVERY`] entries, when the session ends and when the store is closed.
     WhenDue,
     /// At the end of this append.
@@ -101,7 +101,7 @@ pub struct AppendRequest {
     /// The time of the append, which the session's row and its checkpoint carry.
     pub at: Timestamp,
     /// When to make a checkpoint.
-    pub seal: SealTiming,
+    pub checkpoint: CheckpointTiming,
     /// Receives the outcome.
     pub on_done: AppendCallback,
 }

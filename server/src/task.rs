@@ -4,10 +4,10 @@
 //! answer is given, before everything it depends on is durable. If a write fails, every waiting
 //! request is refused and the session is replayed from what was written.
 
-mod attendance;
 mod command;
 mod load;
 mod persist;
+mod presence;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pvp_protocol::{ClientMessage, ParticipantId, Refusal, SessionId, Timestamp};
-use pvp_session::{Answer, DecisionContext, Input, Session, Stamped, Submitted};
+use pvp_session::{Answer, DecisionContext, Input, Session, Stamped, SubmittedMessage};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -27,7 +27,7 @@ use persist::{PendingAppend, WriteBatch};
 use crate::directory::SessionDirectory;
 use crate::feed::SessionFeed;
 use crate::secrets::SecretStore;
-use crate::store::{AppendCallback, AppendError, AppendRequest, LogHead, SealTiming};
+use crate::store::{AppendCallback, AppendError, AppendRequest, CheckpointTiming, LogHead};
 use crate::viewer::{DeviceGuard, Viewer};
 
 /// Commands handled together, whose entries are therefore written in one append.
@@ -232,7 +232,7 @@ impl SessionTask {
                     records: Vec::new(),
                     index: self.session_index(),
                     at: pvp_clock::now(),
-                    seal: SealTiming::Now,
+                    checkpoint: CheckpointTiming::Now,
                     // The receiver lives as long as this task, which waits for the result.
                     on_done: AppendCallback::new(move |result| drop(sender.send(result))),
                 })
@@ -355,7 +355,7 @@ impl SessionTask {
         clippy::wildcard_enum_match_arm,
         reason = "no other message carries values or output"
     )]
-    fn strip_secrets(&self, mut submitted: Submitted) -> (Submitted, Option<String>) {
+    fn strip_secrets(&self, mut submitted: SubmittedMessage) -> (SubmittedMessage, Option<String>) {
         let mut value = None;
         match &mut submitted.message {
             ClientMessage::SecretShare(share) => value = share.value.take(),

@@ -1,6 +1,6 @@
 //! Issues and verifies login tokens.
 //!
-//! A token is opaque and has a 256-bit secret, of which only the hash is stored. Its claims say who
+//! A token is opaque and has a 256-bit secret; only its hash is stored. Its claims say who
 //! holds it and which roles and capabilities they may have at most.
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub struct TokenClaims {
 }
 
 impl TokenClaims {
-    /// Who the holder is in a session, with the most they may be there.
+    /// The holder's identity in a session, with the most roles and capabilities they may have.
     pub fn identity(&self) -> Identity {
         Identity {
             participant: self.participant.clone(),

@@ -16,8 +16,8 @@ pub(crate) struct Viewer {
     may_approve: AtomicBool,
     /// Whether they have left the session.
     left: AtomicBool,
-    /// Set by the task when it counts the participant as inactive, so that their connections tell
-    /// it about the next message at once.
+    /// Set by the task when it counts the participant as inactive, so that their connections notify
+    /// it of the next message at once.
     inactive: AtomicBool,
     /// How many devices are connected, including recent and waiting HTTP requests.
     devices: AtomicU32,
@@ -119,7 +119,7 @@ impl Viewer {
 
     /// Charges one message to the rate limit, whichever device it came from; false if the limit is
     /// reached.
-    pub(crate) fn try_acquire_send(&self, now: Timestamp, limits: &Limits) -> bool {
+    pub(crate) fn try_charge_message(&self, now: Timestamp, limits: &Limits) -> bool {
         let mut bucket = self.bucket.lock();
         let elapsed = now.millis_since(bucket.filled_at) as f64 / 1000.0;
         let refilled = bucket.tokens + elapsed * f64::from(limits.messages_per_second);
@@ -173,7 +173,7 @@ mod tests {
         let at = |ms: u64| Timestamp::from_millis(1_000_000 + ms);
         let viewer = Viewer::new(ParticipantId::parse("ann").unwrap(), at(0), &limits);
         let sent: Vec<_> = [0, 0, 0, 0, 400, 500, 500, 1500, 1500, 1500, 60_000]
-            .map(|ms| viewer.try_acquire_send(at(ms), &limits))
+            .map(|ms| viewer.try_charge_message(at(ms), &limits))
             .into();
         assert_eq!(
             sent,

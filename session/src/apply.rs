@@ -15,13 +15,13 @@ pub(crate) use participants::WORKING_DIRECTORY_KEY;
 
 use pvp_policy::Policy;
 use pvp_protocol::{
-    ClientMessage, Digest, Envelope, ExecutionLimits, Heading, Limits, MessageId, ParticipantId,
-    Refusal, Sender, ServerMessage, Timestamp,
+    ClientMessage, Digest, Envelope, EnvelopeHeader, ExecutionLimits, Limits, MessageId,
+    ParticipantId, Refusal, Sender, ServerMessage, Timestamp,
 };
 
 use crate::authority;
 use crate::entry::{Audience, Entry, GrantNonce};
-use crate::input::{IdGenerator, Input, Stamped, Submitted};
+use crate::input::{IdGenerator, Input, Stamped, SubmittedMessage};
 use crate::recent_messages::MessageIdStatus;
 use crate::state::Session;
 
@@ -118,7 +118,7 @@ impl Session {
         decision_context: DecisionContext<'_>,
         stamped: Stamped<Input>,
     ) -> Decision {
-        let at = stamped.at.max(self.clock);
+        let at = stamped.at.max(self.last_entry_at);
         let id_generator = IdGenerator::new(at, stamped.seed);
         let mut builder = DecisionBuilder {
             session: self,
@@ -190,13 +190,8 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    fn submit(&mut self, by: &ParticipantId, submitted: Submitted) -> AnswerResult {
-        let Some(member) = self
-            .session
-            .participants
-            .get(by)
-            .filter(|member| !member.left)
-        else {
+    fn submit(&mut self, by: &ParticipantId, submitted: SubmittedMessage) -> AnswerResult {
+        let Some(member) = self.session.members.get(by).filter(|member| !member.left) else {
             return Err(Refusal::NotJoined);
         };
         authority::authorize(by, member, &submitted.message)?;
@@ -216,7 +211,7 @@ impl DecisionBuilder<'_> {
         if let Some(closed) = self.session.closed_proposals.get(&submitted.id) {
             return Err(Refusal::AlreadyProposed(
                 submitted.id,
-                closed.ending.to_string(),
+                closed.outcome.to_string(),
             ));
         }
         if self.session.has_ended() && !is_run_report(&submitted.message) {
@@ -228,7 +223,7 @@ impl DecisionBuilder<'_> {
         self.dispatch(by, submitted)
     }
 
-    fn dispatch(&mut self, by: &ParticipantId, submitted: Submitted) -> AnswerResult {
+    fn dispatch(&mut self, by: &ParticipantId, submitted: SubmittedMessage) -> AnswerResult {
         use ClientMessage as M;
         match submitted.message.clone() {
             M::SessionCreate(_) => Err(Refusal::SessionExists(self.session.id.clone())),
@@ -286,10 +281,10 @@ impl DecisionBuilder<'_> {
     /// A repeated message is acknowledged, unless it is a proposal that was logged as blocked.
     fn answer_duplicate(&self, id: &MessageId, seq: u64) -> Answer {
         match self.session.closed_proposals.get(id) {
-            Some(closed) if closed.ending == crate::proposal::ProposalEnding::Blocked => {
+            Some(closed) if closed.outcome == crate::proposal::ProposalOutcome::Blocked => {
                 Answer::Refused(Refusal::AlreadyProposed(
                     id.clone(),
-                    closed.ending.to_string(),
+                    closed.outcome.to_string(),
                 ))
             }
             Some(_) | None => Answer::Duplicate(seq),
@@ -300,7 +295,7 @@ impl DecisionBuilder<'_> {
     fn relay(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         message: impl Into<ServerMessage>,
     ) -> Answer {
         self.relay_to(by, submitted, message, Audience::everyone())
@@ -310,7 +305,7 @@ impl DecisionBuilder<'_> {
     fn relay_to(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         message: impl Into<ServerMessage>,
         audience: Audience,
     ) -> Answer {
@@ -318,13 +313,13 @@ impl DecisionBuilder<'_> {
             Some((id, digest)) if *id == submitted.id => *digest,
             Some(_) | None => submitted.digest(by),
         };
-        let heading = self.heading(by, submitted);
-        let seq = self.append(heading, message.into(), audience, None, Some(origin));
+        let header = self.header(by, submitted);
+        let seq = self.append(header, message.into(), audience, None, Some(origin));
         Answer::Accepted(Some(seq))
     }
 
-    fn heading(&self, by: &ParticipantId, submitted: &Submitted) -> Heading {
-        Heading {
+    fn header(&self, by: &ParticipantId, submitted: &SubmittedMessage) -> EnvelopeHeader {
+        EnvelopeHeader {
             id: submitted.id.clone(),
             session: self.session.id.clone(),
             sender: Sender::Participant(by.clone()),
@@ -351,7 +346,7 @@ impl DecisionBuilder<'_> {
         private: Option<GrantNonce>,
     ) -> MessageId {
         let id = self.id_generator.next_id();
-        let heading = Heading {
+        let header = EnvelopeHeader {
             id: id.clone(),
             session: self.session.id.clone(),
             sender: Sender::System,
@@ -359,7 +354,7 @@ impl DecisionBuilder<'_> {
             causal_refs: Vec::new(),
             fork: None,
         };
-        self.append(heading, message.into(), audience, private, None);
+        self.append(header, message.into(), audience, private, None);
         id
     }
 
@@ -367,12 +362,12 @@ impl DecisionBuilder<'_> {
     fn broadcast_ephemeral(
         &mut self,
         by: &ParticipantId,
-        submitted: Submitted,
+        submitted: SubmittedMessage,
         message: impl Into<ServerMessage>,
     ) -> Answer {
-        let heading = self.heading(by, &submitted);
+        let header = self.header(by, &submitted);
         let envelope = Envelope {
-            heading,
+            header,
             at: self.at,
             seq: None,
             message: message.into(),
@@ -383,7 +378,7 @@ impl DecisionBuilder<'_> {
 
     fn append(
         &mut self,
-        heading: Heading,
+        header: EnvelopeHeader,
         message: ServerMessage,
         audience: Audience,
         private: Option<GrantNonce>,
@@ -391,7 +386,7 @@ impl DecisionBuilder<'_> {
     ) -> u64 {
         let seq = self.session.head + 1;
         let envelope = Envelope {
-            heading,
+            header,
             at: self.at,
             seq: Some(seq),
             message,
@@ -399,7 +394,7 @@ impl DecisionBuilder<'_> {
         let entry = Entry {
             envelope,
             audience,
-            private,
+            grant_nonce: private,
             submitted_digest: origin,
         };
         self.session.fold_entry(&entry);
@@ -410,7 +405,7 @@ impl DecisionBuilder<'_> {
     /// Refuses new work while the session is paused.
     fn check_not_paused(&self) -> Result<(), Refusal> {
         self.session
-            .paused_until_back()
+            .paused_for()
             .map_or(Ok(()), |who| Err(Refusal::SessionPaused(who)))
     }
 }

@@ -80,7 +80,7 @@ pub struct GrantNonce {
 pub struct Entry {
     pub envelope: Envelope,
     pub audience: Audience,
-    pub private: Option<GrantNonce>,
+    pub grant_nonce: Option<GrantNonce>,
     /// The digest of the client's message that this entry relays.
     pub submitted_digest: Option<Digest>,
 }
@@ -117,7 +117,7 @@ impl Entry {
 
     /// The message's id.
     pub fn id(&self) -> &MessageId {
-        &self.envelope.heading.id
+        &self.envelope.header.id
     }
 
     /// The envelope, byte for byte as it is stored, hashed and sent.
@@ -129,7 +129,7 @@ impl Entry {
     pub fn meta(&self) -> Vec<u8> {
         let meta = EntryMeta {
             audience: (!self.audience.is_everyone()).then(|| self.audience.clone()),
-            private: self.private.clone(),
+            private: self.grant_nonce.clone(),
             origin: self.submitted_digest,
         };
         if meta.audience.is_none() && meta.private.is_none() && meta.origin.is_none() {
@@ -157,7 +157,7 @@ impl Entry {
         Ok(Self {
             envelope,
             audience,
-            private,
+            grant_nonce: private,
             submitted_digest: origin,
         })
     }

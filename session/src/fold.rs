@@ -12,7 +12,7 @@ use pvp_protocol::{MessageId, ParticipantId, Sender, ServerMessage};
 
 use crate::entry::{Audience, Entry, EntryError};
 use crate::member::Member;
-use crate::proposal::{ProposalEnding, ProposalStage};
+use crate::proposal::{ProposalOutcome, ProposalStage};
 use crate::state::{
     AgentStream, AgentStreamKind, AllowRule, ContextItem, OpenInterrupt, Session, SharedSecret,
 };
@@ -39,10 +39,10 @@ impl Session {
     pub(crate) fn fold_entry(&mut self, entry: &Entry) {
         let envelope = &entry.envelope;
         self.head = entry.seq();
-        self.clock = self.clock.max(envelope.at);
+        self.last_entry_at = self.last_entry_at.max(envelope.at);
         self.recent_messages
             .record(entry.id().clone(), entry.submitted_digest, self.head);
-        let by = match &envelope.heading.sender {
+        let by = match &envelope.header.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
         };
@@ -92,7 +92,7 @@ impl Session {
                 );
             }
             M::ThinkingEnd(_) | M::ResponseEnd(_) => {
-                if let Some(start) = &entry.envelope.heading.reference {
+                if let Some(start) = &entry.envelope.header.reference {
                     self.agent_streams.remove(start);
                 }
             }
@@ -118,7 +118,7 @@ impl Session {
             M::ToolExecute(execute) => self.fold_grant(execute, at),
             M::ToolOutput(output) => self.fold_output(output),
             M::ToolResult(result) => {
-                self.close_proposal(&result.tool_proposal, ProposalEnding::Finished)
+                self.close_proposal(&result.tool_proposal, ProposalOutcome::Finished)
             }
             M::ToolCancel(cancel) => self.fold_cancel(&cancel.tool_proposal, at),
             M::PolicyAllow(allow) => {
@@ -161,23 +161,20 @@ impl Session {
     }
 
     fn fold_announce(&mut self, announce: &Announce) {
-        let known = self
-            .participants
-            .get(&announce.id)
-            .filter(|member| !member.left);
+        let known = self.members.get(&announce.id).filter(|member| !member.left);
         let member = Member {
             announce: announce.clone(),
             extra_capabilities: announce.capabilities.iter().flatten().copied().collect(),
             roles_set_by_admin: known.is_some_and(|member| member.roles_set_by_admin)
                 || self
-                    .participants
+                    .members
                     .get(&announce.id)
                     .is_some_and(|m| m.roles_set_by_admin),
             left: false,
             timed_out: known.is_some_and(|member| member.timed_out),
         };
         let may_vote = member.may_vote();
-        self.participants.insert(announce.id.clone(), member);
+        self.members.insert(announce.id.clone(), member);
         if !may_vote {
             self.remove_from_votes(&announce.id);
         }
@@ -185,7 +182,7 @@ impl Session {
 
     fn fold_leave(&mut self, by: Option<&ParticipantId>) {
         let Some(by) = by else { return };
-        if let Some(member) = self.participants.get_mut(by) {
+        if let Some(member) = self.members.get_mut(by) {
             member.left = true;
             member.timed_out = false;
         }
@@ -209,7 +206,7 @@ impl Session {
     }
 
     fn fold_role_change(&mut self, change: &RoleChange) {
-        let Some(member) = self.participants.get_mut(&change.participant) else {
+        let Some(member) = self.members.get_mut(&change.participant) else {
             return;
         };
         member.announce.roles.clone_from(&change.new_roles);
@@ -224,7 +221,7 @@ impl Session {
     }
 
     fn fold_presence(&mut self, presence: &PresenceUpdate) {
-        if let Some(member) = self.participants.get_mut(&presence.participant) {
+        if let Some(member) = self.members.get_mut(&presence.participant) {
             member.timed_out = matches!(
                 presence.status,
                 PresenceStatus::Away | PresenceStatus::Disconnected

@@ -29,7 +29,7 @@ pub struct Gate {
     pub opened_seq: u64,
 }
 
-/// The quorum after escalation: as many admins as the gate asked approvers.
+/// The quorum after escalation: as many admins as approvers were needed before.
 pub(crate) fn escalated_rule(rule: &QuorumRule) -> QuorumRule {
     let admins = |count: u32| QuorumRule::Role {
         role: Role::Admin,
@@ -84,7 +84,7 @@ impl Gate {
 
     /// A clearance because the deadline has passed, for sessions that are configured so. Only for
     /// writes and reads, never for anything more severe.
-    pub(crate) fn clear_by_clock(&self, proposal: &Proposal) -> Option<Clearance> {
+    pub(crate) fn clear_by_deadline(&self, proposal: &Proposal) -> Option<Clearance> {
         (proposal.assessment.category <= Category::Write).then(|| Clearance {
             proposal: proposal.id.clone(),
             digest: proposal.assessment.digest,
@@ -125,7 +125,7 @@ impl Clearance {
     }
 
     /// A clearance for a person's own command, where the session lets it run directly.
-    pub(crate) fn for_direct(proposal: &Proposal) -> Option<Self> {
+    pub(crate) fn for_own_command(proposal: &Proposal) -> Option<Self> {
         (proposal.assessment.category < Category::Blocked)
             .then(|| Self::without_vote(proposal, ClearedBy::Direct, None))
     }

@@ -1,4 +1,4 @@
-//! The inputs of the session core, which are all it knows about the world.
+//! The inputs of the session core. It receives nothing else from outside.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct Stamped<T> {
     pub input: T,
 }
 
-/// Who a connection is authenticated as, and the most they may be.
+/// Who a connection is authenticated as, and the most roles and capabilities they may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub participant: ParticipantId,
@@ -31,7 +31,7 @@ pub struct Identity {
 
 /// A message from a participant who has joined.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Submitted {
+pub struct SubmittedMessage {
     pub id: MessageId,
     pub reference: Option<MessageId>,
     pub causal_refs: Vec<MessageId>,
@@ -39,7 +39,7 @@ pub struct Submitted {
     pub message: ClientMessage,
 }
 
-impl Submitted {
+impl SubmittedMessage {
     /// A message without references.
     pub fn new(id: MessageId, message: impl Into<ClientMessage>) -> Self {
         let message = message.into();
@@ -52,7 +52,7 @@ impl Submitted {
         }
     }
 
-    /// The digest that tells a repeated message from another message with the same id.
+    /// The digest that distinguishes a repeated message from another message with the same id.
     pub(crate) fn digest(&self, by: &ParticipantId) -> Digest {
         use pvp_protocol::WireMessage;
         let payload = if let ClientMessage::SecretShare(share) = &self.message {
@@ -75,7 +75,7 @@ impl Submitted {
     }
 }
 
-/// A change in the attendance of someone who counts for decisions.
+/// A participant who counts for decisions timed out or is active again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttendanceChange {
     /// Silent for the session's `away_timeout_seconds`.
@@ -102,9 +102,9 @@ pub enum Input {
     /// A participant who has joined sends a message.
     Submit {
         by: ParticipantId,
-        submitted: Submitted,
+        submitted: SubmittedMessage,
     },
-    /// Someone fell silent or came back.
+    /// A participant timed out or is active again.
     Attendance {
         participant: ParticipantId,
         attendance: AttendanceChange,

@@ -22,10 +22,10 @@ pub use apply::{Answer, Decision, DecisionContext, Ephemeral, SessionSettings};
 pub use entry::{Audience, Entry, EntryError, GrantNonce, Viewers};
 pub use gate::{Clearance, Gate};
 pub use grant::Grant;
-pub use input::{AttendanceChange, Identity, Input, Stamped, Submitted};
+pub use input::{AttendanceChange, Identity, Input, Stamped, SubmittedMessage};
 pub use member::Member;
 pub use proposal::{
-    ClosedProposal, Execution, OutputRange, Proposal, ProposalEnding, ProposalRecord, ProposalSeqs,
-    ProposalStage,
+    ClosedProposal, Execution, OutputRange, Proposal, ProposalOutcome, ProposalRecord,
+    ProposalSeqs, ProposalStage,
 };
 pub use state::Session;

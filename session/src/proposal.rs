@@ -22,7 +22,7 @@ pub struct Proposal {
     pub assessment: Assessment,
     /// What the proposer says it does.
     pub description: String,
-    /// How far it has come.
+    /// Its current stage.
     pub stage: ProposalStage,
     /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
@@ -69,7 +69,7 @@ pub struct Execution {
     pub stdout: OutputStreamState,
     /// How much of standard error has been logged.
     pub stderr: OutputStreamState,
-    /// Whether it was told to stop.
+    /// Whether a cancel was sent.
     pub cancelled: bool,
     /// How the command is run.
     pub mode: RunMode,
@@ -107,14 +107,14 @@ impl Execution {
 /// The record of a closed proposal, kept as long as the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosedProposal {
-    pub ending: ProposalEnding,
+    pub outcome: ProposalOutcome,
     pub seqs: ProposalSeqs,
     pub last_seq: u64,
 }
 
 /// How a proposal ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProposalEnding {
+pub enum ProposalOutcome {
     Blocked,
     Rejected,
     TimedOut,
@@ -123,14 +123,14 @@ pub enum ProposalEnding {
     Finished,
 }
 
-impl std::fmt::Display for ProposalEnding {
+impl std::fmt::Display for ProposalOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            ProposalEnding::Blocked => "blocked",
-            ProposalEnding::Rejected => "rejected",
-            ProposalEnding::TimedOut => "timed out",
-            ProposalEnding::Cancelled => "cancelled",
-            ProposalEnding::Finished => "finished",
+            ProposalOutcome::Blocked => "blocked",
+            ProposalOutcome::Rejected => "rejected",
+            ProposalOutcome::TimedOut => "timed out",
+            ProposalOutcome::Cancelled => "cancelled",
+            ProposalOutcome::Finished => "finished",
         })
     }
 }
@@ -149,5 +149,5 @@ pub struct ProposalRecord {
     pub id: MessageId,
     pub seqs: ProposalSeqs,
     /// How it ended and at which sequence number; `None` while it waits or runs.
-    pub closed: Option<(ProposalEnding, u64)>,
+    pub closed: Option<(ProposalOutcome, u64)>,
 }

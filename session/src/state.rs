@@ -24,15 +24,15 @@ pub struct Session {
     /// The sequence number of the last entry; 0 for an empty log.
     pub(crate) head: u64,
     /// The time of the last entry; time never goes backwards in a log.
-    pub(crate) clock: Timestamp,
+    pub(crate) last_entry_at: Timestamp,
     /// The session's name for people, if it has one.
     pub(crate) name: Option<String>,
     /// The current configuration.
     pub(crate) config: SessionConfig,
-    /// How it ended; `None` while it goes on.
+    /// How it ended; `None` while it is open.
     pub(crate) ended: Option<SessionEnd>,
     /// Everyone who has ever joined.
-    pub(crate) participants: BTreeMap<ParticipantId, Member>,
+    pub(crate) members: BTreeMap<ParticipantId, Member>,
     /// The shared context, by key.
     pub(crate) context: BTreeMap<String, ContextItem>,
     /// The shared secrets, by key, without their values.
@@ -131,11 +131,11 @@ impl Session {
         Self {
             id,
             head: 0,
-            clock: Timestamp::default(),
+            last_entry_at: Timestamp::default(),
             name: None,
             config: SessionConfig::default(),
             ended: None,
-            participants: BTreeMap::new(),
+            members: BTreeMap::new(),
             context: BTreeMap::new(),
             secrets: BTreeMap::new(),
             agent_streams: BTreeMap::new(),
@@ -181,12 +181,12 @@ impl Session {
 
     /// A participant who has joined, even if they have left since.
     pub fn member(&self, id: &ParticipantId) -> Option<&Member> {
-        self.participants.get(id)
+        self.members.get(id)
     }
 
     /// Everyone who is in the session.
     pub fn members(&self) -> impl Iterator<Item = (&ParticipantId, &Member)> {
-        self.participants.iter().filter(|(_, member)| !member.left)
+        self.members.iter().filter(|(_, member)| !member.left)
     }
 
     /// The proposals that are waiting or running.
@@ -248,7 +248,7 @@ impl Session {
     }
 
     /// The last `most` proposals with a sequence number below `before`, newest first.
-    pub fn proposals_before(&self, before: u64, most: usize) -> Vec<ProposalRecord> {
+    pub fn proposals_before(&self, before: u64, limit: usize) -> Vec<ProposalRecord> {
         let open = self.proposals.values().map(|proposal| ProposalRecord {
             id: proposal.id.clone(),
             seqs: proposal.seqs,
@@ -260,12 +260,12 @@ impl Session {
             .map(|(id, closed)| ProposalRecord {
                 id: id.clone(),
                 seqs: closed.seqs,
-                closed: Some((closed.ending, closed.last_seq)),
+                closed: Some((closed.outcome, closed.last_seq)),
             });
         let earlier = |past: &ProposalRecord| past.seqs.proposed < before;
         let mut all: Vec<_> = open.chain(closed).filter(earlier).collect();
         all.sort_unstable_by_key(|past| std::cmp::Reverse(past.seqs.proposed));
-        all.truncate(most);
+        all.truncate(limit);
         all
     }
 
@@ -290,10 +290,11 @@ impl Session {
         let skip_absent = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let four_eyes = self.config.four_eyes;
         let mut approvers = Approvers::default();
-        for (id, member) in &self.participants {
-            let barred = id == proposer || (four_eyes && gate.amended_by.as_ref() == Some(id));
-            let wrong_level = gate.escalated && !member.has_role(Role::Admin);
-            if barred || wrong_level || !member.may_vote() {
+        for (id, member) in &self.members {
+            let is_proposer_or_editor =
+                id == proposer || (four_eyes && gate.amended_by.as_ref() == Some(id));
+            let needs_admin = gate.escalated && !member.has_role(Role::Admin);
+            if is_proposer_or_editor || needs_admin || !member.may_vote() {
                 continue;
             }
             approvers.eligible.insert(id.clone());
@@ -308,12 +309,12 @@ impl Session {
     }
 
     /// Who the session is paused for, if it is paused.
-    pub fn paused_until_back(&self) -> Option<String> {
+    pub fn paused_for(&self) -> Option<String> {
         if self.config.on_participant_timeout != ParticipantTimeoutAction::PauseSession {
             return None;
         }
         let away: Vec<_> = self
-            .participants
+            .members
             .iter()
             .filter(|(_, member)| member.timed_out && member.pauses_session_when_away())
             .map(|(id, _)| id.as_str())

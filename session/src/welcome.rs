@@ -93,7 +93,7 @@ impl Session {
         presence: impl Fn(&ParticipantId) -> PresenceStatus,
         server: String,
     ) -> Option<SessionWelcome> {
-        let member = self.participants.get(participant)?;
+        let member = self.members.get(participant)?;
         Some(SessionWelcome {
             participant: participant.clone(),
             roles: member.announce.roles.clone(),
@@ -114,7 +114,7 @@ impl Session {
                 supports_output_read: true,
                 supports_forks: false,
             },
-            paused: self.paused_until_back(),
+            paused: self.paused_for(),
             server,
         })
     }

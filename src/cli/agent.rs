@@ -382,6 +382,6 @@ pub(super) fn print_agent_event(event: AgentEvent) {
         }
         AgentEvent::Failed(why) => format!("agent: I cannot go on: {}", one_line(&why)),
     };
-    // Printing may fail when nobody reads the output any more; the agent goes on.
+    // Printing may fail when nobody reads the output any more; the agent keeps running.
     let _ = print_line(line);
 }

@@ -110,7 +110,7 @@ fn report_json(report: &AuditReport) -> serde_json::Value {
             "entries": one.entries,
             "head": hex::encode(&one.head),
             "checkpoints": one.checkpoints,
-            "sealed": one.sealed_seq,
+            "sealed": one.checkpoint_seq,
             "finding": one.finding.as_ref().map(|finding| json!({
                 "seq": finding.seq,
                 "what": finding.fault.to_string(),
@@ -133,7 +133,7 @@ fn print_report(report: &AuditReport) -> anyhow::Result<()> {
     ))?;
     for one in &report.sessions {
         let state = match &one.finding {
-            None => format!("intact, signed for up to {}", one.sealed_seq),
+            None => format!("intact, signed for up to {}", one.checkpoint_seq),
             Some(finding) => format!("NOT INTACT: entry {}: {}", finding.seq, finding.fault),
         };
         super::print_line(format!("{}: {} entries, {state}", one.session, one.entries))?;

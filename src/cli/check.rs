@@ -132,7 +132,7 @@ pub(super) fn print_assessment(assessment: &Assessment) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 0 for a read, so that `pvp check … && …` goes on only if the command may run without approval.
+/// 0 for a read, so that `pvp check … && …` continues only if the command needs no approval.
 fn exit_code(category: Category) -> ExitCode {
     ExitCode::from(match category {
         Category::Read => 0,

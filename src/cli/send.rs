@@ -97,8 +97,8 @@ fn prompt_payload(
 }
 
 fn only_agent(api: &ApiClient, session: &SessionId) -> anyhow::Result<ParticipantId> {
-    let people = api.session(session)?.people;
-    let agents: Vec<_> = people
+    let participants = api.session(session)?.people;
+    let agents: Vec<_> = participants
         .into_iter()
         .filter(|person| person.announce.kind == ParticipantKind::Agent)
         .map(|person| person.announce.id)

@@ -38,7 +38,7 @@ async fn cancel(person: &mut TestClient, job: &str, reason: &str) {
 }
 
 #[tokio::test]
-async fn a_job_is_told_of_at_once_and_its_output_goes_on() {
+async fn a_job_is_announced_at_once_and_its_output_keeps_streaming() {
     let (server, mut ann) = start_session(json!({})).await;
     let mut agent_process =
         AgentProcess::start_scripted_with(&server, "owl", WAITING_JOB, &[]).await;
@@ -52,8 +52,8 @@ async fn a_job_is_told_of_at_once_and_its_output_goes_on() {
     let file = job_log_path(&agent_process, &job);
     assert!(words.contains(&format!("ref \"{job}\"")), "{words}");
     // The description is truncated, perhaps within the file name.
-    let place = format!("Its output goes to {}", file.parent().unwrap().display());
-    assert!(words.contains(&place), "{words}");
+    let file_note = format!("Its output goes to {}", file.parent().unwrap().display());
+    assert!(words.contains(&file_note), "{words}");
     let pid = words.split("as process ").nth(1).unwrap();
     let pid: u32 = pid.split(',').next().unwrap().parse().unwrap();
     let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
@@ -105,7 +105,7 @@ async fn the_last_line_of_a_jobs_file_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_job_too_many_is_refused_with_a_sentence() {
+async fn one_job_too_many_is_refused_with_a_reason() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
@@ -162,7 +162,7 @@ async fn a_person_stops_a_job_with_everything_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_job_that_prints_more_than_is_recorded_goes_on() {
+async fn a_job_that_prints_more_than_is_recorded_keeps_running() {
     let settings = [("PVP_BACKGROUND_OUTPUT_BYTES", "1024")];
     let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"
@@ -195,7 +195,7 @@ async fn a_job_that_prints_more_than_is_recorded_goes_on() {
 }
 
 #[tokio::test]
-async fn one_byte_too_many_is_told_as_cut_and_not_one_less() {
+async fn output_is_reported_as_truncated_only_beyond_the_limit() {
     let settings = [("PVP_BACKGROUND_OUTPUT_BYTES", "1024")];
     let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"

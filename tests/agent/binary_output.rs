@@ -46,7 +46,7 @@ fn invariant_stream_facts_match_output(received: &str, result: &Value) {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_replaced_and_counted_as_they_are_told() {
+async fn invalid_bytes_are_replaced_and_counted_as_delivered() {
     let (received, result) = run_approved(r"touch a; printf 'a\377b\300c\n\342\202'").await;
     assert_eq!(received, "a\u{fffd}b\u{fffd}c\n\u{fffd}");
     assert_eq!(result["result"]["stdout"], received);

@@ -66,7 +66,7 @@ async fn approve_commit(ann: &mut TestClient) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_co_author_is_in_what_is_shown_and_in_the_commit() {
+async fn a_co_author_is_in_the_shown_command_and_in_the_commit() {
     let (server, mut ann) = start_session(json!({})).await;
     let flags = ["--co-author", "Owl <owl@example.org>"];
     let agent_process = start_agent_in_repository(&server, COMMIT, &flags).await;
@@ -85,7 +85,7 @@ async fn a_co_author_is_in_what_is_shown_and_in_the_commit() {
 }
 
 #[tokio::test]
-async fn what_would_open_an_editor_fails_with_a_sentence() {
+async fn a_command_that_would_open_an_editor_fails_with_a_reason() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
@@ -157,7 +157,7 @@ async fn notes_say_who_approved_a_commit_and_run_no_hook() {
 }
 
 #[tokio::test]
-async fn notes_are_made_only_when_they_are_wanted() {
+async fn notes_are_added_only_if_enabled() {
     let (server, mut ann) = start_session(json!({})).await;
     let agent_process = start_agent_in_repository(&server, COMMIT, &[]).await;
     approve_commit(&mut ann).await;

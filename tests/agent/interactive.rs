@@ -21,8 +21,8 @@ struct InProcessAgent {
 
 impl InProcessAgent {
     async fn connect(server: &TestServer) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let workspace = place.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = directory.path().canonicalize().unwrap();
         let mut settings = ExecutorSettings::new(workspace.clone(), workspace.join(".state"));
         settings.program = PathBuf::from(env!("CARGO_BIN_EXE_pvp"));
         let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
@@ -30,7 +30,7 @@ impl InProcessAgent {
         let agent = Agent::connect(link, settings).await.unwrap();
         Self {
             agent,
-            _directory: place,
+            _directory: directory,
         }
     }
 
@@ -78,7 +78,7 @@ async fn start_interactive(
 }
 
 #[tokio::test]
-async fn the_one_at_the_keys_types_and_everyone_watches() {
+async fn the_driver_types_and_everyone_watches() {
     let (server, mut ann) = start_session(json!({})).await;
     let line = "tty >/dev/null && echo a terminal; read name; echo hello $name; stty size; read x; stty size; exit 4";
     let (_local_agent, mut dee, mut bob, proposal) =
@@ -116,7 +116,7 @@ async fn the_one_at_the_keys_types_and_everyone_watches() {
 }
 
 #[tokio::test]
-async fn nobody_else_types() {
+async fn only_the_driver_may_type() {
     let (server, mut ann) = start_session(json!({})).await;
     let (_local_agent, mut dee, _bob, proposal) =
         start_interactive(&server, &mut ann, "echo ready; read name; echo hello $name").await;
@@ -134,7 +134,7 @@ async fn nobody_else_types() {
 }
 
 #[tokio::test]
-async fn control_c_interrupts_what_runs() {
+async fn control_c_interrupts_the_running_program() {
     let (server, mut ann) = start_session(json!({})).await;
     let line = "trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.01; done";
     let (_local_agent, mut dee, _bob, proposal) = start_interactive(&server, &mut ann, line).await;
@@ -148,7 +148,7 @@ async fn control_c_interrupts_what_runs() {
 }
 
 #[tokio::test]
-async fn a_read_at_a_terminal_is_asked_for_too() {
+async fn an_interactive_read_needs_approval_too() {
     let (server, mut ann) = start_session(json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let mut dee = server.join("owl", &dee).await;

@@ -9,7 +9,7 @@ use crate::support::session::{
 };
 
 #[tokio::test]
-async fn an_interrupt_ends_what_runs_and_withdraws_what_waits() {
+async fn an_interrupt_stops_runs_and_withdraws_waiting_proposals() {
     for urgency in ["stop", "emergency"] {
         let (server, mut ann) = start_session(json!({})).await;
         let script = r#"

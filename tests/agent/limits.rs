@@ -14,7 +14,7 @@ use crate::support::session::{
 };
 
 /// Bytes delivered of both streams of a command.
-fn told_bytes(person: &TestClient, proposal: &str) -> usize {
+fn delivered_bytes(person: &TestClient, proposal: &str) -> usize {
     let streams = ["stdout", "stderr"];
     let received = streams.map(|stream| collect_output(&person.received, proposal, stream).len());
     received.iter().sum()
@@ -31,7 +31,7 @@ fn proposal_matching(person: &TestClient, part: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_category_and_mode_has_its_time() {
+async fn each_category_and_mode_has_its_time_limit() {
     let settings = [
         ("PVP_READ_TIMEOUT_SECONDS", "1"),
         ("PVP_WRITE_TIMEOUT_SECONDS", "2"),
@@ -76,7 +76,7 @@ async fn each_category_and_mode_has_its_time() {
 }
 
 #[tokio::test]
-async fn output_is_cut_at_exactly_its_share_and_the_command_ended() {
+async fn output_is_cut_at_exactly_its_limit_and_the_command_is_killed() {
     let settings = [("PVP_WRITE_OUTPUT_BYTES", "54321")];
     let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"
@@ -96,7 +96,7 @@ async fn output_is_cut_at_exactly_its_share_and_the_command_ended() {
             &json!(true)
         )
     );
-    assert_eq!(told_bytes(&ann, &proposal), 54321);
+    assert_eq!(delivered_bytes(&ann, &proposal), 54321);
     let counted = ["stdout", "stderr"].map(|stream| &result["streams"][stream]["bytes"]);
     let counted: u64 = counted.iter().map(|bytes| bytes.as_u64().unwrap()).sum();
     assert_eq!(counted, 54321, "{result}");
@@ -104,7 +104,7 @@ async fn output_is_cut_at_exactly_its_share_and_the_command_ended() {
 }
 
 #[tokio::test]
-async fn output_over_its_share_may_be_left_out_instead() {
+async fn output_over_its_limit_may_be_dropped_instead() {
     let settings = [("PVP_WRITE_OUTPUT_BYTES", "4096")];
     let (server, mut ann) = start_session_with_env(&settings, json!({})).await;
     let script = r#"
@@ -122,7 +122,7 @@ async fn output_over_its_share_may_be_left_out_instead() {
         (&result["success"], &result["truncated"], &result["error"]),
         (&json!(true), &json!(true), &Value::Null),
     );
-    assert_eq!(told_bytes(&ann, &proposal), 4096);
+    assert_eq!(delivered_bytes(&ann, &proposal), 4096);
     assert!(agent_process.workspace().join("done").exists());
     let kept = result["result"]["stdout"].as_str().unwrap();
     assert!(kept.starts_with("1\n2\n3\n"), "{kept}");
@@ -130,7 +130,7 @@ async fn output_over_its_share_may_be_left_out_instead() {
 }
 
 #[tokio::test]
-async fn what_runs_without_asking_does_not_take_all_memory() {
+async fn a_read_cannot_use_all_memory() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
@@ -152,7 +152,7 @@ async fn what_runs_without_asking_does_not_take_all_memory() {
 }
 
 #[tokio::test]
-async fn what_runs_without_asking_is_bounded_unless_told_otherwise() {
+async fn a_read_has_default_resource_limits() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"step = [{ shell = "cat /proc/self/limits" }, { wait = "prompt" }]"#;
     let _agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
@@ -237,7 +237,7 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
 }
 
 #[tokio::test]
-async fn commands_see_no_secrets_no_tricks_and_nobody_to_ask() {
+async fn commands_inherit_no_secrets_no_injected_code_and_no_terminal() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [

@@ -57,7 +57,7 @@ async fn a_prompt_is_answered_in_streams_that_everyone_sees() {
 }
 
 #[tokio::test]
-async fn the_messages_api_is_asked_in_its_own_way() {
+async fn the_messages_api_gets_requests_in_its_own_format() {
     let key = [("ANTHROPIC_API_KEY", OsStr::new("test-key-1"))];
     let mut fixture = ModelAgentFixture::with_provider("anthropic", &[], &key).await;
     let request = fixture.prompt_and_wait("make it").await;
@@ -116,7 +116,7 @@ fn message_delta_event(reason: &str) -> Value {
 }
 
 #[tokio::test]
-async fn rejections_edits_and_refusals_come_back_in_words() {
+async fn rejections_edits_and_refusals_are_explained_to_the_model() {
     let mut fixture = ModelAgentFixture::new().await;
     let request = fixture.prompt_and_wait("go").await;
     request
@@ -145,7 +145,7 @@ async fn rejections_edits_and_refusals_come_back_in_words() {
 }
 
 #[tokio::test]
-async fn output_is_recalled() {
+async fn the_model_can_recall_output() {
     let mut fixture = ModelAgentFixture::new().await;
     fixture
         .prompt_and_wait("go")
@@ -219,11 +219,11 @@ async fn jobs_are_listed_and_stopped() {
         .next_request()
         .await
         .last_message("tool");
-    assert_contains(&listed, &["ended: stopped: the agent stopped it"]);
+    assert_contains(&listed, &["ended: the agent stopped it"]);
 }
 
 #[tokio::test]
-async fn a_stop_ends_the_answer_and_what_runs_and_the_next_prompt_begins_anew() {
+async fn a_stop_ends_the_answer_and_its_runs_and_the_next_prompt_starts_a_new_turn() {
     let mut fixture = ModelAgentFixture::new().await;
     let request = fixture
         .prompt_and_wait("go")
@@ -276,7 +276,7 @@ fn release_command(fixture: &ModelAgentFixture) {
 }
 
 #[tokio::test]
-async fn a_pause_lets_the_command_end_and_then_waits_for_a_word() {
+async fn a_pause_lets_the_command_finish_and_then_waits_for_a_prompt() {
     let mut fixture = ModelAgentFixture::new().await;
     fixture
         .prompt_and_wait("go")
@@ -299,7 +299,7 @@ async fn a_pause_lets_the_command_end_and_then_waits_for_a_word() {
 }
 
 #[tokio::test]
-async fn a_pause_holds_back_what_was_asked_before_it() {
+async fn a_pause_holds_back_prompts_that_were_sent_before_it() {
     let mut fixture = ModelAgentFixture::new().await;
     fixture
         .prompt_and_wait("go")
@@ -320,7 +320,7 @@ async fn a_pause_holds_back_what_was_asked_before_it() {
 }
 
 #[tokio::test]
-async fn who_speaks_before_what_was_paused_has_ended_is_answered() {
+async fn a_prompt_sent_while_a_paused_turn_finishes_is_answered() {
     let mut fixture = ModelAgentFixture::new().await;
     // While a command runs.
     fixture
@@ -356,7 +356,7 @@ async fn who_speaks_before_what_was_paused_has_ended_is_answered() {
 }
 
 #[tokio::test]
-async fn an_agent_that_comes_back_knows_what_happened_before() {
+async fn a_restarted_agent_knows_what_happened_before() {
     let mut fixture = ModelAgentFixture::new().await;
     fixture
         .prompt_and_wait("look")
@@ -382,7 +382,7 @@ async fn an_agent_that_comes_back_knows_what_happened_before() {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_another_agent_is_none_of_its_business() {
+async fn prompts_to_another_agent_are_ignored() {
     let mut fixture = ModelAgentFixture::new().await;
     let other = fixture
         .server
@@ -396,7 +396,7 @@ async fn what_is_asked_of_another_agent_is_none_of_its_business() {
 }
 
 #[tokio::test]
-async fn who_speaks_while_a_proposal_waits_is_told_and_then_heard() {
+async fn a_prompt_sent_while_a_proposal_waits_gets_a_notice_and_is_answered_later() {
     let mut fixture = ModelAgentFixture::new().await;
     fixture
         .prompt_and_wait("go")

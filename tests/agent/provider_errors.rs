@@ -1,4 +1,4 @@
-//! Misbehaving models and providers: bounded, reported in words, without leaking a secret.
+//! Misbehaving models and providers: bounded, reported in the session, without leaking a secret.
 
 use std::ffi::OsStr;
 
@@ -18,7 +18,7 @@ const CONTEXT_TOO_LONG: &str =
     r#"{"error":{"message":"This model's maximum context length is 8 tokens"}}"#;
 
 #[tokio::test]
-async fn a_provider_in_trouble_is_asked_again_or_complained_about() {
+async fn provider_errors_are_retried_or_reported() {
     let mut fixture = ModelAgentFixture::new().await;
     fixture.send_prompt("go").await;
     fixture
@@ -46,7 +46,7 @@ async fn a_provider_in_trouble_is_asked_again_or_complained_about() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_asked_with_less_and_then_complained_about() {
+async fn a_conversation_that_is_too_long_is_shortened_and_then_reported() {
     let mut fixture = ModelAgentFixture::new().await;
     let long = format!("begin {} end", "x".repeat(200_000));
     fixture.send_prompt(&long).await;
@@ -79,7 +79,7 @@ async fn what_is_too_long_is_asked_with_less_and_then_complained_about() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_ends_is_ended_after_its_steps() {
+async fn a_model_that_never_stops_is_stopped_at_the_step_limit() {
     let mut fixture = ModelAgentFixture::with_flags(&["--most-answers", "2"], &[]).await;
     fixture.send_prompt("go").await;
     for _ in 0..2 {
@@ -99,7 +99,7 @@ async fn a_model_that_never_ends_is_ended_after_its_steps() {
 }
 
 #[tokio::test]
-async fn calls_without_number_are_answered_and_not_all_begun() {
+async fn too_many_calls_are_all_answered_but_not_all_started() {
     let mut fixture = ModelAgentFixture::new().await;
     let calls: Vec<_> = (0..100).map(|_| ("jobs", json!({}))).collect();
     fixture
@@ -145,7 +145,7 @@ async fn a_stop_in_the_middle_of_many_calls_leaves_none_of_them_waiting() {
 }
 
 #[tokio::test]
-async fn nonsense_is_answered_with_what_is_wrong_with_it() {
+async fn invalid_calls_are_answered_with_the_reason() {
     let mut fixture = ModelAgentFixture::new().await;
     let huge = "x".repeat(600_000);
     let request = fixture.prompt_and_wait("go").await;
@@ -176,7 +176,7 @@ async fn nonsense_is_answered_with_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_provider_withholds_is_not_acted_on_and_taken_back() {
+async fn a_withheld_answer_is_not_acted_on_and_is_retracted() {
     let mut fixture = ModelAgentFixture::new().await;
     let request = fixture
         .prompt_and_wait("something awful")
@@ -200,7 +200,7 @@ async fn an_answer_that_the_provider_withholds_is_not_acted_on_and_taken_back() 
 }
 
 #[tokio::test]
-async fn the_key_is_neither_told_nor_logged_nor_given_to_commands() {
+async fn the_key_is_neither_sent_nor_logged_nor_passed_to_commands() {
     const KEY: &str = "sk-0123456789-abcdefghij";
     let log = "pvp_agent=trace,pvp=trace,reqwest=trace,hyper=trace,hyper_util=trace,rustls=trace";
     let environment = [

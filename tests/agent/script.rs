@@ -19,7 +19,7 @@ fn response_text(person: &TestClient) -> String {
 }
 
 #[tokio::test]
-async fn what_becomes_of_commands_reaches_who_proposed_them() {
+async fn the_results_of_commands_reach_their_proposer() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
@@ -65,7 +65,7 @@ async fn what_becomes_of_commands_reaches_who_proposed_them() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_not_followed_fails_with_the_line() {
+async fn a_script_whose_expectation_fails_reports_the_line() {
     let (server, _ann) = start_session(json!({})).await;
     let script = "[[step]]\nshell = 'true'\n\n[[step]]\nexpect = { exit = 7 }\n";
     let agent_process = AgentProcess::start_scripted(&server, "owl", script).await;
@@ -80,7 +80,7 @@ async fn a_script_that_is_not_followed_fails_with_the_line() {
 }
 
 #[tokio::test]
-async fn an_edited_command_runs_as_edited_and_the_agent_is_told() {
+async fn an_edited_command_runs_as_edited_and_the_agent_is_notified() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
@@ -137,7 +137,7 @@ async fn several_commands_of_one_answer_wait_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn an_agent_whose_token_is_revoked_says_so_and_ends_what_it_runs() {
+async fn an_agent_whose_token_is_revoked_says_so_and_ends_its_commands() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = "[[step]]\nshell = 'echo up; sleep 1000'\nmode = 'background'\n";
     let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;

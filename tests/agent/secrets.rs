@@ -30,7 +30,7 @@ fn files_containing_secret(directory: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn commands_have_them_and_what_they_print_does_not() {
+async fn commands_receive_secrets_and_their_output_is_masked() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [

@@ -63,7 +63,7 @@ async fn commands_run_in_the_login_shell_of_the_account() {
 }
 
 #[tokio::test]
-async fn the_session_says_what_needs_no_gate() {
+async fn the_session_configures_which_own_commands_need_a_gate() {
     for (mode, at_once, at_a_gate) in [
         (
             "direct",
@@ -108,7 +108,7 @@ async fn the_session_says_what_needs_no_gate() {
 }
 
 #[tokio::test]
-async fn a_session_may_do_without_them() {
+async fn own_commands_can_be_switched_off() {
     let (server, mut ann) = start_session(json!({ "shell_exec": "off" })).await;
     let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
     let why = shell_exec_refusal(&mut ann, "ls", json!({})).await;
@@ -116,7 +116,7 @@ async fn a_session_may_do_without_them() {
 }
 
 #[tokio::test]
-async fn the_executor_is_the_one_that_is_named_or_the_only_one() {
+async fn the_executor_is_the_named_one_or_the_only_one() {
     let (server, mut ann) = start_session(json!({})).await;
     let why = shell_exec_refusal(&mut ann, "pwd", json!({})).await;
     assert_eq!(why, "nobody here runs people's commands");
@@ -141,7 +141,7 @@ async fn the_executor_is_the_one_that_is_named_or_the_only_one() {
 }
 
 #[tokio::test]
-async fn limits_and_directories_are_as_asked_and_the_record_says_whose_it_was() {
+async fn limits_and_directories_are_as_requested_and_the_log_names_the_person() {
     let (server, mut ann) = start_session(json!({})).await;
     let agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
     std::fs::create_dir(agent_process.workspace().join("sub")).unwrap();
@@ -175,9 +175,9 @@ async fn limits_and_directories_are_as_asked_and_the_record_says_whose_it_was() 
     assert_eq!(result["result"]["signal"], 15);
     let why = shell_exec_refusal(&mut ann, "ls", json!({ "timeout_seconds": 301 })).await;
     assert_eq!(why, "`timeout` is 1 to 300 seconds in this mode");
-    let asked = server.entries("owl");
-    let asked = asked.iter().filter(|entry| entry["type"] == "shell.exec");
-    let origins: Vec<_> = asked
+    let execs = server.entries("owl");
+    let execs = execs.iter().filter(|entry| entry["type"] == "shell.exec");
+    let origins: Vec<_> = execs
         .map(|entry| (&entry["sender"], &entry["payload"]["origin"]))
         .map(|(by, origin)| (by.clone(), origin.clone()))
         .collect();
@@ -185,7 +185,7 @@ async fn limits_and_directories_are_as_asked_and_the_record_says_whose_it_was() 
 }
 
 #[tokio::test]
-async fn what_was_cut_is_told_for_each_stream() {
+async fn truncation_is_reported_for_each_stream() {
     let settings = [("PVP_WRITE_OUTPUT_BYTES", "1024")];
     let (server, mut ann) =
         crate::support::session::start_session_with_env(&settings, json!({})).await;
@@ -206,35 +206,35 @@ async fn driver_cli(server: &TestServer) -> CliEnv {
 }
 
 #[tokio::test]
-async fn pvp_exec_ends_as_the_command_does() {
+async fn pvp_exec_exits_with_the_exit_code_of_the_command() {
     let (server, _ann) = start_session(json!({ "shell_exec": "direct_all" })).await;
     let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
     let cli = driver_cli(&server).await;
-    let said = cli.run(&["exec", "echo out; echo err >&2; exit 7"]).await;
+    let output = cli.run(&["exec", "echo out; echo err >&2; exit 7"]).await;
     assert_eq!(
-        (said.code, said.out.as_str(), said.err.as_str()),
+        (output.code, output.out.as_str(), output.err.as_str()),
         (Some(7), "out\n", "err\n")
     );
-    let said = cli.run(&["exec", "kill -TERM $$"]).await;
-    assert_eq!(said.code, Some(128 + 15), "{said:?}");
-    let said = cli.run(&["exec", "true"]).await;
+    let output = cli.run(&["exec", "kill -TERM $$"]).await;
+    assert_eq!(output.code, Some(128 + 15), "{output:?}");
+    let output = cli.run(&["exec", "true"]).await;
     assert_eq!(
-        (said.code, said.out.as_str(), said.err.as_str()),
+        (output.code, output.out.as_str(), output.err.as_str()),
         (Some(0), "", "")
     );
     // `exec`, because a shell that waited for it would report the signal in its own way.
-    let said = cli
+    let output = cli
         .run(&["exec", "--timeout", "1", "exec sleep 1000"])
         .await;
-    assert_eq!(said.code, Some(128 + 15), "{said:?}");
-    assert_eq!(said.err, "pvp: stopped after 1 s, its time limit\n");
-    let said = cli.run(&["exec", "rm -rf /"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("blocked"), "{said:?}");
+    assert_eq!(output.code, Some(128 + 15), "{output:?}");
+    assert_eq!(output.err, "pvp: stopped after 1 s, its time limit\n");
+    let output = cli.run(&["exec", "rm -rf /"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.err.contains("blocked"), "{output:?}");
 }
 
 #[tokio::test]
-async fn pvp_exec_waits_at_a_gate_and_hears_a_no() {
+async fn pvp_exec_waits_at_a_gate_and_reports_a_rejection() {
     let (server, mut ann) = start_session(json!({ "shell_exec": "gated" })).await;
     let agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
     let cli = driver_cli(&server).await;

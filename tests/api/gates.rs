@@ -34,7 +34,7 @@ async fn get_gates(api: &HttpTestClient) -> Value {
 }
 
 #[tokio::test]
-async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
+async fn the_gates_of_all_sessions_that_a_token_allows_are_listed() {
     let data = tempfile::tempdir().unwrap();
     let server = TestServer::start_in(data.path(), &[]).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
@@ -124,7 +124,7 @@ async fn gates_of_every_session_are_listed_for_those_whose_token_opens_it() {
 }
 
 #[tokio::test]
-async fn a_gate_is_told_whole_by_either_of_its_names() {
+async fn a_gate_can_be_read_by_its_own_id_or_its_proposals_id() {
     let mut fixture = ApiFixture::new(json!({ "default_gate_quorum": { "type": "all" } })).await;
     let proposal = fixture.propose("touch a").await;
     let log = fixture.log();
@@ -245,12 +245,12 @@ async fn a_gate_says_how_it_was_closed() {
 
 /// HTTP answers only with state that is durable.
 #[tokio::test]
-async fn what_is_asked_while_much_happens_is_answered_from_the_log() {
+async fn requests_under_load_are_answered_with_durable_state() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let (eve, bob) = (fixture.eve.api.clone(), fixture.bob.api.clone());
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let watching = tokio::spawn(async move {
-        let mut looks = 0;
+        let mut requests = 0;
         while !*stopped.borrow() {
             let seen = eve
                 .get(&format!("/api/sessions/{SESSION}/history?limit=3"))
@@ -264,9 +264,9 @@ async fn what_is_asked_while_much_happens_is_answered_from_the_log() {
                     .expect_ok();
                 assert_eq!(gate["status"] == "open", gate["open"].is_object());
             }
-            looks += 1;
+            requests += 1;
         }
-        looks
+        requests
     });
     for number in 0..60 {
         let proposal = fixture.propose(&format!("touch {number}")).await;

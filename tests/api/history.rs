@@ -236,7 +236,7 @@ fn command_lines(page: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn history_tells_what_became_of_every_command() {
+async fn history_shows_the_outcome_of_every_command() {
     let past = history_fixture().await;
     let fixture = &past.fixture;
     let log = fixture.log();

@@ -80,7 +80,7 @@ async fn a_vote_on_the_socket_and_one_over_http_pass_a_gate_together() {
 }
 
 #[tokio::test]
-async fn one_person_on_two_ways_is_one_vote() {
+async fn one_person_over_http_and_socket_has_one_vote() {
     let mut fixture =
         ApiFixture::new(json!({ "default_gate_quorum": { "type": "any", "count": 2 } })).await;
     let mut socket = fixture.server.join(SESSION, &fixture.ann.user).await;
@@ -130,7 +130,7 @@ async fn one_person_on_two_ways_is_one_vote() {
 }
 
 #[tokio::test]
-async fn a_message_is_known_by_its_id_on_either_way() {
+async fn message_ids_are_shared_between_http_and_socket() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let mut socket = fixture.server.join(SESSION, &fixture.ann.user).await;
     let envelope = socket.envelope("context.add", context_payload("one"));
@@ -274,7 +274,7 @@ async fn roles_come_from_the_token_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn who_left_comes_back_by_speaking() {
+async fn a_participant_who_left_rejoins_by_sending_a_message() {
     let fixture = ApiFixture::new(json!({})).await;
     fixture
         .ann

@@ -255,8 +255,8 @@ impl OpenApiDocument {
     fn check_response(&self, method: &str, path: &str, answer: &HttpResponse) {
         let problem = |problem: String| -> ! { panic!("{method} {path}: {problem}: {answer:?}") };
         let fits = |definition: &str, value: &Value| {
-            if let Err(departure) = self.schema.validate_message(definition, value) {
-                problem(format!("not as described: {departure}"));
+            if let Err(mismatch) = self.schema.validate_message(definition, value) {
+                problem(format!("not as described: {mismatch}"));
             }
         };
         for (header, value) in [

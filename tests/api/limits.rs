@@ -10,7 +10,7 @@ use crate::support::{TEST_TIMEOUT, TestServer};
 const MESSAGES: &str = "/api/sessions/room/messages";
 
 #[tokio::test]
-async fn who_is_too_fast_over_http_is_told_to_slow_down() {
+async fn requests_above_the_rate_limit_are_refused() {
     let slow = [("PVP_MESSAGES_PER_SECOND", "1"), ("PVP_MESSAGE_BURST", "5")];
     let mut fixture = ApiFixture::with_env(json!({}), &slow).await;
     let proposal = fixture.propose("touch a").await;
@@ -143,7 +143,7 @@ async fn polls_count_towards_the_connections_of_a_token() {
 }
 
 #[tokio::test]
-async fn hostile_addresses_are_refused_in_words() {
+async fn hostile_paths_are_refused_with_a_reason() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let proposal = fixture.propose("touch a").await;
     let ann = &fixture.ann.api;
@@ -230,7 +230,7 @@ async fn hostile_addresses_are_refused_in_words() {
 }
 
 #[tokio::test]
-async fn one_who_asks_and_goes_leaves_no_trace() {
+async fn a_client_that_disconnects_during_a_request_leaves_no_trace() {
     use tokio::io::AsyncWriteExt;
     let server = TestServer::start_with_env(&[], &[("PVP_CONNECTIONS_PER_TOKEN", "2")]).await;
     server.create_session(SESSION, json!({})).await;

@@ -77,7 +77,7 @@ async fn a_poll_ends_with_the_message_it_waited_for() {
 }
 
 #[tokio::test]
-async fn a_poll_does_not_end_with_what_is_for_others() {
+async fn a_poll_does_not_return_entries_for_others() {
     let fixture = ApiFixture::new(json!({})).await;
     let after = log_head(&fixture.eve.api).await;
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
@@ -123,7 +123,7 @@ async fn a_poll_does_not_end_with_what_is_for_others() {
 }
 
 #[tokio::test]
-async fn a_poll_ends_empty_when_its_time_is_over() {
+async fn a_poll_that_times_out_returns_an_empty_page() {
     let fixture = ApiFixture::new(json!({})).await;
     let after = log_head(&fixture.eve.api).await;
     let empty = json!({ "messages": [], "next": after, "head": after });
@@ -139,7 +139,7 @@ async fn a_poll_ends_empty_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn polls_end_when_the_server_is_asked_to_stop() {
+async fn polls_end_when_the_server_shuts_down() {
     let mut fixture = ApiFixture::new(json!({})).await;
     fixture.propose("touch a").await;
     // After a restart nobody is present, so the next arrival is an event.
@@ -266,7 +266,7 @@ async fn waiting_for_gates_ends_with_a_proposal_a_vote_an_edit_and_a_resolution(
 }
 
 #[tokio::test]
-async fn who_only_polls_is_present_and_keeps_their_vote() {
+async fn a_participant_who_only_polls_is_present_and_keeps_their_vote() {
     let config = json!({ "away_timeout_seconds": 12, "idle_timeout_seconds": 1, "default_gate_quorum": { "type": "all" } });
     let mut fixture = ApiFixture::new(config).await;
     // Bob polls, Ann does not; the agent receives the entry that counts her as away.
@@ -328,7 +328,7 @@ async fn who_only_polls_is_present_and_keeps_their_vote() {
 }
 
 #[tokio::test]
-async fn looking_in_over_http_is_being_there() {
+async fn an_http_request_counts_as_presence() {
     let fixture = ApiFixture::new(json!({})).await;
     let pat = ApiUser::invite(&fixture.server, "pat", &["approver"]).await;
     pat.join(SESSION).await;

@@ -8,7 +8,7 @@ use crate::http_client::{HttpTestClient, log_entries};
 use crate::support::TestUser;
 
 #[tokio::test]
-async fn pages_put_together_are_what_the_socket_tells() {
+async fn all_pages_together_equal_what_the_socket_delivers() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let mut socket = fixture.server.join(SESSION, &fixture.eve.user).await;
     for number in 0..7 {
@@ -97,7 +97,7 @@ async fn pages_put_together_are_what_the_socket_tells() {
 }
 
 #[tokio::test]
-async fn a_page_is_at_most_a_hundred_unless_asked_and_never_over_a_thousand() {
+async fn a_page_has_100_messages_by_default_and_at_most_1000() {
     let fast = [
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
@@ -149,7 +149,7 @@ async fn types_containing(api: &HttpTestClient, word: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_for_some_is_given_to_them_and_skipped_for_others() {
+async fn restricted_entries_are_returned_to_their_audience_and_skipped_for_others() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let to_bob = json!({ "key": "plum", "content_type": "text", "content": "c", "visible_to": [fixture.bob.id()] });
     fixture
@@ -230,7 +230,7 @@ async fn what_is_for_some_is_given_to_them_and_skipped_for_others() {
 }
 
 #[tokio::test]
-async fn only_the_executors_token_reads_the_copy_that_may_be_acted_on() {
+async fn only_the_executors_token_reads_the_executors_copy() {
     const VALUE: &str = "s3cr3t-VALUE";
     let mut fixture = ApiFixture::new(json!({})).await;
     let share = json!({ "key": "API_KEY", "scope": [fixture.bot.id()], "value_ref": "env:API_KEY", "value": VALUE });
@@ -289,7 +289,7 @@ async fn only_the_executors_token_reads_the_copy_that_may_be_acted_on() {
 }
 
 #[tokio::test]
-async fn the_state_of_a_session_is_told_whole() {
+async fn the_state_of_a_session_is_complete() {
     let mut fixture = ApiFixture::new(json!({ "shell_exec": "gated" })).await;
     let waiting = fixture.propose("touch a").await;
     let running = fixture.propose("ls -la").await;

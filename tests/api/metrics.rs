@@ -66,7 +66,7 @@ fn counts(expected: &[(&str, f64)]) -> BTreeMap<String, f64> {
 }
 
 #[tokio::test]
-async fn counters_move_by_what_happened() {
+async fn counters_grow_with_what_happens() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
     let before = scrape_metrics(&nobody).await;
@@ -234,7 +234,7 @@ async fn connections_are_counted_once_each() {
 }
 
 #[tokio::test]
-async fn the_server_says_that_it_is_well_to_anyone() {
+async fn health_checks_need_no_token() {
     let server = TestServer::start(&[]).await;
     let nobody = HttpTestClient::anonymous(&server).await;
     for (path, expected) in [("/health", "ok"), ("/healthz", "ok"), ("/readyz", "ready")] {

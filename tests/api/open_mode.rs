@@ -20,7 +20,7 @@ fn envelope(user: &str, kind: &str, payload: serde_json::Value) -> serde_json::V
 }
 
 #[tokio::test]
-async fn anyone_joins_speaks_and_votes_by_saying_who_they_are() {
+async fn anyone_joins_sends_and_votes_under_the_id_they_claim() {
     let server = TestServer::start(&["--open"]).await;
     let api = HttpTestClient::anonymous(&server).await;
     let (ann, eve) = (
@@ -122,7 +122,7 @@ async fn anyone_joins_speaks_and_votes_by_saying_who_they_are() {
 }
 
 #[tokio::test]
-async fn who_does_not_say_who_they_are_sees_what_everyone_may() {
+async fn an_anonymous_reader_sees_what_everyone_may_see() {
     let server = TestServer::start(&["--open"]).await;
     let api = HttpTestClient::anonymous(&server).await;
     let (ann, bot) = (
@@ -161,7 +161,7 @@ async fn who_does_not_say_who_they_are_sees_what_everyone_may() {
 }
 
 #[tokio::test]
-async fn what_takes_a_token_takes_one_on_an_open_server_too() {
+async fn routes_that_always_need_a_token_need_one_on_an_open_server_too() {
     let server = TestServer::start(&["--open"]).await;
     let api = HttpTestClient::anonymous(&server).await;
     let mut agent = TestClient::connect(&server.address, None, "bot").await;

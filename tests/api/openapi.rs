@@ -26,7 +26,7 @@ fn collect_references(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn the_document_is_openapi_and_refers_to_nothing_that_is_not_there() {
+async fn the_document_is_valid_openapi_without_dangling_references() {
     let server = TestServer::start(&[]).await;
     let nobody = HttpTestClient::anonymous(&server).await;
     let document = nobody.get("/openapi.json").await.expect_ok();
@@ -74,8 +74,11 @@ async fn the_document_is_openapi_and_refers_to_nothing_that_is_not_there() {
 
 /// Asserts that an operation has what OpenAPI requires.
 fn check_operation(path: &str, method: &str, operation: &Value) {
-    let place = format!("{method} {path}");
-    assert!(["get", "post", "delete"].contains(&method), "{place}");
+    let operation_name = format!("{method} {path}");
+    assert!(
+        ["get", "post", "delete"].contains(&method),
+        "{operation_name}"
+    );
     let known = [
         "description",
         "parameters",
@@ -85,25 +88,29 @@ fn check_operation(path: &str, method: &str, operation: &Value) {
         "summary",
     ];
     for key in operation.as_object().unwrap().keys() {
-        assert!(known.contains(&key.as_str()), "{place}: {key}");
+        assert!(known.contains(&key.as_str()), "{operation_name}: {key}");
     }
     assert!(
         operation["summary"]
             .as_str()
             .is_some_and(|text| !text.is_empty()),
-        "{place}"
+        "{operation_name}"
     );
     assert_eq!(
         operation["requestBody"].is_object(),
         method == "post",
-        "{place}"
+        "{operation_name}"
     );
     let parameters = operation["parameters"].as_array().unwrap();
     let names: BTreeSet<_> = parameters
         .iter()
         .map(|one| (one["in"].as_str(), one["name"].as_str()))
         .collect();
-    assert_eq!(names.len(), parameters.len(), "{place}: a parameter twice");
+    assert_eq!(
+        names.len(),
+        parameters.len(),
+        "{operation_name}: a parameter twice"
+    );
     let in_path = parameters.iter().filter(|one| one["in"] == "path");
     let in_path: Vec<_> = in_path
         .map(|one| format!("{{{}}}", one["name"].as_str().unwrap()))
@@ -112,19 +119,26 @@ fn check_operation(path: &str, method: &str, operation: &Value) {
         .split('/')
         .filter(|part| part.starts_with('{'))
         .collect();
-    assert_eq!(in_path, templates, "{place}");
+    assert_eq!(in_path, templates, "{operation_name}");
     for parameter in parameters {
         assert_eq!(
             parameter["required"] == true,
             parameter["in"] == "path",
-            "{place}"
+            "{operation_name}"
         );
-        assert!(parameter["schema"]["type"].is_string(), "{place}");
+        assert!(parameter["schema"]["type"].is_string(), "{operation_name}");
     }
     let responses = operation["responses"].as_object().unwrap();
-    assert_eq!(responses.len(), 2, "{place}: a good answer and a refusal");
+    assert_eq!(
+        responses.len(),
+        2,
+        "{operation_name}: a good answer and a refusal"
+    );
     for (status, response) in responses {
-        assert!(response["description"].is_string(), "{place} {status}");
+        assert!(
+            response["description"].is_string(),
+            "{operation_name} {status}"
+        );
     }
     let refusal = &responses["default"]["content"]["application/json"]["schema"];
     assert_eq!(

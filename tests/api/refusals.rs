@@ -56,7 +56,7 @@ fn token_id(user: &ApiUser) -> &str {
 }
 
 #[tokio::test]
-async fn nothing_opens_without_a_good_token() {
+async fn nothing_is_accessible_without_a_valid_token() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let gate = fixture.propose("touch a").await;
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
@@ -133,7 +133,7 @@ async fn a_token_for_one_session_opens_no_other() {
 }
 
 #[tokio::test]
-async fn names_that_nobody_has_are_not_found() {
+async fn unknown_names_are_not_found() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let ann = &fixture.ann.api;
     let before = fixture.log();
@@ -199,7 +199,7 @@ async fn names_that_nobody_has_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_route_takes_its_own_methods_and_parameters_only() {
+async fn a_route_accepts_only_its_own_methods_and_parameters() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let gate = fixture.propose("touch a").await;
     let ann = &fixture.ann.api;
@@ -274,7 +274,7 @@ async fn a_route_takes_its_own_methods_and_parameters_only() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_what_the_route_takes_is_refused() {
+async fn a_body_that_does_not_fit_the_route_is_refused() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let gate = fixture.propose("touch a").await;
     let ann = &fixture.ann.api;
@@ -331,7 +331,7 @@ async fn a_body_that_is_not_what_the_route_takes_is_refused() {
 }
 
 #[tokio::test]
-async fn a_message_that_may_not_be_said_changes_nothing() {
+async fn a_message_that_may_not_be_sent_changes_nothing() {
     let mut fixture = ApiFixture::new(json!({})).await;
     fixture.propose("touch a").await;
     let (ann, bob) = (&fixture.ann, &fixture.bob);

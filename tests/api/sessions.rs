@@ -99,7 +99,7 @@ async fn sessions_are_listed_newest_first() {
 }
 
 #[tokio::test]
-async fn a_session_is_made_as_it_was_asked_for() {
+async fn a_session_is_created_as_requested() {
     let server = TestServer::start(&[]).await;
     let admin = HttpTestClient::with_token(&server, &server.admin()).await;
     let config = json!({ "default_gate_quorum": { "type": "any", "count": 2 }, "four_eyes": true });
@@ -208,7 +208,7 @@ async fn a_session_is_made_as_it_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_server_holds_so_many_sessions_and_no_more() {
+async fn the_number_of_sessions_is_limited() {
     let server = TestServer::start_with_env(&[], &[("PVP_SESSIONS", "2")]).await;
     let admin = HttpTestClient::with_token(&server, &server.admin()).await;
     for _ in 0..2 {

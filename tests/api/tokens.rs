@@ -14,7 +14,7 @@ fn refusal(code: &str, message: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_token_is_taken_in_the_header_before_the_query() {
+async fn a_token_in_the_header_takes_precedence_over_the_query() {
     let fixture = ApiFixture::new(json!({})).await;
     let nobody = HttpTestClient::anonymous(&fixture.server).await;
     let in_query = format!("/api/me?token={}", fixture.ann.user.token);

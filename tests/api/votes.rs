@@ -127,7 +127,7 @@ async fn a_vote_that_does_not_count_changes_nothing() {
 }
 
 #[tokio::test]
-async fn after_an_edit_only_a_vote_on_what_it_says_counts() {
+async fn after_an_edit_only_votes_on_the_edited_command_count() {
     let mut fixture = ApiFixture::new(json!({ "four_eyes": true })).await;
     let proposal = fixture.propose("touch a").await;
     let first = fixture.gate(&proposal).await["open"]["assessment"]["digest"]
@@ -222,7 +222,7 @@ async fn after_an_edit_only_a_vote_on_what_it_says_counts() {
 }
 
 #[tokio::test]
-async fn a_closed_gate_takes_no_vote_and_no_edit() {
+async fn a_closed_gate_accepts_no_vote_and_no_edit() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let proposal = fixture.propose("touch a").await;
     let digest = fixture.gate(&proposal).await["open"]["assessment"]["digest"]
@@ -266,7 +266,7 @@ async fn a_closed_gate_takes_no_vote_and_no_edit() {
 }
 
 #[tokio::test]
-async fn an_edit_is_not_deeper_than_a_message_may_be() {
+async fn an_edit_may_not_be_nested_deeper_than_a_message() {
     let mut fixture = ApiFixture::new(json!({})).await;
     let proposal = fixture.propose("touch a").await;
     let digest = fixture.gate(&proposal).await["open"]["assessment"]["digest"].clone();

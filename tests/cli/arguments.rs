@@ -114,7 +114,7 @@ fn bad_settings_are_refused_with_their_name_and_what_is_allowed() {
 }
 
 #[test]
-fn flags_and_words_that_do_not_exist_are_named() {
+fn unknown_flags_and_arguments_are_named_in_the_error() {
     for (arguments, parts) in [
         (&["server", "--opn"][..], &["--opn", "--open"][..]),
         (&["serve"], &["serve", "server"]),
@@ -203,7 +203,7 @@ fn flags_and_words_that_do_not_exist_are_named() {
 }
 
 #[test]
-fn open_to_the_world_must_be_meant() {
+fn open_mode_on_a_reachable_address_must_be_confirmed() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path().join("never-made");
     let path = data.to_str().unwrap();
@@ -229,7 +229,7 @@ fn open_to_the_world_must_be_meant() {
 }
 
 #[tokio::test]
-async fn open_on_every_address_runs_when_it_is_meant() {
+async fn open_mode_on_every_address_runs_if_confirmed() {
     let data = tempfile::tempdir().unwrap();
     let log = data.path().join("stderr.log");
     let file = std::fs::File::create(&log).unwrap();

@@ -39,7 +39,7 @@ fn the_exit_code_says_the_category() {
 }
 
 #[test]
-fn a_verdict_is_json_for_programs_and_names_its_parts() {
+fn an_assessment_as_json_lists_its_parts() {
     let (_, output, _) = run_check(&["--json", "ls && rm -rf x"]);
     let verdict: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(verdict["category"], "destructive");
@@ -53,13 +53,13 @@ fn a_verdict_is_json_for_programs_and_names_its_parts() {
 }
 
 #[test]
-fn words_without_a_shell_are_sorted_as_they_are() {
+fn argv_is_assessed_without_a_shell() {
     assert_eq!(run_check(&["--argv", "ls", "a b; rm -rf /"]).0, Some(0));
     assert_eq!(run_check(&["--argv", "rm", "-rf", "x"]).0, Some(20));
 }
 
 #[test]
-fn lines_are_sorted_one_by_one_and_a_bad_one_is_named() {
+fn lines_are_assessed_one_by_one_and_an_invalid_one_is_reported() {
     let sort = |input: &str| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_pvp"))
             .args(["check", "--stdin"])
@@ -175,7 +175,7 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
     server.create_session("rules", json!({})).await;
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join("rules", &bot).await;
-    let asked = async |agent: &mut crate::support::TestClient| {
+    let propose_and_read_gate = async |agent: &mut crate::support::TestClient| {
         let id = agent.propose("frobnicate now").await;
         let gate = agent
             .wait(|message| message["payload"]["action_ref"] == id.as_str())
@@ -189,22 +189,28 @@ async fn the_server_reads_its_rules_again_and_keeps_the_old_ones_if_they_are_bad
         )
     };
     let one = json!({ "type": "any", "count": 1 });
-    assert_eq!(asked(&mut agent).await, (json!("write"), one));
+    assert_eq!(
+        propose_and_read_gate(&mut agent).await,
+        (json!("write"), one)
+    );
 
-    // The server handles the signal some time after it was sent: ask until the new rules are in
+    // The server handles the signal some time after it was sent: retry until the new rules are in
     // force.
     std::fs::write(&file, TWO_FOR_FROB).unwrap();
     server.signal("HUP");
     let two = json!({ "type": "any", "count": 2 });
-    let mut verdict = asked(&mut agent).await;
+    let mut verdict = propose_and_read_gate(&mut agent).await;
     while verdict.0 == "write" {
-        verdict = asked(&mut agent).await;
+        verdict = propose_and_read_gate(&mut agent).await;
     }
     assert_eq!(verdict, (json!("destructive"), two.clone()));
 
     std::fs::write(&file, "nonsense").unwrap();
     server.signal("HUP");
     for _ in 0..3 {
-        assert_eq!(asked(&mut agent).await, (json!("destructive"), two.clone()));
+        assert_eq!(
+            propose_and_read_gate(&mut agent).await,
+            (json!("destructive"), two.clone())
+        );
     }
 }

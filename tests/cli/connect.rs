@@ -10,7 +10,7 @@ fn prompt_message(to: &str, by: &str, content: &str) -> Value {
 }
 
 #[tokio::test]
-async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
+async fn lines_become_messages_and_it_exits_when_all_are_answered() {
     let server = TestServer::start(&[]).await;
     let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
@@ -55,7 +55,7 @@ async fn lines_go_in_envelopes_come_out_and_it_ends_when_all_is_answered() {
 }
 
 #[tokio::test]
-async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_on() {
+async fn an_invalid_line_or_a_refused_message_is_reported_and_the_rest_is_sent() {
     let server = TestServer::start(&[]).await;
     let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &["--session", "owl"]);
@@ -129,7 +129,7 @@ async fn a_bad_line_or_a_refused_message_is_complained_about_and_the_rest_goes_o
 }
 
 #[tokio::test]
-async fn it_stays_when_asked_to_and_comes_back_after_a_restart() {
+async fn with_stay_it_keeps_running_and_reconnects_after_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
     let agent = server.create_session_with_agent("owl", json!({})).await;
@@ -193,7 +193,7 @@ async fn it_joins_with_fewer_roles_and_resumes_after_a_seq() {
 }
 
 #[tokio::test]
-async fn without_login_one_says_who_one_is() {
+async fn without_login_the_participant_must_be_named() {
     let server = TestServer::start(&["--open"]).await;
     let cli = CliEnv::new();
     let link = format!("http://{}/?session=owl", server.address);
@@ -217,7 +217,7 @@ async fn without_login_one_says_who_one_is() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_joined_is_refused_with_a_sentence() {
+async fn a_session_that_cannot_be_joined_is_refused_with_a_reason() {
     let mut server = TestServer::start(&[]).await;
     let dee = server.invite("dee", &["driver"], &[]);
     let cli = CliEnv::new();
@@ -250,7 +250,7 @@ async fn what_cannot_be_joined_is_refused_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn any_number_of_lines_goes_through() {
+async fn any_number_of_lines_can_be_sent() {
     let burst = [
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),

@@ -131,7 +131,7 @@ async fn a_server_that_is_not_pvp_is_named() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_taken_back_opens_nothing() {
+async fn a_revoked_token_gives_no_access() {
     let server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;
     let before = server.entries("owl");
@@ -166,7 +166,7 @@ async fn a_token_that_was_taken_back_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
+async fn a_missing_or_inaccessible_session_is_named_in_the_error() {
     let server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;
     server.create_session("cat", json!({})).await;
@@ -216,7 +216,7 @@ async fn a_session_that_is_not_there_or_not_open_to_one_is_named() {
 }
 
 #[tokio::test]
-async fn the_session_can_be_said_by_a_variable_and_one_that_ended_is_named() {
+async fn the_session_can_come_from_a_variable_and_an_ended_one_is_named() {
     let server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;
     server.create_session("cat", json!({})).await;
@@ -254,7 +254,7 @@ async fn the_session_can_be_said_by_a_variable_and_one_that_ended_is_named() {
 }
 
 #[tokio::test]
-async fn who_is_following_hears_that_the_token_was_taken_back() {
+async fn following_ends_with_an_error_when_the_token_is_revoked() {
     let server = TestServer::start(&[]).await;
     let agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
@@ -277,7 +277,7 @@ async fn who_is_following_hears_that_the_token_was_taken_back() {
     assert!(run_pvp(&["tokens", "revoke", "--data", data, id.as_str().unwrap()]).0);
     let mut agent = agent;
     for mut one in following {
-        // An event makes the client ask again.
+        // An event makes the client send another request.
         agent.propose("make").await;
         let revoked = "the token was revoked; ask for a new invitation";
         let mut complaint = one.next_stderr_line().await;
@@ -296,7 +296,7 @@ async fn cause_event(agent: &mut crate::support::TestClient) {
 }
 
 #[tokio::test]
-async fn a_reader_who_has_seen_enough_ends_a_command_quietly() {
+async fn a_closed_pipe_ends_a_command_quietly() {
     let server = TestServer::start(&[]).await;
     let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["observer"], &[]);

@@ -20,7 +20,7 @@ pub(crate) async fn only_open_gate(cli: &CliEnv) -> Value {
 }
 
 #[tokio::test]
-async fn what_waits_is_listed_with_its_handle() {
+async fn waiting_commands_are_listed_with_their_handles() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
@@ -158,7 +158,7 @@ async fn the_whole_card_says_everything_about_a_command() {
 }
 
 #[tokio::test]
-async fn watching_tells_what_opens_changes_and_closes_across_a_restart() {
+async fn watching_prints_gates_that_open_change_and_close_across_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
     let ann = server.invite("ann", &["approver"], &[]);

@@ -202,7 +202,7 @@ async fn what_a_command_printed_is_read_by_lines() {
 }
 
 #[tokio::test]
-async fn an_end_that_two_commands_share_is_not_guessed() {
+async fn an_ambiguous_id_suffix_is_refused() {
     let server = TestServer::start(&[]).await;
     let mut agent = server
         .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
@@ -227,7 +227,7 @@ async fn an_end_that_two_commands_share_is_not_guessed() {
 }
 
 #[tokio::test]
-async fn output_that_is_too_much_for_one_answer_says_that_there_is_more() {
+async fn long_output_says_that_there_is_more() {
     let server = TestServer::start(&[]).await;
     let mut agent = server
         .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 0 }))

@@ -75,7 +75,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
 }
 
 #[tokio::test]
-async fn a_said_link_wins_then_the_variable_then_the_nearest_then_the_one_for_everywhere() {
+async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_link() {
     let server = TestServer::start(&[]).await;
     let invite = |name| server.invite(name, &["observer"], &[]);
     let [far, near, nearer, variable, said] =
@@ -180,7 +180,7 @@ async fn a_link_that_does_not_work_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn a_remembered_file_that_holds_no_link_is_named_and_nothing_further_away_is_used() {
+async fn an_invalid_link_file_is_named_and_no_other_is_used() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["observer"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
@@ -228,7 +228,7 @@ async fn a_remembered_file_that_holds_no_link_is_named_and_nothing_further_away_
 }
 
 #[tokio::test]
-async fn who_one_is_says_until_when() {
+async fn whoami_shows_when_the_token_expires() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["observer"], &["--expires", "2h"]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;

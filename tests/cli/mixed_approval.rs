@@ -28,15 +28,15 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     let invite = |name| server.invite(name, &["approver"], &["--session", "owl"]);
     let [ann, bob, cid] = ["ann", "bob", "cid"].map(invite);
     let at = async |user| CliEnv::logged_in(&server.link(user, Some("owl"))).await;
-    let (ann_desk, cid_desk) = (at(&ann).await, at(&cid).await);
-    let mut tail = cid_desk.spawn(&["tail", "--follow", "--json", "--after", "0"]);
+    let (ann_cli, cid_cli) = (at(&ann).await, at(&cid).await);
+    let mut tail = cid_cli.spawn(&["tail", "--follow", "--json", "--after", "0"]);
     // The third is an approver as well, so that it is two of three.
     let mut watcher = server.join("owl", &cid).await;
     let proposal = agent.propose("rm -rf build").await;
     watcher.wait_for("gate.request").await;
 
-    let gate = only_open_gate(&ann_desk).await;
-    let said = ann_desk.run_ok(&["approve", &gate_handle(&gate)]).await;
+    let gate = only_open_gate(&ann_cli).await;
+    let said = ann_cli.run_ok(&["approve", &gate_handle(&gate)]).await;
     assert_eq!(
         said,
         format!(
@@ -88,7 +88,7 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     assert_eq!(order(&tailed), expected);
     let read = |out: String| parse_json_lines(&out);
     let all = ["tail", "--json", "--after", "0"];
-    let by_ann = read(ann_desk.run_ok(&all).await);
+    let by_ann = read(ann_cli.run_ok(&all).await);
     assert_eq!(order(&by_ann), expected);
     let (_, by_bob) = crate::support::http_get(
         &server.address,
@@ -135,6 +135,6 @@ async fn two_people_approve_one_gate_from_two_places_while_a_third_tails() {
     );
     assert_eq!(resolved[0][0], json!(last - 1));
     // A vote that comes too late changes nothing.
-    let late = cid_desk.run_refused(&["approve", &proposal]).await;
+    let late = cid_cli.run_refused(&["approve", &proposal]).await;
     assert!(late.contains("no gate"), "{late}");
 }

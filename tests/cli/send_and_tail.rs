@@ -67,7 +67,7 @@ async fn a_prompt_goes_to_the_only_agent_or_to_the_one_that_is_named() {
 }
 
 #[tokio::test]
-async fn any_message_can_be_sent_and_the_same_id_says_it_once() {
+async fn any_message_can_be_sent_and_the_same_id_counts_once() {
     let (server, mut agent, cli, dee) = prompt_fixture().await;
     let payload = r#"{"urgency":"pause","message":"wait"}"#;
     let send = [
@@ -96,7 +96,7 @@ async fn any_message_can_be_sent_and_the_same_id_says_it_once() {
         again,
         json!({ "id": "my-interrupt", "seq": received["seq"], "duplicate": true })
     );
-    // Other words under the same id are refused.
+    // Another message with the same id is refused.
     let other = r#"{"urgency":"stop","message":"wait"}"#;
     let other = [
         "send",
@@ -126,7 +126,7 @@ async fn any_message_can_be_sent_and_the_same_id_says_it_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_is_refused_and_nothing_is_said() {
+async fn an_invalid_message_is_refused_and_nothing_is_logged() {
     let (server, _agent, cli, _) = prompt_fixture().await;
     let before = server.entries("owl");
     let empty = "pvp: the prompt is empty\n";
@@ -250,7 +250,7 @@ async fn the_tail_is_the_end_of_the_log_or_what_came_after_a_seq() {
 }
 
 #[tokio::test]
-async fn a_long_tail_is_told_whole_and_in_order() {
+async fn a_long_tail_is_complete_and_in_order() {
     let server = TestServer::start_with_env(&[], &[("PVP_MESSAGE_BURST", "100000")]).await;
     let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
@@ -278,7 +278,7 @@ async fn a_long_tail_is_told_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn following_tells_messages_as_they_come_and_goes_on_after_a_restart() {
+async fn following_prints_messages_as_they_arrive_and_continues_after_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
     let agent = server.create_session_with_agent("owl", json!({})).await;

@@ -130,7 +130,7 @@ async fn whoami(link: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_invitation_opens_what_it_says() {
+async fn an_invitation_grants_what_it_says() {
     let server = TestServer::start(&[]).await;
     let cli = admin_cli(&server).await;
     cli.run_ok(&["create", "owl"]).await;
@@ -254,7 +254,7 @@ async fn an_invitation_through_the_data_directory_needs_no_link() {
 }
 
 #[tokio::test]
-async fn only_who_manages_people_invites_and_a_refused_invitation_makes_no_token() {
+async fn only_admins_invite_and_a_refused_invitation_creates_no_token() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver", "driver"], &[]);
     let data = server.data.to_str().unwrap();

@@ -48,8 +48,8 @@ async fn nothing_that_others_write_reaches_the_terminal_as_anything_but_text() {
     proposal["description"] = HOSTILE_TEXT.into();
     proposal["arguments"]["cwd"] = format!("/srv/{HOSTILE_TEXT}").into();
     proposal["arguments"]["env"] = json!({ "A": HOSTILE_TEXT });
-    let asked = agent.send("tool.propose", proposal).await;
-    agent.expect_ack(&asked).await;
+    let proposal_id = agent.send("tool.propose", proposal).await;
+    agent.expect_ack(&proposal_id).await;
 
     let cli = CliEnv::logged_in(&server.link(&user, Some("owl"))).await;
     let gate = gate_handle(&only_open_gate(&cli).await);
@@ -61,7 +61,7 @@ async fn nothing_that_others_write_reaches_the_terminal_as_anything_but_text() {
         &["output", &run],
         &["sessions"],
         &["reject", &gate, HOSTILE_TEXT],
-        &["show", &asked],
+        &["show", &proposal_id],
         &["tail"],
         &["create", "cat", "--name", "\u{202e}\u{200b}\u{feff}\u{61c}"],
         &["sessions"],
@@ -91,8 +91,8 @@ async fn a_command_of_several_lines_cannot_pass_for_more_than_one() {
     let fake = "true\nabcdef@123456  owl  read         0/1  no end  ls";
     let mut proposal = agent.proposal(fake);
     proposal["description"] = "tidy\nverdict   read, safe risk".into();
-    let asked = agent.send("tool.propose", proposal).await;
-    agent.expect_ack(&asked).await;
+    let proposal_id = agent.send("tool.propose", proposal).await;
+    agent.expect_ack(&proposal_id).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, Some("owl"))).await;
     let gate = gate_handle(&only_open_gate(&cli).await);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::support::cli::CliEnv;
 
 #[tokio::test]
-async fn the_doctor_looks_at_everything_and_leaves_nothing_behind() {
+async fn doctor_checks_everything_and_leaves_no_files_behind() {
     let cli = CliEnv::new();
     let checks = cli.run_json(&["doctor", "--json"]).await;
     let checks = checks.as_array().unwrap();

@@ -8,7 +8,7 @@ use crate::support::session::wait_until;
 use crate::support::{TEST_TIMEOUT, reserve_port};
 
 #[tokio::test]
-async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
+async fn up_prints_working_links_and_reuses_the_session() {
     let cli = CliEnv::new();
     // Reserves the port between the first start and the second.
     let port = reserve_port("127.0.0.1:0");
@@ -87,7 +87,7 @@ async fn up_gives_links_that_work_and_goes_on_with_the_same_session() {
 }
 
 #[tokio::test]
-async fn up_says_in_words_how_to_come_in() {
+async fn up_prints_how_to_join() {
     let cli = CliEnv::new();
     let mut process = cli.spawn(&[
         "up",
@@ -208,7 +208,7 @@ async fn wait_for_processes(directory: &str, right: impl Fn(&[String]) -> bool) 
     .await;
 }
 
-/// Waits until the last process is gone: a reaper outlives its executor for a moment.
+/// Waits until the last process is gone: a reaper briefly outlives its executor.
 async fn wait_until_empty(directory: &str) {
     wait_for_processes(directory, <[String]>::is_empty).await;
 }
@@ -297,7 +297,7 @@ async fn the_demo_does_what_it_prints() {
 }
 
 #[tokio::test]
-async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
+async fn an_own_command_runs_in_the_demo_and_none_outlives_it() {
     let mut demo = DemoProcess::start().await;
     demo.process.wait_for_line("it waits").await;
     let exec = |command: &str| json!({ "command": command }).to_string();
@@ -339,7 +339,7 @@ async fn a_command_of_ones_own_runs_in_the_demo_and_none_outlives_it() {
 }
 
 #[tokio::test]
-async fn a_demo_ends_with_the_terminal_that_it_was_started_at() {
+async fn a_demo_ends_when_its_terminal_is_closed() {
     use std::io::{BufRead, BufReader};
     let cli = CliEnv::new();
     let pair = portable_pty::native_pty_system()

@@ -78,7 +78,7 @@ async fn approving_and_rejecting_by_handle_end_id_and_proposal() {
 }
 
 #[tokio::test]
-async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing() {
+async fn an_unknown_ambiguous_or_short_handle_votes_on_nothing() {
     let (server, mut owl, cli, _) = vote_fixture(no_timeout()).await;
     let mut cat = server.create_session_with_agent("cat", no_timeout()).await;
     for agent in [&mut owl, &mut cat] {
@@ -123,7 +123,7 @@ async fn a_handle_that_names_no_gate_or_two_or_says_too_little_votes_on_nothing(
 }
 
 #[tokio::test]
-async fn an_edited_command_is_not_decided_by_the_handle_of_what_was_shown_before() {
+async fn the_handle_of_an_old_version_does_not_decide_an_edited_command() {
     let (server, mut agent, cli, ann) = vote_fixture(no_timeout()).await;
     agent.propose("make all").await;
     let old = gate_handle(&only_open_gate(&cli).await);
@@ -218,7 +218,7 @@ async fn an_edit_keeps_directory_environment_mode_and_time() {
 }
 
 #[tokio::test]
-async fn who_may_not_vote_is_refused_and_a_reason_is_needed() {
+async fn voting_needs_permission_and_a_rejection_needs_a_reason() {
     let (server, mut agent, cli, _) = vote_fixture(no_timeout()).await;
     agent.propose("make all").await;
     let handle = gate_handle(&only_open_gate(&cli).await);

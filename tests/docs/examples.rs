@@ -51,7 +51,7 @@ fn assert_in_order(account: &str, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_basic_session_goes_from_beginning_to_end_and_is_on_record() {
+async fn the_basic_session_runs_to_its_end_and_is_logged() {
     let server = TestServer::start(&[]).await;
     let output = run_example(&server, "basic_session").await;
     let lines: Vec<_> = output.lines().collect();
@@ -110,7 +110,7 @@ async fn two_of_three_people_approve_and_all_see_the_same() {
 }
 
 #[tokio::test]
-async fn the_smallest_approver_approves_with_a_y_and_rejects_with_a_sentence() {
+async fn the_minimal_approver_approves_with_y_and_rejects_with_a_reason() {
     let server = TestServer::start(&[]).await;
     let mut agent = server
         .create_session_with_agent("owl", json!({ "gate_timeout_seconds": 0 }))
@@ -170,7 +170,7 @@ async fn the_smallest_approver_approves_with_a_y_and_rejects_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn the_shell_tool_reads_writes_streams_is_refused_and_is_not_even_sent() {
+async fn the_shell_tool_demo_covers_every_category() {
     let server = TestServer::start(&[]).await;
     server
         .create_session("owl", json!({ "gate_timeout_seconds": 0 }))

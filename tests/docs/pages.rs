@@ -90,7 +90,7 @@ fn flags_in(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_options_of_agents_on_their_page_are_those_of_the_program() {
+fn the_options_on_the_agent_page_are_those_of_the_program() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/agent.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, rest) = page.split_once("<!-- options:").unwrap();
@@ -108,7 +108,7 @@ fn the_options_of_agents_on_their_page_are_those_of_the_program() {
 }
 
 #[test]
-fn the_script_on_the_page_of_agents_can_be_followed() {
+fn the_script_on_the_agent_page_is_valid() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/agent.md");
     let page = std::fs::read_to_string(page).unwrap();
     let script = page.split("```toml\n").nth(1).unwrap();

@@ -108,7 +108,7 @@ async fn without_the_sandbox_the_damage_is_seen() {
 
 /// Damage is found in a batch too, and attributed to its command.
 #[tokio::test]
-async fn damage_among_other_commands_is_named() {
+async fn damage_in_a_batch_is_attributed_to_its_command() {
     let all = attacks::all_attacks();
     let named = |name: &str| all.iter().find(|attack| attack.name == name).unwrap();
     let damaging = [named("appending in $OUT"), named("TCP")];

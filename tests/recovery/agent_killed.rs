@@ -20,7 +20,7 @@ sleep 1000
 "#;
 
 #[tokio::test]
-async fn a_killed_agent_takes_its_commands_along_and_says_so_when_it_is_back() {
+async fn the_commands_of_a_killed_agent_end_and_it_reports_them_after_a_restart() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
@@ -138,7 +138,7 @@ async fn a_job_whose_agent_was_killed_has_a_file_that_says_so() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_asked_to_stop_ends_what_it_runs_even_without_a_server() {
+async fn a_stopping_agent_ends_its_commands_even_without_a_server() {
     for server_lives in [true, false] {
         let (mut server, mut ann) = start_session(json!({})).await;
         let script = r#"

@@ -53,7 +53,7 @@ async fn finish_and_check_log(data: &Path, workspace: &Path, ann: &mut TestClien
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_misses_nothing_of_a_command() {
+async fn a_killed_server_loses_no_output_of_a_command() {
     let data = tempfile::tempdir().unwrap();
     let server = TestServer::start_in(data.path(), &[]).await;
     let (mut server, mut ann) = create_session_on(server, json!({})).await;

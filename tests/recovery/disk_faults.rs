@@ -34,13 +34,13 @@ fn set_file_size_limit(server: &TestServer, bytes: &str) {
 }
 
 #[tokio::test]
-async fn while_files_cannot_grow_nothing_happens_and_then_the_same_messages_succeed() {
+async fn while_writes_fail_nothing_happens_and_later_the_same_messages_succeed() {
     let server = TestServer::start(&[]).await;
     check_disk_failure(&server, || fail_writes(&server), || restore_writes(&server)).await;
 }
 
 /// The whole scenario: work in progress, a disk that fails, and its recovery.
-async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), mend: impl FnOnce()) {
+async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), restore: impl FnOnce()) {
     server.create_session("work", json!({})).await;
     server.create_session("rest", json!({})).await;
     let person = |name: &str, role: &str| server.invite(name, &[role], &[]);
@@ -88,7 +88,7 @@ async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), mend: impl
     for client in [&mut ann, &mut dee, &mut agent] {
         expect_no_entries(client).await;
     }
-    // Known participants can still read; a newcomer's announcement would have to be written.
+    // Known participants can still read; the announcement of a new one would have to be written.
     let mut back = server.connect(&eye).await;
     let welcome = back.join("work", &eye, json!({})).await;
     assert_eq!(
@@ -110,7 +110,7 @@ async fn check_disk_failure(server: &TestServer, fail: impl FnOnce(), mend: impl
     assert_eq!(server.log("work").len(), before);
     assert_intact(&server.data);
 
-    mend();
+    restore();
     send_accepted(&mut ann, &vote).await;
     send_accepted(&mut agent, &propose).await;
     send_accepted(&mut agent, &read).await;
@@ -254,7 +254,7 @@ impl Drop for TmpfsMount {
 }
 
 #[tokio::test]
-async fn a_deadline_that_cannot_be_written_is_tried_again_in_peace_and_kept() {
+async fn a_deadline_that_cannot_be_written_is_retried_with_a_delay_and_kept() {
     let data = tempfile::tempdir().unwrap();
     let (problems, writer) = std::io::pipe().unwrap();
     let problems_to = File::from(OwnedFd::from(writer));
@@ -365,11 +365,11 @@ async fn retry_until_in_time(story: impl AsyncFn(&TestServer, &str) -> Option<()
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_its_time_holds_up_the_answers_and_not_the_deciding() {
-    retry_until_in_time(answers_are_held_up).await;
+async fn a_slow_disk_delays_answers_but_not_decisions() {
+    retry_until_in_time(answers_are_delayed).await;
 }
 
-async fn answers_are_held_up(server: &TestServer, session: &str) -> Option<()> {
+async fn answers_are_delayed(server: &TestServer, session: &str) -> Option<()> {
     let (dee, eye) = (
         server.invite("dee", &["driver"], &[]),
         server.invite("eye", &["observer"], &[]),
@@ -416,11 +416,11 @@ async fn answers_are_held_up(server: &TestServer, session: &str) -> Option<()> {
 }
 
 #[tokio::test]
-async fn a_question_over_http_is_not_answered_with_what_is_not_written() {
-    retry_until_in_time(questions_wait).await;
+async fn an_http_request_is_not_answered_with_state_that_is_not_durable() {
+    retry_until_in_time(http_requests_wait).await;
 }
 
-async fn questions_wait(server: &TestServer, session: &str) -> Option<()> {
+async fn http_requests_wait(server: &TestServer, session: &str) -> Option<()> {
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let mut agent = server.join(session, &bot).await;
     let admin = server.admin();
@@ -492,7 +492,7 @@ fn swap_body(data: &Path, session: &str, seq: u64, body: Option<&[u8]>) -> Vec<u
 }
 
 #[tokio::test]
-async fn a_damaged_session_is_refused_by_name_and_the_others_go_on() {
+async fn a_damaged_session_is_refused_by_name_and_the_others_keep_working() {
     let data = tempfile::tempdir().unwrap();
     let server = TestServer::start_in(data.path(), &[]).await;
     let (ann, dee) = (
@@ -577,7 +577,7 @@ async fn refused_join(server: &TestServer, session: &str, user: &TestUser) -> Va
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_read_again_waits_for_its_log_however_hard_it_is_asked() {
+async fn a_session_that_cannot_be_reloaded_is_refused_until_its_log_is_readable() {
     let server = TestServer::start(&[]).await;
     server.create_session("hurt", json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);

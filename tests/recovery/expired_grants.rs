@@ -47,7 +47,7 @@ fn assert_expired(result: &Value) {
 }
 
 #[tokio::test]
-async fn a_grant_that_was_under_way_for_too_long_is_not_acted_on() {
+async fn a_grant_that_arrives_after_it_expired_is_not_acted_on() {
     let (server, proxy, mut ann, mut agent_process) =
         agent_behind_proxy(&SHORT_GRANT_LIFE, SCRIPT).await;
     let (open_connections, _) = next_gate(&mut ann).await;
@@ -56,7 +56,7 @@ async fn a_grant_that_was_under_way_for_too_long_is_not_acted_on() {
     proxy.restore();
     assert_expired(&result_of(&mut ann, &proposal).await);
     assert!(!agent_process.workspace().join("late").exists());
-    // The proposer gets the reason: the script goes on.
+    // The proposer gets the reason, so the script continues.
     agent_process.process.wait_for_line("It did not run").await;
     assert!(
         tokio::time::timeout(TEST_TIMEOUT, server.stop())
@@ -66,7 +66,7 @@ async fn a_grant_that_was_under_way_for_too_long_is_not_acted_on() {
 }
 
 #[tokio::test]
-async fn a_grant_that_came_while_the_agent_was_dead_is_not_acted_on() {
+async fn a_grant_that_expired_while_the_agent_was_down_is_not_acted_on() {
     let (server, mut ann) = start_session_with_env(&SHORT_GRANT_LIFE, json!({})).await;
     let mut agent_process = AgentProcess::start_scripted_with(&server, "owl", SCRIPT, &[]).await;
     let (open_connections, _) = next_gate(&mut ann).await;
@@ -78,7 +78,7 @@ async fn a_grant_that_came_while_the_agent_was_dead_is_not_acted_on() {
 }
 
 #[tokio::test]
-async fn a_grant_that_expires_while_it_waits_its_turn_is_not_acted_on() {
+async fn a_grant_that_expires_while_it_waits_for_a_slot_is_not_acted_on() {
     let (server, mut ann) = start_session_with_env(&LONG_GRANT_LIFE, json!({})).await;
     let script = r#"
         step = [

@@ -1,5 +1,5 @@
 //! Crashes, lost connections and disk faults: nothing is lost, no command runs twice, and nothing
-//! waits for ever.
+//! waits forever.
 
 #![allow(
     clippy::panic,

@@ -21,12 +21,12 @@ const STEPS_PER_SCRIPT: u64 = 100;
 const MAX_RESULTS_PER_ROUND: u64 = 30;
 
 #[tokio::test]
-async fn whatever_is_killed_when_nothing_runs_twice_and_everything_ends() {
+async fn after_random_kills_no_command_runs_twice_and_every_command_ends() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let seed = number("PVP_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let rounds: u64 = number("PVP_ROUNDS").unwrap_or(6);
     report(&format!("PVP_SEED={seed} PVP_ROUNDS={rounds}"));
-    let mut dice = Rng(seed);
+    let mut rng = Rng(seed);
     let data = tempfile::tempdir().unwrap();
     let server = TestServer::start_in(data.path(), &[]).await;
     let (mut server, _) = create_session_on(server, json!({ "away_timeout_seconds": 3600 })).await;
@@ -38,13 +38,13 @@ async fn whatever_is_killed_when_nothing_runs_twice_and_everything_ends() {
         AgentProcess::start_at(cli, &server, "owl", &["--script", &script]).await;
     let mut left = STEPS_PER_SCRIPT;
     for round in 1..=rounds {
-        let results = dice.below(MAX_RESULTS_PER_ROUND);
+        let results = rng.below(MAX_RESULTS_PER_ROUND);
         left -= results;
-        let moment = Duration::from_millis(dice.below(40));
+        let delay = Duration::from_millis(rng.below(40));
         approve_everything(&server, &bob, results).await;
-        tokio::time::sleep(moment).await;
+        tokio::time::sleep(delay).await;
         let last = round == rounds;
-        let (kill_server, kill_agent) = match dice.below(3) {
+        let (kill_server, kill_agent) = match rng.below(3) {
             0 => (true, false),
             1 => (false, true),
             _ => (true, true),
@@ -157,7 +157,7 @@ struct LoggedCommand {
 
 fn check_log(data: &Path, lines: &str) {
     assert_intact(data);
-    let mut courses: BTreeMap<String, LoggedCommand> = BTreeMap::new();
+    let mut commands: BTreeMap<String, LoggedCommand> = BTreeMap::new();
     for entry in export_log(data, "owl") {
         let (payload, kind) = (&entry["payload"], entry["type"].as_str().unwrap());
         let about = payload["tool_proposal"].as_str().unwrap_or_default();
@@ -166,39 +166,39 @@ fn check_log(data: &Path, lines: &str) {
                 let command = payload["arguments"]["full_command"].as_str().unwrap();
                 let line = command.split(' ').nth(1).unwrap().to_owned();
                 let id = entry["id"].as_str().unwrap().to_owned();
-                courses.entry(id).or_default().line = line;
+                commands.entry(id).or_default().line = line;
             }
-            "tool.execute" => courses.get_mut(about).unwrap().granted += 1,
+            "tool.execute" => commands.get_mut(about).unwrap().granted += 1,
             "gate.resolve" if payload["outcome"] != "approved" => {
-                courses.get_mut(about).unwrap().refused += 1;
+                commands.get_mut(about).unwrap().refused += 1;
             }
             "tool.result" => {
-                let results = &mut courses.get_mut(about).unwrap().results;
+                let results = &mut commands.get_mut(about).unwrap().results;
                 results.push(payload.clone());
             }
             _ => {}
         }
     }
     let mut unknown = 0;
-    for (id, course) in &courses {
-        let times = lines.lines().filter(|line| **line == course.line).count();
-        assert!(times <= 1, "{id} ran twice: {course:?}");
-        match (course.granted, course.refused, course.results.as_slice()) {
-            (0, 1, []) => assert_eq!(times, 0, "{id} ran: {course:?}"),
+    for (id, command) in &commands {
+        let times = lines.lines().filter(|line| **line == command.line).count();
+        assert!(times <= 1, "{id} ran twice: {command:?}");
+        match (command.granted, command.refused, command.results.as_slice()) {
+            (0, 1, []) => assert_eq!(times, 0, "{id} ran: {command:?}"),
             (1, 0, [result]) if result["outcome"] == "unknown" => unknown += 1,
             (1, 0, [result]) if result["result"].is_null() => {
-                assert_eq!(times, 0, "{id} ran: {course:?}");
+                assert_eq!(times, 0, "{id} ran: {command:?}");
             }
             // Approved just before it was withdrawn: stopped at whatever stage it was.
             (1, 0, [result]) if !result["error"].is_null() => {}
-            (1, 0, [_]) => assert_eq!(times, 1, "{id} did not run: {course:?}"),
-            _ => panic!("{id} did not come to one end: {course:?}"),
+            (1, 0, [_]) => assert_eq!(times, 1, "{id} did not run: {command:?}"),
+            _ => panic!("{id} did not come to one end: {command:?}"),
         }
     }
     let ran = lines.lines().count();
     report(&format!(
         "{} proposed, {ran} ran, {unknown} unknown",
-        courses.len()
+        commands.len()
     ));
     assert!(ran > 0, "something ran");
 }

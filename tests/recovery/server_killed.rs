@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::audit::{assert_intact, assert_sealed, export_log, export_logs, message_type};
+use crate::support::audit::{
+    assert_checkpointed, assert_intact, export_log, export_logs, message_type,
+};
 use crate::support::load::{
     HELD_PROPOSAL, LONG_RUNNING_PROPOSAL, LoadClient, LoadRole, Rng, StopWhen,
 };
@@ -81,7 +83,7 @@ async fn run_rounds(rounds: u64, rng: &mut Rng) {
     clients = drain_replies(&server, clients).await;
     assert!(server.stop().await.success());
     let last = check_against_log(data.path(), &mut clients, before);
-    assert_sealed(data.path());
+    assert_checkpointed(data.path());
     if rounds == ROUNDS_PER_DATA_DIR {
         check_coverage(&clients, &last);
     }
@@ -202,7 +204,7 @@ fn check_against_log(data: &Path, clients: &mut [LoadClient], before: SessionLog
     }
     for member in clients {
         let log = &now[&member.session];
-        let places: BTreeMap<&str, u64> = log
+        let seqs: BTreeMap<&str, u64> = log
             .iter()
             .map(|entry| {
                 (
@@ -212,11 +214,11 @@ fn check_against_log(data: &Path, clients: &mut [LoadClient], before: SessionLog
             })
             .collect();
         for (id, seq) in &member.acked {
-            let at = places.get(id.as_str());
+            let at = seqs.get(id.as_str());
             assert_eq!(at, Some(seq), "`{id}` was acknowledged as {seq}");
         }
         for id in &member.refused {
-            assert_eq!(places.get(id.as_str()), None, "`{id}` was refused");
+            assert_eq!(seqs.get(id.as_str()), None, "`{id}` was refused");
         }
         for entry in member.received.drain(..) {
             let at = usize::try_from(entry["seq"].as_u64().unwrap()).unwrap();
@@ -388,7 +390,7 @@ fn check_coverage(clients: &[LoadClient], logs: &SessionLogs) {
 }
 
 #[tokio::test]
-async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
+async fn a_deadline_acts_after_a_restart_without_any_connection() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
     // Long enough for a busy machine to kill the server first.
@@ -420,11 +422,11 @@ async fn a_deadline_passes_after_a_restart_though_nobody_comes() {
     assert_eq!(message_type(resolve), "gate.resolve");
     assert_eq!(resolve["payload"]["outcome"], "timed_out");
     assert!(server.stop().await.success());
-    assert_sealed(data.path());
+    assert_checkpointed(data.path());
 }
 
 #[tokio::test]
-async fn a_countdown_goes_on_over_a_restart() {
+async fn a_countdown_continues_across_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
     // Long enough for a busy machine to restart the server first.
@@ -495,7 +497,7 @@ async fn an_escalated_gate_is_for_admins_and_times_out_once_more() {
 }
 
 #[tokio::test]
-async fn the_clock_approves_writes_only_and_the_record_says_so() {
+async fn auto_approve_applies_to_writes_only_and_is_logged() {
     let server = TestServer::start(&[]).await;
     let config = json!({ "gate_timeout_seconds": 1, "on_gate_timeout": "auto_approve" });
     let (mut ann, mut agent) = approver_and_agent(&server, "clock", config).await;

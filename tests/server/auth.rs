@@ -38,7 +38,7 @@ async fn rejections(server: &TestServer, user: &TestUser) -> [String; 3] {
 }
 
 #[tokio::test]
-async fn a_token_is_taken_in_three_places_and_recorded_in_none() {
+async fn a_token_is_accepted_in_three_places_and_logged_in_none() {
     let server = TestServer::start(&[]).await;
     server.create_session("login", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
@@ -105,22 +105,22 @@ async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
     server.create_session("login", json!({})).await;
     let mut observer = RefusalObserver::join(&server, "login").await;
     let ann = server.invite("ann", &["approver", "driver"], &[]);
-    let mut stranger = TestClient::connect(&server.address, None, &ann.participant).await;
-    stranger.session = "login".to_owned();
+    let mut unjoined = TestClient::connect(&server.address, None, &ann.participant).await;
+    unjoined.session = "login".to_owned();
     let log_in = "log in: bring a token as `Authorization: Bearer`, `?token=` or in `session.join`";
     observer
         .expect_refused(
-            &mut stranger,
+            &mut unjoined,
             "session.join",
             join_payload(&ann),
             UNAUTHORIZED,
             log_in,
         )
         .await;
-    stranger.session = "new".to_owned();
+    unjoined.session = "new".to_owned();
     observer
         .expect_refused(
-            &mut stranger,
+            &mut unjoined,
             "session.create",
             json!({ "config": {} }),
             UNAUTHORIZED,
@@ -148,7 +148,7 @@ async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
 }
 
 #[tokio::test]
-async fn a_token_for_one_session_opens_no_other_and_makes_none() {
+async fn a_token_for_one_session_opens_no_other_and_creates_none() {
     let server = TestServer::start(&[]).await;
     server.create_session("mine", json!({})).await;
     server.create_session("other", json!({})).await;

@@ -252,7 +252,7 @@ impl ViewWatcher {
                     envelope: Some(envelope),
                     ..
                 } => {
-                    let id = envelope.heading.id.to_string();
+                    let id = envelope.header.id.to_string();
                     self.received.extend(envelope.seq.map(|seq| (seq, id)));
                     self.view.fold(&envelope);
                 }
@@ -386,7 +386,7 @@ async fn nothing_is_lost_or_doubled_when_the_server_is_killed_in_the_middle_of_t
         .collect();
     assert_eq!(watcher.received, whole);
 
-    // Its view equals that of a newcomer who reads the whole history.
+    // Its view equals that of a late joiner who reads the whole history.
     let mut newcomer = ViewWatcher::join(&server, "owl", &eye, Some(100_000)).await;
     let head = watcher.view.head;
     newcomer.follow_until(|view| view.head >= head).await;
@@ -406,7 +406,7 @@ fn assert_views_agree(one: &View, other: &View) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_joined_is_an_error_at_once() {
+async fn a_join_that_cannot_succeed_fails_at_once() {
     let mut server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
@@ -455,7 +455,7 @@ async fn what_cannot_be_joined_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_taken_back_ends_the_connection() {
+async fn a_revoked_token_ends_the_connection() {
     let server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
@@ -483,7 +483,7 @@ async fn a_token_that_is_taken_back_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn leaving_ends_the_connection_and_is_on_record() {
+async fn leaving_ends_the_connection_and_is_logged() {
     let server = TestServer::start(&[]).await;
     server.create_session("owl", json!({})).await;
     let dee = server.invite("dee", &["driver"], &[]);
@@ -556,7 +556,7 @@ async fn a_message_that_is_too_big_is_refused_here_and_the_connection_stays() {
 }
 
 #[tokio::test]
-async fn what_was_said_while_the_server_was_away_arrives_in_order_and_drafts_do_not() {
+async fn messages_sent_while_the_server_is_down_arrive_in_order_and_drafts_do_not() {
     let data = tempfile::tempdir().unwrap();
     let mut server = start(data.path(), "127.0.0.1:0", &[]).await;
     server.create_session("owl", json!({})).await;

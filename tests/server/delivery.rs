@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::support::audit::{assert_intact, assert_sealed, export_log, log_entries, message_type};
+use crate::support::audit::{
+    assert_checkpointed, assert_intact, export_log, log_entries, message_type,
+};
 use crate::support::{TestClient, TestServer, TestUser};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -212,7 +214,7 @@ async fn thousands_of_messages_sent_at_once_are_kept_in_order_and_all_acknowledg
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_asks_and_never_reads_the_answers_is_not_kept_waiting_for() {
+async fn a_client_that_never_reads_its_answers_costs_little_memory() {
     let environment = [&UNLIMITED_OUTPUT[..], &[("PVP_STALL_SECONDS", "10")]].concat();
     let server = TestServer::start_with_env(&[], &environment).await;
     let mut fixture = RunningCommandFixture::new(&server, "deaf").await;
@@ -223,10 +225,15 @@ async fn one_who_asks_and_never_reads_the_answers_is_not_kept_waiting_for() {
     fixture.agent.send_raw(&output).await;
     fixture.wait_ack().await;
     let before = server.peak_memory();
-    let mut deaf = TestClient::connect_with_small_buffer(&server.address, &fixture.bot).await;
-    deaf.join(fixture.session, &fixture.bot, json!({})).await;
+    let mut non_reader = TestClient::connect_with_small_buffer(&server.address, &fixture.bot).await;
+    non_reader
+        .join(fixture.session, &fixture.bot, json!({}))
+        .await;
     let mut sent = 0;
-    while deaf.try_send_frame(Message::text(output.clone())).await {
+    while non_reader
+        .try_send_frame(Message::text(output.clone()))
+        .await
+    {
         sent += 1;
     }
     let grown = server.peak_memory() - before;
@@ -234,7 +241,7 @@ async fn one_who_asks_and_never_reads_the_answers_is_not_kept_waiting_for() {
 }
 
 #[tokio::test]
-async fn a_latecomer_gets_as_much_history_as_asked_for() {
+async fn a_late_joiner_gets_as_much_history_as_requested() {
     let server = TestServer::start_with_env(&[], &UNLIMITED_OUTPUT).await;
     let mut fixture = RunningCommandFixture::new(&server, "old").await;
     fixture.print_pieces(700, 8).await;
@@ -249,7 +256,7 @@ async fn a_latecomer_gets_as_much_history_as_asked_for() {
         assert_eq!(seqs.last(), own["seq"].as_u64().as_ref());
         seqs
     };
-    // The last entry is the newcomer's own announcement, which is not history.
+    // The last entry is the late joiner's own announcement, which is not history.
     let up_to = |count: u64, seqs: &[u64]| -> Vec<u64> {
         let last = *seqs.last().unwrap();
         (last - count..=last).collect()
@@ -311,7 +318,7 @@ async fn resuming_is_exact_at_the_head_and_refused_beyond_it() {
 }
 
 #[tokio::test]
-async fn two_devices_are_one_person_and_both_are_told_everything() {
+async fn two_devices_are_one_participant_and_both_receive_everything() {
     let server = TestServer::start(&[]).await;
     let config = json!({ "default_gate_quorum": { "type": "any", "count": 2 } });
     server.create_session("both", config).await;
@@ -370,9 +377,9 @@ async fn two_devices_are_one_person_and_both_are_told_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_asked_to_stop_says_so_and_keeps_everything_it_acknowledged() {
+async fn a_stopping_server_says_so_and_keeps_everything_it_acknowledged() {
     let mut server = TestServer::start_with_env(&[], &UNLIMITED_OUTPUT).await;
-    let mut talking = JoinSet::new();
+    let mut senders = JoinSet::new();
     let (acks, mut acknowledged) = watch::channel(0_u64);
     let mut clients = Vec::new();
     for session in ["one", "two"] {
@@ -383,14 +390,14 @@ async fn a_server_that_is_asked_to_stop_says_so_and_keeps_everything_it_acknowle
         }
     }
     for client in clients {
-        talking.spawn(send_until_closed(client, acks.clone()));
+        senders.spawn(send_until_closed(client, acks.clone()));
     }
     acknowledged.wait_for(|count| *count >= 200).await.unwrap();
     server.request_stop();
-    let talkers = talking.join_all().await;
+    let sender_results = senders.join_all().await;
     assert_eq!(server.wait_stopped().await.code(), Some(0));
-    assert_sealed(&server.data);
-    for (client, acked) in talkers {
+    assert_checkpointed(&server.data);
+    for (client, acked) in sender_results {
         assert_eq!(client.close_code, Some(1001), "{}", client.participant);
         let stored = export_log(&server.data, &client.session);
         for (id, seq) in acked {
@@ -484,7 +491,7 @@ fn is_logged_presence(message: &Value, user: &TestUser, status: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_voter_who_says_nothing_is_skipped_until_they_speak() {
+async fn a_silent_voter_is_skipped_until_they_are_active_again() {
     let server = TestServer::start(&[]).await;
     server.create_session("skip", presence_config("skip")).await;
     let (ann, bob) = (
@@ -550,7 +557,7 @@ async fn a_session_pauses_for_someone_who_is_away() {
 }
 
 #[tokio::test]
-async fn who_was_away_is_not_taken_for_present_when_the_server_starts_again() {
+async fn a_participant_who_was_away_is_still_away_after_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let server = TestServer::start_in(data.path(), &[]).await;
     server.create_session("gone", presence_config("skip")).await;

@@ -93,22 +93,22 @@ fn invalid_messages() -> Vec<(String, &'static str)> {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_with_a_sentence_and_nothing_else() {
+async fn an_invalid_message_is_answered_with_an_error_and_changes_nothing() {
     let server = TestServer::start(&[]).await;
     server.create_session("texts", json!({})).await;
     let mut observer = RefusalObserver::join(&server, "texts").await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut joined = server.join("texts", &ann).await;
-    let mut stranger = server.connect(&ann).await;
+    let mut unjoined = server.connect(&ann).await;
     joined.sync().await;
     observer.client().sync().await;
     let before = server.log("texts").len();
     for (number, (text, part)) in invalid_messages().into_iter().enumerate() {
         // Before it joins, a connection may send only a few messages.
         if number % 30 == 0 {
-            stranger = server.connect(&ann).await;
+            unjoined = server.connect(&ann).await;
         }
-        for client in [&mut joined, &mut stranger] {
+        for client in [&mut joined, &mut unjoined] {
             client.send_raw(&text).await;
             let error = client.wait_for("error").await;
             let shown: String = text.chars().take(100).collect();
@@ -137,8 +137,8 @@ async fn binary_frames_are_refused_and_the_connection_stays() {
     server.create_session("binary", json!({})).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut joined = server.join("binary", &ann).await;
-    let mut stranger = server.connect(&ann).await;
-    for client in [&mut joined, &mut stranger] {
+    let mut unjoined = server.connect(&ann).await;
+    for client in [&mut joined, &mut unjoined] {
         for bytes in [
             vec![],
             vec![0xff; 10],
@@ -156,7 +156,7 @@ async fn binary_frames_are_refused_and_the_connection_stays() {
         client.send_frame(Message::Ping(vec![7; 125].into())).await;
         client.send_frame(Message::Pong(vec![].into())).await;
     }
-    stranger.join("binary", &ann, json!({})).await;
+    unjoined.join("binary", &ann, json!({})).await;
     joined.sync().await;
 }
 
@@ -246,7 +246,7 @@ impl XorShift {
 }
 
 #[tokio::test]
-async fn ten_thousand_pieces_of_garbage_harm_nobody() {
+async fn ten_thousand_garbage_messages_harm_nobody() {
     let fast = [
         ("PVP_MESSAGES_PER_SECOND", "1000000"),
         ("PVP_MESSAGE_BURST", "1000000"),
@@ -340,7 +340,7 @@ async fn ten_thousand_pieces_of_garbage_harm_nobody() {
 }
 
 #[tokio::test]
-async fn who_does_not_join_in_time_is_closed() {
+async fn a_connection_that_does_not_join_in_time_is_closed() {
     // Long enough for a busy machine to connect.
     let server = TestServer::start_with_env(&[], &[("PVP_JOIN_SECONDS", "5")]).await;
     let ann = server.invite("ann", &["approver"], &[]);
@@ -372,13 +372,13 @@ async fn who_does_not_join_in_time_is_closed() {
     // A client that has joined may be silent for longer.
     server.create_session("s", json!({})).await;
     let mut joined = server.join("s", &ann).await;
-    let mut stranger = server.connect(&ann).await;
-    assert_eq!(stranger.wait_closed().await, Some(1008));
+    let mut unjoined = server.connect(&ann).await;
+    assert_eq!(unjoined.wait_closed().await, Some(1008));
     joined.sync().await;
 }
 
 #[tokio::test]
-async fn a_stranger_has_few_messages() {
+async fn a_connection_that_has_not_joined_may_send_few_messages() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["approver"], &[]);
     let mut client = server.connect(&ann).await;
@@ -394,7 +394,7 @@ async fn a_stranger_has_few_messages() {
 }
 
 #[tokio::test]
-async fn a_full_session_takes_nobody_until_someone_leaves() {
+async fn a_full_session_admits_nobody_until_someone_leaves() {
     let server = TestServer::start(&[]).await;
     server
         .create_session("full", json!({ "max_participants": 2 }))
@@ -615,15 +615,15 @@ async fn answers_that_nobody_reads_do_not_fill_the_memory() {
     };
     ask_and_read(&mut watcher).await;
     let before = server.peak_memory();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..100 {
-        asked.push(ann.send("output.read", read.clone()).await);
+        requests.push(ann.send("output.read", read.clone()).await);
     }
     // The other client is still served meanwhile.
     ask_and_read(&mut watcher).await;
     let grown = server.peak_memory() - before;
     assert!(grown < 8 * MIB as u64, "{grown} bytes more");
-    for id in asked {
+    for id in requests {
         ann.wait(|message| message["type"] == "output.page" && message["ref"] == id.as_str())
             .await;
         ann.received.clear();
@@ -645,7 +645,7 @@ async fn limited_session(
 }
 
 #[tokio::test]
-async fn context_has_a_size() {
+async fn the_size_of_context_is_limited() {
     let (server, mut observer, mut ann, _bot) =
         limited_session(&[("PVP_CONTEXT_BYTES", "4096")], "context").await;
     let working_directory = {
@@ -720,7 +720,7 @@ async fn context_has_a_size() {
 }
 
 #[tokio::test]
-async fn open_proposals_and_gates_are_counted() {
+async fn open_proposals_and_gates_are_limited() {
     let few = [("PVP_OPEN_PROPOSALS", "2"), ("PVP_OPEN_GATES", "3")];
     let (server, mut observer, mut ann, mut bot) = limited_session(&few, "gates").await;
     let other = server.invite("other", &["driver"], &["--kind", "agent"]);
@@ -780,7 +780,7 @@ async fn resuming_beyond_the_log_is_refused() {
 }
 
 #[tokio::test]
-async fn foreign_pages_and_hosts_get_nothing() {
+async fn requests_from_foreign_pages_and_hosts_are_refused() {
     let server = TestServer::start(&["--public-url", "https://pvp.example.org"]).await;
     server.create_session("names", json!({})).await;
     let ann: TestUser = server.invite("ann", &["approver"], &[]);
@@ -846,7 +846,7 @@ async fn foreign_pages_and_hosts_get_nothing() {
 }
 
 #[tokio::test]
-async fn no_url_becomes_a_path() {
+async fn no_url_reaches_the_file_system() {
     let server = TestServer::start(&[]).await;
     server.create_session("paths", json!({})).await;
     let bearer = format!("Bearer {}", server.admin().token);

@@ -67,7 +67,7 @@ fn published_config() -> Value {
 }
 
 #[tokio::test]
-async fn create_and_join_on_one_connection_tells_things_in_the_published_order() {
+async fn create_and_join_on_one_connection_deliver_in_the_published_order() {
     let server = TestServer::start(&["--open"]).await;
     let (ann, bob) = (
         published_user("01ANN", "human", &["driver"]),
@@ -125,15 +125,15 @@ async fn create_and_join_on_one_connection_tells_things_in_the_published_order()
         std::env::current_dir().unwrap().to_str().unwrap()
     );
     // The participant who was there receives the newcomer's announcement too.
-    let news = first
+    let announcement = first
         .wait(|message| message["type"] == "participant.announce" && message["sender"] == "01BOB")
         .await;
-    assert_eq!(news["payload"], announce_without_executor(&bob));
-    assert_eq!(news["seq"], 5);
+    assert_eq!(announcement["payload"], announce_without_executor(&bob));
+    assert_eq!(announcement["seq"], 5);
 }
 
 #[tokio::test]
-async fn a_session_that_does_not_exist_is_made_by_joining_it() {
+async fn joining_a_session_that_does_not_exist_creates_it() {
     let server = TestServer::start(&["--open"]).await;
     let ann = published_user("ann", "human", &["admin"]);
     let mut client = connect(&server, &ann).await;
@@ -222,7 +222,7 @@ fn shell_payload(command: &str, risk: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a_vote() {
+async fn a_published_agent_is_granted_reads_at_once_and_the_rest_after_a_vote() {
     let server = TestServer::start(&["--open"]).await;
     let (mut ann, mut bot) = join_pair(&server, "runs").await;
     let read = bot
@@ -311,17 +311,17 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
     .await;
     // Each proposal is delivered before its consequences.
     for proposal in received.iter().chain([&read]) {
-        let place = |kind: &str, field: &str| {
+        let position = |kind: &str, field: &str| {
             ann.received.iter().position(|message| {
                 message["type"] == kind
                     && (message["payload"][field] == proposal.as_str()
                         || (kind == "tool.propose" && message["id"] == proposal.as_str()))
             })
         };
-        let proposed = place("tool.propose", "").unwrap();
+        let proposed = position("tool.propose", "").unwrap();
         for next in [
-            place("gate.request", "action_ref"),
-            place("tool.execute", "tool_proposal"),
+            position("gate.request", "action_ref"),
+            position("tool.execute", "tool_proposal"),
         ]
         .into_iter()
         .flatten()
@@ -332,7 +332,7 @@ async fn a_published_agent_is_told_to_run_its_reads_at_once_and_the_rest_after_a
 }
 
 #[tokio::test]
-async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference() {
+async fn a_result_of_ten_megabytes_is_accepted_shortened_and_read_by_reference() {
     let server = TestServer::start(&["--open"]).await;
     let (mut ann, mut bot) = join_pair(&server, "large").await;
     let proposal = bot
@@ -417,7 +417,7 @@ async fn a_result_with_ten_megabytes_is_taken_told_short_and_read_by_reference()
 }
 
 #[tokio::test]
-async fn only_results_of_agents_may_be_large_and_they_have_an_end_too() {
+async fn only_results_of_agents_may_be_large_and_they_have_a_limit_too() {
     let server = TestServer::start(&["--open"]).await;
     let agent = published_user("agent", "agent", &["driver"]);
     let (mut ann, mut bot) = join_pair(&server, "sizes").await;

@@ -55,7 +55,7 @@ impl RefusalFixture {
         }
     }
 
-    /// The open gates as a newcomer's welcome lists them.
+    /// The open gates as the welcome of a late joiner lists them.
     async fn open_gates(&self) -> Vec<Value> {
         let late = self.server.invite("late", &["observer"], &[]);
         let mut client = self.server.connect(&late).await;
@@ -90,7 +90,7 @@ fn wrong_sender_message(actual: &str, field: &str, claimed: &str) -> String {
 }
 
 #[tokio::test]
-async fn nobody_writes_another_sender() {
+async fn nobody_can_forge_the_sender() {
     let mut fixture = RefusalFixture::new("forged", json!({})).await;
     let (ann, bob) = (
         fixture.ann.participant.clone(),
@@ -220,7 +220,7 @@ async fn nobody_acts_in_the_name_of_another() {
 }
 
 #[tokio::test]
-async fn a_client_has_no_word_for_what_the_server_says() {
+async fn clients_cannot_send_server_messages() {
     let mut fixture = RefusalFixture::new("words", json!({})).await;
     let (gate, proposal) = (fixture.gate.clone(), fixture.proposal.clone());
     let at = "2026-01-01T00:00:00.000Z";
@@ -364,7 +364,7 @@ async fn roles_are_never_more_than_the_token_allows() {
 }
 
 #[tokio::test]
-async fn a_role_does_only_what_its_row_says() {
+async fn a_role_may_do_only_what_the_table_of_roles_says() {
     let server = TestServer::start(&[]).await;
     server.create_session("rows", json!({})).await;
     let mut observer = RefusalObserver::join(&server, "rows").await;
@@ -519,7 +519,7 @@ async fn a_proposer_does_not_approve_its_own_command() {
 }
 
 #[tokio::test]
-async fn agents_never_vote_whatever_they_hold() {
+async fn agents_never_vote_whatever_roles_they_hold() {
     let mut fixture = RefusalFixture::new("agents", json!({})).await;
     let judge = fixture.server.invite(
         "judge",
@@ -803,7 +803,7 @@ async fn a_rejected_proposal_does_not_come_back_under_its_id() {
 }
 
 #[tokio::test]
-async fn only_the_executor_speaks_of_a_run_and_only_while_it_runs() {
+async fn only_the_executor_reports_on_a_run_and_only_while_it_runs() {
     let mut fixture = RefusalFixture::new("runs", json!({})).await;
     let other = fixture
         .server
@@ -894,16 +894,16 @@ async fn only_the_executor_speaks_of_a_run_and_only_while_it_runs() {
 }
 
 #[tokio::test]
-async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
+async fn a_session_is_created_once_and_accepts_messages_only_after_a_join() {
     let mut fixture = RefusalFixture::new("here", json!({})).await;
     fixture.server.create_session("there", json!({})).await;
     let mut there = RefusalObserver::join(&fixture.server, "there").await;
     let exists = "session `here` exists already; join it, or create one with another id";
     let admin = fixture.server.admin();
-    let mut stranger = fixture.server.connect(&admin).await;
-    stranger.session = "here".to_owned();
+    let mut unjoined = fixture.server.connect(&admin).await;
+    unjoined.session = "here".to_owned();
     let create = json!({ "config": { "max_participants": 1 } });
-    for user in [&mut stranger, &mut fixture.ann] {
+    for user in [&mut unjoined, &mut fixture.ann] {
         fixture
             .observer
             .expect_refused(
@@ -916,7 +916,7 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
             .await;
     }
     let first = "join the session first: send `session.join`";
-    let me = stranger.participant.clone();
+    let me = unjoined.participant.clone();
     for (kind, payload) in [
         (
             "gate.approve",
@@ -932,7 +932,7 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
     ] {
         fixture
             .observer
-            .expect_refused(&mut stranger, kind, payload, UNAUTHORIZED, first)
+            .expect_refused(&mut unjoined, kind, payload, UNAUTHORIZED, first)
             .await;
     }
     let sentence = "this connection has joined `here`, not `there`; open another for that";
@@ -967,12 +967,12 @@ async fn a_session_is_made_once_and_spoken_to_only_where_one_joined() {
         .await;
 
     // Joining a session that does not exist creates nothing.
-    stranger.session = "nowhere".to_owned();
+    unjoined.session = "nowhere".to_owned();
     let join = json!({ "participant": admin.announce(), "supported_versions": [1] });
     fixture
         .observer
         .expect_refused(
-            &mut stranger,
+            &mut unjoined,
             "session.join",
             join,
             "SESSION_NOT_FOUND",
@@ -1085,7 +1085,7 @@ async fn forks_and_merges_are_not_available() {
 }
 
 #[tokio::test]
-async fn configurations_that_make_no_sense_are_named() {
+async fn an_invalid_configuration_is_refused_by_field() {
     let server = TestServer::start(&[]).await;
     server.create_session("config", json!({})).await;
     let mut observer = RefusalObserver::join(&server, "config").await;

@@ -64,7 +64,7 @@ impl VisibilityFixture {
 }
 
 #[tokio::test]
-async fn context_is_for_those_it_names() {
+async fn restricted_context_is_visible_only_to_those_it_names() {
     let fixture = VisibilityFixture::new("context").await;
     let server = &fixture.server;
     let mut ann = server.join("context", &fixture.ann).await;
@@ -142,7 +142,7 @@ async fn context_is_for_those_it_names() {
 }
 
 #[tokio::test]
-async fn thinking_is_for_those_its_start_names() {
+async fn thinking_is_visible_only_to_those_its_start_names() {
     let fixture = VisibilityFixture::new("thinking").await;
     let server = &fixture.server;
     let mut ann = server.join("thinking", &fixture.ann).await;
@@ -170,12 +170,12 @@ async fn thinking_is_for_those_its_start_names() {
     }
     for part in ["start", "chunk", "end"] {
         let word = |fruit: &str| format!("{fruit}-{part}");
-        let hears = |client: &TestClient| {
+        let receives = |client: &TestClient| {
             ["fig", "kiwi", "lime"].map(|fruit| has_received(client, &word(fruit)))
         };
-        assert_eq!(hears(&ann), [true, true, true]);
-        assert_eq!(hears(&bob), [true, false, true]);
-        assert_eq!(hears(&eve), [false, false, true]);
+        assert_eq!(receives(&ann), [true, true, true]);
+        assert_eq!(receives(&bob), [true, false, true]);
+        assert_eq!(receives(&eve), [false, false, true]);
     }
     assert_eq!(
         finds_by_each_route(server, "thinking", &fixture.bob, "fig-").await,

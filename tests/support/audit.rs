@@ -18,7 +18,7 @@ pub fn assert_intact(data: &Path) -> Value {
 }
 
 /// Asserts that a data directory is intact and the last entry of every session is signed.
-pub fn assert_sealed(data: &Path) {
+pub fn assert_checkpointed(data: &Path) {
     let report = assert_intact(data);
     for session in report["sessions"].as_array().unwrap() {
         assert_eq!(session["sealed"], session["entries"], "{session}");

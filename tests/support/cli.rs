@@ -185,7 +185,7 @@ pub struct CliProcess {
     stderr: UnboundedReceiver<String>,
 }
 
-/// Reads lines from a pipe whether or not anyone asks for them: a program blocks once its pipe is
+/// Reads lines from a pipe even if nobody waits for them: a program blocks once its pipe is
 /// full.
 fn spawn_line_reader(pipe: impl AsyncRead + Unpin + Send + 'static) -> UnboundedReceiver<String> {
     let (sender, receiver) = unbounded_channel();

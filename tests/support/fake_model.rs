@@ -1,4 +1,4 @@
-//! A fake model provider whose answers the test gives, one request at a time. It speaks the Chat
+//! A fake model provider whose answers the test gives, one request at a time. It has the Chat
 //! Completions API unless a test chooses another.
 
 use serde_json::{Value, json};

@@ -72,7 +72,7 @@ pub struct LoadClient {
     /// What it does.
     pub role: LoadRole,
     /// Its random numbers.
-    pub dice: Rng,
+    pub rng: Rng,
     /// The last sequence number that was received.
     pub last_seq: u64,
     /// Log entries received since this was last emptied.
@@ -93,7 +93,7 @@ impl LoadClient {
             session: session.to_owned(),
             user,
             role,
-            dice: Rng(seed),
+            rng: Rng(seed),
             last_seq: 0,
             received: Vec::new(),
             unanswered: VecDeque::new(),
@@ -103,7 +103,7 @@ impl LoadClient {
         }
     }
 
-    /// Resumes the session, resends what was not answered, and goes on. `acks` counts the
+    /// Resumes the session, resends what was not answered, and continues. `acks` counts the
     /// acknowledgements.
     pub async fn run_until(&mut self, address: &str, until: StopWhen, acks: &watch::Sender<u64>) {
         let bearer = format!("Bearer {}", self.user.token);
@@ -285,7 +285,7 @@ impl LoadClient {
                     let approve = json!({ "gate": gate, "approver": me });
                     let reject = json!({ "gate": gate, "rejector": me, "reason": "no" });
                     let certain = special.is_some();
-                    match self.dice.below(10) {
+                    match self.rng.below(10) {
                         0 if !certain => self.queued.push_back(("gate.reject", reject)),
                         1 if !certain => self
                             .queued
@@ -308,7 +308,7 @@ impl LoadClient {
                     if stays.as_deref() == Some(id) {
                         return;
                     }
-                    let pieces = self.dice.below(4);
+                    let pieces = self.rng.below(4);
                     self.queued.extend(
                         (0..pieces).map(|piece| ("tool.output", output_payload(id, piece))),
                     );

@@ -89,7 +89,7 @@ async fn an_edited_command_is_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prefix_is_allowed_and_the_next_of_its_kind_runs_without_asking() {
+async fn after_allowing_a_prefix_the_next_such_command_runs_without_a_vote() {
     let fixture = TuiFixture::new(json!({})).await;
     let mut ann = fixture.screen("ann", &["approver"]);
     let first = fixture.agent.propose_shell("touch ./one").await.unwrap();
@@ -110,7 +110,7 @@ async fn a_prefix_is_allowed_and_the_next_of_its_kind_runs_without_asking() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_that_waits_is_approved_after_a_list_of_it() {
+async fn all_waiting_commands_are_approved_from_the_preflight_list() {
     let fixture = TuiFixture::new(json!({})).await;
     let mut ann = fixture.screen("ann", &["approver"]);
     let mut proposals = Vec::new();
@@ -137,7 +137,7 @@ async fn everything_that_waits_is_approved_after_a_list_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_that_arrives_while_one_types_takes_nothing() {
+async fn a_gate_that_arrives_while_typing_takes_no_key() {
     let mut fixture = TuiFixture::new(json!({})).await;
     let mut ann = fixture.screen("ann", &["driver", "admin"]);
     ann.send_keys("please a");

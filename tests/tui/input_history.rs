@@ -6,7 +6,7 @@ use crate::fixture::{TestScreen, TuiFixture};
 use crate::support::cli::CliEnv;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_sent_on_one_screen_is_had_again_on_the_next() {
+async fn sent_texts_can_be_recalled_on_the_next_screen() {
     let fixture = TuiFixture::new(json!({})).await;
     let ann = fixture.invite("ann", &["driver", "admin"]);
     let link = fixture.server.link(&ann, Some("owl"));

@@ -8,7 +8,7 @@ use crate::support::cli::CliEnv;
 use crate::terminal::{count_bells, raw_agent_session};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_event_is_a_line_and_decisions_are_words() {
+async fn every_event_is_a_line_and_decisions_are_typed() {
     let mut fixture = TuiFixture::new(json!({})).await;
     let ann = fixture.invite("ann", &["driver", "admin"]);
     let cli = CliEnv::new();
@@ -96,7 +96,7 @@ async fn every_event_is_a_line_and_decisions_are_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_types_no_more_still_listens_and_is_called() {
+async fn after_the_end_of_input_events_are_still_printed_and_notified() {
     let (_server, mut agent, link) = raw_agent_session().await;
     let mut plain = TestScreen::start_with(&[&link, "--plain"], &[], 100, 30);
     plain.wait_for_text("joined; type `help`");
@@ -109,7 +109,7 @@ async fn whoever_types_no_more_still_listens_and_is_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_is_one_line_once_it_is_whole() {
+async fn a_response_is_printed_as_one_line_once_it_is_complete() {
     let (_server, mut agent, link) = raw_agent_session().await;
     let mut plain = TestScreen::start_with(&[&link, "--plain"], &[], 100, 30);
     plain.wait_for_text("joined; type `help`");

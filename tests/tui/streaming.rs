@@ -9,7 +9,7 @@ use crate::support::TestServer;
 const MAX_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_taken_while_a_flood_streams_and_memory_is_bounded() {
+async fn keys_work_during_heavy_output_and_memory_is_bounded() {
     let server = TestServer::start(&[]).await;
     let mut agent = server.create_session_with_agent("owl", json!({})).await;
     let ann = server.invite("ann", &["driver", "admin"], &[]);

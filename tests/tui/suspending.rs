@@ -83,7 +83,7 @@ async fn a_signal_suspends_too_and_a_lost_connection_comes_back_with_the_screen(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_shell_it_stays() {
+async fn without_a_job_control_shell_it_does_not_suspend() {
     let (_server, _agent, link) = raw_agent_session().await;
     let mut screen = TestScreen::start(&link, 100, 30);
     screen.wait_for_text("● connected");
@@ -94,7 +94,7 @@ async fn without_a_shell_it_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_drawn_again_when_that_is_asked_for() {
+async fn the_redraw_key_draws_everything_again() {
     let (_server, _agent, link) = raw_agent_session().await;
     let mut screen = TestScreen::start(&link, 100, 30);
     screen.wait_for_text("● connected");

@@ -91,7 +91,7 @@ async fn it_follows_the_size_of_the_terminal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
+async fn typing_and_deciding_continue_while_the_server_is_down() {
     let data = tempfile::tempdir().unwrap();
     let mut server = TestServer::start_in(data.path(), &[]).await;
     let address = server.address.clone();
@@ -140,7 +140,7 @@ async fn when_the_server_is_killed_one_goes_on_typing_and_deciding() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn someone_is_called_when_a_gate_opens_and_they_do_not_look() {
+async fn an_unfocused_user_is_notified_when_a_gate_opens() {
     let (_server, mut agent, link) = raw_agent_session().await;
     let mut screen = TestScreen::start(&link, 100, 30);
     screen.wait_for_text("● connected");
@@ -208,7 +208,7 @@ async fn configured_keys_work_and_bad_settings_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_made_on_the_way_in() {
+async fn create_makes_the_session_before_joining() {
     let server = TestServer::start(&[]).await;
     let admin = server.invite("ann", &["driver", "admin"], &[]);
     let link = server.link(&admin, Some("fresh"));
@@ -298,7 +298,7 @@ async fn keys_reach_a_real_program_and_what_it_shows_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn someone_who_only_reads_is_seen_to_be_there() {
+async fn a_user_who_only_reads_is_shown_as_present() {
     let server = TestServer::start(&[]).await;
     let config = json!({ "idle_timeout_seconds": 1 });
     let mut agent = server.create_session_with_agent("owl", config).await;
@@ -317,7 +317,7 @@ async fn someone_who_only_reads_is_seen_to_be_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_tidies_up_when_it_is_told_to_end() {
+async fn it_restores_the_terminal_when_a_signal_ends_it() {
     let (_server, _agent, link) = raw_agent_session().await;
     for name in ["-TERM", "-HUP"] {
         let mut screen = TestScreen::start(&link, 100, 30);
@@ -355,7 +355,7 @@ async fn a_deadline_counts_down_while_nothing_else_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_a_session_has_ended_is_told() {
+async fn the_end_of_the_session_is_shown() {
     let (server, _agent, link) = raw_agent_session().await;
     let screen = TestScreen::start(&link, 100, 30);
     screen.wait_for_text("● connected");

@@ -17,7 +17,7 @@ use pvp_tui::OffscreenApp;
 use pvp_tui::config::TuiConfig;
 use serde_json::{Value, json};
 
-/// Most frames per second that the program draws.
+/// The most frames per second that the program draws.
 const FRAMES_PER_SECOND: usize = 33;
 
 /// Bytes of output that an executor sends at a time.
@@ -141,7 +141,7 @@ impl DrawBench {
         (0..count).map(|_| self.draw_frame()).collect()
     }
 
-    /// Streams so many seconds of output as fast as possible; returns the times of frames, of keys
+    /// Streams `seconds` of output as fast as possible; returns the times of frames, of keys
     /// with their frames, and of everything.
     fn stream_output(
         &mut self,

@@ -8,7 +8,7 @@ use crate::text::TAB_COLUMNS;
 use crate::text::escape_invisible;
 use crate::theme::Palette;
 
-/// Most characters of one line that are shown; the rest is cut off.
+/// The most characters of one line that are shown; the rest is cut off.
 pub(crate) const MAX_LINE_CHARS: usize = 4096;
 
 /// The lines that a terminal would show, without anything that could control ours.

@@ -2,7 +2,7 @@
 
 use crate::app::{App, SLASH_COMMANDS, mention_name};
 
-/// Most candidates that are offered at a time.
+/// The most candidates that are offered at a time.
 const MAX_CANDIDATES: usize = 50;
 
 /// The candidates for the text before the cursor.

@@ -1,4 +1,4 @@
-//! The dialogs: each asks for a text, below the card, in the place of the composer.
+//! The dialogs: each asks for a text, below the card, in place of the composer.
 
 use pvp_protocol::payload::InterruptUrgency;
 use pvp_protocol::{Digest, MessageId};

@@ -4,7 +4,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::text::width;
 
-/// Most bytes that a text can have, so that a prompt fits in one message.
+/// The most bytes that a text can have, so that a prompt fits in one message.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 * 1024;
 
 /// A text with a cursor, which is always between two graphemes.

@@ -37,7 +37,7 @@ const TICK_INTERVAL: Duration = Duration::from_millis(500);
 /// but they may arrive one after the other.
 const TERMINATE_GRACE: Duration = Duration::from_millis(100);
 
-/// Most messages handled in a row before keys are handled again.
+/// The most messages handled in a row before keys are handled again.
 const MAX_EVENTS_PER_TURN: usize = 256;
 
 /// What to connect to, and the settings of the screen.
@@ -304,7 +304,7 @@ impl EventLoop {
     }
 }
 
-/// The next event; waits for ever once the connection has ended.
+/// The next event; waits forever once the connection has ended.
 async fn next_event(events: &mut Option<ConnectionEvents>) -> Option<ConnectionEvent> {
     match events {
         Some(events) => events.next().await,

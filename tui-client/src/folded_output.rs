@@ -13,7 +13,7 @@ pub(crate) const HEAD_LINES: usize = 6;
 /// Lines shown from the end.
 pub(crate) const TAIL_LINES: usize = 14;
 
-/// Most lines that are shown without folding.
+/// The most lines that are shown without folding.
 const MAX_UNFOLDED_LINES: usize = HEAD_LINES + TAIL_LINES;
 
 /// Bytes scanned for lines at either end of a chunk; more is never needed for so few lines.

@@ -13,10 +13,10 @@ use crate::theme::Theme;
 /// Columns of the label before each row.
 const LABEL_COLUMNS: usize = 9;
 
-/// Most parts of a command that a card lists.
+/// The most parts of a command that a card lists.
 const MAX_PARTS: usize = 6;
 
-/// Most columns of a part; the command above shows it completely.
+/// The most columns of a part; the command above shows it completely.
 const MAX_PART_COLUMNS: usize = 200;
 
 /// The mark before every row of a command.
@@ -43,7 +43,7 @@ pub(crate) fn open_gate_rows(
         theme,
         columns,
     };
-    builder.add_verdict(card);
+    builder.add_assessment(card);
     builder.add_execution_context(&card.requested, view);
     builder.add_parts(&card.requested);
     builder.add_votes(card, view, now);
@@ -115,7 +115,7 @@ impl CardRowsBuilder<'_> {
         self.rows.extend(wrap(&line, self.columns, LABEL_COLUMNS));
     }
 
-    fn add_verdict(&mut self, card: &GateCard) {
+    fn add_assessment(&mut self, card: &GateCard) {
         let style = self.theme.category(card.category);
         let category = Span::styled(card.category.as_str().to_uppercase(), style);
         match &card.requested.assessment {

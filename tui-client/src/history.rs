@@ -14,10 +14,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::app::AppInput;
 
-/// Most texts that are kept; nobody goes back further by hand.
+/// The most texts that are kept; nobody goes back further by hand.
 const MAX_ENTRIES: usize = 1_000;
 
-/// Most bytes that the texts take together; a prompt may be a pasted log.
+/// The most bytes that the texts take together; a prompt may be a pasted log.
 const MAX_HISTORY_BYTES: usize = 1024 * 1024;
 
 /// How often to try the lock. Another process holds it only while it writes one small file, unless

@@ -17,13 +17,13 @@ use crate::{ansi, folded_output};
 /// Lines that are fetched at a time.
 const FETCH_LINES: u64 = 500;
 
-/// Most lines kept in memory; those furthest from the top of the screen go first.
+/// The most lines kept in memory; those furthest from the top of the screen go first.
 const MAX_KEPT_LINES: usize = 4_000;
 
 /// Columns before the text of a line: its number and its stream.
 const GUTTER_COLUMNS: usize = 12;
 
-/// Most matches of a search that are kept.
+/// The most matches of a search that are kept.
 const MAX_MATCHES: usize = 10_000;
 
 /// A range of lines to fetch.

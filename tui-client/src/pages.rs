@@ -13,7 +13,7 @@ use crate::text::{clip, one_line, sanitize};
 use crate::text_page::TextPage;
 use crate::theme::Theme;
 
-/// Most columns of a command in a list.
+/// The most columns of a command in a list.
 const MAX_LISTED_COLUMNS: usize = 200;
 
 /// Collects the lines of a page.
@@ -124,22 +124,22 @@ pub(crate) fn keys(app: &App) -> TextPage {
 
 pub(crate) fn people(app: &App) -> TextPage {
     let mut builder = PageBuilder::new(&app.theme);
-    for person in app.view.people.values() {
-        let kind = narrate::label(person.kind.as_str());
-        let presence = if person.left {
+    for participant in app.view.people.values() {
+        let kind = narrate::label(participant.kind.as_str());
+        let presence = if participant.left {
             "left".to_owned()
         } else {
-            narrate::label(person.presence.as_str())
+            narrate::label(participant.presence.as_str())
         };
-        let me = if app.view.is_me(&person.id) {
+        let me = if app.view.is_me(&participant.id) {
             " (you)"
         } else {
             ""
         };
-        let roles = narrate::role_list(&person.roles);
-        let text = format!("{} · {kind} · {roles} · {presence}{me}", person.name);
+        let roles = narrate::role_list(&participant.roles);
+        let text = format!("{} · {kind} · {roles} · {presence}{me}", participant.name);
         builder.row(
-            &format!("{} {}", narrate::presence_mark(person), person.id),
+            &format!("{} {}", narrate::presence_mark(participant), participant.id),
             28,
             &text,
         );
@@ -164,8 +164,8 @@ pub(crate) fn tools(app: &App) -> TextPage {
     builder.build("Tools")
 }
 
-fn add_executor_rows(builder: &mut PageBuilder<'_>, ability: &ExecutorInfo) {
-    let profiles: Vec<_> = ability
+fn add_executor_rows(builder: &mut PageBuilder<'_>, executor_info: &ExecutorInfo) {
+    let profiles: Vec<_> = executor_info
         .profiles
         .iter()
         .map(|it| narrate::label(it.as_str()))
@@ -175,12 +175,15 @@ fn add_executor_rows(builder: &mut PageBuilder<'_>, ability: &ExecutorInfo) {
         profiles => profiles.join(", "),
     };
     builder.row("sandbox", 10, &sandbox);
-    let directory = ability.working_directory.as_deref().unwrap_or("not told");
+    let directory = executor_info
+        .working_directory
+        .as_deref()
+        .unwrap_or("not told");
     builder.row("works in", 10, directory);
-    if !ability.runner.is_empty() {
-        builder.row("behind", 10, &ability.runner.join(" "));
+    if !executor_info.runner.is_empty() {
+        builder.row("behind", 10, &executor_info.runner.join(" "));
     }
-    let own = if ability.shell_exec {
+    let own = if executor_info.shell_exec {
         "yes, with !command"
     } else {
         "no"

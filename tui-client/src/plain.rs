@@ -79,7 +79,7 @@ struct PlainClient {
     requests: RequestDispatcher,
     /// Number of the first timeline item that was not processed yet.
     next_item: u64,
-    /// Numbers of the thoughts and responses that are still streaming; printed when complete.
+    /// Numbers of the thinking and response items that are still streaming; printed when complete.
     open_items: Vec<u64>,
     /// Open gates by number, with the digest that was last printed, to which a vote binds.
     printed_gates: BTreeMap<usize, (MessageId, Digest)>,
@@ -359,7 +359,7 @@ impl PlainClient {
         let at = self.app.config.time_zone.time_of_day(finish.at);
         self.print_line(&format!(
             "{at} {command}: {}",
-            narrator(&self.app.view).finish_text(finish)
+            narrator(&self.app.view).run_result_text(finish)
         ))
     }
 }

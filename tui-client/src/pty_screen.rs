@@ -13,12 +13,12 @@ use crate::keys::KeyChord;
 use crate::text::escape_invisible;
 use crate::theme::Palette;
 
-/// Most screens that are kept, the newest; each holds one screenful of cells.
+/// The most screens that are kept, the newest; each holds one screenful of cells.
 const MAX_PTY_SCREENS: usize = 8;
 
-/// Most rows of a screen.
+/// The most rows of a screen.
 const MAX_ROWS: u16 = 300;
-/// Most columns of a screen.
+/// The most columns of a screen.
 const MAX_COLUMNS: u16 = 500;
 
 /// The size of a screen before a resize arrives.

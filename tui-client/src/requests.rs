@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use crate::app::{AppEffect, AppInput, PendingRequestId};
 
-/// Most lines that a search in a command's output returns.
+/// The most lines that a search in a command's output returns.
 const MAX_SEARCH_LINES: u64 = 2_000;
 
-/// Most program names that are listed for completion.
+/// The most program names that are listed for completion.
 const MAX_PROGRAMS: usize = 20_000;
 
 /// Sends the app's requests to the server; the answers come back as inputs.

@@ -5,10 +5,10 @@ use rustix::process::kill_current_process_group;
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Most ancestors that are examined; there are never more between a shell and what it started.
+/// The most ancestors that are examined; there are never more between a shell and what it started.
 const MAX_ANCESTORS: usize = 32;
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessSignal {
     Terminate,
@@ -63,7 +63,7 @@ pub(crate) fn in_foreground() -> bool {
 }
 
 /// Whether a shell would notice that we stop and could continue us. The kernel checks the same
-/// before it lets SIGTSTP stop anything: a process group without such a parent would stop for ever.
+/// before it lets SIGTSTP stop anything: a process group without such a parent would stay stopped.
 pub(crate) fn has_job_control_shell() -> bool {
     ProcessStat::read_proc("self").is_some_and(|ours| {
         ours.has_job_control_shell(|pid| ProcessStat::read_proc(&pid.to_string()))

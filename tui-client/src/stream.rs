@@ -21,10 +21,10 @@ use crate::{folded_output, markdown};
 /// Columns by which everything below an item's first row is indented.
 const INDENT: usize = 2;
 
-/// Most rows of one prompt, thought or response that are shown; the screen scrolls through them.
+/// The most rows of one prompt, thinking or response item; the screen scrolls through them.
 const MAX_TEXT_ROWS: usize = 2000;
 
-/// Most rows of a command that the stream shows; its card shows all of it.
+/// The most rows of a command that the stream shows; its card shows all of it.
 const MAX_COMMAND_ROWS: usize = 8;
 
 /// Renders items; holds what the rows depend on besides the item.
@@ -39,10 +39,10 @@ pub(crate) struct StreamRenderer<'a> {
     pub(crate) now: Timestamp,
     /// Width of the rows.
     pub(crate) columns: usize,
-    /// Whether thoughts are shown unfolded.
+    /// Whether thinking is shown unfolded.
     pub(crate) show_thinking: bool,
-    /// Thoughts for which the opposite of `show_thinking` holds.
-    pub(crate) toggled_thoughts: &'a BTreeSet<MessageId>,
+    /// Thinking items for which the opposite of `show_thinking` holds.
+    pub(crate) toggled_thinking: &'a BTreeSet<MessageId>,
 }
 
 impl StreamRenderer<'_> {
@@ -197,7 +197,7 @@ impl StreamRenderer<'_> {
         text: &TruncatedText,
         summary: Option<&str>,
     ) -> Vec<Line<'static>> {
-        let shown = self.show_thinking != self.toggled_thoughts.contains(&item.id);
+        let shown = self.show_thinking != self.toggled_thinking.contains(&item.id);
         let lines = text.text.lines().count() as u64;
         let size = narrate::pluralize(lines, "line");
         let mark = if shown { "▾" } else { "▸" };
@@ -223,9 +223,9 @@ impl StreamRenderer<'_> {
         let mut spans = self.heading(item);
         spans.push(Span::styled(format!(" {verb} "), self.theme.muted));
         if let Some(assessment) = &requested.assessment {
-            let verdict = format!("[{}] ", assessment.category);
+            let category_label = format!("[{}] ", assessment.category);
             spans.push(Span::styled(
-                verdict,
+                category_label,
                 self.theme.category(assessment.category),
             ));
         }
@@ -357,7 +357,7 @@ pub(crate) fn proposal_of<'a>(view: &'a View, item: &TimelineItem) -> Option<&'a
     }
 }
 
-/// The text that a search looks at: the words of an item and its command's output.
+/// The text that a search covers: an item's text and its command's output.
 pub(crate) fn searchable_text(view: &View, item: &TimelineItem) -> String {
     let mut text = format!(
         "{} {}",

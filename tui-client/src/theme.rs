@@ -1,4 +1,4 @@
-//! The styles of the screen. Colour only repeats what a word or a mark already says.
+//! The styles of the screen. Colour never carries information that the text does not.
 
 use pvp_protocol::Category;
 use pvp_protocol::payload::OutputStream;

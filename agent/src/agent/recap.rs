@@ -62,7 +62,7 @@ impl SessionRecap {
         me: &ParticipantId,
         session_context: &SessionContext,
     ) {
-        let by = match &envelope.heading.sender {
+        let by = match &envelope.header.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
         };
@@ -77,7 +77,7 @@ impl SessionRecap {
                     "{who} asked: {}",
                     truncate_middle(&prompt.content, MAX_LINE_BYTES)
                 ));
-                self.unanswered_prompt = Some(envelope.heading.id.clone());
+                self.unanswered_prompt = Some(envelope.header.id.clone());
             }
             ServerMessage::ResponseChunk(chunk)
                 if mine && self.response_text.len() < MAX_LINE_BYTES =>
@@ -106,7 +106,7 @@ impl SessionRecap {
                 {
                     let command = truncate_middle(&action.command.summary(), MAX_LINE_BYTES);
                     self.pending_commands
-                        .insert(envelope.heading.id.clone(), command);
+                        .insert(envelope.header.id.clone(), command);
                 }
             }
             ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {

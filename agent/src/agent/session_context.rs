@@ -33,8 +33,8 @@ impl SessionContext {
     pub(super) fn on_message(&mut self, envelope: &Envelope) {
         match &envelope.message {
             ServerMessage::SessionWelcome(welcome) => {
-                for person in &welcome.people {
-                    self.set_name(&person.announce.id, &person.announce.name);
+                for participant in &welcome.people {
+                    self.set_name(&participant.announce.id, &participant.announce.name);
                 }
             }
             ServerMessage::Announce(announce) => self.set_name(&announce.id, &announce.name),

@@ -299,7 +299,7 @@ impl AgentTask {
         reason = "everything else is for screens"
     )]
     fn on_live_message(&mut self, envelope: &Envelope) {
-        let id = &envelope.heading.id;
+        let id = &envelope.header.id;
         match &envelope.message {
             ServerMessage::ToolPropose(propose) => {
                 if let Some(assessment) = &propose.assessment {
@@ -338,7 +338,7 @@ impl AgentTask {
             }
             ServerMessage::ToolResult(result) => self.on_tool_result(result),
             ServerMessage::OutputPage(page) => {
-                let request = envelope.heading.reference.as_ref();
+                let request = envelope.header.reference.as_ref();
                 if let Some(waiting) = request.and_then(|id| self.pending_reads.remove(id)) {
                     // The caller may have gone.
                     let _ = waiting.send(page.clone());
@@ -359,8 +359,8 @@ impl AgentTask {
         reason = "everything else is not for this agent"
     )]
     fn on_participant_message(&mut self, envelope: &Envelope) {
-        let id = envelope.heading.id.clone();
-        let Some(by) = self.session_context.requester(&envelope.heading.sender) else {
+        let id = envelope.header.id.clone();
+        let Some(by) = self.session_context.requester(&envelope.header.sender) else {
             return;
         };
         let me = self.connection.participant();
@@ -410,7 +410,7 @@ impl AgentTask {
             .unwrap_or(&amend.gate)
             .clone();
         if let Ok(action) = Action::from_arguments("shell", &amend.arguments) {
-            let by = match &envelope.heading.sender {
+            let by = match &envelope.header.sender {
                 Sender::System => None,
                 Sender::Participant(by) => Some(by.clone()),
             };

@@ -6,7 +6,7 @@ use pvp_protocol::payload::{GateOutcome, GateResolve, ResolutionCause, RunOutcom
 use pvp_protocol::{Assessment, MessageId, ParticipantId};
 
 use super::result_text::{ResultTextLimits, headline, result_text, truncate_middle};
-pub use call_result::{CallEnding, CallOutcome, CallResult};
+pub use call_result::{CallOutcome, CallResult, CallStatus};
 
 /// Bytes that are quoted of a person's or a rule's reason.
 const MAX_QUOTED_BYTES: usize = 8 * 1024;
@@ -50,7 +50,7 @@ impl ProposalResult {
         assessment: Option<&Assessment>,
         limits: ResultTextLimits,
     ) -> CallResult {
-        let (ending, text) = self.ending_and_text(limits);
+        let (status, text) = self.status_and_text(limits);
         let result = match self {
             ProposalResult::Ran { result, .. } => Some(result.as_ref()),
             ProposalResult::Blocked { .. }
@@ -59,8 +59,8 @@ impl ProposalResult {
             ProposalResult::Started { .. } => None,
         };
         let (by, reason) = self.author_and_reason();
-        let short_text = match (result, ending) {
-            (Some(result), CallEnding::Ran) => {
+        let short_text = match (result, status) {
+            (Some(result), CallStatus::Ran) => {
                 let reference = &result.tool_proposal;
                 format!(
                     "{} [old output; recall ref \"{reference}\"]",
@@ -72,10 +72,10 @@ impl ProposalResult {
         CallResult {
             text,
             short_text,
-            failed: !matches!(ending, CallEnding::Ran | CallEnding::Started)
+            failed: !matches!(status, CallStatus::Ran | CallStatus::Started)
                 || result.is_some_and(|result| !result.success),
             outcome: CallOutcome {
-                ending: Some(ending),
+                status: Some(status),
                 category: assessment.map(|assessment| assessment.category),
                 exit_code: result.and_then(|result| result.result.as_ref()?.exit_code),
                 reason,
@@ -94,10 +94,10 @@ impl ProposalResult {
         }
     }
 
-    fn ending_and_text(&self, limits: ResultTextLimits) -> (CallEnding, String) {
+    fn status_and_text(&self, limits: ResultTextLimits) -> (CallStatus, String) {
         match self {
             ProposalResult::Blocked { rule, reason } => (
-                CallEnding::Blocked,
+                CallStatus::Blocked,
                 format!(
                     "Blocked: this command never runs here, and nobody can approve it. {} \
                      (rule {rule}). Nothing was done. Do not try to get around it: find a safer \
@@ -106,7 +106,7 @@ impl ProposalResult {
                 ),
             ),
             ProposalResult::Refused { why } => (
-                CallEnding::Refused,
+                CallStatus::Refused,
                 format!(
                     "The proposal was not accepted: {} Nothing was done.",
                     sentence(why)
@@ -119,21 +119,21 @@ impl ProposalResult {
                 file,
                 edit,
             } => (
-                CallEnding::Started,
+                CallStatus::Started,
                 with_edit_note(
                     edit.as_ref(),
                     started_text(reference, *pid, file.as_deref()),
                 ),
             ),
             ProposalResult::Ran { result, edit } => {
-                let (ending, words) = ran_text(result, limits);
-                (ending, with_edit_note(edit.as_ref(), words))
+                let (status, words) = ran_text(result, limits);
+                (status, with_edit_note(edit.as_ref(), words))
             }
         }
     }
 }
 
-fn not_approved_text(resolve: &GateResolve) -> (CallEnding, String) {
+fn not_approved_text(resolve: &GateResolve) -> (CallStatus, String) {
     let by = by_whom(resolve.by.as_ref());
     let because = reason_clause(resolve.reason.as_deref());
     match (resolve.outcome, resolve.how) {
@@ -143,7 +143,7 @@ fn not_approved_text(resolve: &GateResolve) -> (CallEnding, String) {
                 None => String::new(),
             };
             (
-                CallEnding::Rejected,
+                CallStatus::Rejected,
                 format!(
                     "Rejected{by}{because}. Nothing was done.{suggestion} Take the reason \
                      seriously: do not propose the same thing in other words."
@@ -151,17 +151,17 @@ fn not_approved_text(resolve: &GateResolve) -> (CallEnding, String) {
             )
         }
         (GateOutcome::TimedOut, _) => (
-            CallEnding::TimedOut,
+            CallStatus::TimedOut,
             "Nobody decided in time, so the command did not run. Go on without it if you can; \
              otherwise say what you are waiting for, and propose it again when someone is there."
                 .to_owned(),
         ),
         (GateOutcome::Cancelled, ResolutionCause::SessionEnded) => (
-            CallEnding::Cancelled,
+            CallStatus::Cancelled,
             "The session ended before anyone decided. Nothing was done.".to_owned(),
         ),
         (GateOutcome::Cancelled, ResolutionCause::ProposerLeft) => (
-            CallEnding::Withdrawn,
+            CallStatus::Withdrawn,
             "The proposal was withdrawn, because you left the session before anyone decided. \
              Nothing was done."
                 .to_owned(),
@@ -174,13 +174,13 @@ fn not_approved_text(resolve: &GateResolve) -> (CallEnding, String) {
             | ResolutionCause::Clock
             | ResolutionCause::Cancel,
         ) => (
-            CallEnding::Withdrawn,
+            CallStatus::Withdrawn,
             format!(
                 "The proposal was withdrawn{by} before anyone decided{because}. Nothing was done."
             ),
         ),
         (GateOutcome::Approved, _) => (
-            CallEnding::Unknown,
+            CallStatus::Unknown,
             "The command was approved, but nothing is known of it yet.".to_owned(),
         ),
     }
@@ -203,10 +203,10 @@ fn started_text(reference: &MessageId, pid: Option<u32>, file: Option<&str>) -> 
     words
 }
 
-fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallEnding, String) {
+fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallStatus, String) {
     match result.outcome {
         Some(RunOutcome::Unknown) => (
-            CallEnding::Unknown,
+            CallStatus::Unknown,
             format!(
                 "It is not known whether this command ran to its end: {} Look at the state of \
                  things before you do anything that builds on it, and do not simply run it again.",
@@ -214,7 +214,7 @@ fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallEnding, Strin
             ),
         ),
         Some(RunOutcome::Known) | None if result.result.is_none() => (
-            CallEnding::Stopped,
+            CallStatus::Stopped,
             format!(
                 "It did not run: {} Nothing was printed.",
                 sentence(result.error.as_deref().unwrap_or("no reason was given"))
@@ -232,9 +232,9 @@ fn ran_text(result: &ToolResult, limits: ResultTextLimits) -> (CallEnding, Strin
             }
             (
                 if stopped {
-                    CallEnding::Stopped
+                    CallStatus::Stopped
                 } else {
-                    CallEnding::Ran
+                    CallStatus::Ran
                 },
                 words,
             )
@@ -300,9 +300,9 @@ mod tests {
         }))
     }
 
-    fn rendered(proposal_result: &ProposalResult) -> (CallEnding, String) {
+    fn rendered(proposal_result: &ProposalResult) -> (CallStatus, String) {
         let result = proposal_result.to_call_result(None, ResultTextLimits::default());
-        (result.outcome.ending.unwrap(), result.text)
+        (result.outcome.status.unwrap(), result.text)
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(
             rendered(&proposal_result),
             (
-                CallEnding::Rejected,
+                CallStatus::Rejected,
                 "Rejected by ann, with the reason: production is frozen. Nothing was done. They \
                  suggest: use staging. Take the reason seriously: do not propose the same thing in \
                  other words."
@@ -327,35 +327,35 @@ mod tests {
 
     #[test]
     fn every_ending_without_a_run_says_that_nothing_was_done() {
-        for (proposal_result, ending) in [
+        for (proposal_result, status) in [
             (
                 closed_gate(GateOutcome::Cancelled, ResolutionCause::Cancel),
-                CallEnding::Withdrawn,
+                CallStatus::Withdrawn,
             ),
             (
                 closed_gate(GateOutcome::Cancelled, ResolutionCause::ProposerLeft),
-                CallEnding::Withdrawn,
+                CallStatus::Withdrawn,
             ),
             (
                 closed_gate(GateOutcome::Cancelled, ResolutionCause::SessionEnded),
-                CallEnding::Cancelled,
+                CallStatus::Cancelled,
             ),
             (
                 ProposalResult::Blocked {
                     rule: "rm-root".into(),
                     reason: "it deletes everything".into(),
                 },
-                CallEnding::Blocked,
+                CallStatus::Blocked,
             ),
             (
                 ProposalResult::Refused {
                     why: "too many open proposals".into(),
                 },
-                CallEnding::Refused,
+                CallStatus::Refused,
             ),
         ] {
             let (actual, words) = rendered(&proposal_result);
-            assert_eq!(actual, ending);
+            assert_eq!(actual, status);
             assert!(words.contains("Nothing was done."), "{words}");
             assert!(
                 proposal_result
@@ -363,11 +363,11 @@ mod tests {
                     .failed
             );
         }
-        let (ending, words) = rendered(&closed_gate(
+        let (status, words) = rendered(&closed_gate(
             GateOutcome::TimedOut,
             ResolutionCause::Deadline,
         ));
-        assert_eq!(ending, CallEnding::TimedOut);
+        assert_eq!(status, CallStatus::TimedOut);
         assert!(words.starts_with("Nobody decided in time, so the command did not run."));
     }
 
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(
             rendered(&proposal_result),
             (
-                CallEnding::Ran,
+                CallStatus::Ran,
                 "Exit code: 0 | stdout: 1 lines | stderr: 0 lines\n\nstdout:\na\n\nThis is not what \
                  you proposed: it was edited by ann before it was approved. What ran is:\nls /srv"
                     .to_owned()
@@ -402,8 +402,8 @@ mod tests {
             result: Box::new(result.clone()),
             edit: None,
         };
-        let (ending, words) = rendered(&stopped);
-        assert_eq!(ending, CallEnding::Stopped);
+        let (status, words) = rendered(&stopped);
+        assert_eq!(status, CallStatus::Stopped);
         assert!(
             words.contains("its time limit.") && words.contains("mode slow"),
             "{words}"
@@ -414,8 +414,8 @@ mod tests {
             result: Box::new(result),
             edit: None,
         };
-        let (ending, words) = rendered(&lost);
-        assert_eq!(ending, CallEnding::Unknown);
+        let (status, words) = rendered(&lost);
+        assert_eq!(status, CallStatus::Unknown);
         assert!(
             words.contains("not known whether this command ran to its end: the executor was lost.")
         );

@@ -33,7 +33,7 @@ pub use settings::{Dialect, ProviderSettings, ProviderSetupError, ThinkingMode};
 /// the stream, after which the connection can be reused.
 const TRAILING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A model that can be asked.
+/// A model behind a provider's API. Clones share its HTTP client.
 #[derive(Debug, Clone)]
 pub struct Provider(Arc<ProviderClient>);
 

@@ -5,7 +5,7 @@ use pvp_protocol::payload::{OutputStream, ToolResult};
 /// A stream that has a longer line is cut to this many bytes, half from each end.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// Bytes of both streams; what is around them has room up to `MAX_RESULT_BYTES`.
+/// Bytes of both streams; the text around them may use the rest of `MAX_RESULT_BYTES`.
 const MAX_STREAMS_BYTES: usize = 120 * 1024;
 
 /// Bytes of the whole text, at most.

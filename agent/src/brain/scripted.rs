@@ -8,7 +8,7 @@ use anyhow::Context;
 use pvp_protocol::Category;
 
 use super::conversation::{Conversation, ConversationTurn, ToolCall};
-use super::proposal_result::{CallEnding, CallResult};
+use super::proposal_result::{CallResult, CallStatus};
 use super::{AnswerFinish, AnswerStream, BrainError, BrainErrorKind, BrainEvent};
 pub use script::ScriptError;
 use script::{ScriptAction, ScriptExpectation, ScriptStep};
@@ -68,7 +68,7 @@ impl ScriptedBrain {
     }
 
     /// Whether its first step does not wait for a prompt.
-    pub(super) fn speaks_first(&self) -> bool {
+    pub(super) fn starts_unprompted(&self) -> bool {
         let first = self.steps.first();
         first.is_some_and(|step| step.action != ScriptAction::WaitForPrompt)
     }
@@ -93,8 +93,8 @@ impl ScriptedBrain {
         );
         let last = conversation.last_result();
         while let Some(step) = self.steps.get(self.next_step) {
-            let ending = last.and_then(|result| result.outcome.ending);
-            if step.when.is_some() && step.when != ending {
+            let status = last.and_then(|result| result.outcome.status);
+            if step.when.is_some() && step.when != status {
                 self.next_step += 1;
                 continue;
             }
@@ -155,7 +155,7 @@ impl ScriptExpectation {
             return Err("no command has ended yet".to_owned());
         };
         let last_outcome = &last.outcome;
-        let ending = last_outcome.ending.map_or("failed", CallEnding::as_str);
+        let status = last_outcome.status.map_or("failed", CallStatus::as_str);
         let mut wrong = Vec::new();
         if let Some(verdict) = self.verdict
             && last_outcome.category != Some(verdict)
@@ -164,9 +164,9 @@ impl ScriptExpectation {
             wrong.push(format!("verdict {verdict}, not {actual}"));
         }
         if let Some(outcome) = self.outcome
-            && last_outcome.ending != Some(outcome)
+            && last_outcome.status != Some(outcome)
         {
-            wrong.push(format!("outcome {}, not {ending}", outcome.as_str()));
+            wrong.push(format!("outcome {}, not {status}", outcome.as_str()));
         }
         if let Some(exit) = self.exit
             && last_outcome.exit_code != Some(exit)
@@ -281,13 +281,13 @@ mod tests {
     }
 
     fn ended_result(
-        ending: CallEnding,
+        status: CallStatus,
         exit_code: Option<i64>,
         reason: Option<&str>,
     ) -> CallResult {
         CallResult {
             outcome: CallOutcome {
-                ending: Some(ending),
+                status: Some(status),
                 category: Some(Category::Write),
                 exit_code,
                 reason: reason.map(str::to_owned),
@@ -309,7 +309,7 @@ mod tests {
             ]
         "#;
         let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
-        let seen = run_script(script, 3, &[ended_result(CallEnding::Ran, Some(0), None)]).await;
+        let seen = run_script(script, 3, &[ended_result(CallStatus::Ran, Some(0), None)]).await;
         let expected = [
             "say hello",
             "Complete",
@@ -331,7 +331,7 @@ mod tests {
 
             {"say": "both"}"#;
         let script = ScriptedBrain::from_json_lines("s.jsonl", script).unwrap();
-        let ran = ended_result(CallEnding::Ran, Some(0), None);
+        let ran = ended_result(CallStatus::Ran, Some(0), None);
         let seen = run_script(script, 1, &[ran.clone(), ran]).await;
         assert_eq!(
             seen,
@@ -344,7 +344,7 @@ mod tests {
         let script =
             "[[step]]\nshell = 'ls'\n\n[[step]]\nexpect = { outcome = 'rejected', exit = 1 }\n";
         let script = ScriptedBrain::from_toml("s.toml", script).unwrap();
-        let seen = run_script(script, 1, &[ended_result(CallEnding::Ran, Some(0), None)]).await;
+        let seen = run_script(script, 1, &[ended_result(CallStatus::Ran, Some(0), None)]).await;
         assert_eq!(
             seen.last().unwrap(),
             "error s.toml:4: expected outcome rejected, not ran and exit code 1, not 0; it was: Exit code and so on"
@@ -354,13 +354,13 @@ mod tests {
     #[tokio::test]
     async fn the_demo_answers_a_rejection_with_its_reason() {
         let results = [
-            ended_result(CallEnding::Ran, Some(0), None),
-            ended_result(CallEnding::Ran, Some(0), None),
-            ended_result(CallEnding::Rejected, None, Some("not {by} me")),
-            ended_result(CallEnding::Blocked, None, Some("it deletes everything")),
+            ended_result(CallStatus::Ran, Some(0), None),
+            ended_result(CallStatus::Ran, Some(0), None),
+            ended_result(CallStatus::Rejected, None, Some("not {by} me")),
+            ended_result(CallStatus::Blocked, None, Some("it deletes everything")),
         ];
         // It starts without a prompt, and once more for a prompt.
-        assert!(ScriptedBrain::demo().speaks_first());
+        assert!(ScriptedBrain::demo().starts_unprompted());
         let seen = run_script(ScriptedBrain::demo(), 2, &results).await;
         for (expected, times) in [
             ("shell rm -rf old-notes", 2),

@@ -49,9 +49,9 @@ impl ActiveRun {
         self.mode
     }
 
-    /// Asks the run to end. Only the first reason counts: after an interrupt the server also sends
-    /// a
-    /// cancel for each run, which knows no better reason and must not weaken an emergency.
+    /// Asks the run to end. Only the first reason counts.
+    ///
+    /// After an interrupt, the server also cancels each run, which must not weaken an emergency.
     pub(super) fn stop(&mut self, why: &str) {
         if self.stop_level < StopLevel::Stop {
             self.stop_level = StopLevel::Stop;
@@ -122,13 +122,13 @@ mod tests {
         let person = |name: &str| ParticipantId::parse(name).unwrap();
         let keys = json!({ "tool_proposal": "p1", "data": "rm -rf /\r" });
         let keys: ToolInput = serde_json::from_value(keys).unwrap();
-        let (mut driven, _asked) = ActiveRun::new(RunMode::Pty, Some(person("dee")));
+        let (mut driven, _stop_receiver) = ActiveRun::new(RunMode::Pty, Some(person("dee")));
         assert!(!driven.on_input(&Sender::Participant(person("ann")), &keys));
         assert!(!driven.on_input(&Sender::System, &keys));
         assert!(matches!(&driven.input, RunInput::Buffered(early) if early.is_empty()));
         assert!(driven.on_input(&Sender::Participant(person("dee")), &keys));
         assert!(matches!(&driven.input, RunInput::Buffered(early) if *early == [keys.clone()]));
-        let (mut nobodys, _asked) = ActiveRun::new(RunMode::Pty, None);
-        assert!(!nobodys.on_input(&Sender::Participant(person("dee")), &keys));
+        let (mut undriven, _stop_receiver) = ActiveRun::new(RunMode::Pty, None);
+        assert!(!undriven.on_input(&Sender::Participant(person("dee")), &keys));
     }
 }

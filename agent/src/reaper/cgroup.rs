@@ -14,7 +14,7 @@ use crate::sandbox::{CgroupController, CgroupLimits};
 /// The prefix of the cgroups that are created here.
 const NAME_PREFIX: &str = "pvp-run-";
 
-/// Rounds of killing what is in a cgroup; usually one is enough, and the kernel needs a moment.
+/// The most rounds of killing what is in a cgroup. One is usually enough, but takes some time.
 const MAX_KILL_ROUNDS: u32 = 5_000;
 
 /// Time between two rounds.

@@ -22,10 +22,10 @@ use super::{EXEC_STEP_SUBCOMMAND, SpawnSpec};
 pub(super) struct ExecStep(Child);
 
 impl ExecStep {
-    /// Starts the step with a clean environment. The command's environment may hold variables that
-    /// the loader acts on, and secrets that arguments would show to every user of the machine, so
-    /// it
-    /// is sent through a pipe.
+    /// Starts the step with a clean environment.
+    ///
+    /// The command's own environment is sent through a pipe: it may hold variables that the loader
+    /// acts on, and secrets, which arguments would show to every user of the machine.
     pub(super) fn spawn() -> anyhow::Result<Self> {
         let child = exec_step_command()?
             .env_clear()

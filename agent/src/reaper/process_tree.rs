@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, read_pids};
 
-/// Rounds of killing what is found; a tree that forks faster than that is not ended.
+/// The most rounds of killing what is found. A tree that keeps forking faster is not ended.
 const MAX_KILL_ROUNDS: u32 = 10_000;
 
 /// Time between two rounds.
@@ -46,7 +46,7 @@ impl ProcessTree {
         }
     }
 
-    /// Sends a signal to every process that exists at the moment.
+    /// Sends a signal to every process that currently exists.
     pub(super) fn signal(&self, signal: Signal) {
         if signal == Signal::KILL
             && let Some(cgroup) = &self.cgroup

@@ -112,9 +112,9 @@ pub(super) struct RunState {
     stop_reason: Option<StopReason>,
     /// The exit code and the signal of the command; `None` while it runs.
     exit_status: Option<(Option<i32>, Option<i32>)>,
-    /// How the last processes were killed, and how many the command had left behind; `None` until
-    /// the
-    /// reaper reports it.
+    /// How the last processes were killed, and how many the command had left behind.
+    ///
+    /// `None` until the reaper reports it.
     cleanup: Option<(KillMechanism, u32)>,
     /// Whether the reaper is still running.
     reaper_alive: bool,

@@ -1,4 +1,4 @@
-//! The channel that tells a run to stop, also before it has started.
+//! The channel that asks a run to stop, even before it has started.
 
 use tokio::sync::watch;
 

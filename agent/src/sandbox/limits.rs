@@ -41,8 +41,8 @@ impl ResourceLimits {
             (Resource::Data, self.memory_bytes),
             (Resource::Nproc, self.processes),
             (Resource::Fsize, self.file_bytes),
-            // A core dump may hold secrets. One byte is too small for a file, and unlike zero it
-            // also
+            // A core dump may hold secrets.
+            // A limit of one byte is too small for a file, and unlike a limit of zero it also
             // keeps the kernel from piping the dump to a program that collects them.
             (Resource::Core, Some(1)),
         ] {

@@ -1,8 +1,8 @@
 //! Denies by seccomp the system calls that a read has no use for.
 //!
-//! Landlock covers files. It does not cover modes, owners, times and attributes, nor sockets, nor
-//! the
-//! many calls that change the machine itself.
+//! Landlock covers files.
+//! It does not cover modes, owners, times and attributes, nor sockets, nor the many calls that
+//! change the machine itself.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use super::{AgentEvent, AgentEventCallback};
 use crate::agent::{AgentInput, AgentInputs, Requester, SessionRecap};
 use crate::brain::result_text::truncate_middle;
 
-/// Prompts that may wait; further ones are dropped, and a note tells the agent.
+/// The most prompts that may wait. Further ones are dropped, and the agent gets a note about it.
 const MAX_QUEUED: usize = 64;
 
 /// Bytes of one prompt with its context; providers accept no more in one message anyway.

@@ -118,8 +118,8 @@ impl ResponseStream {
         let text = std::mem::take(&mut self.buffer);
         let mut rest = text.as_str();
         while !rest.is_empty() {
-            let (piece, more) = rest.split_at(rest.floor_char_boundary(MAX_CHUNK_BYTES));
-            let (text, extra) = (piece.to_owned(), ExtraFields::new());
+            let (chunk, more) = rest.split_at(rest.floor_char_boundary(MAX_CHUNK_BYTES));
+            let (text, extra) = (chunk.to_owned(), ExtraFields::new());
             match self.open_part.as_ref().map(|open| open.kind) {
                 Some(ResponsePartKind::Thinking) => self.send(ThinkingChunk { text, extra }).await,
                 Some(ResponsePartKind::Response) => self.send(ResponseChunk { text, extra }).await,

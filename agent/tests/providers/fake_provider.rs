@@ -12,15 +12,15 @@ use tokio::sync::{Notify, mpsc};
 pub(crate) enum FakeProviderReply {
     /// Status, headers and body.
     Full(u16, &'static str, String),
-    /// A stream in these pieces, to its end.
+    /// A stream in these chunks, to its end.
     Stream(Vec<Vec<u8>>),
-    /// A stream in these pieces, and then nothing, with the connection open.
+    /// A stream in these chunks, and then nothing, with the connection open.
     Stall(Vec<Vec<u8>>),
-    /// A stream in these pieces, and then keep-alive comments forever.
+    /// A stream in these chunks, and then keep-alive comments forever.
     KeepAlive(Vec<Vec<u8>>),
-    /// A stream in these pieces, and a reset that may overtake them.
+    /// A stream in these chunks, and a reset that may overtake them.
     Reset(Vec<Vec<u8>>),
-    /// A stream in these pieces, and a reset once the client has received some of it.
+    /// A stream in these chunks, and a reset once the client has received some of it.
     ResetLater(Vec<Vec<u8>>),
 }
 

@@ -191,7 +191,7 @@ async fn requests_are_what_providers_document() {
 }
 
 #[tokio::test]
-async fn a_busy_provider_is_asked_again_after_the_wait_that_it_asks_for() {
+async fn a_busy_provider_is_retried_after_the_requested_wait() {
     for dialect in DIALECTS {
         let limited =
             r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
@@ -380,7 +380,7 @@ async fn a_provider_that_goes_silent_counts_as_lost() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_end_is_ended() {
+async fn an_endless_answer_is_cut_off() {
     for dialect in DIALECTS {
         let error = error_after(
             dialect,

@@ -9,7 +9,7 @@ use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
 };
 use pvp_protocol::{
-    ClientMessage, Envelope, ErrorCode, ExtraFields, Heading, Limits, MessageId, Sender,
+    ClientMessage, Envelope, EnvelopeHeader, ErrorCode, ExtraFields, Limits, MessageId, Sender,
     ServerMessage, SessionId, VERSION, parse_server_message,
 };
 use tokio::net::TcpStream;
@@ -253,13 +253,13 @@ impl ConnectionTask {
             extra: ExtraFields::new(),
         };
         encode_envelope(
-            self.heading(id.clone(), None),
+            self.header(id.clone(), None),
             ClientMessage::SessionJoin(join),
         )
     }
 
-    fn heading(&self, id: MessageId, reference: Option<MessageId>) -> Heading {
-        Heading {
+    fn header(&self, id: MessageId, reference: Option<MessageId>) -> EnvelopeHeader {
+        EnvelopeHeader {
             id,
             session: self.params.session.clone(),
             sender: Sender::Participant(self.params.announce.id.clone()),
@@ -324,7 +324,7 @@ impl ConnectionTask {
         if self.closing_ping.is_none() {
             let id = fresh_id();
             let ping = ClientMessage::HeartbeatPing(HeartbeatPing::default());
-            let text = encode_envelope(self.heading(id.clone(), None), ping);
+            let text = encode_envelope(self.header(id.clone(), None), ping);
             self.closing_ping = Some((id, self.params.after));
             socket.send(Message::text(text)).await?;
         }
@@ -399,7 +399,7 @@ impl ConnectionTask {
         }
         let mut end = None;
         if let ServerMessage::SessionWelcome(welcome) = &envelope.message
-            && envelope.heading.reference.as_ref() == Some(join_id)
+            && envelope.header.reference.as_ref() == Some(join_id)
         {
             self.limits = WelcomeLimits::from(welcome);
             self.closing_ping = None;
@@ -411,10 +411,10 @@ impl ConnectionTask {
             end = self.on_reply(&envelope, join_id);
         }
         if let ServerMessage::HeartbeatPing(_) = &envelope.message {
-            let heading = self.heading(fresh_id(), Some(envelope.heading.id.clone()));
+            let header = self.header(fresh_id(), Some(envelope.header.id.clone()));
             let pong = ClientMessage::HeartbeatPong(HeartbeatPong::default());
             if let Err(error) = socket
-                .send(Message::text(encode_envelope(heading, pong)))
+                .send(Message::text(encode_envelope(header, pong)))
                 .await
             {
                 return Some(SocketEnd::Lost(error.to_string()));
@@ -453,7 +453,7 @@ impl ConnectionTask {
                 return None;
             }
             ServerMessage::HeartbeatPong(_) | ServerMessage::OutputPage(_) => {
-                let id = envelope.heading.reference.clone()?;
+                let id = envelope.header.reference.clone()?;
                 self.on_pong(&id);
                 let (seq, duplicate) = (None, false);
                 self.complete_send(&id.clone(), Ok(SessionAck { id, seq, duplicate }));

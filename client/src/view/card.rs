@@ -106,7 +106,7 @@ pub struct GateCard {
     pub undecided: BTreeSet<ParticipantId>,
     /// Whether the viewer may vote.
     pub standing: VoteEligibility,
-    /// When the gate times out; `None` if it waits for ever.
+    /// When the gate times out; `None` if it never does.
     pub deadline: Option<Timestamp>,
     /// What happens at the deadline.
     pub on_timeout: GateTimeoutAction,

@@ -15,7 +15,7 @@ pub const OUTPUT_TAIL_BYTES: usize = 96 * 1024;
 /// byte.
 pub const MAX_OUTPUT_CHUNKS: usize = 2048;
 
-/// A piece of text from one stream.
+/// A chunk of text from one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OutputChunk {
     pub stream: OutputStream,

@@ -82,11 +82,11 @@ impl ParticipantView {
 
     /// Whether they run commands that people send with `shell.exec`.
     pub fn is_executor(&self) -> bool {
-        let able = self
+        let accepts_shell_exec = self
             .executor
             .as_ref()
             .is_some_and(|ability| ability.shell_exec);
-        self.is_present_agent() && able
+        self.is_present_agent() && accepts_shell_exec
     }
 
     /// Whether a session that pauses for absent participants waits for this one.

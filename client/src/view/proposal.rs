@@ -20,7 +20,7 @@ use super::text::{truncate_line, truncate_optional_line};
 /// Maximum number of approvals kept for one decision.
 const MAX_APPROVALS: usize = 200;
 
-/// The state of a command. The variants are in the order of a command's life, and a command never
+/// The state of a command. The variants are in chronological order, and a command never
 /// goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]

@@ -173,7 +173,7 @@ impl View {
     }
 
     /// Replaces the rules with those of a welcome.
-    pub(super) fn set_rules(&mut self, standing: &[AllowRuleInfo]) {
+    pub(super) fn set_rules(&mut self, rules: &[AllowRuleInfo]) {
         let rule = |standing_rule: &AllowRuleInfo| AllowRuleView {
             rule: standing_rule.rule.clone(),
             by: standing_rule.by.clone(),
@@ -187,7 +187,7 @@ impl View {
             expires_at: standing_rule.expires_at,
             reason: truncate_optional_line(standing_rule.reason.as_ref()),
         };
-        self.rules = standing.iter().take(MAX_SHARED_ITEMS).map(rule).collect();
+        self.rules = rules.iter().take(MAX_SHARED_ITEMS).map(rule).collect();
     }
 
     pub(super) fn fold_allow_revoke(&mut self, meta: &MessageMeta<'_>, revoke: &PolicyRevoke) {

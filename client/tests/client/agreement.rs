@@ -84,7 +84,7 @@ fn quorum(how: usize) -> Value {
     }
 }
 
-/// One step. The session refuses a step that makes no sense at the moment, which is also tested.
+/// One step. The session refuses a step that is invalid in its current state; that is tested too.
 fn random_step(
     player: &StoryPlayer,
     number: usize,
@@ -229,7 +229,7 @@ fn invariant_view_agrees_with_the_core(player: &StoryPlayer, view: &View) {
         .map(|(open, _)| open.id.clone())
         .collect();
     assert_eq!(running_ids(view), runs);
-    assert_eq!(view.paused, player.session.paused_until_back());
+    assert_eq!(view.paused, player.session.paused_for());
 }
 
 /// A participant who joins late and receives only part of the history sees the same gates and runs.

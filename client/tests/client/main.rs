@@ -7,6 +7,6 @@
 )]
 
 mod agreement;
-mod anything;
+mod arbitrary_messages;
 mod support;
 mod transcripts;

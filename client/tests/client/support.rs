@@ -21,12 +21,12 @@ use pvp_protocol::payload::{
     Announce, ErrorReport, HeartbeatPing, PresenceStatus, PresenceUpdate, SessionAck,
 };
 use pvp_protocol::{
-    ClientMessage, Digest, Envelope, ExtraFields, Heading, MessageId, ParticipantId, Sender,
+    ClientMessage, Digest, Envelope, EnvelopeHeader, ExtraFields, MessageId, ParticipantId, Sender,
     ServerMessage, SessionId, Timestamp,
 };
 use pvp_session::{
     Answer, DecisionContext, Entry, Identity, Input, Member, Session, SessionSettings, Stamped,
-    Submitted,
+    SubmittedMessage,
 };
 use serde_json::Value;
 
@@ -234,7 +234,7 @@ impl StoryPlayer {
         }
     }
 
-    pub fn submit(&mut self, by: &str, submitted: Submitted) {
+    pub fn submit(&mut self, by: &str, submitted: SubmittedMessage) {
         self.apply(Input::Submit {
             by: participant_id(by),
             submitted,
@@ -361,7 +361,7 @@ impl StoryPlayer {
         id: MessageId,
         message: ServerMessage,
     ) -> Envelope {
-        let heading = Heading {
+        let header = EnvelopeHeader {
             id,
             session: self.session.id().clone(),
             sender,
@@ -370,7 +370,7 @@ impl StoryPlayer {
             fork: None,
         };
         Envelope {
-            heading,
+            header,
             at: self.now,
             seq: None,
             message,
@@ -401,7 +401,7 @@ impl StoryPlayer {
             .is_some_and(Member::may_vote);
         let mut envelope = entry.envelope.clone();
         if let (ServerMessage::ToolExecute(execute), Some(private)) =
-            (&mut envelope.message, &entry.private)
+            (&mut envelope.message, &entry.grant_nonce)
             && private.to == self.viewer
         {
             execute.grant.nonce = Some(private.nonce.clone());

@@ -155,7 +155,7 @@ wire_structs! {
         pub extra: ExtraFields,
     }
 
-    /// What a response cost.
+    /// The token usage and cost of a response.
     pub struct UsageStats {
         /// Tokens of the request.
         pub input_tokens: u64,

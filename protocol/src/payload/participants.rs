@@ -70,7 +70,7 @@ wire_structs! {
     pub struct RoleChange {
         /// Whose roles change.
         pub participant: ParticipantId,
-        /// The roles they hold until now; must be right.
+        /// The current roles; the change is refused if they differ.
         pub old_roles: Vec<Role>,
         /// The roles they get.
         pub new_roles: Vec<Role>,

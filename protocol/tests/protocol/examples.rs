@@ -40,10 +40,10 @@ impl MessageSide {
         let text = envelope.to_string();
         match self {
             MessageSide::Client => {
-                let (heading, message) = parse_client_message(&text, &Limits::default())?;
+                let (header, message) = parse_client_message(&text, &Limits::default())?;
                 let at = envelope["ts"].as_str().unwrap_or_default();
                 Ok(to_value(&Envelope {
-                    heading,
+                    header,
                     at: Timestamp::parse(at).unwrap_or_default(),
                     seq: None,
                     message,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pvp_protocol::payload::{SessionCreate, SessionJoin};
 use pvp_protocol::{
-    ClientMessage, Heading, MessageId, ParticipantId, Refusal, Role, Sender, SessionId, VERSION,
-    parse_client_message,
+    ClientMessage, EnvelopeHeader, MessageId, ParticipantId, Refusal, Role, Sender, SessionId,
+    VERSION, parse_client_message,
 };
 use pvp_session::Identity;
 use tokio::time::{Instant, timeout_at};
@@ -25,7 +25,7 @@ use crate::token::{self, Login};
 const MAX_MESSAGES_BEFORE_JOIN: usize = 32;
 
 /// A connection that has joined a session.
-pub(super) struct Admitted {
+pub(super) struct AdmittedConnection {
     /// The session it has joined.
     pub(super) session: SessionId,
     /// What it needs to follow the session.
@@ -55,7 +55,7 @@ pub(super) async fn await_join(
     directory: &Arc<SessionDirectory>,
     login: Option<Login>,
     slot: ConnectionSlot,
-) -> Result<Box<Admitted>, ConnectionEnd> {
+) -> Result<Box<AdmittedConnection>, ConnectionEnd> {
     let seconds = directory.config.join_seconds;
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let mut handshake = Handshake {
@@ -91,7 +91,7 @@ pub(super) async fn await_join(
             }
             Ok(Ok(Incoming::Closed { .. }) | Err(_)) => return Err(ConnectionEnd::ByPeer),
         };
-        let (heading, message) = match parse_client_message(&text, &directory.settings.limits) {
+        let (header, message) = match parse_client_message(&text, &directory.settings.limits) {
             Ok(read) => read,
             Err(error) => {
                 push_text(
@@ -101,8 +101,8 @@ pub(super) async fn await_join(
                 continue;
             }
         };
-        let (session, id) = (heading.session.clone(), heading.id.clone());
-        match Box::pin(handshake.on_message(socket, heading, message)).await {
+        let (session, id) = (header.session.clone(), header.id.clone());
+        match Box::pin(handshake.on_message(socket, header, message)).await {
             Ok(Some(admitted)) => return Ok(admitted),
             Ok(None) => {}
             Err(refusal) => {
@@ -133,19 +133,19 @@ impl Handshake<'_> {
     async fn on_message(
         &mut self,
         socket: &mut Socket<SocketStream>,
-        heading: Heading,
+        header: EnvelopeHeader,
         message: ClientMessage,
-    ) -> Result<Option<Box<Admitted>>, Refusal> {
+    ) -> Result<Option<Box<AdmittedConnection>>, Refusal> {
         match message {
             ClientMessage::HeartbeatPing(_) => {
-                self.verify_sender(&heading.sender)?;
-                push_text(socket, &envelope::pong(&heading.session, heading.id));
+                self.verify_sender(&header.sender)?;
+                push_text(socket, &envelope::pong(&header.session, header.id));
                 Ok(None)
             }
             ClientMessage::SessionCreate(create) => {
-                self.create(socket, heading, create).await.map(|()| None)
+                self.create(socket, header, create).await.map(|()| None)
             }
-            ClientMessage::SessionJoin(join) => self.join(heading, join).await.map(Some),
+            ClientMessage::SessionJoin(join) => self.join(header, join).await.map(Some),
             _ => Err(Refusal::NotJoined),
         }
     }
@@ -174,7 +174,7 @@ impl Handshake<'_> {
     async fn create(
         &mut self,
         socket: &mut Socket<SocketStream>,
-        heading: Heading,
+        header: EnvelopeHeader,
         create: SessionCreate,
     ) -> Result<(), Refusal> {
         match &self.login {
@@ -185,8 +185,8 @@ impl Handshake<'_> {
             None if !self.directory.config.open => return Err(login_required()),
             Some(_) | None => {}
         }
-        let by = self.verify_sender(&heading.sender)?;
-        let (session, id) = (heading.session, heading.id);
+        let by = self.verify_sender(&header.sender)?;
+        let (session, id) = (header.session, header.id);
         let answer = self
             .directory
             .create(&session, by, id.clone(), create)
@@ -200,9 +200,9 @@ impl Handshake<'_> {
 
     async fn join(
         &mut self,
-        heading: Heading,
+        header: EnvelopeHeader,
         mut join: SessionJoin,
-    ) -> Result<Box<Admitted>, Refusal> {
+    ) -> Result<Box<AdmittedConnection>, Refusal> {
         if let Some(token) = join.token.take() {
             self.login = Some(check_token(self.directory, token).await?);
         }
@@ -210,7 +210,7 @@ impl Handshake<'_> {
             let problem = "`supported_versions` must include 1".to_owned();
             return Err(Refusal::Malformed(problem));
         }
-        let session = heading.session;
+        let session = header.session;
         let identity = match &self.login {
             Some(login) if !login.claims.allows_session(&session) => {
                 let problem = "this token is for another session".to_owned();
@@ -220,7 +220,7 @@ impl Handshake<'_> {
             None if self.directory.config.open => anonymous_identity(&join),
             None => return Err(login_required()),
         };
-        let sender = self.verify_sender(&heading.sender)?;
+        let sender = self.verify_sender(&header.sender)?;
         if join.participant.id != sender {
             let claimed = join.participant.id.to_string();
             return Err(Refusal::IdentityMismatch {
@@ -236,7 +236,7 @@ impl Handshake<'_> {
             self.slot = Some(slot);
             return Err(refusal);
         }
-        let (announce, join_id) = (join.participant.clone(), heading.id);
+        let (announce, join_id) = (join.participant.clone(), header.id);
         match self
             .directory
             .join(&session, identity, announce, join_id.clone())
@@ -244,7 +244,7 @@ impl Handshake<'_> {
         {
             Ok(joined) => {
                 let login = self.login.take();
-                Ok(Box::new(Admitted {
+                Ok(Box::new(AdmittedConnection {
                     session,
                     joined,
                     join,

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pvp_protocol::{
-    ClientMessage, Heading, MessageId, ParticipantKind, Refusal, Sender, SessionId,
+    ClientMessage, EnvelopeHeader, MessageId, ParticipantKind, Refusal, Sender, SessionId,
     parse_client_message,
 };
-use pvp_session::{Answer, Submitted};
+use pvp_session::{Answer, SubmittedMessage};
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::backfill::{self, BackfillPage};
-use super::handshake::Admitted;
+use super::handshake::AdmittedConnection;
 use super::{CloseReason, ConnectionEnd, close_code, push_text};
 use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::feed::{FeedRead, LogCursor, SessionFeed};
@@ -47,7 +47,7 @@ const DEFAULT_HISTORY: u64 = 500;
 
 /// The largest result that an agent may send to a server without login, in bytes; agents written
 /// for the published PVP v1 protocol may send this much.
-const MAX_OPEN_RESULT_BYTES: usize = 24 * 1024 * 1024;
+const MAX_OPEN_MODE_RESULT_BYTES: usize = 24 * 1024 * 1024;
 
 /// What a connection's loop handles next.
 enum SocketEvent {
@@ -103,7 +103,7 @@ struct ParticipantConnection<'a> {
 pub(super) async fn serve(
     socket: &mut Socket<SocketStream>,
     directory: Arc<SessionDirectory>,
-    admitted: Box<Admitted>,
+    admitted: Box<AdmittedConnection>,
 ) -> ConnectionEnd {
     let feed = admitted.joined.feed.clone();
     let session = admitted.session.clone();
@@ -120,9 +120,9 @@ impl<'a> ParticipantConnection<'a> {
     fn start(
         socket: &'a mut Socket<SocketStream>,
         directory: Arc<SessionDirectory>,
-        admitted: Box<Admitted>,
+        admitted: Box<AdmittedConnection>,
     ) -> Result<Self, ConnectionEnd> {
-        let Admitted {
+        let AdmittedConnection {
             session,
             joined,
             join,
@@ -147,7 +147,7 @@ impl<'a> ParticipantConnection<'a> {
         let kind = join.participant.kind;
         if directory.config.open && kind == ParticipantKind::Agent {
             socket.set_max_message(
-                MAX_OPEN_RESULT_BYTES.max(directory.settings.limits.message_bytes),
+                MAX_OPEN_MODE_RESULT_BYTES.max(directory.settings.limits.message_bytes),
             );
         }
         let mut welcome_frames = VecDeque::new();
@@ -389,7 +389,7 @@ impl<'a> ParticipantConnection<'a> {
     fn charge_exempt_message(&mut self) {
         if !self
             .viewer
-            .try_acquire_send(pvp_clock::now(), &self.directory.settings.limits)
+            .try_charge_message(pvp_clock::now(), &self.directory.settings.limits)
         {
             self.rate_violations += 1;
         }
@@ -438,26 +438,26 @@ impl<'a> ParticipantConnection<'a> {
             )));
         }
         let rate_exempt = is_output && self.kind == ParticipantKind::Agent;
-        if !rate_exempt && !self.viewer.try_acquire_send(pvp_clock::now(), limits) {
-            return self.on_rate_exceeded(read.ok().map(|(heading, _)| heading.id));
+        if !rate_exempt && !self.viewer.try_charge_message(pvp_clock::now(), limits) {
+            return self.on_rate_exceeded(read.ok().map(|(header, _)| header.id));
         }
-        let (heading, message) = match read {
+        let (header, message) = match read {
             Ok(read) => read,
             Err(error) => return self.send_refusal(&error.refusal, error.related_to),
         };
-        if let Err(refusal) = self.verify_heading(&heading) {
+        if let Err(refusal) = self.verify_header(&header) {
             if rate_exempt {
                 self.charge_exempt_message();
             }
-            return self.send_refusal(&refusal, Some(heading.id));
+            return self.send_refusal(&refusal, Some(header.id));
         }
         if rate_exempt {
-            self.rate_exempt.insert(heading.id.clone());
+            self.rate_exempt.insert(header.id.clone());
         }
         self.record_activity(&message).await;
         match message {
             ClientMessage::HeartbeatPing(_) => {
-                push_text(self.socket, &envelope::pong(&self.session, heading.id));
+                push_text(self.socket, &envelope::pong(&self.session, header.id));
             }
             ClientMessage::HeartbeatPong(_) => {}
             ClientMessage::OutputRead(read) => {
@@ -465,24 +465,24 @@ impl<'a> ParticipantConnection<'a> {
                     Ok(page) => {
                         push_text(
                             self.socket,
-                            &envelope::ephemeral(&self.session, Some(heading.id), page),
+                            &envelope::ephemeral(&self.session, Some(header.id), page),
                         );
                     }
-                    Err(refusal) => return self.send_refusal(&refusal, Some(heading.id)),
+                    Err(refusal) => return self.send_refusal(&refusal, Some(header.id)),
                 }
             }
-            _ => self.submit(heading, message).await,
+            _ => self.submit(header, message).await,
         }
         None
     }
 
-    async fn submit(&mut self, heading: Heading, message: ClientMessage) {
+    async fn submit(&mut self, header: EnvelopeHeader, message: ClientMessage) {
         self.unanswered += 1;
-        let submitted = Submitted {
-            id: heading.id,
-            reference: heading.reference,
-            causal_refs: heading.causal_refs,
-            fork: heading.fork,
+        let submitted = SubmittedMessage {
+            id: header.id,
+            reference: header.reference,
+            causal_refs: header.causal_refs,
+            fork: header.fork,
             message,
         };
         let by = self.viewer.participant.clone();
@@ -491,12 +491,12 @@ impl<'a> ParticipantConnection<'a> {
             .await;
     }
 
-    fn verify_heading(&self, heading: &Heading) -> Result<(), Refusal> {
+    fn verify_header(&self, header: &EnvelopeHeader) -> Result<(), Refusal> {
         let participant = &self.viewer.participant;
-        match &heading.sender {
+        match &header.sender {
             Sender::Participant(sender) if sender == participant => {}
             Sender::Participant(_) | Sender::System => {
-                let claimed = heading.sender.to_string();
+                let claimed = header.sender.to_string();
                 return Err(Refusal::IdentityMismatch {
                     field: "sender",
                     claimed,
@@ -504,16 +504,16 @@ impl<'a> ParticipantConnection<'a> {
                 });
             }
         }
-        if heading.session != self.session {
+        if header.session != self.session {
             return Err(Refusal::Unauthorized(format!(
                 "this connection has joined `{}`, not `{}`; open another for that",
-                self.session, heading.session
+                self.session, header.session
             )));
         }
         Ok(())
     }
 
-    /// Records that the participant is present, and tells the session's task if they counted as
+    /// Records that the participant is present, and notifies the session's task if they counted as
     /// inactive.
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -577,7 +577,7 @@ impl<'a> ParticipantConnection<'a> {
             Ok(Err(error @ (token::TokenError::Revoked | token::TokenError::Expired))) => Some(
                 ConnectionEnd::ByServer(CloseReason::new(close_code::POLICY, &error.to_string())),
             ),
-            // Do not disconnect people because the store cannot be read for a moment.
+            // A temporary failure of the store must not disconnect anybody.
             Ok(Ok(()) | Err(_)) | Err(_) => None,
         }
     }

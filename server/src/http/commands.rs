@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Json, Response};
 use pvp_protocol::api::{CommandPage, CommandRecord, CommandResult, CommandStatus};
 use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
 use pvp_protocol::{Action, ExtraFields, Refusal, Sender, ServerMessage, SessionId, Timestamp};
-use pvp_session::{ProposalEnding, ProposalRecord};
+use pvp_session::{ProposalOutcome, ProposalRecord};
 
 use super::RefusalResponse;
 use super::extractors::{AuthorizedSession, PathMessageId, StrictQuery, parameters};
@@ -166,7 +166,7 @@ fn build_record(
     let later = [seqs.amended, seqs.resolved, seqs.granted, end];
     for seq in later.into_iter().flatten() {
         let envelope = read_entry_blocking(store, session, seq)?;
-        let (by, at) = (envelope.heading.sender, envelope.at);
+        let (by, at) = (envelope.header.sender, envelope.at);
         apply_entry(&mut record, &tool, by, at, envelope.message);
     }
     Some(record)
@@ -197,7 +197,7 @@ fn read_proposal(
         ),
         _ => return None,
     };
-    let Sender::Participant(proposer) = envelope.heading.sender else {
+    let Sender::Participant(proposer) = envelope.header.sender else {
         return None;
     };
     let record = CommandRecord {
@@ -226,11 +226,11 @@ fn command_status(proposal: &ProposalRecord) -> CommandStatus {
     match proposal.closed {
         None if proposal.seqs.granted.is_some() => CommandStatus::Running,
         None => CommandStatus::Waiting,
-        Some((ProposalEnding::Blocked, _)) => CommandStatus::Blocked,
-        Some((ProposalEnding::Rejected, _)) => CommandStatus::Rejected,
-        Some((ProposalEnding::TimedOut, _)) => CommandStatus::TimedOut,
-        Some((ProposalEnding::Cancelled, _)) => CommandStatus::Cancelled,
-        Some((ProposalEnding::Finished, _)) => CommandStatus::Finished,
+        Some((ProposalOutcome::Blocked, _)) => CommandStatus::Blocked,
+        Some((ProposalOutcome::Rejected, _)) => CommandStatus::Rejected,
+        Some((ProposalOutcome::TimedOut, _)) => CommandStatus::TimedOut,
+        Some((ProposalOutcome::Cancelled, _)) => CommandStatus::Cancelled,
+        Some((ProposalOutcome::Finished, _)) => CommandStatus::Finished,
     }
 }
 

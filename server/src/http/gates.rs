@@ -12,7 +12,7 @@ use pvp_protocol::payload::{GateAmend, GateApprove, GateOutcome, GateReject, Gat
 use pvp_protocol::{
     ClientMessage, ExtraFields, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
 };
-use pvp_session::{Session, Submitted};
+use pvp_session::{Session, SubmittedMessage};
 
 use super::extractors::{
     AuthorizedSession, Caller, JsonBody, NoParameters, PathMessageId, StrictQuery, parameters,
@@ -32,7 +32,7 @@ parameters! {
 }
 
 /// Lists the open gates of every session that the caller may see.
-pub(super) async fn list_everywhere(
+pub(super) async fn list_all(
     State(directory): State<Arc<SessionDirectory>>,
     Caller(login): Caller,
     StrictQuery(query): StrictQuery<WatchParameters>,
@@ -206,7 +206,7 @@ pub(super) async fn vote(
     let me = Caller(login).require_login()?;
     let by = me.claims.participant.clone();
     let message = vote_message(gate.clone(), by, &vote)?;
-    submit_decision(&directory, &session, me, gate, vote.id, message).await
+    submit_and_read_gate(&directory, &session, me, gate, vote.id, message).await
 }
 
 /// The message that a vote over HTTP stands for.
@@ -263,11 +263,11 @@ pub(super) async fn amend(
         voters: None,
         extra: ExtraFields::new(),
     });
-    submit_decision(&directory, &session, me, gate, edit.id, message).await
+    submit_and_read_gate(&directory, &session, me, gate, edit.id, message).await
 }
 
 /// Submits a vote or an edit, and returns the state of the gate after it.
-async fn submit_decision(
+async fn submit_and_read_gate(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
     me: Login,
@@ -276,7 +276,7 @@ async fn submit_decision(
     message: ClientMessage,
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let claims = me.claims.clone();
-    let submitted = Submitted::new(id.unwrap_or_else(pvp_clock::fresh_id), message);
+    let submitted = SubmittedMessage::new(id.unwrap_or_else(pvp_clock::fresh_id), message);
     let ack = HttpSender::from(me)
         .submit(directory, session, submitted)
         .await?;

@@ -8,11 +8,11 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::CONTENT_TYPE;
 use pvp_protocol::payload::{Announce, SessionAck};
 use pvp_protocol::{
-    ClientMessage, Envelope, ExtraFields, Heading, JsonObject, Limits, MessageId, ParticipantId,
-    ParticipantKind, Refusal, Sender, SessionId, Transport, nesting_depth, parse_client_message,
-    parse_server_message,
+    ClientMessage, Envelope, EnvelopeHeader, ExtraFields, JsonObject, Limits, MessageId,
+    ParticipantId, ParticipantKind, Refusal, Sender, SessionId, Transport, nesting_depth,
+    parse_client_message, parse_server_message,
 };
-use pvp_session::{Answer, Identity, Submitted};
+use pvp_session::{Answer, Identity, SubmittedMessage};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -213,7 +213,7 @@ impl HttpSender {
         self,
         directory: &Arc<SessionDirectory>,
         session: &SessionId,
-        submitted: Submitted,
+        submitted: SubmittedMessage,
     ) -> Result<SessionAck, RefusalResponse> {
         let id = submitted.id.clone();
         let about = |refusal: Refusal| RefusalResponse::from(refusal).with_related_to(&id);
@@ -240,7 +240,7 @@ impl HttpSender {
             ClientMessage::ToolOutput(_) | ClientMessage::ToolResult(_)
         );
         let rate_exempt = is_output && self.kind == Some(ParticipantKind::Agent);
-        if !rate_exempt && !viewer.try_acquire_send(pvp_clock::now(), limits) {
+        if !rate_exempt && !viewer.try_charge_message(pvp_clock::now(), limits) {
             let per_second = limits.messages_per_second;
             return Err(about(Refusal::RateLimited { per_second }));
         }
@@ -250,7 +250,7 @@ impl HttpSender {
             .await;
         if rate_exempt && answer.is_err() {
             // It passed the rate limit as output but was refused, so it is charged after all.
-            viewer.try_acquire_send(pvp_clock::now(), limits);
+            viewer.try_charge_message(pvp_clock::now(), limits);
         }
         acknowledge(id.clone(), answer.map_err(about)?)
     }
@@ -274,15 +274,15 @@ pub(super) async fn send(
     let limits = &directory.settings.limits;
     let me = login.as_ref().map(|login| &login.claims.participant);
     let text = fill_defaults(&body, &session, me, limits)?;
-    let (heading, message) = parse_client_message(&text, limits).map_err(|error| {
+    let (header, message) = parse_client_message(&text, limits).map_err(|error| {
         let refused = RefusalResponse::from(error.refusal);
         match &error.related_to {
             Some(id) => refused.with_related_to(id),
             None => refused,
         }
     })?;
-    let id = heading.id.clone();
-    on_message(&directory, &session, login, heading, message)
+    let id = header.id.clone();
+    on_message(&directory, &session, login, header, message)
         .await
         .map(Json)
         .map_err(|refused| refused.with_related_to(&id))
@@ -325,17 +325,17 @@ async fn on_message(
     directory: &Arc<SessionDirectory>,
     session: &SessionId,
     login: Option<Login>,
-    heading: Heading,
+    header: EnvelopeHeader,
     message: ClientMessage,
 ) -> Result<SessionAck, RefusalResponse> {
-    let Sender::Participant(sender) = &heading.sender else {
+    let Sender::Participant(sender) = &header.sender else {
         let problem = "nobody but the server is `system`".to_owned();
         return Err(Refusal::Unauthorized(problem).into());
     };
-    if heading.session != *session {
+    if header.session != *session {
         let problem = format!(
             "`session` says `{}`, the address says `{session}`",
-            heading.session
+            header.session
         );
         return Err(Refusal::Malformed(problem).into());
     }
@@ -380,12 +380,12 @@ async fn on_message(
                 None => crate::connection::anonymous_identity(&join),
             };
             let joined = directory
-                .join(session, identity, join.participant, heading.id.clone())
+                .join(session, identity, join.participant, header.id.clone())
                 .await?;
             // Makes them present, as any HTTP request does.
             directory.http_access(session, Some(me)).await?;
             Ok(SessionAck {
-                id: heading.id,
+                id: header.id,
                 seq: joined.accepted_seq,
                 duplicate: false,
             })
@@ -395,17 +395,17 @@ async fn on_message(
                 .http_access(session, Some(http_sender.participant))
                 .await?;
             Ok(SessionAck {
-                id: heading.id,
+                id: header.id,
                 seq: None,
                 duplicate: false,
             })
         }
         message => {
-            let submitted = Submitted {
-                id: heading.id,
-                reference: heading.reference,
-                causal_refs: heading.causal_refs,
-                fork: heading.fork,
+            let submitted = SubmittedMessage {
+                id: header.id,
+                reference: header.reference,
+                causal_refs: header.causal_refs,
+                fork: header.fork,
                 message,
             };
             http_sender.submit(directory, session, submitted).await

@@ -197,7 +197,7 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
         ApiRoute::get(HISTORY, "Commands of a session, newest first", get(commands::history))
             .with_query::<commands::HistoryParameters>()
             .returns("CommandPage"),
-        ApiRoute::get(GATES, "Open gates of every session that the token opens", get(gates::list_everywhere))
+        ApiRoute::get(GATES, "Open gates of every session that the token opens", get(gates::list_all))
             .with_query::<gates::WatchParameters>()
             .returns("GateList"),
         ApiRoute {

@@ -65,11 +65,11 @@ pub(super) async fn list(
     newest.retain(matches_filter);
     let more = newest.len() > limit;
     newest.truncate(limit);
-    let sessions = newest.into_iter().map(to_listed).collect();
+    let sessions = newest.into_iter().map(to_list_item).collect();
     Ok(Json(SessionList { sessions, more }))
 }
 
-fn to_listed(summary: SessionSummary) -> SessionListItem {
+fn to_list_item(summary: SessionSummary) -> SessionListItem {
     SessionListItem {
         session: summary.session,
         name: summary.index.name,
@@ -147,7 +147,7 @@ fn describe_session(
         people: session.describe_participants(presence),
         gates: gates::list_open_gates(session, me),
         running: session.describe_running(),
-        paused: session.paused_until_back(),
+        paused: session.paused_for(),
         ended: session.has_ended(),
     }
 }

@@ -33,7 +33,7 @@ impl FrameTracker {
         consumed
     }
 
-    /// The length of the header, as far as the bytes seen so far tell.
+    /// The length of the header, as far as it is known from the bytes seen so far.
     fn header_length(&self) -> usize {
         if self.header_seen < 2 {
             return 2;

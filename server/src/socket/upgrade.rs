@@ -17,7 +17,7 @@ use super::{Socket, SocketLimits, SocketStream};
 /// The subprotocol, selected if the client offers it; a client that offers none is served too.
 pub const SUBPROTOCOL: &str = "pvp.v1";
 
-/// Why a request is not upgraded; it converts to the response that tells the client.
+/// Why a request is not upgraded. Converts to the response with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpgradeRefusal {
     #[error("a WebSocket is opened with GET")]

@@ -48,7 +48,7 @@ pub struct SessionReport {
     /// How many checkpoints were found, good or not.
     pub checkpoints: u64,
     /// The last entry that a good checkpoint covers; later entries are chained but not signed yet.
-    pub sealed_seq: u64,
+    pub checkpoint_seq: u64,
     /// The first fault; `None` if the log is as it was written.
     pub finding: Option<AuditFinding>,
 }
@@ -82,15 +82,15 @@ pub enum EntryFault {
     #[error("it cannot be read: {0}")]
     Unreadable(String),
     #[error("its checkpoint was signed for another hash")]
-    SealedHash,
+    CheckpointHash,
     #[error("its checkpoint has a false signature")]
-    SealedSignature,
+    CheckpointSignature,
     #[error("its checkpoint was signed with another key, {0}")]
-    SealedKey(String),
+    CheckpointKey(String),
     #[error("a checkpoint for entry {0} stands here")]
-    SealMisplaced(u64),
+    MisplacedCheckpoint(u64),
     #[error("no checkpoint follows it, although {CHECKPOINT_EVERY} or more entries do")]
-    Unsealed,
+    MissingCheckpoint,
 }
 
 /// Why logs could not be verified or exported.

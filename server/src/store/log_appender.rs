@@ -8,13 +8,15 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::chain;
 use super::schema::{get_seq, millis_column, seq_column};
-use super::{AppendError, AppendRequest, CHECKPOINT_EVERY, Checkpoint, Hash, LogHead, SealTiming};
+use super::{
+    AppendError, AppendRequest, CHECKPOINT_EVERY, Checkpoint, CheckpointTiming, Hash, LogHead,
+};
 
 /// Sessions cached between groups, about 200 bytes each; above this the cache is cleared.
 const MAX_CACHED_LOGS: usize = 10_000;
 
 /// How many logs get their last checkpoint in one transaction when the store is closed.
-const MAX_SEALS_PER_TRANSACTION: usize = 1024;
+const MAX_CHECKPOINTS_PER_TRANSACTION: usize = 1024;
 
 /// Appends to logs and signs checkpoints, with a cache of what the database says about the sessions
 /// that were written recently.
@@ -27,7 +29,7 @@ pub(super) struct LogAppender {
 struct CachedLog {
     row_id: i64,
     head: LogHead,
-    sealed_seq: u64,
+    checkpoint_seq: u64,
 }
 
 /// The outcome of each append of a committed group.
@@ -93,7 +95,7 @@ impl LogAppender {
         if needs_checkpoint(&log, append) {
             Checkpoint::sign(&self.key, &append.session, head, append.at)
                 .insert(connection, log.row_id)?;
-            log.sealed_seq = head.seq;
+            log.checkpoint_seq = head.seq;
         }
         update_session(connection, &log, append)?;
         self.cache.insert(append.session.clone(), log);
@@ -101,28 +103,32 @@ impl LogAppender {
     }
 
     /// Makes a checkpoint of every log that has grown since its last one.
-    pub(super) fn seal_all(
+    pub(super) fn checkpoint_all(
         &mut self,
         connection: &mut Connection,
         at: Timestamp,
     ) -> rusqlite::Result<()> {
         self.clear_cache();
-        while self.seal_batch(connection, at)? == MAX_SEALS_PER_TRANSACTION {}
+        while self.checkpoint_batch(connection, at)? == MAX_CHECKPOINTS_PER_TRANSACTION {}
         Ok(())
     }
 
-    fn seal_batch(&self, connection: &mut Connection, at: Timestamp) -> rusqlite::Result<usize> {
+    fn checkpoint_batch(
+        &self,
+        connection: &mut Connection,
+        at: Timestamp,
+    ) -> rusqlite::Result<usize> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let unsealed: Vec<(i64, String, u64, Hash)> = transaction
+        let uncovered: Vec<(i64, String, u64, Hash)> = transaction
             .prepare_cached(
                 "SELECT no, id, head_seq, head_hash FROM sessions
                  WHERE head_seq > sealed_seq LIMIT ?1",
             )?
-            .query_map([MAX_SEALS_PER_TRANSACTION as i64], |row| {
+            .query_map([MAX_CHECKPOINTS_PER_TRANSACTION as i64], |row| {
                 Ok((row.get(0)?, row.get(1)?, get_seq(row, 2)?, row.get(3)?))
             })?
             .collect::<rusqlite::Result<_>>()?;
-        for (no, id, seq, hash) in &unsealed {
+        for (no, id, seq, hash) in &uncovered {
             let session = SessionId::parse(id)
                 .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
             let head = LogHead {
@@ -135,14 +141,14 @@ impl LogAppender {
                 .execute([no])?;
         }
         transaction.commit()?;
-        Ok(unsealed.len())
+        Ok(uncovered.len())
     }
 }
 
 fn needs_checkpoint(log: &CachedLog, append: &AppendRequest) -> bool {
-    let unsealed = log.head.seq.saturating_sub(log.sealed_seq);
-    let requested = append.index.ended || append.seal == SealTiming::Now;
-    unsealed >= CHECKPOINT_EVERY || (requested && unsealed > 0)
+    let uncovered = log.head.seq.saturating_sub(log.checkpoint_seq);
+    let requested = append.index.ended || append.checkpoint == CheckpointTiming::Now;
+    uncovered >= CHECKPOINT_EVERY || (requested && uncovered > 0)
 }
 
 fn find_log(connection: &Connection, session: &SessionId) -> rusqlite::Result<Option<CachedLog>> {
@@ -155,7 +161,7 @@ fn find_log(connection: &Connection, session: &SessionId) -> rusqlite::Result<Op
                     seq: get_seq(row, 1)?,
                     hash: row.get(2)?,
                 },
-                sealed_seq: get_seq(row, 3)?,
+                checkpoint_seq: get_seq(row, 3)?,
             })
         })
         .optional()
@@ -176,7 +182,7 @@ fn insert_session(connection: &Connection, append: &AppendRequest) -> rusqlite::
     Ok(CachedLog {
         row_id: connection.last_insert_rowid(),
         head: append.prev,
-        sealed_seq: 0,
+        checkpoint_seq: 0,
     })
 }
 
@@ -218,7 +224,7 @@ fn update_session(
             millis_column(append.at),
             append.index.ended,
             append.index.next_deadline.map(millis_column),
-            seq_column(log.sealed_seq)?,
+            seq_column(log.checkpoint_seq)?,
             append.index.name,
             append.index.open_gates
         ])?;

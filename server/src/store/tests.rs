@@ -60,7 +60,7 @@ impl TestLog {
             records: self.records(count),
             at: Timestamp::from_millis(1000),
             index: SessionIndex::default(),
-            seal: SealTiming::WhenDue,
+            checkpoint: CheckpointTiming::WhenDue,
             on_done: AppendCallback::new(|result| sender.send(result).unwrap()),
         };
         (append, receiver)
@@ -242,7 +242,7 @@ async fn a_closed_store_reopens_with_a_checkpoint_at_every_head() {
 
     let report = verify_store(dir.path(), None).unwrap();
     assert_eq!(report.first_finding(), None);
-    assert_eq!(report.sessions[0].sealed_seq, 30);
+    assert_eq!(report.sessions[0].checkpoint_seq, 30);
     let store = Store::open(dir.path()).unwrap();
     owl.assert_is_in(&store);
     owl.grow(&store, 2).await;
@@ -338,7 +338,7 @@ async fn a_summary_says_when_and_whether_a_session_ended() {
         [owl.session.clone()]
     );
     let report = verify_store(dir.path(), None).unwrap();
-    assert_eq!(report.sessions[0].sealed_seq, 3);
+    assert_eq!(report.sessions[0].checkpoint_seq, 3);
 }
 
 #[tokio::test]
@@ -346,28 +346,28 @@ async fn checkpoints_are_made_when_due_and_when_requested() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut owl = TestLog::new("owl");
-    let sealed = || {
+    let checkpoints = || {
         let report = verify_store(dir.path(), None).unwrap();
         assert_eq!(report.first_finding(), None);
         (
             report.sessions[0].checkpoints,
-            report.sessions[0].sealed_seq,
+            report.sessions[0].checkpoint_seq,
         )
     };
-    let now = |append: &mut AppendRequest| append.seal = SealTiming::Now;
+    let now = |append: &mut AppendRequest| append.checkpoint = CheckpointTiming::Now;
     owl.grow_with(&store, 0, now).await;
-    assert_eq!(sealed(), (0, 0));
+    assert_eq!(checkpoints(), (0, 0));
     owl.grow(&store, 255).await;
-    assert_eq!(sealed(), (0, 0));
+    assert_eq!(checkpoints(), (0, 0));
     owl.grow(&store, 1).await;
-    assert_eq!(sealed(), (1, 256));
+    assert_eq!(checkpoints(), (1, 256));
     owl.grow(&store, 3).await;
     owl.grow_with(&store, 0, now).await;
-    assert_eq!(sealed(), (2, 259));
+    assert_eq!(checkpoints(), (2, 259));
     owl.grow_with(&store, 0, now).await;
-    assert_eq!(sealed(), (2, 259));
+    assert_eq!(checkpoints(), (2, 259));
     owl.grow_with(&store, 1, now).await;
-    assert_eq!(sealed(), (3, 260));
+    assert_eq!(checkpoints(), (3, 260));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ impl LogVerifier {
                 entries: 0,
                 head: head.hash,
                 checkpoints: 0,
-                sealed_seq: 0,
+                checkpoint_seq: 0,
                 finding: None,
             },
         }
@@ -54,7 +54,9 @@ impl LogVerifier {
                 self.head = record.head();
                 self.report.head = record.hash;
             }
-            (Ok(()), LogItem::Checkpoint(checkpoint)) => self.report.sealed_seq = checkpoint.seq,
+            (Ok(()), LogItem::Checkpoint(checkpoint)) => {
+                self.report.checkpoint_seq = checkpoint.seq
+            }
         }
     }
 
@@ -75,9 +77,12 @@ impl LogVerifier {
                 },
             );
         }
-        // The writer never leaves so many entries without a checkpoint, so one was removed.
-        if self.head.seq - self.report.sealed_seq >= CHECKPOINT_EVERY {
-            self.record_finding(self.report.sealed_seq + 1, EntryFault::Unsealed);
+        // The writer never leaves this many entries without a checkpoint, so one was removed.
+        if self.head.seq - self.report.checkpoint_seq >= CHECKPOINT_EVERY {
+            self.record_finding(
+                self.report.checkpoint_seq + 1,
+                EntryFault::MissingCheckpoint,
+            );
         }
         self.report
     }
@@ -104,21 +109,29 @@ impl LogVerifier {
 
     fn verify_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), (u64, EntryFault)> {
         let last = self.head.seq;
-        let sealed = checkpoint.seq;
-        if sealed > last {
-            return Err((last + 1, EntryFault::Truncated { sealed }));
+        let covered_seq = checkpoint.seq;
+        if covered_seq > last {
+            return Err((
+                last + 1,
+                EntryFault::Truncated {
+                    sealed: covered_seq,
+                },
+            ));
         }
-        if sealed < last {
-            return Err((last, EntryFault::SealMisplaced(sealed)));
+        if covered_seq < last {
+            return Err((last, EntryFault::MisplacedCheckpoint(covered_seq)));
         }
         if checkpoint.key != self.key {
-            return Err((last, EntryFault::SealedKey(hex::encode(&checkpoint.key))));
+            return Err((
+                last,
+                EntryFault::CheckpointKey(hex::encode(&checkpoint.key)),
+            ));
         }
         if checkpoint.hash != self.head.hash {
-            return Err((last, EntryFault::SealedHash));
+            return Err((last, EntryFault::CheckpointHash));
         }
         if !checkpoint.is_signed(&self.report.session) {
-            return Err((last, EntryFault::SealedSignature));
+            return Err((last, EntryFault::CheckpointSignature));
         }
         Ok(())
     }

@@ -153,7 +153,7 @@ impl WriterThread {
             }
             self.write_group(group);
         }
-        self.seal_and_close(closed_at)
+        self.checkpoint_and_close(closed_at)
     }
 
     fn write_group(&mut self, group: AppendGroup) {
@@ -203,10 +203,10 @@ impl WriterThread {
         self.connection = kept.filter(Connection::is_autocommit);
     }
 
-    fn seal_and_close(mut self, closed_at: Option<Timestamp>) -> Result<(), StoreError> {
+    fn checkpoint_and_close(mut self, closed_at: Option<Timestamp>) -> Result<(), StoreError> {
         let Some(at) = closed_at else { return Ok(()) };
         let mut connection = self.take_connection()?;
-        self.appender.seal_all(&mut connection, at)?;
+        self.appender.checkpoint_all(&mut connection, at)?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }

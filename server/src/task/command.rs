@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pvp_protocol::payload::{Announce, ContextAdd, PresenceStatus, SessionCreate, SessionWelcome};
 use pvp_protocol::{MessageId, ParticipantId, Refusal};
-use pvp_session::{Answer, Identity, Session, Submitted};
+use pvp_session::{Answer, Identity, Session, SubmittedMessage};
 use tokio::sync::oneshot;
 
 use crate::feed::SessionFeed;
@@ -30,7 +30,7 @@ pub(crate) enum SessionRequest {
     },
     Submit {
         by: ParticipantId,
-        submitted: Submitted,
+        submitted: SubmittedMessage,
     },
 }
 

@@ -11,7 +11,7 @@ use super::command::{DeferredReply, ReplyTo};
 use super::{RETRY_DELAY, SessionTask};
 use crate::delivery;
 use crate::store::{
-    AppendCallback, AppendError, AppendRequest, LogHead, LogRecord, SealTiming, SessionIndex,
+    AppendCallback, AppendError, AppendRequest, CheckpointTiming, LogHead, LogRecord, SessionIndex,
 };
 
 /// The entries of one append, and the replies that wait for it.
@@ -39,15 +39,15 @@ pub(super) struct PendingAppend {
     prev: LogHead,
     records: Vec<LogRecord>,
     index: SessionIndex,
-    seal: SealTiming,
+    checkpoint: CheckpointTiming,
 }
 
 impl PendingAppend {
     fn extend(&mut self, later: Self) {
         self.records.extend(later.records);
         self.index = later.index;
-        if later.seal == SealTiming::Now {
-            self.seal = SealTiming::Now;
+        if later.checkpoint == CheckpointTiming::Now {
+            self.checkpoint = CheckpointTiming::Now;
         }
     }
 }
@@ -184,10 +184,10 @@ impl SessionTask {
     /// Builds the append for a batch, which the session has already applied.
     fn build_append(&mut self, batch: &WriteBatch) -> PendingAppend {
         let prev = self.head;
-        let seal_now = batch
+        let checkpoint_now = batch
             .entries
             .iter()
-            .any(|(entry, _)| needs_immediate_seal(entry));
+            .any(|(entry, _)| needs_immediate_checkpoint(entry));
         let mut records = Vec::with_capacity(batch.entries.len());
         for (entry, body) in &batch.entries {
             let record = LogRecord::after(&self.head, entry.meta().into(), body.clone());
@@ -198,10 +198,10 @@ impl SessionTask {
             prev,
             records,
             index: self.session_index(),
-            seal: if seal_now {
-                SealTiming::Now
+            checkpoint: if checkpoint_now {
+                CheckpointTiming::Now
             } else {
-                SealTiming::WhenDue
+                CheckpointTiming::WhenDue
             },
         }
     }
@@ -226,7 +226,7 @@ impl SessionTask {
                 records: append.records,
                 index: append.index,
                 at: pvp_clock::now(),
-                seal: append.seal,
+                checkpoint: append.checkpoint,
                 // The receiver is gone only when nothing waits for the result any more.
                 on_done: AppendCallback::new(move |result| drop(sender.send(result))),
             })
@@ -250,7 +250,7 @@ fn changes_a_gate(entry: &Entry) -> bool {
 
 /// True for entries that say what ran and how it ended. They get a checkpoint at once, so that
 /// cutting them off the log is always detected.
-fn needs_immediate_seal(entry: &Entry) -> bool {
+fn needs_immediate_checkpoint(entry: &Entry) -> bool {
     matches!(
         entry.envelope.message,
         ServerMessage::ToolExecute(_) | ServerMessage::ToolResult(_)

@@ -9,7 +9,7 @@ use pvp_protocol::{MessageId, ParticipantId, Refusal, ServerMessage};
 
 use super::{AnswerResult, DecisionBuilder};
 use crate::entry::{Audience, Viewers};
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 use crate::state::AgentStreamKind;
 
 /// The most streams that one agent may have open at a time.
@@ -19,11 +19,11 @@ impl DecisionBuilder<'_> {
     pub(super) fn prompt_submit(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         prompt: PromptSubmit,
     ) -> AnswerResult {
         self.check_not_paused()?;
-        let target = self.session.participants.get(&prompt.target_agent);
+        let target = self.session.members.get(&prompt.target_agent);
         if !target.is_some_and(crate::Member::is_present_agent) {
             return Err(Refusal::NoSuchParticipant(prompt.target_agent));
         }
@@ -33,7 +33,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn prompt_amend(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         amend: PromptAmend,
     ) -> AnswerResult {
         self.check_not_paused()?;
@@ -52,7 +52,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn thinking_start(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         start: ThinkingStart,
     ) -> AnswerResult {
         self.check_stream_limit(by)?;
@@ -79,7 +79,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn response_start(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         start: ResponseStart,
     ) -> AnswerResult {
         self.check_stream_limit(by)?;
@@ -90,7 +90,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn thinking_continue(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         message: impl Into<ServerMessage>,
     ) -> AnswerResult {
         self.continue_stream(by, submitted, message.into(), AgentStreamKind::Thinking)
@@ -99,7 +99,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn response_continue(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         message: impl Into<ServerMessage>,
     ) -> AnswerResult {
         self.continue_stream(by, submitted, message.into(), AgentStreamKind::Response)
@@ -108,12 +108,12 @@ impl DecisionBuilder<'_> {
     fn continue_stream(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         message: ServerMessage,
         kind: AgentStreamKind,
     ) -> AnswerResult {
         let (start, audience) = self.find_open_stream(by, submitted.reference.as_ref(), kind)?;
-        let submitted = Submitted {
+        let submitted = SubmittedMessage {
             reference: Some(start),
             ..submitted.clone()
         };

@@ -6,7 +6,7 @@ use pvp_protocol::{Capability, ParticipantId, Refusal};
 use super::{AnswerResult, DecisionBuilder};
 use crate::authority;
 use crate::entry::Audience;
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 use crate::state::ContextItem;
 
 /// The longest key of a context item, in bytes.
@@ -22,7 +22,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn context_add(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         add: ContextAdd,
     ) -> AnswerResult {
         check_context_key(&add.key)?;
@@ -53,7 +53,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn context_update(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         update: ContextUpdate,
     ) -> AnswerResult {
         check_context_key(&update.key)?;
@@ -71,7 +71,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn context_remove(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         remove: ContextRemove,
     ) -> AnswerResult {
         check_context_key(&remove.key)?;
@@ -81,7 +81,7 @@ impl DecisionBuilder<'_> {
 
     /// The item with this key. One that the sender may not see is treated as missing.
     fn visible_item(&self, by: &ParticipantId, key: &str) -> Result<&ContextItem, Refusal> {
-        let may_approve = self.session.participants[by].may_vote();
+        let may_approve = self.session.members[by].may_vote();
         self.session
             .context
             .get(key)
@@ -89,11 +89,11 @@ impl DecisionBuilder<'_> {
             .ok_or_else(|| Refusal::InvalidState(format!("there is no context `{key}`")))
     }
 
-    /// Checks that the context stays within its limit if this key takes so many bytes.
+    /// Checks that the context stays within its limit if this key uses `bytes`.
     fn check_context_size(&self, key: &str, bytes: usize) -> Result<(), Refusal> {
         let limit = self.decision_context.settings.limits.context_bytes;
-        let held = self.session.context.get(key).map_or(0, |item| item.bytes);
-        let would_be = self.session.context_bytes() - held + bytes;
+        let current_bytes = self.session.context.get(key).map_or(0, |item| item.bytes);
+        let would_be = self.session.context_bytes() - current_bytes + bytes;
         if would_be > limit {
             return Err(Refusal::ContextTooLarge { would_be, limit });
         }
@@ -103,7 +103,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn secret_share(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut share: SecretShare,
     ) -> AnswerResult {
         if !is_variable_name(&share.key) {
@@ -117,9 +117,9 @@ impl DecisionBuilder<'_> {
         if share.expires_at.is_some_and(|expires| expires <= self.at) {
             return Err(Refusal::Malformed("`expires_at` is in the past".to_owned()));
         }
-        for person in &share.scope {
-            if !self.session.participants.contains_key(person) {
-                return Err(Refusal::NoSuchParticipant(person.clone()));
+        for participant in &share.scope {
+            if !self.session.members.contains_key(participant) {
+                return Err(Refusal::NoSuchParticipant(participant.clone()));
             }
         }
         match self.session.secrets.get(&share.key) {
@@ -145,14 +145,14 @@ impl DecisionBuilder<'_> {
     pub(super) fn secret_revoke(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         revoke: SecretRevoke,
     ) -> AnswerResult {
         let unknown = || Refusal::InvalidState(format!("there is no secret `{}`", revoke.key));
         let secret = self.session.secrets.get(&revoke.key).ok_or_else(unknown)?;
         if secret.by != *by {
             authority::require_capability(
-                &self.session.participants[by],
+                &self.session.members[by],
                 Capability::ManageParticipants,
             )
             .map_err(|_| unknown())?;

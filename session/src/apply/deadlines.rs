@@ -37,10 +37,10 @@ impl DecisionBuilder<'_> {
     }
 
     fn expire_gate(&mut self, proposal: &Proposal, gate: &Gate) {
-        let paused = self.session.paused_until_back().is_some() || self.session.has_ended();
+        let paused = self.session.paused_for().is_some() || self.session.has_ended();
         match gate.request.on_timeout {
             GateTimeoutAction::Escalate if !gate.escalated => self.escalate(proposal, gate),
-            GateTimeoutAction::AutoApprove if !paused => match gate.clear_by_clock(proposal) {
+            GateTimeoutAction::AutoApprove if !paused => match gate.clear_by_deadline(proposal) {
                 Some(clearance) => self.approve_at_deadline(proposal, gate, clearance),
                 None => self.reject_at_deadline(proposal, gate),
             },
@@ -133,13 +133,13 @@ impl DecisionBuilder<'_> {
                 )
             })
             .collect();
-        for (key, people) in expired {
+        for (key, scope) in expired {
             let revoke = SecretRevoke {
                 key,
                 reason: "expired".to_owned(),
                 extra: ExtraFields::new(),
             };
-            self.append_system_to(revoke, None::<MessageId>, Audience::only(people), None);
+            self.append_system_to(revoke, None::<MessageId>, Audience::only(scope), None);
         }
     }
 }

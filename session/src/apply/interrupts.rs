@@ -7,20 +7,20 @@ use pvp_protocol::payload::{
 use pvp_protocol::{ExtraFields, ParticipantId, Refusal};
 
 use super::{AnswerResult, DecisionBuilder};
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 use crate::member::Member;
 
 impl DecisionBuilder<'_> {
     pub(super) fn interrupt_raise(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         interrupt: InterruptRaise,
     ) -> AnswerResult {
         if let Some(target) = &interrupt.target
             && !self
                 .session
-                .participants
+                .members
                 .get(target)
                 .is_some_and(Member::is_present_agent)
         {
@@ -77,7 +77,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn interrupt_acknowledge(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         acknowledgement: InterruptAcknowledge,
     ) -> AnswerResult {
         let id = &acknowledgement.interrupt;

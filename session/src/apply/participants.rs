@@ -8,13 +8,13 @@ use pvp_protocol::payload::{
     ToolCancel,
 };
 use pvp_protocol::{
-    ExtraFields, Heading, Limits, MessageId, ParticipantId, ParticipantKind, Refusal, Sender,
-    SessionConfig, Timestamp, capabilities_of,
+    EnvelopeHeader, ExtraFields, Limits, MessageId, ParticipantId, ParticipantKind, Refusal,
+    Sender, SessionConfig, Timestamp, capabilities_of,
 };
 
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
-use crate::input::{AttendanceChange, Identity, Submitted};
+use crate::input::{AttendanceChange, Identity, SubmittedMessage};
 use crate::member::Member;
 use crate::recent_messages::MessageIdStatus;
 
@@ -40,7 +40,7 @@ impl DecisionBuilder<'_> {
         id: MessageId,
         create: SessionCreate,
     ) -> AnswerResult {
-        let submitted = Submitted::new(id, create.clone());
+        let submitted = SubmittedMessage::new(id, create.clone());
         if self.session.is_created() {
             return match self
                 .session
@@ -71,11 +71,7 @@ impl DecisionBuilder<'_> {
         if !self.session.is_created() {
             return Err(Refusal::NoSuchSession(self.session.id.clone()));
         }
-        let known = self
-            .session
-            .participants
-            .get(&identity.participant)
-            .cloned();
+        let known = self.session.members.get(&identity.participant).cloned();
         let announce = self.admit(identity, announce, known.as_ref())?;
         let returning = known.filter(|member| !member.left);
         if self.session.has_ended() {
@@ -95,7 +91,7 @@ impl DecisionBuilder<'_> {
             .as_ref()
             .filter(|_| announce.kind == ParticipantKind::Agent)
             .and_then(|e| e.working_directory.clone());
-        let heading = Heading {
+        let header = EnvelopeHeader {
             id: if self.session.recent_messages.contains(&id) {
                 self.id_generator.next_id()
             } else {
@@ -107,7 +103,7 @@ impl DecisionBuilder<'_> {
             causal_refs: Vec::new(),
             fork: None,
         };
-        let seq = self.append(heading, announce.into(), Audience::everyone(), None, None);
+        let seq = self.append(header, announce.into(), Audience::everyone(), None, None);
         if let Some(directory) = directory {
             self.append_system(working_directory_context(directory), None);
         }
@@ -154,7 +150,7 @@ impl DecisionBuilder<'_> {
             announce.name.clone_from(name);
         } else if known.is_some_and(|member| !member.left && member.announce.name != announce.name)
         {
-            // No token proves the name, so whoever already has this id keeps it.
+            // No token proves who this is, so the participant who has this id keeps it.
             return Err(Refusal::Unauthorized(format!(
                 "`{}` is someone else here",
                 announce.id
@@ -198,8 +194,8 @@ impl DecisionBuilder<'_> {
     }
 
     fn check_capacity(&self, newcomer: &ParticipantId) -> Result<(), Refusal> {
-        let people = &self.session.participants;
-        if people.len() >= MAX_KNOWN_PARTICIPANTS && !people.contains_key(newcomer) {
+        let members = &self.session.members;
+        if members.len() >= MAX_KNOWN_PARTICIPANTS && !members.contains_key(newcomer) {
             return Err(Refusal::TooMany {
                 what: "people over the life of one session; start another session",
                 limit: MAX_KNOWN_PARTICIPANTS as u64,
@@ -223,11 +219,11 @@ impl DecisionBuilder<'_> {
     pub(super) fn announce(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         announce: Announce,
     ) -> AnswerResult {
         check_announcement(&announce)?;
-        let current = &self.session.participants[by].announce;
+        let current = &self.session.members[by].announce;
         let announce = Announce {
             name: current.name.clone(),
             kind: current.kind,
@@ -241,7 +237,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn session_leave(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         leave: SessionLeave,
     ) -> Answer {
         let answer = self.relay(by, submitted, leave);
@@ -268,7 +264,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn session_end(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         end: SessionEnd,
     ) -> Answer {
         let answer = self.relay(by, submitted, end);
@@ -308,7 +304,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn session_config_update(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         update: SessionConfigUpdate,
     ) -> AnswerResult {
         let changed = self.session.config.clone().with_changes(&update.changes);
@@ -321,13 +317,13 @@ impl DecisionBuilder<'_> {
     pub(super) fn role_change(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut change: RoleChange,
     ) -> AnswerResult {
         let missing = || Refusal::NoSuchParticipant(change.participant.clone());
         let member = self
             .session
-            .participants
+            .members
             .get(&change.participant)
             .filter(|m| !m.left)
             .ok_or_else(missing)?;
@@ -347,7 +343,7 @@ impl DecisionBuilder<'_> {
         Ok(answer)
     }
 
-    /// Records that someone who counts for decisions fell silent or came back.
+    /// Records that someone who counts for decisions timed out or is active again.
     pub(super) fn record_attendance(
         &mut self,
         participant: &ParticipantId,
@@ -357,7 +353,7 @@ impl DecisionBuilder<'_> {
         let timed_out = attendance == AttendanceChange::TimedOut;
         let changes = self
             .session
-            .participants
+            .members
             .get(participant)
             .is_some_and(|member| !member.left && member.timed_out != timed_out);
         if !changes || self.session.has_ended() {

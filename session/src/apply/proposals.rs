@@ -13,7 +13,7 @@ use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
 use crate::gate::Clearance;
 use crate::grant::{Grant, GrantDetails};
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 use crate::proposal::Proposal;
 
 /// The tool whose arguments are a command line.
@@ -38,7 +38,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn tool_propose(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut propose: ToolPropose,
     ) -> AnswerResult {
         self.check_not_paused()?;
@@ -77,7 +77,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn assess(&self, action: &Action, executor: &ParticipantId) -> Assessment {
         let executor_info = self
             .session
-            .participants
+            .members
             .get(executor)
             .and_then(|member| member.announce.executor.as_ref());
         let workspace =
@@ -121,7 +121,7 @@ impl DecisionBuilder<'_> {
     fn can_sandbox(&self, executor: &ParticipantId, profile: SandboxProfile) -> bool {
         let executor_info = self
             .session
-            .participants
+            .members
             .get(executor)
             .and_then(|member| member.announce.executor.as_ref());
         self.session.config.trust_reads
@@ -182,7 +182,7 @@ impl DecisionBuilder<'_> {
             Some(driver)
                 if !self
                     .session
-                    .participants
+                    .members
                     .get(driver)
                     .is_some_and(|member| member.is_human() && !member.left) =>
             {
@@ -254,7 +254,7 @@ impl DecisionBuilder<'_> {
     /// Who could approve a proposal of this participant at this time.
     pub(super) fn electorate(&self, proposer: &ParticipantId) -> Vec<ParticipantId> {
         self.session
-            .participants
+            .members
             .iter()
             .filter(|(id, member)| *id != proposer && member.may_vote())
             .map(|(id, _)| id.clone())
@@ -303,7 +303,7 @@ impl DecisionBuilder<'_> {
 
     fn grant_profile(&self, clearance: &Clearance, proposal: &Proposal) -> SandboxProfile {
         use pvp_protocol::payload::ClearedBy;
-        let executor_info = self.session.participants.get(&proposal.executor);
+        let executor_info = self.session.members.get(&proposal.executor);
         let sandboxes = |profile: SandboxProfile| {
             executor_info
                 .and_then(|member| member.announce.executor.as_ref())
@@ -399,7 +399,7 @@ pub(super) fn eligible_admins(
     builder
         .electorate(proposer)
         .into_iter()
-        .filter(|id| builder.session.participants[id].has_role(Role::Admin))
+        .filter(|id| builder.session.members[id].has_role(Role::Admin))
         .collect()
 }
 

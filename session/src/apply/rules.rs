@@ -8,7 +8,7 @@ use pvp_protocol::{
 };
 
 use super::{AnswerResult, DecisionBuilder};
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 use crate::member::Member;
 use crate::proposal::Proposal;
 use crate::state::AllowRule;
@@ -26,7 +26,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn policy_allow(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         allow: PolicyAllow,
     ) -> AnswerResult {
         check_prefix(&allow.prefix)?;
@@ -54,7 +54,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn policy_revoke(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         revoke: PolicyRevoke,
     ) -> AnswerResult {
         if !self.session.allow_rules.contains_key(&revoke.rule) {
@@ -86,7 +86,7 @@ impl DecisionBuilder<'_> {
     fn could_approve_alone(&self, by: &ParticipantId, quorum: &QuorumRule) -> bool {
         let voters = || {
             self.session
-                .participants
+                .members
                 .iter()
                 .filter(|(_, member)| member.may_vote())
         };

@@ -9,8 +9,8 @@ use pvp_protocol::{Capability, ExtraFields, MessageId, ParticipantId, Refusal};
 
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::authority;
-use crate::input::Submitted;
-use crate::proposal::{Execution, OutputStreamState, Proposal, ProposalEnding, ProposalStage};
+use crate::input::SubmittedMessage;
+use crate::proposal::{Execution, OutputStreamState, Proposal, ProposalOutcome, ProposalStage};
 
 /// How many bytes of each stream a result repeats; the rest is in the output entries.
 const MAX_EXCERPT_BYTES: usize = 64 * 1024;
@@ -19,7 +19,7 @@ const MAX_EXCERPT_BYTES: usize = 64 * 1024;
 const OUTPUT_ENTRY_BYTES: usize = 256 * 1024;
 
 /// The most output in a result of an agent that does not stream, in bytes of both streams.
-const MAX_OPEN_RESULT_BYTES: u64 = 24 * 1024 * 1024;
+const MAX_UNSTREAMED_RESULT_BYTES: u64 = 24 * 1024 * 1024;
 
 /// The most bytes of keystrokes in one `tool.input`.
 const MAX_INPUT_BYTES: usize = 64 * 1024;
@@ -32,12 +32,12 @@ impl DecisionBuilder<'_> {
         id: &MessageId,
     ) -> Result<(&Proposal, &Execution), Refusal> {
         if let Some(closed) = self.session.closed_proposals.get(id) {
-            return Err(match closed.ending {
-                ProposalEnding::Finished => Refusal::AlreadyFinished(id.clone()),
-                ProposalEnding::Blocked
-                | ProposalEnding::Rejected
-                | ProposalEnding::TimedOut
-                | ProposalEnding::Cancelled => Refusal::NotRunning(id.clone()),
+            return Err(match closed.outcome {
+                ProposalOutcome::Finished => Refusal::AlreadyFinished(id.clone()),
+                ProposalOutcome::Blocked
+                | ProposalOutcome::Rejected
+                | ProposalOutcome::TimedOut
+                | ProposalOutcome::Cancelled => Refusal::NotRunning(id.clone()),
             });
         }
         let unknown = || Refusal::NoSuchProposal(id.clone());
@@ -56,7 +56,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn tool_output(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut output: ToolOutput,
     ) -> AnswerResult {
         let (_, execution) = self.find_own_run(by, &output.tool_proposal)?;
@@ -65,8 +65,8 @@ impl DecisionBuilder<'_> {
             None => (stream.bytes, stream.bytes + output.text.len() as u64),
             Some(offset) => (offset, offset.saturating_add(output.text.len() as u64)),
         };
-        let news = end > stream.bytes || (output.complete && !stream.complete);
-        if offset <= stream.bytes && !news {
+        let has_new_output = end > stream.bytes || (output.complete && !stream.complete);
+        if offset <= stream.bytes && !has_new_output {
             return Ok(Answer::Duplicate(self.session.head));
         }
         if stream.complete {
@@ -88,7 +88,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn tool_result(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut result: ToolResult,
     ) -> AnswerResult {
         let (_, execution) = self.find_own_run(by, &result.tool_proposal)?;
@@ -127,7 +127,8 @@ impl DecisionBuilder<'_> {
         whole: &[String; 2],
         recorded: [OutputStreamState; 2],
     ) {
-        let mut room = MAX_OPEN_RESULT_BYTES.saturating_sub(recorded[0].bytes + recorded[1].bytes);
+        let mut remaining_bytes =
+            MAX_UNSTREAMED_RESULT_BYTES.saturating_sub(recorded[0].bytes + recorded[1].bytes);
         for (stream, (text, recorded)) in [OutputStream::Stdout, OutputStream::Stderr]
             .into_iter()
             .zip(whole.iter().zip(recorded))
@@ -141,24 +142,25 @@ impl DecisionBuilder<'_> {
                 continue;
             };
             while !rest.is_empty() {
-                let most = OUTPUT_ENTRY_BYTES.min(usize::try_from(room).unwrap_or(usize::MAX));
-                let (piece, after) = rest.split_at(rest.floor_char_boundary(most));
-                if piece.is_empty() {
+                let max_bytes =
+                    OUTPUT_ENTRY_BYTES.min(usize::try_from(remaining_bytes).unwrap_or(usize::MAX));
+                let (chunk, after) = rest.split_at(rest.floor_char_boundary(max_bytes));
+                if chunk.is_empty() {
                     // The remaining bytes would split a character.
                     break;
                 }
                 rest = after;
-                room = room.saturating_sub(piece.len() as u64);
+                remaining_bytes = remaining_bytes.saturating_sub(chunk.len() as u64);
                 let output = ToolOutput {
                     tool_proposal: proposal.clone(),
                     stream,
-                    text: piece.to_owned(),
+                    text: chunk.to_owned(),
                     complete: rest.is_empty(),
                     offset: Some(offset),
                     extra: ExtraFields::new(),
                 };
-                offset += piece.len() as u64;
-                let submitted = Submitted::new(self.id_generator.next_id(), output.clone());
+                offset += chunk.len() as u64;
+                let submitted = SubmittedMessage::new(self.id_generator.next_id(), output.clone());
                 self.relay(by, &submitted, output);
             }
         }
@@ -167,7 +169,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn tool_cancel(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         cancel: ToolCancel,
     ) -> AnswerResult {
         let id = super::proposals::proposal_id_of(self, &cancel.tool_proposal)
@@ -177,7 +179,7 @@ impl DecisionBuilder<'_> {
         }
         let proposal = &self.session.proposals[&id];
         if proposal.proposer != *by {
-            authority::require_capability(&self.session.participants[by], Capability::Interrupt)?;
+            authority::require_capability(&self.session.members[by], Capability::Interrupt)?;
         }
         let waiting = matches!(proposal.stage, ProposalStage::Gated(_));
         let (executor, reason) = (proposal.executor.clone(), cancel.reason.clone());
@@ -202,7 +204,7 @@ impl DecisionBuilder<'_> {
             self.append_system(resolve, Some(id));
         } else if self
             .session
-            .participants
+            .members
             .get(&executor)
             .is_none_or(|e| e.left || e.timed_out)
         {
@@ -214,7 +216,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn tool_input(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         input: ToolInput,
     ) -> AnswerResult {
         let id = &input.tool_proposal;

@@ -5,7 +5,7 @@ use pvp_protocol::{Action, Category, ParticipantId, Refusal, ShellExecMode};
 
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::gate::Clearance;
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 
 /// The time limit of a person's own command unless they set one, in seconds.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 120;
@@ -17,7 +17,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn shell_exec(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut exec: ShellExec,
     ) -> AnswerResult {
         self.check_not_paused()?;
@@ -47,7 +47,10 @@ impl DecisionBuilder<'_> {
             ShellExecMode::Gated | ShellExecMode::Off => false,
         };
         let proposal = self.session.proposals[&submitted.id].clone();
-        match direct.then(|| Clearance::for_direct(&proposal)).flatten() {
+        match direct
+            .then(|| Clearance::for_own_command(&proposal))
+            .flatten()
+        {
             Some(clearance) => self.append_grant(clearance),
             None => self.open_gate(&proposal),
         }

@@ -11,7 +11,7 @@ use pvp_protocol::{
 use super::proposals::proposal_id_of;
 use super::{AnswerResult, DecisionBuilder};
 use crate::gate::Gate;
-use crate::input::Submitted;
+use crate::input::SubmittedMessage;
 use crate::proposal::{Proposal, ProposalStage};
 
 /// The longest comment of an approval, in bytes. The log repeats all comments of a gate twice.
@@ -91,7 +91,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn approve(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         ballot: Ballot,
     ) -> AnswerResult {
         self.check_may_vote(by, &ballot)?;
@@ -108,7 +108,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn reject(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         ballot: Ballot,
     ) -> AnswerResult {
         let proposal = self.check_may_vote(by, &ballot)?;
@@ -136,7 +136,7 @@ impl DecisionBuilder<'_> {
         if self.session.config.four_eyes && gate.amended_by.as_ref() == Some(by) {
             return Err(Refusal::OwnAmendment);
         }
-        if gate.escalated && !self.session.participants[by].has_role(Role::Admin) {
+        if gate.escalated && !self.session.members[by].has_role(Role::Admin) {
             let problem = "the deadline has passed and the gate went to the admins";
             return Err(Refusal::Unauthorized(problem.to_owned()));
         }
@@ -165,7 +165,7 @@ impl DecisionBuilder<'_> {
         if let Some(closed) = self.session.closed_proposals.get(&name) {
             return Err(Refusal::GateClosed(format!(
                 "the proposal is {}",
-                closed.ending
+                closed.outcome
             )));
         }
         let proposal = &self.session.proposals[&name];
@@ -180,7 +180,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn gate_amend(
         &mut self,
         by: &ParticipantId,
-        submitted: &Submitted,
+        submitted: &SubmittedMessage,
         mut amend: GateAmend,
     ) -> AnswerResult {
         self.check_deadline(&amend.gate)?;
@@ -189,7 +189,7 @@ impl DecisionBuilder<'_> {
         if amend.digest != proposal.assessment.digest {
             return Err(Refusal::CommandChanged);
         }
-        if gate.escalated && !self.session.participants[by].has_role(Role::Admin) {
+        if gate.escalated && !self.session.members[by].has_role(Role::Admin) {
             let problem = "the deadline has passed and the gate went to the admins";
             return Err(Refusal::Unauthorized(problem.to_owned()));
         }
@@ -222,7 +222,7 @@ impl DecisionBuilder<'_> {
 
     /// Grants every gate that has passed, after a vote or a change of who may vote.
     pub(super) fn grant_passed_gates(&mut self) {
-        if self.session.paused_until_back().is_some() || self.session.has_ended() {
+        if self.session.paused_for().is_some() || self.session.has_ended() {
             return;
         }
         let passed: Vec<_> = self
@@ -256,10 +256,10 @@ impl DecisionBuilder<'_> {
         &mut self,
         proposal: &MessageId,
         outcome: GateOutcome,
-        how: ResolutionCause,
+        cause: ResolutionCause,
         by: Option<&ParticipantId>,
     ) {
-        let resolve = self.build_resolution(proposal, outcome, how, by);
+        let resolve = self.build_resolution(proposal, outcome, cause, by);
         self.append_system(resolve, Some(proposal.clone()));
     }
 
@@ -267,7 +267,7 @@ impl DecisionBuilder<'_> {
         &self,
         proposal: &MessageId,
         outcome: GateOutcome,
-        how: ResolutionCause,
+        cause: ResolutionCause,
         by: Option<&ParticipantId>,
     ) -> GateResolve {
         let (_, gate) = self
@@ -277,7 +277,7 @@ impl DecisionBuilder<'_> {
             gate: gate.id.clone(),
             tool_proposal: proposal.clone(),
             outcome,
-            how,
+            how: cause,
             at: self.at,
             approvals: gate.approvals.values().cloned().collect(),
             by: by.cloned(),

@@ -10,7 +10,7 @@ use pvp_protocol::{Action, Assessment, Category, Command, MessageId, Participant
 
 use crate::gate::Gate;
 use crate::proposal::{
-    ClosedProposal, Execution, OutputStreamState, Proposal, ProposalEnding, ProposalSeqs,
+    ClosedProposal, Execution, OutputStreamState, Proposal, ProposalOutcome, ProposalSeqs,
     ProposalStage,
 };
 use crate::state::Session;
@@ -82,7 +82,7 @@ impl Session {
         };
         self.proposals.insert(id.clone(), proposal);
         if assessment.category == Category::Blocked {
-            self.close_proposal(id, ProposalEnding::Blocked);
+            self.close_proposal(id, ProposalOutcome::Blocked);
         }
     }
 
@@ -160,20 +160,20 @@ impl Session {
                 "shell".to_owned()
             }
         };
-        let (Ok(amended), Some(verdict)) = (
+        let (Ok(amended), Some(assessment)) = (
             Action::from_arguments(&tool, &amend.arguments),
             &amend.assessment,
         ) else {
             return;
         };
         *amendable.action = amended;
-        *amendable.assessment = verdict.clone();
+        *amendable.assessment = assessment.clone();
         amendable.seqs.amended = Some(head);
         gate.approvals.clear();
         gate.amended_by = by.cloned();
         gate.escalated = false;
-        gate.request.category = verdict.category;
-        gate.request.digest = verdict.digest;
+        gate.request.category = assessment.category;
+        gate.request.digest = assessment.digest;
         gate.request.deadline = amend.deadline;
         if let Some(quorum) = &amend.quorum {
             gate.request.quorum = quorum.clone();
@@ -204,18 +204,18 @@ impl Session {
         if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
             proposal.seqs.resolved = Some(self.head);
         }
-        let ending = match resolve.outcome {
+        let outcome = match resolve.outcome {
             GateOutcome::Approved => {
                 if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
                     proposal.stage = ProposalStage::Cleared;
                 }
                 return;
             }
-            GateOutcome::Rejected => ProposalEnding::Rejected,
-            GateOutcome::TimedOut => ProposalEnding::TimedOut,
-            GateOutcome::Cancelled => ProposalEnding::Cancelled,
+            GateOutcome::Rejected => ProposalOutcome::Rejected,
+            GateOutcome::TimedOut => ProposalOutcome::TimedOut,
+            GateOutcome::Cancelled => ProposalOutcome::Cancelled,
         };
-        self.close_proposal(&resolve.tool_proposal, ending);
+        self.close_proposal(&resolve.tool_proposal, outcome);
     }
 
     pub(super) fn fold_grant(&mut self, execute: &ToolExecute, at: Timestamp) {
@@ -264,10 +264,10 @@ impl Session {
         }
     }
 
-    pub(super) fn close_proposal(&mut self, proposal: &MessageId, ending: ProposalEnding) {
+    pub(super) fn close_proposal(&mut self, proposal: &MessageId, outcome: ProposalOutcome) {
         if let Some(open) = self.proposals.remove(proposal) {
             let closed = ClosedProposal {
-                ending,
+                outcome,
                 seqs: open.seqs,
                 last_seq: self.head,
             };

@@ -1,7 +1,7 @@
 //! Tests of prompts, thinking, responses and interrupts.
 
 use crate::support::*;
-use pvp_session::Submitted;
+use pvp_session::SubmittedMessage;
 use serde_json::{Value, json};
 
 fn prompt(agent: &str) -> Value {
@@ -128,7 +128,7 @@ fn a_chunk_belongs_to_the_stream_it_names_or_else_to_the_latest() {
         fixture.sends("bot", "thinking.chunk", json!({"text": "latest"})),
         &["10 bot thinking.chunk latest", "= accepted 10"],
     );
-    let mut named = Submitted::new(
+    let mut named = SubmittedMessage::new(
         message_id("c1"),
         client_message("thinking.chunk", &json!({"text": "named"})),
     );
@@ -209,9 +209,9 @@ fn responses_are_visible_to_everyone() {
         ),
         "Unauthorized: you are `bot` here; `agent` may not say `bee`",
     );
-    let crowd: Vec<_> = (0..201).map(|number| format!("p{number}")).collect();
+    let participants: Vec<_> = (0..201).map(|number| format!("p{number}")).collect();
     assert_refusal(
-        fixture.refused("bot", "thinking.start", thinking(json!(crowd))),
+        fixture.refused("bot", "thinking.start", thinking(json!(participants))),
         "InvalidMessage: `visible_to` names at most 200 people",
     );
 }

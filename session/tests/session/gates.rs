@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use pvp_protocol::{ClientMessage, Limits};
-use pvp_session::{Entry, Input, ProposalEnding, Session, SessionSettings, Submitted};
+use pvp_session::{Entry, Input, ProposalOutcome, Session, SessionSettings, SubmittedMessage};
 use serde_json::{Value, json};
 
 fn with(line: &str, changes: Value) -> Value {
@@ -177,13 +177,13 @@ fn the_agents_claim_raises_an_assessment_and_never_lowers_it() {
             "= accepted 16",
         ],
     );
-    let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
+    let assessment = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
     assert_lines(
         fixture.sends_with_id(
             "p6",
             "bot",
             "tool.propose",
-            with("make", json!({"assessment": verdict})),
+            with("make", json!({"assessment": assessment})),
         ),
         &[
             "18 bot tool.propose `make` write",
@@ -264,8 +264,8 @@ fn a_blocked_command_is_logged_and_refused_without_a_gate() {
         fixture
             .session
             .closed_proposal(&message_id("p1"))
-            .map(|closed| closed.ending),
-        Some(ProposalEnding::Blocked)
+            .map(|closed| closed.outcome),
+        Some(ProposalOutcome::Blocked)
     );
     let again = fixture.proposes("p1", "rm -rf /");
     assert_lines(
@@ -640,7 +640,7 @@ fn forks_are_refused_with_a_reason() {
         fixture.refused("bob", "fork.create", fork),
         "Unauthorized: you need the capability `fork`; ask an admin for a role that has it",
     );
-    let mut submitted = pvp_session::Submitted::new(
+    let mut submitted = pvp_session::SubmittedMessage::new(
         message_id("m"),
         client_message(
             "prompt.submit",
@@ -666,7 +666,7 @@ fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
         .unwrap();
     let decision = fixture.apply_unchecked(Input::Submit {
         by: participant_id("bot"),
-        submitted: Submitted::new(message_id("p1"), message),
+        submitted: SubmittedMessage::new(message_id("p1"), message),
     });
     let mut restarted = Session::new(fixture.session.id().clone());
     for entry in fixture.log.iter().chain(&decision.entries) {

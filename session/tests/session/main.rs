@@ -4,7 +4,7 @@ mod agents;
 mod context;
 mod deadlines;
 mod gates;
-mod people;
+mod participants;
 mod quorum;
 mod random;
 mod refusals;

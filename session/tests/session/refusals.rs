@@ -1,7 +1,7 @@
 //! Tests of repeated ids and of refusals, which add no entry and change nothing.
 
 use crate::support::*;
-use pvp_session::{Answer, Input, Submitted};
+use pvp_session::{Answer, Input, SubmittedMessage};
 use serde_json::{Value, json};
 
 fn prompt(content: &str) -> Value {
@@ -53,7 +53,7 @@ fn the_same_id_with_other_content_is_refused() {
         fixture.refused_with_id("x", "dan", "tool.cancel", json!({"tool_proposal": "p1"})),
         "InvalidMessage: the id `x` was used for another message; give every message its own id",
     );
-    let mut submitted = Submitted::new(
+    let mut submitted = SubmittedMessage::new(
         message_id("x"),
         client_message("prompt.submit", &prompt("one")),
     );
@@ -112,7 +112,7 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
         json!({"tool_proposal": "p3", "success": true, "duration_ms": 1}),
     );
     for _ in 0..8200 {
-        let submitted = Submitted::new(
+        let submitted = SubmittedMessage::new(
             fixture.next_id(),
             client_message("prompt.submit", &prompt("x")),
         );
@@ -122,7 +122,7 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
         });
     }
     let mut again = |name: &str| {
-        let submitted = Submitted::new(
+        let submitted = SubmittedMessage::new(
             message_id(name),
             client_message("tool.propose", &shell_proposal("bot", "ls")),
         );
@@ -301,17 +301,17 @@ fn no_message_causes_a_panic() {
         ),
     ];
     assert_eq!(payloads.len(), pvp_protocol::ClientMessage::KINDS.len());
-    let mut rooms = [
+    let mut fixtures = [
         SessionFixture::team(json!({})),
         SessionFixture::team(json!({})),
         SessionFixture::uncreated(pvp_session::SessionSettings::default()),
     ];
-    rooms[1].sends(
+    fixtures[1].sends(
         "ann",
         "session.end",
         json!({"reason": "", "final_state": "aborted"}),
     );
-    for fixture in &mut rooms {
+    for fixture in &mut fixtures {
         for (kind, payload) in &payloads {
             for who in ["ann", "bob", "cat", "dan", "eve", "bot", "zoe"] {
                 fixture.sends(who, kind, payload.clone());

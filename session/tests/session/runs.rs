@@ -327,7 +327,7 @@ fn an_open_result_that_is_too_long_is_cut_between_characters() {
     let almost = "x".repeat(24 * 1024 * 1024 - 1);
     let decision = fixture.apply_unchecked(pvp_session::Input::Submit {
         by: participant_id("bot"),
-        submitted: pvp_session::Submitted::new(
+        submitted: pvp_session::SubmittedMessage::new(
             message_id("r1"),
             client_message("tool.result", &result(&almost, "é")),
         ),

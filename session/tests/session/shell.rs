@@ -213,11 +213,11 @@ fn shell_exec_is_refused_to_the_wrong_people_and_for_bad_commands() {
 #[test]
 fn a_clients_claimed_origin_and_assessment_are_replaced() {
     let mut fixture = SessionFixture::team(json!({}));
-    let verdict = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
+    let assessment = json!({"category": "read", "risk": "safe", "rule": "mine", "reason": "r", "profile": "none", "digest": "0".repeat(64), "policy": "mine"});
     fixture.sends(
         "dan",
         "shell.exec",
-        json!({"command": "rm -rf build", "origin": "system", "assessment": verdict}),
+        json!({"command": "rm -rf build", "origin": "system", "assessment": assessment}),
     );
     let body = String::from_utf8(fixture.log[7].body()).unwrap();
     assert!(

@@ -24,7 +24,7 @@ use pvp_protocol::payload::Announce;
 use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, SessionId, Timestamp};
 use pvp_session::{
     Answer, AttendanceChange, Decision, DecisionContext, Entry, Identity, Input, Session,
-    SessionSettings, Stamped, Submitted,
+    SessionSettings, Stamped, SubmittedMessage,
 };
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub fn message_id(text: &str) -> MessageId {
     MessageId::parse(text).unwrap()
 }
 
-/// The time so many seconds after the start.
+/// The time `seconds` after the start.
 pub fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(START_MS).plus_seconds(seconds)
 }
@@ -67,9 +67,9 @@ pub fn announcement(name: &str, kind: &str, roles: &[&str]) -> Value {
 }
 
 /// The announcement of an agent that runs commands.
-pub fn executor_announcement(name: &str, ability: Value) -> Value {
+pub fn executor_announcement(name: &str, executor_info: Value) -> Value {
     let mut announce = announcement(name, "agent", &[]);
-    announce["executor"] = ability;
+    announce["executor"] = executor_info;
     announce
 }
 
@@ -289,13 +289,13 @@ impl SessionFixture {
     ) -> Vec<String> {
         let decision = self.submit(
             who,
-            Submitted::new(message_id(name), client_message(kind, &payload)),
+            SubmittedMessage::new(message_id(name), client_message(kind, &payload)),
         );
         self.lines(&decision)
     }
 
     #[track_caller]
-    pub fn submit(&mut self, who: &str, submitted: Submitted) -> Decision {
+    pub fn submit(&mut self, who: &str, submitted: SubmittedMessage) -> Decision {
         self.apply(Input::Submit {
             by: participant_id(who),
             submitted,

@@ -55,7 +55,7 @@ fn two_of_three_grant_exactly_one_run() {
     let grants = fixture
         .log
         .iter()
-        .filter(|entry| entry.private.is_some())
+        .filter(|entry| entry.grant_nonce.is_some())
         .count();
     assert_eq!(grants, 1);
 }
@@ -693,7 +693,7 @@ fn with_pause_session_nothing_starts_until_they_are_back() {
     let mut fixture = SessionFixture::team(json!({"on_participant_timeout": "pause_session"}));
     fixture.proposes("p1", "make");
     fixture.times_out("eve");
-    assert_eq!(fixture.session.paused_until_back(), None);
+    assert_eq!(fixture.session.paused_for(), None);
     fixture.times_out("cat");
     fixture.times_out("bot");
     let paused = "InvalidState: the session is paused until bot and cat is back";

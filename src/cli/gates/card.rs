@@ -64,7 +64,7 @@ fn time_left(gate: &GateListItem, now: Timestamp) -> String {
     }
 }
 
-/// The votes so far, in words.
+/// The votes so far, as text.
 pub(super) fn tally_text(gate: &GateListItem) -> String {
     let mut text = format!("{} of {}", gate.received, gate.required);
     let voted: Vec<_> = gate
@@ -83,7 +83,7 @@ pub(super) fn tally_text(gate: &GateListItem) -> String {
     text
 }
 
-/// How a gate closed, in words.
+/// How a gate closed, as text.
 pub(super) fn resolution_text(state: &GateDetails) -> String {
     let Some(resolve) = &state.resolution else {
         return "it waits".to_owned();

@@ -9,7 +9,7 @@ use crate::support::session::wait_until;
 use crate::support::skip::skip;
 
 use super::executor_process::ExecutorProcess;
-use super::fixture::{CommandFixture, TestRun, generous_bounds, parent_pid, reapers, stream_text};
+use super::fixture::{CommandFixture, TestRun, generous_limits, parent_pid, reapers, stream_text};
 
 /// A program that forks twice, leaves its session, ignores TERM and keeps forking. It ends by
 /// itself at last, in case a test fails.
@@ -26,7 +26,7 @@ async fn wait_for_fork_bomb(fixture: &CommandFixture) {
     wait_until("it starts", || fixture.live_commands().iter().any(forks)).await;
 }
 
-/// Rounds of killing a fork bomb; `make soak` asks for more.
+/// Rounds of killing a fork bomb; `make soak` runs more.
 fn rounds() -> usize {
     std::env::var("PVP_ROUNDS").map_or(20, |rounds| rounds.parse().unwrap())
 }
@@ -50,7 +50,7 @@ async fn everything_that_a_command_started_ends_with_it() {
         let fixture = CommandFixture::new();
         let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 0.05"));
         spawn_spec.cgroup = cgroup;
-        let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+        let (finish, _) = fixture.run(&spawn_spec, generous_limits()).await;
         let finish = finish.unwrap();
         assert_eq!(
             fixture.live_commands(),
@@ -68,7 +68,7 @@ async fn an_executor_that_is_killed_leaves_nothing_behind() {
         let fixture = CommandFixture::new();
         let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 1000"));
         spawn_spec.cgroup = cgroup;
-        let mut executor = ExecutorProcess::start(&spawn_spec, generous_bounds());
+        let mut executor = ExecutorProcess::start(&spawn_spec, generous_limits());
         wait_for_fork_bomb(&fixture).await;
         executor.kill().await;
         fixture.wait_until_empty().await;
@@ -86,20 +86,20 @@ async fn a_timeout_ends_the_whole_tree() {
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
 
-/// As when a task of an executor is aborted while the executor goes on.
+/// As when a task of an executor is aborted while the executor keeps running.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_dropped_leaves_nothing_behind() {
     let fixture = CommandFixture::new();
-    let (_stopper, asked) = run::stop_channel();
+    let (_stop_sender, stop_receiver) = run::stop_channel();
     let line = format!("{FORK_BOMB} sleep 1000");
-    let run = SupervisedProcess::start(&reapers(), &fixture.spawn_spec(&line), asked).await;
+    let run = SupervisedProcess::start(&reapers(), &fixture.spawn_spec(&line), stop_receiver).await;
     wait_for_fork_bomb(&fixture).await;
     drop(run);
     fixture.wait_until_empty().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_takes_too_long_is_asked_before_it_is_ended() {
+async fn a_timed_out_command_gets_sigterm_before_it_is_killed() {
     let fixture = CommandFixture::new();
     // Keeps the shell from reporting that its child was killed.
     let line = "exec 2>/dev/null; trap 'echo asked; exit 7' TERM; touch begun; \
@@ -115,7 +115,7 @@ async fn what_takes_too_long_is_asked_before_it_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grandchild_that_holds_the_pipes_open_holds_up_nothing() {
+async fn a_grandchild_that_holds_the_pipes_open_delays_nothing() {
     let fixture = CommandFixture::new();
     let (finish, out, _) = fixture.run_line("(setsid sleep 1000 &); echo done").await;
     assert_eq!((finish.exit_code, out.as_str()), (Some(0), "done\n"));
@@ -124,23 +124,23 @@ async fn a_grandchild_that_holds_the_pipes_open_holds_up_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_no_text_hides_nobody() {
+async fn a_process_name_that_is_not_utf8_hides_no_process() {
     let fixture = CommandFixture::new();
     let line = r"cp /bin/sleep $'\xff) Z'; (setsid ./$'\xff) Z' 1000 &); echo done";
     let mut spawn_spec = fixture.spawn_spec(line);
     spawn_spec.cgroup = false;
-    let (finish, pieces) = fixture.run(&spawn_spec, generous_bounds()).await;
-    assert_eq!(stream_text(&pieces, OutputStream::Stdout), "done\n");
+    let (finish, chunks) = fixture.run(&spawn_spec, generous_limits()).await;
+    assert_eq!(stream_text(&chunks, OutputStream::Stdout), "done\n");
     assert_eq!(finish.unwrap().left_behind, 1);
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
 
 /// A program outside the command's process tree may hold its pipe.
 #[tokio::test(flavor = "multi_thread")]
-async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
+async fn an_outside_process_that_holds_the_pipe_open_delays_nothing() {
     let fixture = CommandFixture::new();
     let line = "echo ready; until [ -e go ]; do sleep 0.01; done; echo done";
-    let mut running = TestRun::start(&fixture.spawn_spec(line), generous_bounds()).await;
+    let mut running = TestRun::start(&fixture.spawn_spec(line), generous_limits()).await;
     running.wait_for_text("ready\n").await;
     let pipe = format!("/proc/{}/fd/1", running.pid);
     let held = std::fs::OpenOptions::new().write(true).open(pipe).unwrap();
@@ -151,7 +151,7 @@ async fn someone_else_who_holds_the_pipe_open_holds_up_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn someone_may_stop_it() {
+async fn a_run_can_be_stopped() {
     let fixture = CommandFixture::new();
     // Keeps the shell from reporting that its child was killed.
     let line = "exec 2>/dev/null; trap 'echo ended nicely; exit 7' TERM; echo ready; \
@@ -159,9 +159,9 @@ async fn someone_may_stop_it() {
     let mut spawn_spec = fixture.spawn_spec(line);
     // Enough time to exit gracefully on any machine.
     spawn_spec.grace_ms = 180_000;
-    let mut running = TestRun::start(&spawn_spec, generous_bounds()).await;
+    let mut running = TestRun::start(&spawn_spec, generous_limits()).await;
     assert_eq!(running.wait_for_text("\n").await, "ready\n");
-    running.stopper.stop("enough");
+    running.stop_sender.stop("enough");
     assert_eq!(running.wait_for_text("\n").await, "ended nicely\n");
     let finish = running.finish().await.unwrap();
     assert_eq!(
@@ -179,15 +179,15 @@ async fn a_command_that_kills_its_reaper_is_lost_and_ended() {
             "{FORK_BOMB} sleep 0.05; kill -9 $PPID; sleep 1000"
         ));
         spawn_spec.cgroup = cgroup;
-        let (finish, pieces) = fixture.run(&spawn_spec, generous_bounds()).await;
+        let (finish, chunks) = fixture.run(&spawn_spec, generous_limits()).await;
         assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
-        assert_eq!(pieces[0].text, "started\n");
+        assert_eq!(chunks[0].text, "started\n");
         assert_eq!(fixture.live_commands(), Vec::<String>::new());
     }
 }
 
 #[tokio::test]
-async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
+async fn only_a_command_that_could_kill_its_reaper_has_an_outer_reaper() {
     let fixture = CommandFixture::new();
     for (profile, cgroup, above) in [
         (SandboxProfile::None, false, 2),
@@ -199,14 +199,14 @@ async fn only_a_command_that_could_kill_its_reaper_has_a_keeper() {
         let mut spawn_spec = fixture.spawn_spec("echo ready; exec sleep 1000");
         spawn_spec.confinement.profile = profile;
         spawn_spec.cgroup = cgroup;
-        let mut running = TestRun::start(&spawn_spec, generous_bounds()).await;
+        let mut running = TestRun::start(&spawn_spec, generous_limits()).await;
         running.wait_for_text("ready").await;
         let mut ancestor = running.pid;
         for _ in 0..above {
             ancestor = parent_pid(ancestor);
         }
         assert_eq!(parent_pid(ancestor), std::process::id(), "{profile:?}");
-        running.stopper.kill("enough");
+        running.stop_sender.kill("enough");
         let finish = running.finish().await.unwrap();
         assert_eq!(
             finish.kill_mechanism,
@@ -223,7 +223,7 @@ async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
     let mut spawn_spec = fixture.spawn_spec("true");
     spawn_spec.confinement.profile = SandboxProfile::Read;
     spawn_spec.confinement.share.whole.processes = Some(1000);
-    let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+    let (finish, _) = fixture.run(&spawn_spec, generous_limits()).await;
     assert_eq!(
         finish.unwrap().kill_mechanism,
         Some(expected_mechanism(true))
@@ -231,23 +231,23 @@ async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_bomb_that_is_held_to_reading_ends_too() {
+async fn a_fork_bomb_in_the_read_sandbox_ends_too() {
     let fixture = CommandFixture::new();
     let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 0.05"));
     spawn_spec.confinement.profile = SandboxProfile::Read;
-    let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+    let (finish, _) = fixture.run(&spawn_spec, generous_limits()).await;
     assert!(finish.unwrap().left_behind > 0, "it left something behind");
     assert_eq!(fixture.live_commands(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_kills_all_above_it_dies_with_them() {
+async fn a_command_that_kills_its_reapers_dies_with_them() {
     let fixture = CommandFixture::new();
     let mut spawn_spec = fixture.spawn_spec(
         "keeper=$(ps -o ppid= -p $PPID); touch begun; kill -9 $keeper $PPID; while :; do :; done",
     );
     spawn_spec.cgroup = false;
-    let (finish, _) = fixture.run(&spawn_spec, generous_bounds()).await;
+    let (finish, _) = fixture.run(&spawn_spec, generous_limits()).await;
     assert!(matches!(finish, Err(RunError::Lost(_))), "{finish:?}");
     assert!(fixture.workspace.path().join("begun").exists());
     fixture.wait_until_empty().await;

@@ -99,16 +99,16 @@ async fn in_a_process_of_its_own() {
             OverflowAction::Kill
         },
     };
-    let (_stopper, asked) = run::stop_channel();
-    let run = SupervisedProcess::start(&reapers(), &task.spawn_spec, asked)
+    let (_stop_sender, stop_receiver) = run::stop_channel();
+    let run = SupervisedProcess::start(&reapers(), &task.spawn_spec, stop_receiver)
         .await
         .unwrap();
     let before = memory_kib("VmRSS:");
-    let (sender, mut pieces) = mpsc::channel::<StdioChunk>(16);
+    let (sender, mut chunks) = mpsc::channel::<StdioChunk>(16);
     let gather = async {
         let mut received = 0;
-        while let Some(piece) = pieces.recv().await {
-            received += piece.text.len() as u64;
+        while let Some(chunk) = chunks.recv().await {
+            received += chunk.text.len() as u64;
         }
         received
     };

@@ -99,16 +99,16 @@ impl CommandFixture {
         bounds: RunLimits,
     ) -> (Result<FinishedRun, RunError>, Vec<StdioChunk>) {
         let mut running = TestRun::start(spawn_spec, bounds).await;
-        let pieces = running.remaining_pieces().await;
-        (running.finish().await, pieces)
+        let chunks = running.remaining_chunks().await;
+        (running.finish().await, chunks)
     }
 
     /// Runs a command that ends by itself; returns how it ended, its stdout and its stderr.
     pub(crate) async fn run_line(&self, line: &str) -> (FinishedRun, String, String) {
-        let (finish, pieces) = self.run(&self.spawn_spec(line), generous_bounds()).await;
+        let (finish, chunks) = self.run(&self.spawn_spec(line), generous_limits()).await;
         let (out, err) = (
-            stream_text(&pieces, OutputStream::Stdout),
-            stream_text(&pieces, OutputStream::Stderr),
+            stream_text(&chunks, OutputStream::Stdout),
+            stream_text(&chunks, OutputStream::Stderr),
         );
         (finish.unwrap(), out, err)
     }
@@ -117,13 +117,13 @@ impl CommandFixture {
 /// A running command.
 pub(crate) struct TestRun {
     /// Stops or kills the command.
-    pub(crate) stopper: StopSender,
+    pub(crate) stop_sender: StopSender,
     /// The command's process id.
     pub(crate) pid: u32,
     /// Input to the terminal of an interactive command; `None` for others.
-    pub(crate) keyboard: Option<run::PtyInput>,
+    pub(crate) pty_input: Option<run::PtyInput>,
     /// Chunks of output, as they are printed.
-    pub(crate) pieces: mpsc::Receiver<StdioChunk>,
+    pub(crate) chunks: mpsc::Receiver<StdioChunk>,
     /// Output after the text that was last waited for.
     unconsumed: String,
     /// The task that streams the command to its end.
@@ -141,38 +141,38 @@ impl TestRun {
         spawn_spec: &SpawnSpec,
         bounds: RunLimits,
     ) -> Self {
-        let (stopper, asked) = run::stop_channel();
-        let run = SupervisedProcess::start(reapers, spawn_spec, asked)
+        let (stop_sender, stop_receiver) = run::stop_channel();
+        let run = SupervisedProcess::start(reapers, spawn_spec, stop_receiver)
             .await
             .unwrap();
-        Self::collect(run, stopper, bounds)
+        Self::collect(run, stop_sender, bounds)
     }
 
     /// Starts a command whose timeout expires as soon as it has created this file.
     pub(crate) async fn start_until_file(spawn_spec: &SpawnSpec, file: &str) -> Self {
-        let (stopper, asked) = run::stop_channel();
-        let run = SupervisedProcess::start(&reapers(), spawn_spec, asked)
+        let (stop_sender, stop_receiver) = run::stop_channel();
+        let run = SupervisedProcess::start(&reapers(), spawn_spec, stop_receiver)
             .await
             .unwrap();
         let file = spawn_spec.directory.join(file);
         wait_until("it makes its file", || file.exists()).await;
         let bounds = RunLimits {
             timeout: Some(Duration::ZERO),
-            ..generous_bounds()
+            ..generous_limits()
         };
-        Self::collect(run, stopper, bounds)
+        Self::collect(run, stop_sender, bounds)
     }
 
-    fn collect(run: SupervisedProcess, stopper: StopSender, bounds: RunLimits) -> Self {
-        let (pid, keyboard) = (run.pid(), run.pty_input());
-        let (sender, pieces) = mpsc::channel(16);
+    fn collect(run: SupervisedProcess, stop_sender: StopSender, bounds: RunLimits) -> Self {
+        let (pid, pty_input) = (run.pid(), run.pty_input());
+        let (sender, chunks) = mpsc::channel(16);
         let finish =
             tokio::spawn(async move { run.stream_to_end(bounds, &BTreeMap::new(), sender).await });
         Self {
-            stopper,
+            stop_sender,
             pid,
-            keyboard,
-            pieces,
+            pty_input,
+            chunks,
             unconsumed: String::new(),
             finish,
         }
@@ -186,42 +186,42 @@ impl TestRun {
                 let rest = self.unconsumed.split_off(at + words.len());
                 return std::mem::replace(&mut self.unconsumed, rest);
             }
-            let piece = tokio::time::timeout(TEST_TIMEOUT, self.pieces.recv()).await;
+            let chunk = tokio::time::timeout(TEST_TIMEOUT, self.chunks.recv()).await;
             let received = &mut self.unconsumed;
-            let piece = piece.unwrap_or_else(|_| panic!("it says {words:?}, not {received:?}"));
-            *received += &piece
+            let chunk = chunk.unwrap_or_else(|_| panic!("it says {words:?}, not {received:?}"));
+            *received += &chunk
                 .unwrap_or_else(|| panic!("it ended with {received:?}"))
                 .text;
         }
     }
 
     /// Reads all remaining chunks.
-    pub(crate) async fn remaining_pieces(&mut self) -> Vec<StdioChunk> {
-        let mut pieces = Vec::new();
+    pub(crate) async fn remaining_chunks(&mut self) -> Vec<StdioChunk> {
+        let mut chunks = Vec::new();
         let gather = async {
-            while let Some(piece) = self.pieces.recv().await {
-                pieces.push(piece);
+            while let Some(chunk) = self.chunks.recv().await {
+                chunks.push(chunk);
             }
         };
         tokio::time::timeout(TEST_TIMEOUT, gather)
             .await
             .expect("it ends");
-        pieces
+        chunks
     }
 
     pub(crate) async fn finish(self) -> Result<FinishedRun, RunError> {
         // Remaining output is discarded, so that it cannot block the command.
-        let mut pieces = self.pieces;
-        let ignored = tokio::spawn(async move { while pieces.recv().await.is_some() {} });
+        let mut chunks = self.chunks;
+        let ignored = tokio::spawn(async move { while chunks.recv().await.is_some() {} });
         let finish = tokio::time::timeout(TEST_TIMEOUT, self.finish).await;
         ignored.abort();
         finish.expect("it ends").unwrap()
     }
 }
 
-pub(crate) fn stream_text(pieces: &[StdioChunk], stream: OutputStream) -> String {
-    let pieces = pieces.iter().filter(|piece| piece.stream == stream);
-    pieces.map(|piece| piece.text.as_str()).collect()
+pub(crate) fn stream_text(chunks: &[StdioChunk], stream: OutputStream) -> String {
+    let chunks = chunks.iter().filter(|chunk| chunk.stream == stream);
+    chunks.map(|chunk| chunk.text.as_str()).collect()
 }
 
 pub(crate) fn pvp_path() -> &'static Path {
@@ -245,7 +245,7 @@ pub(crate) fn parent_pid(pid: u32) -> u32 {
     parent.unwrap().trim().parse().unwrap()
 }
 
-pub(crate) fn generous_bounds() -> RunLimits {
+pub(crate) fn generous_limits() -> RunLimits {
     RunLimits {
         timeout: Some(TEST_TIMEOUT),
         output_bytes: 10 * 1024 * 1024,

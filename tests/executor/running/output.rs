@@ -8,22 +8,22 @@ use pvp_protocol::payload::OutputStream;
 use crate::support::session::wait_until;
 
 use super::executor_process::ExecutorProcess;
-use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, stream_text};
+use super::fixture::{CommandFixture, TestRun, generous_limits, is_alive, stream_text};
 
 /// How much an executor's memory may grow during a run, however much the command prints.
 const GROWTH_KIB: u64 = 32 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_is_cut_at_exactly_the_cap_and_the_command_is_ended() {
+async fn output_is_cut_at_exactly_the_limit_and_the_command_is_killed() {
     let fixture = CommandFixture::new();
     let bounds = RunLimits {
         output_bytes: 1_000_003,
-        ..generous_bounds()
+        ..generous_limits()
     };
     let line = "yes out & yes err >&2 & wait";
-    let (finish, pieces) = fixture.run(&fixture.spawn_spec(line), bounds).await;
+    let (finish, chunks) = fixture.run(&fixture.spawn_spec(line), bounds).await;
     let finish = finish.unwrap();
-    let received: usize = pieces.iter().map(|piece| piece.text.len()).sum();
+    let received: usize = chunks.iter().map(|chunk| chunk.text.len()).sum();
     assert_eq!(received, 1_000_003);
     assert_eq!(finish.stdout.bytes + finish.stderr.bytes, 1_000_003);
     assert_eq!(finish.stop_reason, Some(StopReason::OutputLimit));
@@ -36,16 +36,16 @@ async fn output_may_be_truncated_while_the_command_goes_on() {
     let bounds = RunLimits {
         output_bytes: 100_003,
         on_overflow: OverflowAction::Truncate,
-        ..generous_bounds()
+        ..generous_limits()
     };
     let line = "seq 1 200000; echo done >&2; touch finished; exit 4";
-    let (finish, pieces) = fixture.run(&fixture.spawn_spec(line), bounds).await;
+    let (finish, chunks) = fixture.run(&fixture.spawn_spec(line), bounds).await;
     let finish = finish.unwrap();
     assert_eq!((finish.exit_code, finish.stop_reason), (Some(4), None));
     assert!(fixture.workspace.path().join("finished").exists());
     let whole: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
-    assert_eq!(stream_text(&pieces, OutputStream::Stdout), whole[..100_003]);
-    assert_eq!(stream_text(&pieces, OutputStream::Stderr), "");
+    assert_eq!(stream_text(&chunks, OutputStream::Stdout), whole[..100_003]);
+    assert_eq!(stream_text(&chunks, OutputStream::Stderr), "");
     let (out, err) = (finish.stdout, finish.stderr);
     assert_eq!((out.bytes, out.truncated), (100_003, true));
     assert_eq!(out.bytes + out.dropped_bytes, whole.len() as u64);
@@ -62,7 +62,7 @@ async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
     let fixture = CommandFixture::new();
     let bounds = RunLimits {
         output_bytes: 64 * 1024 * 1024 + 1,
-        ..generous_bounds()
+        ..generous_limits()
     };
     let spawn_spec = fixture.spawn_spec("yes | head -c 10000000000");
     let found = ExecutorProcess::start(&spawn_spec, bounds)
@@ -75,12 +75,12 @@ async fn a_command_that_would_print_10_gb_is_cut_in_flat_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_truncated_takes_no_memory() {
+async fn truncated_output_takes_no_memory() {
     let fixture = CommandFixture::new();
     let bounds = RunLimits {
         output_bytes: 1001,
         on_overflow: OverflowAction::Truncate,
-        ..generous_bounds()
+        ..generous_limits()
     };
     // Each invalid byte becomes three bytes.
     let spawn_spec = fixture.spawn_spec("head -c 100000000 /dev/zero | tr '\\0' '\\377'");
@@ -110,7 +110,7 @@ const NONBLOCKING_PRINTER: &str = r#"exec perl -MFcntl -e '
 
 /// Starts it without reading; returns how much it printed until the pipe was full.
 async fn start_nonblocking_printer(fixture: &CommandFixture) -> (TestRun, u64) {
-    let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), generous_bounds()).await;
+    let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), generous_limits()).await;
     let note = fixture.workspace.path().join("printed");
     wait_until("it cannot print any more", || note.exists()).await;
     let printed = std::fs::read_to_string(note).unwrap().parse().unwrap();
@@ -118,23 +118,23 @@ async fn start_nonblocking_printer(fixture: &CommandFixture) -> (TestRun, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_takes_nothing_holds_the_command_back() {
+async fn a_receiver_that_does_not_read_stalls_the_command() {
     let fixture = CommandFixture::new();
     std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
     let (mut running, printed) = start_nonblocking_printer(&fixture).await;
     // The chunks of a channel, a buffer, and a pipe.
     assert!(printed < 2 * 1024 * 1024, "it printed {printed} bytes");
     // None of it is lost.
-    let received = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
+    let received = stream_text(&running.remaining_chunks().await, OutputStream::Stdout);
     assert_eq!(received.len() as u64, printed);
     assert_eq!(running.finish().await.unwrap().stdout.bytes, printed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_is_held_back_can_still_be_stopped() {
+async fn a_stalled_command_can_still_be_stopped() {
     let fixture = CommandFixture::new();
     let (running, _) = start_nonblocking_printer(&fixture).await;
-    running.stopper.stop("enough");
+    running.stop_sender.stop("enough");
     fixture.wait_until_empty().await;
     let finish = running.finish().await.unwrap();
     assert_eq!(
@@ -144,11 +144,11 @@ async fn a_command_that_is_held_back_can_still_be_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_is_held_back_still_has_a_time_limit() {
+async fn a_stalled_command_still_has_a_time_limit() {
     let fixture = CommandFixture::new();
     let bounds = RunLimits {
         timeout: Some(Duration::from_secs(2)),
-        ..generous_bounds()
+        ..generous_limits()
     };
     let running = TestRun::start(&fixture.spawn_spec(NONBLOCKING_PRINTER), bounds).await;
     // Its output is not read until it has ended.
@@ -160,9 +160,9 @@ async fn a_command_that_is_held_back_still_has_a_time_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_gone_ends_the_command() {
     let fixture = CommandFixture::new();
-    let mut running = TestRun::start(&fixture.spawn_spec("yes"), generous_bounds()).await;
+    let mut running = TestRun::start(&fixture.spawn_spec("yes"), generous_limits()).await;
     running.wait_for_text("y\n").await;
-    running.pieces.close();
+    running.chunks.close();
     let finish = running.finish().await.unwrap();
     let nobody = "nobody listens any more".to_owned();
     assert_eq!(finish.stop_reason, Some(StopReason::Requested(nobody)));
@@ -170,7 +170,7 @@ async fn a_receiver_that_is_gone_ends_the_command() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_replaced_as_everywhere() {
+async fn invalid_bytes_are_replaced() {
     let fixture = CommandFixture::new();
     let (finish, out, _) = fixture
         .run_line("head -c 300000 /dev/urandom | tee raw")
@@ -182,14 +182,14 @@ async fn bytes_that_are_no_text_are_replaced_as_everywhere() {
 }
 
 #[tokio::test]
-async fn a_character_that_comes_in_parts_arrives_whole() {
+async fn a_character_written_in_parts_arrives_whole() {
     let fixture = CommandFixture::new();
     let line = r"printf 'a\xe2'; until [ -e go ]; do sleep 0.01; done; printf '\x98'; printf '\x95b\xf0\x9d'";
-    let mut running = TestRun::start(&fixture.spawn_spec(line), generous_bounds()).await;
+    let mut running = TestRun::start(&fixture.spawn_spec(line), generous_limits()).await;
     // Complete characters do not wait for incomplete ones.
-    assert_eq!(running.pieces.recv().await.unwrap().text, "a");
+    assert_eq!(running.chunks.recv().await.unwrap().text, "a");
     std::fs::write(fixture.workspace.path().join("go"), "").unwrap();
-    let rest = stream_text(&running.remaining_pieces().await, OutputStream::Stdout);
+    let rest = stream_text(&running.remaining_chunks().await, OutputStream::Stdout);
     assert_eq!(rest, "\u{2615}b\u{fffd}");
 }
 
@@ -197,8 +197,8 @@ async fn a_character_that_comes_in_parts_arrives_whole() {
 async fn both_streams_keep_their_own_offsets() {
     let fixture = CommandFixture::new();
     let line = "for n in {1..3000}; do echo out $n ☕; echo error $n >&2; done";
-    let (finish, pieces) = fixture
-        .run(&fixture.spawn_spec(line), generous_bounds())
+    let (finish, chunks) = fixture
+        .run(&fixture.spawn_spec(line), generous_limits())
         .await;
     let finish = finish.unwrap();
     for (stream, word, end, bytes) in [
@@ -206,10 +206,10 @@ async fn both_streams_keep_their_own_offsets() {
         (OutputStream::Stderr, "error", "", finish.stderr.bytes),
     ] {
         let mut received = String::new();
-        for piece in pieces.iter().filter(|piece| piece.stream == stream) {
-            assert_eq!(piece.offset, received.len() as u64);
-            assert!(!piece.text.is_empty() && piece.text.len() <= 32 * 1024);
-            received += &piece.text;
+        for chunk in chunks.iter().filter(|chunk| chunk.stream == stream) {
+            assert_eq!(chunk.offset, received.len() as u64);
+            assert!(!chunk.text.is_empty() && chunk.text.len() <= 32 * 1024);
+            received += &chunk.text;
         }
         let whole: String = (1..=3000).map(|n| format!("{word} {n}{end}\n")).collect();
         assert!(received == whole, "{word}");

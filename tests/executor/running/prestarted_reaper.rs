@@ -9,7 +9,7 @@ use pvp_protocol::SandboxProfile;
 use crate::support::program::write_program;
 use crate::support::session::wait_until;
 
-use super::fixture::{CommandFixture, TestRun, generous_bounds, is_alive, parent_pid, pvp_path};
+use super::fixture::{CommandFixture, TestRun, generous_limits, is_alive, parent_pid, pvp_path};
 
 /// A pool with a prestarted reaper whose process ids are recorded.
 struct RecordedReapers {
@@ -42,8 +42,8 @@ impl RecordedReapers {
     /// Runs a command to its end; returns its exit code.
     async fn run(&self, spawn_spec: &SpawnSpec) -> Option<i32> {
         let mut running =
-            TestRun::start_with_reapers(&self.reapers, spawn_spec, generous_bounds()).await;
-        running.remaining_pieces().await;
+            TestRun::start_with_reapers(&self.reapers, spawn_spec, generous_limits()).await;
+        running.remaining_chunks().await;
         running.finish().await.unwrap().exit_code
     }
 
@@ -69,21 +69,21 @@ fn child_pids(pid: u32) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn the_reaper_of_the_next_read_waits_for_it() {
+async fn a_reaper_is_prestarted_for_the_next_read() {
     let noted = RecordedReapers::new();
     assert_eq!(noted.run(&noted.read_spec("true")).await, Some(0));
     let started = noted.started_pids(2).await;
     assert_eq!(started.len(), 2, "of its own and of the next");
     let next = noted.read_spec("echo ready; exec sleep 1000");
-    let mut running = TestRun::start_with_reapers(&noted.reapers, &next, generous_bounds()).await;
+    let mut running = TestRun::start_with_reapers(&noted.reapers, &next, generous_limits()).await;
     running.wait_for_text("ready").await;
     assert_eq!(parent_pid(running.pid), started[1]);
-    running.stopper.kill("enough");
+    running.stop_sender.kill("enough");
     running.finish().await.unwrap();
 }
 
 #[tokio::test]
-async fn what_people_approved_has_a_reaper_of_its_own_kind() {
+async fn an_approved_command_does_not_use_the_prestarted_reaper() {
     let noted = RecordedReapers::new();
     noted.run(&noted.read_spec("true")).await;
     let started = noted.started_pids(2).await;
@@ -95,7 +95,7 @@ async fn what_people_approved_has_a_reaper_of_its_own_kind() {
 }
 
 #[tokio::test]
-async fn a_reaper_that_is_killed_while_it_waits_is_not_missed() {
+async fn a_prestarted_reaper_that_is_killed_is_replaced() {
     let noted = RecordedReapers::new();
     for round in 0..3 {
         assert_eq!(
@@ -113,15 +113,15 @@ async fn a_reaper_that_is_killed_while_it_waits_is_not_missed() {
 }
 
 #[tokio::test]
-async fn a_reaper_that_nobody_can_use_any_more_ends() {
+async fn a_prestarted_reaper_ends_with_its_pool() {
     let noted = RecordedReapers::new();
     noted.run(&noted.read_spec("true")).await;
     let waiting = noted.started_pids(2).await[1];
     wait_until("it waits", || child_pids(waiting).len() == 1).await;
-    let entrance = child_pids(waiting)[0];
+    let exec_step = child_pids(waiting)[0];
     drop(noted.reapers);
     wait_until("both are gone", || {
-        ![waiting, entrance].iter().any(|it| is_alive(*it))
+        ![waiting, exec_step].iter().any(|it| is_alive(*it))
     })
     .await;
 }

@@ -7,10 +7,10 @@ use pvp_protocol::payload::OutputStream;
 
 use crate::support::program::write_program;
 
-use super::fixture::{CommandFixture, TestRun, generous_bounds, reapers, stream_text};
+use super::fixture::{CommandFixture, TestRun, generous_limits, reapers, stream_text};
 
 #[tokio::test]
-async fn what_a_command_prints_and_how_it_ends_is_told() {
+async fn output_and_exit_status_are_reported() {
     let fixture = CommandFixture::new();
     let (finish, out, err) = fixture
         .run_line("echo one; echo two >&2; pwd; exit 3")
@@ -32,22 +32,22 @@ async fn a_missing_program_or_directory_is_named() {
     let fixture = CommandFixture::new();
     let mut spawn_spec = fixture.spawn_spec("true");
     spawn_spec.program = "/no/such/program".to_owned();
-    let (finish, pieces) = fixture.run(&spawn_spec, generous_bounds()).await;
+    let (finish, chunks) = fixture.run(&spawn_spec, generous_limits()).await;
     assert_eq!(finish.unwrap().exit_code, Some(127));
-    let said = stream_text(&pieces, OutputStream::Stderr);
-    assert!(said.contains("cannot run /no/such/program"), "{said}");
+    let stderr = stream_text(&chunks, OutputStream::Stderr);
+    assert!(stderr.contains("cannot run /no/such/program"), "{stderr}");
     let mut spawn_spec = fixture.spawn_spec("true");
     spawn_spec.directory = PathBuf::from("/no/such/place");
-    let (_, pieces) = fixture.run(&spawn_spec, generous_bounds()).await;
-    let said = stream_text(&pieces, OutputStream::Stderr);
-    assert!(said.contains("cannot work in /no/such/place"), "{said}");
+    let (_, chunks) = fixture.run(&spawn_spec, generous_limits()).await;
+    let stderr = stream_text(&chunks, OutputStream::Stderr);
+    assert!(stderr.contains("cannot work in /no/such/place"), "{stderr}");
 }
 
 #[tokio::test]
-async fn a_run_knows_the_process_that_is_its_command() {
+async fn a_run_reports_the_pid_of_its_command() {
     let fixture = CommandFixture::new();
     let mut running =
-        TestRun::start(&fixture.spawn_spec("echo $$; exec cat"), generous_bounds()).await;
+        TestRun::start(&fixture.spawn_spec("echo $$; exec cat"), generous_limits()).await;
     assert_eq!(
         running.pid.to_string(),
         running.wait_for_text("\n").await.trim()
@@ -55,37 +55,41 @@ async fn a_run_knows_the_process_that_is_its_command() {
 }
 
 #[tokio::test]
-async fn a_reaper_that_cannot_be_started_is_told() {
+async fn a_reaper_that_cannot_be_started_is_reported() {
     let fixture = CommandFixture::new();
-    let (_stopper, asked) = run::stop_channel();
+    let (_stop_sender, stop_receiver) = run::stop_channel();
     let nothing = PathBuf::from("/no/such/reaper");
     let error = SupervisedProcess::start(
         &ReaperPool::on_demand(&nothing),
         &fixture.spawn_spec("true"),
-        asked,
+        stop_receiver,
     )
     .await;
     assert!(matches!(error, Err(RunError::NotStarted(_))));
     // A program that is not a reaper reads the spawn spec and exits without output.
-    let (_stopper, asked) = run::stop_channel();
+    let (_stop_sender, stop_receiver) = run::stop_channel();
     let other = fixture.workspace.path().join("other");
     write_program(&other, "#!/bin/sh\nread spawn_spec\n");
     let error = SupervisedProcess::start(
         &ReaperPool::on_demand(&other),
         &fixture.spawn_spec("true"),
-        asked,
+        stop_receiver,
     )
     .await;
     assert!(matches!(error, Err(RunError::Lost(_))));
 }
 
 #[tokio::test]
-async fn what_was_to_stop_before_it_began_does_not_begin() {
+async fn a_stop_requested_before_the_start_prevents_it() {
     let fixture = CommandFixture::new();
-    let (stopper, asked) = run::stop_channel();
-    stopper.stop("not any more");
-    let error =
-        SupervisedProcess::start(&reapers(), &fixture.spawn_spec("touch begun"), asked).await;
+    let (stop_sender, stop_receiver) = run::stop_channel();
+    stop_sender.stop("not any more");
+    let error = SupervisedProcess::start(
+        &reapers(),
+        &fixture.spawn_spec("touch begun"),
+        stop_receiver,
+    )
+    .await;
     let Err(RunError::StoppedBeforeStart(why)) = error else {
         panic!("it did not begin");
     };
@@ -96,14 +100,16 @@ async fn what_was_to_stop_before_it_began_does_not_begin() {
 #[tokio::test]
 async fn a_stop_request_counts_from_the_moment_the_run_began() {
     let fixture = CommandFixture::new();
-    let (stopper, asked) = run::stop_channel();
-    let run = SupervisedProcess::start(&reapers(), &fixture.spawn_spec("sleep 1000"), asked).await;
-    stopper.kill("enough");
-    let (sender, _pieces) = tokio::sync::mpsc::channel(1);
+    let (stop_sender, stop_receiver) = run::stop_channel();
+    let run =
+        SupervisedProcess::start(&reapers(), &fixture.spawn_spec("sleep 1000"), stop_receiver)
+            .await;
+    stop_sender.kill("enough");
+    let (sender, _chunks) = tokio::sync::mpsc::channel(1);
     let secrets = std::collections::BTreeMap::new();
     let finish = run
         .unwrap()
-        .stream_to_end(generous_bounds(), &secrets, sender)
+        .stream_to_end(generous_limits(), &secrets, sender)
         .await;
     let finish = finish.unwrap();
     assert_eq!(

@@ -260,17 +260,18 @@ impl SandboxFixture {
         program: &Path,
         spawn_spec: &SpawnSpec,
     ) -> (Result<FinishedRun, RunError>, CapturedOutput) {
-        let (_stopper, asked) = run::stop_channel();
-        let run = SupervisedProcess::start(&ReaperPool::on_demand(program), spawn_spec, asked)
-            .await
-            .unwrap();
+        let (_stop_sender, stop_receiver) = run::stop_channel();
+        let run =
+            SupervisedProcess::start(&ReaperPool::on_demand(program), spawn_spec, stop_receiver)
+                .await
+                .unwrap();
         let (sender, mut receiver) = mpsc::channel::<StdioChunk>(16);
         let gather = async {
             let mut output = CapturedOutput::default();
-            while let Some(piece) = receiver.recv().await {
-                match piece.stream {
-                    OutputStream::Stdout => output.out.push_str(&piece.text),
-                    OutputStream::Stderr => output.err.push_str(&piece.text),
+            while let Some(chunk) = receiver.recv().await {
+                match chunk.stream {
+                    OutputStream::Stdout => output.out.push_str(&chunk.text),
+                    OutputStream::Stderr => output.err.push_str(&chunk.text),
                 }
             }
             output
@@ -427,14 +428,14 @@ impl CapturedOutput {
     /// Secrets and damage markers in the output.
     pub fn reported_damage(&self) -> Vec<String> {
         let both = [&self.out, &self.err];
-        let mut admissions = Vec::new();
+        let mut damage = Vec::new();
         if both.iter().any(|text| text.contains(PLANTED_SECRET)) {
-            admissions.push("a secret was printed".to_owned());
+            damage.push("a secret was printed".to_owned());
         }
         let damaged = both.iter().flat_map(|text| text.lines());
         let damaged = damaged.filter(|line| line.contains(DAMAGE_MARKER));
-        admissions.extend(damaged.map(str::to_owned));
-        admissions
+        damage.extend(damaged.map(str::to_owned));
+        damage
     }
 }
 

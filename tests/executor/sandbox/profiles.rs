@@ -52,7 +52,7 @@ async fn a_read_with_sockets_reaches_others() {
 }
 
 #[tokio::test]
-async fn a_command_held_to_its_workspace_writes_nowhere_else() {
+async fn a_command_in_the_workspace_sandbox_writes_nowhere_else() {
     let all = attacks::all_attacks();
     // Approved commands may use the network and signal other processes.
     let outside = all
@@ -67,7 +67,7 @@ async fn a_command_held_to_its_workspace_writes_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_command_held_to_its_workspace_works_there() {
+async fn a_command_in_the_workspace_sandbox_works_there() {
     let all = attacks::all_attacks();
     let inside = all
         .iter()
@@ -95,7 +95,7 @@ async fn a_command_held_to_its_workspace_works_there() {
 /// FIXME: Landlock does not restrict modes, owners, times and attributes, and builds need to set
 /// them in their workspace, so a command can also set them elsewhere on files of its user.
 #[tokio::test]
-async fn a_command_held_to_its_workspace_can_still_mark_other_files() {
+async fn a_command_in_the_workspace_sandbox_can_still_change_metadata_elsewhere() {
     for user in RunAsUser::available() {
         for attack in attacks::all_attacks() {
             if attack.target == AttackTarget::Metadata
@@ -114,7 +114,7 @@ async fn a_command_held_to_its_workspace_can_still_mark_other_files() {
 }
 
 #[tokio::test]
-async fn a_command_held_to_its_workspace_changes_no_other_process_or_machine() {
+async fn a_command_in_the_workspace_sandbox_changes_no_other_process_or_machine() {
     for user in RunAsUser::available() {
         let fixture = SandboxFixture::new(user);
         for name in [
@@ -226,7 +226,7 @@ async fn root_reads_what_others_own_in_its_workspace() {
 }
 
 #[tokio::test]
-async fn a_share_stops_what_exceeds_it() {
+async fn resource_limits_stop_what_exceeds_them() {
     for user in RunAsUser::available() {
         let fixture = SandboxFixture::new(user);
         let run = async |line: &str, share: ResourceLimits| {
@@ -309,7 +309,7 @@ async fn a_command_that_crashes_leaves_nothing_behind() {
 
 /// Each system call that the sandbox needs is removed in turn, as on an older kernel.
 #[test]
-fn a_machine_that_cannot_confine_runs_nothing() {
+fn without_sandbox_support_nothing_runs() {
     let fixture = Arc::new(SandboxFixture::new(RunAsUser::current()));
     for (call, profiles) in [
         (libc::SYS_landlock_create_ruleset, CONFINED_PROFILES),

@@ -172,7 +172,7 @@ impl App {
         self.show_notice(NoticeLevel::Success, format!("copied {what}"));
     }
 
-    /// The current card if it is open and the last frame showed it as it is.
+    /// The current card if it is open and the last frame showed it is.
     fn card_as_drawn(&mut self) -> Option<GateCard> {
         let card = match self.current_card() {
             Some(CurrentCard::Open(card)) => card.clone(),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::config::NotifyWhen;
 
-/// Most commands of the user's own that we wait for at a time; beyond it the oldest is forgotten.
+/// The most own commands that we wait for at a time; beyond that the oldest is forgotten.
 const MAX_SHELL_RUNS: usize = 64;
 
 impl App {

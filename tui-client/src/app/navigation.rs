@@ -14,8 +14,8 @@ use crate::keys::KeyAction;
 use crate::pager::{Pager, PagerFetch};
 use crate::stream::{self, StreamRenderer};
 
-/// Most thoughts that are remembered as opened or closed by hand.
-const MAX_TOGGLED_THOUGHTS: usize = 200;
+/// The most thinking items that are remembered as opened or closed by hand.
+const MAX_TOGGLED_THINKING: usize = 200;
 
 /// A row of the stream: an item, counted from the first of the session, and a row within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub(crate) struct StreamScrollState {
     /// The number of the selected item.
     pub(crate) selected_item: Option<u64>,
     pub(crate) show_thinking: bool,
-    pub(crate) toggled_thoughts: BTreeSet<MessageId>,
+    pub(crate) toggled_thinking: BTreeSet<MessageId>,
     pub(crate) needle: String,
 }
 
@@ -54,8 +54,8 @@ impl StreamScrollState {
             };
         }
         self.selected_item = self.selected_item.map(|selected| selected.max(first));
-        while self.toggled_thoughts.len() > MAX_TOGGLED_THOUGHTS {
-            self.toggled_thoughts.pop_first();
+        while self.toggled_thinking.len() > MAX_TOGGLED_THINKING {
+            self.toggled_thinking.pop_first();
         }
     }
 }
@@ -70,7 +70,7 @@ impl App {
             now: self.now,
             columns: crate::draw::stream_columns(self.size),
             show_thinking: self.stream_scroll.show_thinking,
-            toggled_thoughts: &self.stream_scroll.toggled_thoughts,
+            toggled_thinking: &self.stream_scroll.toggled_thinking,
         }
     }
 
@@ -221,8 +221,8 @@ impl App {
         };
         if let TimelineEvent::Thinking { .. } = item.event {
             let id = item.id.clone();
-            if !self.stream_scroll.toggled_thoughts.remove(&id) {
-                self.stream_scroll.toggled_thoughts.insert(id);
+            if !self.stream_scroll.toggled_thinking.remove(&id) {
+                self.stream_scroll.toggled_thinking.insert(id);
             }
             return;
         }

@@ -200,8 +200,8 @@ impl App {
     }
 
     fn find_participant(&self, name: &str) -> Result<ParticipantId, String> {
-        let mut people = self.view.present();
-        let found = people.find(|person| {
+        let mut participants = self.view.present();
+        let found = participants.find(|person| {
             person.id.as_str() == name || super::composer::mention_name(&person.name) == name
         });
         let found = found.map(|person| person.id.clone());
@@ -214,8 +214,8 @@ impl App {
             .ok_or("say whom and which role")?;
         let participant = self.find_participant(name)?;
         let new_roles: Vec<Role> = parse_roles(roles)?.into_iter().collect();
-        let person = self.view.people.get(&participant);
-        let old_roles = person
+        let participant_view = self.view.people.get(&participant);
+        let old_roles = participant_view
             .map(|person| person.roles.clone())
             .unwrap_or_default();
         let me = self.view.me.as_ref().ok_or("not in the session yet")?;

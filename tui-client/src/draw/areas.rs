@@ -47,7 +47,7 @@ pub(crate) fn areas(app: &App) -> ScreenAreas {
         (Focus::Card, _) => height * 7 / 10,
         (Focus::Composer, MainContent::Stream) => height / 2,
         (Focus::Main, MainContent::Stream) => height / 3,
-        // The user reads something else; the command and the verdict stay visible.
+        // The user reads something else; the command and its assessment stay visible.
         (Focus::Composer | Focus::Main, _) => (height / 4).max(5),
     };
     let card = gate::preferred_rows(app)

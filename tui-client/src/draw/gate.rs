@@ -18,7 +18,7 @@ use crate::text::{clip, one_line, width};
 /// With fewer columns than this, hints are shorter.
 const NARROW_COLUMNS: u16 = 48;
 
-/// Most rows of the list of open gates.
+/// The most rows of the list of open gates.
 const MAX_LIST_ROWS: usize = 4;
 
 /// Rows that the card needs to show everything.

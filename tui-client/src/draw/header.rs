@@ -112,20 +112,20 @@ fn pending_status(app: &App) -> Span<'static> {
 fn participants_line(app: &App, columns: usize) -> Line<'static> {
     let mut line = Line::from(" ");
     let mut left = 0;
-    for person in app.view.present() {
-        let me = if app.view.is_me(&person.id) {
+    for participant in app.view.present() {
+        let me = if app.view.is_me(&participant.id) {
             " (you)"
         } else {
             ""
         };
-        let (style, roles) = match person.kind {
+        let (style, roles) = match participant.kind {
             ParticipantKind::Agent => (app.theme.agent, "agent".to_owned()),
-            ParticipantKind::Human => (app.theme.human, narrate::role_list(&person.roles)),
+            ParticipantKind::Human => (app.theme.human, narrate::role_list(&participant.roles)),
         };
-        let name = format!("{}{me}", one_line(&person.name));
+        let name = format!("{}{me}", one_line(&participant.name));
         let spans = [
             Span::styled(
-                format!("{} ", narrate::presence_mark(person)),
+                format!("{} ", narrate::presence_mark(participant)),
                 app.theme.plain,
             ),
             Span::styled(clip(&name, 24), style),

@@ -16,10 +16,10 @@ use crate::editor::Editor;
 use crate::keys::{KeyAction, KeyScope};
 use crate::text::{clip, one_line, sanitize, width, wrap};
 
-/// Most rows that a notice takes.
+/// The most rows that a notice takes.
 const MAX_NOTICE_ROWS: usize = 3;
 
-/// Most rows of text that are shown at a time.
+/// The most rows of text that are shown at a time.
 const MAX_TEXT_ROWS: usize = 8;
 
 fn active_editor(app: &App) -> &Editor {
@@ -34,7 +34,7 @@ fn text_columns(app: &App) -> usize {
     usize::from(app.size.width).saturating_sub(frame).max(1)
 }
 
-/// Whether the title asks for something, so that it is shown even without a frame.
+/// Whether the title is a question to the user, so that it is shown even without a frame.
 fn title_is_question(app: &App) -> bool {
     app.dialog.is_some() || app.composer.history.search.is_some()
 }
@@ -289,7 +289,7 @@ fn notice_line(app: &App) -> Option<Line<'static>> {
     Some(Line::from(Span::styled(words, style)))
 }
 
-/// Draws a notice; the last row is marked if the notice goes on.
+/// Draws a notice; the last row is marked if the notice is longer.
 fn draw_notice(line: Line<'static>, area: Rect, buffer: &mut Buffer) {
     let rows = wrap(&line, usize::from(area.width), 1);
     let left = rows.len().saturating_sub(usize::from(area.height));

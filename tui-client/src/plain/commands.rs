@@ -39,12 +39,12 @@ impl PlainClient {
             "gates" => self.list_gates(),
             "show" => self.show_gate(rest),
             "approve" => self.decide_gate(rest, |client, gate_version, _| {
-                let standing = client
+                let eligibility = client
                     .app
                     .view
                     .card(&gate_version.gate)
                     .map(|card| card.standing);
-                match standing.filter(|standing| !standing.may_vote()) {
+                match eligibility.filter(|standing| !standing.may_vote()) {
                     Some(standing) => return Err(standing.description().to_owned()),
                     None => client
                         .app

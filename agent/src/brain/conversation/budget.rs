@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::result_text::truncate_middle;
 use super::{AnswerPart, Conversation, ConversationTurn};
 
-/// Approximate bytes of a token; too low rather than too high.
+/// The approximate number of bytes in a token, which errs on the low side.
 const BYTES_PER_TOKEN: u64 = 3;
 
 /// A text is not cut below this many bytes.
@@ -15,7 +15,7 @@ const MIN_TEXT_BYTES: usize = 256;
 const PART_OVERHEAD_TOKENS: u64 = 8;
 
 impl Conversation {
-    /// An estimate of the number of tokens; too high rather than too low.
+    /// An estimate of the number of tokens, which errs on the high side.
     pub fn tokens(&self) -> u64 {
         estimate_tokens(&self.system_prompt) + self.turns.iter().map(turn_tokens).sum::<u64>()
     }
@@ -111,9 +111,9 @@ impl Conversation {
         }
     }
 
-    /// The index of the first turn of the current exchange. A prompt that was added to results
-    /// belongs
-    /// to it, and a provider wants its own thinking back until the exchange ends.
+    /// The index of the first turn of the current exchange.
+    ///
+    /// A prompt added to results belongs to it. Providers require thinking back until it ends.
     fn current_exchange_start(&self) -> usize {
         let called = |part: &AnswerPart| matches!(part, AnswerPart::Call { .. });
         let earlier = |turn: &ConversationTurn| match turn {
@@ -126,8 +126,8 @@ impl Conversation {
     }
 
     fn last_prompt_index(&self) -> usize {
-        let person = |turn: &ConversationTurn| matches!(turn, ConversationTurn::Person(_));
-        self.turns.iter().rposition(person).unwrap_or(0)
+        let is_prompt = |turn: &ConversationTurn| matches!(turn, ConversationTurn::Person(_));
+        self.turns.iter().rposition(is_prompt).unwrap_or(0)
     }
 }
 

@@ -54,7 +54,7 @@ impl CallResult {
 /// How a call ended, for programs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallOutcome {
-    pub ending: Option<CallEnding>,
+    pub status: Option<CallStatus>,
     pub category: Option<Category>,
     pub exit_code: Option<i64>,
     pub reason: Option<String>,
@@ -65,7 +65,7 @@ pub struct CallOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum CallEnding {
+pub enum CallStatus {
     /// It ran to its own end, whatever the exit code.
     Ran,
     /// It was started and runs in the background.
@@ -84,7 +84,7 @@ pub enum CallEnding {
     Unknown,
 }
 
-impl CallEnding {
+impl CallStatus {
     /// The name in a script.
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -144,7 +144,7 @@ fn tool_result_blocks(parts: &[AnswerPart]) -> Vec<Value> {
     parts.iter().filter_map(block).collect()
 }
 
-/// An event of the stream. Unknown events are ignored, as the API asks for.
+/// An event of the stream. Unknown events are ignored, as the API requires.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum AnthropicEvent {

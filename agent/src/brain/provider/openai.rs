@@ -63,8 +63,12 @@ fn messages(conversation: &Conversation) -> Vec<Value> {
     if !system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": system}));
     }
-    let person = |turn: &ConversationTurn| matches!(turn, ConversationTurn::Person(_));
-    let prompt = conversation.turns().iter().rposition(person).unwrap_or(0);
+    let is_prompt = |turn: &ConversationTurn| matches!(turn, ConversationTurn::Person(_));
+    let prompt = conversation
+        .turns()
+        .iter()
+        .rposition(is_prompt)
+        .unwrap_or(0);
     for (index, turn) in conversation.turns().iter().enumerate() {
         match turn {
             ConversationTurn::Person(text) => push_user_message(&mut messages, text),

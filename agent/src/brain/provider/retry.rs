@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_asked_for_is_kept_unless_it_is_too_long() {
+    fn a_requested_wait_is_honoured_unless_it_is_too_long() {
         let retry_policy = RetryPolicy::default();
         let wait = |after| retry_policy.delay_after(1, &busy(Some(after)));
         assert_eq!(wait(7), Some(Duration::from_secs(7)));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_change_is_not_tried_again() {
+    fn permanent_errors_are_not_retried() {
         for trouble in [
             BrainErrorKind::Refused,
             BrainErrorKind::ContextTooLong,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_ask_in_seconds_or_in_milliseconds() {
+    fn retry_headers_are_in_seconds_or_milliseconds() {
         let ask = |name: &'static str, value: &'static str| {
             retry_after(|header| (header == name).then(|| value.to_owned()))
         };

@@ -11,7 +11,7 @@ use super::retry::RetryPolicy;
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The API that a provider speaks.
+/// The API that a provider implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Anthropic's Messages API.
@@ -48,10 +48,10 @@ pub enum ThinkingMode {
     Budget(u64),
 }
 
-/// Which model to ask, and how.
+/// Which model to use, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// The API that the provider speaks.
+    /// The API that the provider implements.
     pub dialect: Dialect,
     /// The model's name, as the provider knows it.
     pub model: String,
@@ -61,7 +61,7 @@ pub struct ProviderSettings {
     pub max_tokens: Option<u64>,
     /// The size of the model's context in tokens, for input and output together.
     pub context_tokens: u64,
-    /// How to ask for thinking.
+    /// How requests ask for thinking.
     pub thinking: ThinkingMode,
     /// How long a provider may be silent before the connection counts as lost.
     pub idle_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Parses server-sent events from bytes that arrive in arbitrary pieces.
+//! Parses server-sent events from bytes that arrive in arbitrary chunks.
 
 /// Bytes of one line.
 const MAX_LINE_BYTES: usize = 1024 * 1024;

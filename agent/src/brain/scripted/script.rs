@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toml::Spanned;
 
-use super::super::proposal_result::CallEnding;
+use super::super::proposal_result::CallStatus;
 
 /// Why a script is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub struct ScriptError {
 pub(super) struct ScriptStep {
     pub(super) line: usize,
     /// Run the step only if the last command ended like this; `None` always runs it.
-    pub(super) when: Option<CallEnding>,
+    pub(super) when: Option<CallStatus>,
     pub(super) action: ScriptAction,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ScriptExpectation {
     /// The category that the policy put it into.
     pub(super) verdict: Option<Category>,
     /// How it ended.
-    pub(super) outcome: Option<CallEnding>,
+    pub(super) outcome: Option<CallStatus>,
     /// The exit code.
     pub(super) exit: Option<i64>,
     /// Text that the result for the model must contain.
@@ -64,7 +64,7 @@ struct RawStep {
     /// What the result of the last command must be.
     expect: Option<ScriptExpectation>,
     /// Run the step only if the last command ended like this.
-    when: Option<CallEnding>,
+    when: Option<CallStatus>,
     /// The mode of the command.
     mode: Option<RunMode>,
     /// The directory of the command.

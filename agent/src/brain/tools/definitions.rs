@@ -17,7 +17,7 @@ pub struct ToolDefinition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadApproval {
     NotRequired,
-    /// This executor cannot sandbox reads, so people are asked.
+    /// This executor cannot sandbox reads, so they need approval.
     Required,
 }
 

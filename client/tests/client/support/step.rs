@@ -2,7 +2,7 @@
 
 use pvp_protocol::payload::{Announce, PresenceStatus, SessionCreate};
 use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
-use pvp_session::{AttendanceChange, Input, SessionSettings, Submitted};
+use pvp_session::{AttendanceChange, Input, SessionSettings, SubmittedMessage};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -116,9 +116,9 @@ impl StoryStep {
                 reference,
             } => Input::Submit {
                 by: participant_id(by),
-                submitted: Submitted {
+                submitted: SubmittedMessage {
                     reference: reference.as_deref().map(id),
-                    ..Submitted::new(
+                    ..SubmittedMessage::new(
                         id(name),
                         client_message(kind, &fill_digest(payload, &digest)),
                     )

@@ -150,7 +150,7 @@ async fn grow_under_a_limit() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let logs = two_logs(&store).await;
-    // From no room to a few pages of room: the writes before the commit fail, or the commit itself.
+    // From no free space to a few pages: the writes before the commit fail, or the commit itself.
     for pages in 0..4 {
         let wal = fs::metadata(dir.path().join("pvp.sqlite3-wal"))
             .unwrap()

@@ -11,8 +11,10 @@ use super::*;
 async fn write_sample_logs(dir: &Path) {
     let store = Store::open(dir).unwrap();
     let mut blue = TestLog::new("blue-owl");
-    blue.grow_with(&store, 12, |append| append.seal = SealTiming::Now)
-        .await;
+    blue.grow_with(&store, 12, |append| {
+        append.checkpoint = CheckpointTiming::Now
+    })
+    .await;
     blue.grow(&store, 8).await;
     TestLog::new("red-owl").grow(&store, 3).await;
 }
@@ -55,11 +57,11 @@ fn tampering_with_the_store_is_reported_at_the_first_bad_entry() {
           UPDATE entries SET seq = 5 WHERE session = 1 AND seq = 6;
           UPDATE entries SET seq = 6 WHERE session = 1 AND seq = -5", 5, EntryFault::Hash),
         ("INSERT INTO entries SELECT session, 21, meta, body, hash FROM entries WHERE session = 1 AND seq = 3", 21, EntryFault::Hash),
-        ("UPDATE checkpoints SET signature = zeroblob(64)", 12, EntryFault::SealedSignature),
-        ("UPDATE checkpoints SET at = at + 1", 12, EntryFault::SealedSignature),
-        ("UPDATE checkpoints SET hash = zeroblob(32)", 12, EntryFault::SealedHash),
-        ("UPDATE checkpoints SET key = zeroblob(32)", 12, EntryFault::SealedKey("0".repeat(64))),
-        ("UPDATE checkpoints SET seq = 13", 13, EntryFault::SealedHash),
+        ("UPDATE checkpoints SET signature = zeroblob(64)", 12, EntryFault::CheckpointSignature),
+        ("UPDATE checkpoints SET at = at + 1", 12, EntryFault::CheckpointSignature),
+        ("UPDATE checkpoints SET hash = zeroblob(32)", 12, EntryFault::CheckpointHash),
+        ("UPDATE checkpoints SET key = zeroblob(32)", 12, EntryFault::CheckpointKey("0".repeat(64))),
+        ("UPDATE checkpoints SET seq = 13", 13, EntryFault::CheckpointHash),
         ("UPDATE sessions SET head_hash = zeroblob(32) WHERE no = 1", 20, EntryFault::Head { says: 20 }),
         ("UPDATE sessions SET head_seq = 19 WHERE no = 1", 20, EntryFault::Head { says: 19 }),
     ];
@@ -123,7 +125,7 @@ async fn a_rewritten_chain_is_found_at_its_checkpoint() {
         )
         .unwrap();
     let report = verify_store(dir.path(), None).unwrap();
-    assert_eq!(blue_owl_finding(&report), (12, EntryFault::SealedHash));
+    assert_eq!(blue_owl_finding(&report), (12, EntryFault::CheckpointHash));
 }
 
 #[tokio::test]
@@ -135,7 +137,10 @@ async fn a_removed_checkpoint_is_detected() {
     connection.execute_batch("DELETE FROM checkpoints").unwrap();
     let report = verify_store(dir.path(), None).unwrap();
     let found = report.first_finding().unwrap();
-    assert_eq!((found.seq, &found.fault), (1, &EntryFault::Unsealed));
+    assert_eq!(
+        (found.seq, &found.fault),
+        (1, &EntryFault::MissingCheckpoint)
+    );
 }
 
 #[tokio::test]
@@ -183,14 +188,14 @@ async fn a_pinned_key_takes_precedence_over_the_directory() {
     let other = verify_store(dir.path(), Some(&[9; 32])).unwrap();
     assert_eq!(
         blue_owl_finding(&other),
-        (12, EntryFault::SealedKey(hex::encode(&own.key)))
+        (12, EntryFault::CheckpointKey(hex::encode(&own.key)))
     );
     let mut lines = Vec::new();
     export(dir.path(), None, &mut lines).unwrap();
     let other = verify_export(&mut &lines[..], Some(&[9; 32])).unwrap();
     assert_eq!(
         blue_owl_finding(&other),
-        (12, EntryFault::SealedKey(hex::encode(&own.key)))
+        (12, EntryFault::CheckpointKey(hex::encode(&own.key)))
     );
 }
 
@@ -223,7 +228,7 @@ async fn an_export_verifies_to_the_same_report_as_the_store() {
         report.sessions,
         verify_store(dir.path(), None).unwrap().sessions
     );
-    assert_eq!(report.sessions[0].sealed_seq, 12);
+    assert_eq!(report.sessions[0].checkpoint_seq, 12);
 
     let red = SessionId::parse("red-owl").unwrap();
     let mut out = Vec::new();
@@ -279,7 +284,7 @@ fn tampering_with_an_export_is_reported_at_the_first_bad_entry() {
         (
             |lines| lines.swap(13, 14),
             13,
-            EntryFault::SealMisplaced(12),
+            EntryFault::MisplacedCheckpoint(12),
         ),
     ];
     for (number, (edit, seq, fault)) in cases.into_iter().enumerate() {
@@ -292,9 +297,9 @@ fn tampering_with_an_export_is_reported_at_the_first_bad_entry() {
         );
     }
     for (field, digits, fault) in [
-        ("signature", 128, EntryFault::SealedSignature),
-        ("hash", 64, EntryFault::SealedHash),
-        ("key", 64, EntryFault::SealedKey("0".repeat(64))),
+        ("signature", 128, EntryFault::CheckpointSignature),
+        ("hash", 64, EntryFault::CheckpointHash),
+        ("key", 64, EntryFault::CheckpointKey("0".repeat(64))),
     ] {
         let mut lines = whole.clone();
         let start = lines[13].find(&format!("\"{field}\":\"")).unwrap() + field.len() + 4;

@@ -156,7 +156,7 @@ impl LogAuditor {
     pub fn invariant_entry(&mut self, entry: &Entry) {
         self.invariant_order(entry);
         self.invariant_nothing_leaks(entry);
-        let by = match &entry.envelope.heading.sender {
+        let by = match &entry.envelope.header.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id.clone()),
         };
@@ -180,8 +180,12 @@ impl LogAuditor {
         assert!(!body.contains(SECRET), "a secret in a body: {body}");
         assert!(!meta.contains(SECRET), "a secret in a meta: {meta}");
         let execute = matches!(entry.envelope.message, ServerMessage::ToolExecute(_));
-        assert_eq!(execute, entry.private.is_some(), "only grants are private");
-        if let Some(private) = &entry.private {
+        assert_eq!(
+            execute,
+            entry.grant_nonce.is_some(),
+            "only grants are private"
+        );
+        if let Some(private) = &entry.grant_nonce {
             assert!(private.nonce.len() >= 32);
             assert!(
                 self.nonces.insert(private.nonce.clone()),
@@ -234,20 +238,20 @@ impl LogAuditor {
             M::Announce(announce) => self.record_announce(announce),
             M::SessionLeave(_) => {
                 let by = by.unwrap();
-                let person = self.participants.get_mut(by).unwrap();
-                (person.left, person.away) = (true, false);
+                let participant = self.participants.get_mut(by).unwrap();
+                (participant.left, participant.away) = (true, false);
                 self.remove_from_votes(by);
             }
             M::RoleChange(change) => {
-                let person = self.participants.get_mut(&change.participant).unwrap();
-                person.announce.roles.clone_from(&change.new_roles);
+                let participant = self.participants.get_mut(&change.participant).unwrap();
+                participant.announce.roles.clone_from(&change.new_roles);
                 if change.capabilities.is_some() {
-                    person
+                    participant
                         .announce
                         .capabilities
                         .clone_from(&change.capabilities);
                 }
-                if !person.can_vote() {
+                if !participant.can_vote() {
                     self.remove_from_votes(&change.participant);
                 }
             }
@@ -270,7 +274,7 @@ impl LogAuditor {
                 self.thinking.insert(id.clone(), entry.audience.clone());
             }
             M::ThinkingChunk(_) | M::ThinkingEnd(_) => {
-                let start = entry.envelope.heading.reference.as_ref().unwrap();
+                let start = entry.envelope.header.reference.as_ref().unwrap();
                 assert_eq!(
                     entry.audience, self.thinking[start],
                     "a chunk is seen by others"
@@ -279,10 +283,10 @@ impl LogAuditor {
             M::ToolPropose(propose) => {
                 let action =
                     Action::from_arguments(&propose.tool_name, &propose.arguments).unwrap();
-                let verdict = propose.assessment.clone().unwrap();
+                let assessment = propose.assessment.clone().unwrap();
                 assert_eq!(by, Some(&propose.agent));
                 let kind = Some(propose.category);
-                self.record_proposal(id, &propose.agent, &propose.agent, action, verdict, kind);
+                self.record_proposal(id, &propose.agent, &propose.agent, action, assessment, kind);
             }
             M::ShellExec(exec) => {
                 let action = Action {
@@ -293,8 +297,8 @@ impl LogAuditor {
                     })
                 };
                 let executor = exec.executor.clone().unwrap();
-                let verdict = exec.assessment.clone().unwrap();
-                self.record_proposal(id, by.unwrap(), &executor, action, verdict, None);
+                let assessment = exec.assessment.clone().unwrap();
+                self.record_proposal(id, by.unwrap(), &executor, action, assessment, None);
             }
             M::GateRequest(request) => {
                 let electorate: BTreeSet<_> = request.voters.iter().cloned().collect();
@@ -404,14 +408,14 @@ impl LogAuditor {
         let here = self
             .participants
             .get(&announce.id)
-            .filter(|person| !person.left);
-        let person = AuditedParticipant {
+            .filter(|participant| !participant.left);
+        let participant = AuditedParticipant {
             announce: announce.clone(),
             left: false,
-            away: here.is_some_and(|person| person.away),
+            away: here.is_some_and(|participant| participant.away),
         };
-        let votes = person.can_vote();
-        self.participants.insert(announce.id.clone(), person);
+        let votes = participant.can_vote();
+        self.participants.insert(announce.id.clone(), participant);
         if !votes {
             self.remove_from_votes(&announce.id);
         }
@@ -433,7 +437,7 @@ impl LogAuditor {
         let voters = self
             .participants
             .iter()
-            .filter(|(_, person)| person.can_vote());
+            .filter(|(_, participant)| participant.can_vote());
         voters
             .map(|(id, _)| id.clone())
             .filter(|id| id != proposer)
@@ -446,12 +450,12 @@ impl LogAuditor {
         proposer: &ParticipantId,
         executor: &ParticipantId,
         action: Action,
-        verdict: Assessment,
+        assessment: Assessment,
         tool_category: Option<ToolCategory>,
     ) {
         assert_eq!(
             action.digest(),
-            verdict.digest,
+            assessment.digest,
             "a verdict on something else"
         );
         assert!(!self.paused(), "a proposal while the session is paused");
@@ -461,8 +465,8 @@ impl LogAuditor {
             own_command: tool_category.is_none(),
             tool_category,
             action,
-            closed: verdict.category == Category::Blocked,
-            assessment: verdict,
+            closed: assessment.category == Category::Blocked,
+            assessment,
             vote: None,
             executed: false,
             budget: 0,
@@ -476,12 +480,12 @@ impl LogAuditor {
 
     fn paused(&self) -> bool {
         self.config.on_participant_timeout == ParticipantTimeoutAction::PauseSession
-            && self.participants.values().any(|person| {
-                let explicit = person.announce.capabilities.iter().flatten();
-                let kind = person.announce.kind;
-                let may = capabilities_of(kind, &person.announce.roles, explicit);
+            && self.participants.values().any(|participant| {
+                let explicit = participant.announce.capabilities.iter().flatten();
+                let kind = participant.announce.kind;
+                let may = capabilities_of(kind, &participant.announce.roles, explicit);
                 let matters = kind == ParticipantKind::Agent || !may.is_empty();
-                person.away && !person.left && matters
+                participant.away && !participant.left && matters
             })
     }
 
@@ -552,7 +556,12 @@ impl LogAuditor {
         let roles = self
             .participants
             .iter()
-            .map(|(id, person)| (id.clone(), person.announce.roles.iter().copied().collect()))
+            .map(|(id, participant)| {
+                (
+                    id.clone(),
+                    participant.announce.roles.iter().copied().collect(),
+                )
+            })
             .collect();
         quorum_oracle::quorum_met(&vote.rule, &eligible, &electorate, &roles, &vote.approved)
     }
@@ -613,7 +622,7 @@ impl LogAuditor {
             (&proposal.action, proposal.action.digest())
         );
         assert_eq!(grant.executor, proposal.executor);
-        assert_eq!(entry.private.as_ref().unwrap().to, proposal.executor);
+        assert_eq!(entry.grant_nonce.as_ref().unwrap().to, proposal.executor);
         assert_eq!((&grant.nonce, &grant.secret_env), (&None, &None));
         assert!(
             !self.participants[&proposal.executor].left,

@@ -37,7 +37,7 @@ impl EntryFormatter {
             }
             Viewers::Only(only) => line.push_str(&format!(" | only {}", format_id_set(only))),
         }
-        if let Some(private) = &entry.private {
+        if let Some(private) = &entry.grant_nonce {
             line.push_str(&format!(" | nonce for {}", private.to));
         }
         line
@@ -46,9 +46,9 @@ impl EntryFormatter {
     pub fn format_envelope(&mut self, envelope: &Envelope) -> String {
         if let ServerMessage::GateRequest(request) = &envelope.message {
             let name = format!("gate({})", request.action_ref);
-            self.gates.insert(envelope.heading.id.clone(), name);
+            self.gates.insert(envelope.header.id.clone(), name);
         }
-        let sender = envelope.heading.sender.as_str();
+        let sender = envelope.header.sender.as_str();
         let kind = envelope.message.kind();
         let detail = self.payload_details(&envelope.message);
         let line = format!("{sender} {kind} {detail}");

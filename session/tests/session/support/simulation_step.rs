@@ -2,7 +2,7 @@
 
 use pvp_protocol::payload::{Announce, SessionCreate};
 use pvp_protocol::{ConfigChanges, SessionConfig, Timestamp};
-use pvp_session::{AttendanceChange, Input, SessionSettings, Submitted};
+use pvp_session::{AttendanceChange, Input, SessionSettings, SubmittedMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -41,11 +41,11 @@ pub enum SimulationStep {
         who: String,
     },
     Tick,
-    /// Advances the time by so many milliseconds.
+    /// Advances the time by `ms` milliseconds.
     Wait {
         ms: u64,
     },
-    /// So many of the oldest batches become durable and are published.
+    /// The oldest `batches` batches become durable and are published.
     Durable {
         batches: usize,
     },
@@ -106,9 +106,9 @@ impl SimulationStep {
                 reference,
             } => Input::Submit {
                 by: participant_id(by),
-                submitted: Submitted {
+                submitted: SubmittedMessage {
                     reference: reference.as_deref().map(message_id),
-                    ..Submitted::new(message_id(name), client_message(kind, payload))
+                    ..SubmittedMessage::new(message_id(name), client_message(kind, payload))
                 },
             },
             SimulationStep::Quiet { who } | SimulationStep::Back { who } => Input::Attendance {

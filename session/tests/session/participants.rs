@@ -3,7 +3,7 @@
 use crate::support::*;
 use pvp_protocol::payload::Announce;
 use pvp_protocol::{Capability, Limits, Refusal, Role};
-use pvp_session::{Answer, Identity, Input, SessionSettings, Submitted};
+use pvp_session::{Answer, Identity, Input, SessionSettings, SubmittedMessage};
 use serde_json::{Value, json};
 
 fn announce(value: Value) -> Announce {
@@ -789,7 +789,7 @@ fn the_number_of_remembered_participants_is_limited() {
                 id,
             })
             .answer;
-        let leave = Submitted::new(
+        let leave = SubmittedMessage::new(
             fixture.next_id(),
             client_message("session.leave", &json!({})),
         );

@@ -4,7 +4,7 @@ use crate::support::{at, fold_all, id};
 use proptest::prelude::*;
 use pvp_client::View;
 use pvp_client::view::{MAX_HISTORY, MAX_ITEMS, MAX_PARTICIPANTS, MAX_PROPOSALS};
-use pvp_protocol::{Envelope, Heading, ParticipantId, Sender, ServerMessage, SessionId};
+use pvp_protocol::{Envelope, EnvelopeHeader, ParticipantId, Sender, ServerMessage, SessionId};
 use serde_json::{Value, json};
 
 /// Upper bound for a view's size as JSON, in bytes. Most of it is output.
@@ -19,7 +19,7 @@ fn server_envelope(seq: Option<u64>, sender: &str, kind: &str, payload: &Value) 
         name => Sender::Participant(ParticipantId::parse(name).unwrap()),
     };
     Envelope {
-        heading: Heading {
+        header: EnvelopeHeader {
             id: id(&format!("m{}", seq.unwrap_or_default())),
             session: SessionId::parse("s").unwrap(),
             sender,
@@ -234,8 +234,8 @@ fn arbitrary_envelope(index: usize, (kind, who, proposal, n, text, seq): &Messag
     let participant = if who == "system" { "a" } else { who };
     let (kind, payload) = arbitrary_message(*kind, participant, &format!("m{proposal}"), *n, text);
     let mut envelope = server_envelope(seq.map(|seq| seq + index as u64), who, kind, &payload);
-    envelope.heading.id = id(&format!("m{}", index % 12));
-    envelope.heading.reference = n.is_multiple_of(2).then(|| id(&format!("m{proposal}")));
+    envelope.header.id = id(&format!("m{}", index % 12));
+    envelope.header.reference = n.is_multiple_of(2).then(|| id(&format!("m{proposal}")));
     envelope
 }
 
@@ -321,9 +321,9 @@ fn participants_are_bounded_and_those_who_left_are_dropped_first() {
 /// A copy of the message with this sequence number, about this proposal.
 fn repeat_for_proposal(template: &Envelope, seq: u64, proposal: &str) -> Envelope {
     let mut envelope = template.clone();
-    (envelope.seq, envelope.heading.id) = (Some(seq), id(&format!("m{seq}")));
+    (envelope.seq, envelope.header.id) = (Some(seq), id(&format!("m{seq}")));
     if let ServerMessage::ToolPropose(_) = &envelope.message {
-        envelope.heading.id = id(proposal);
+        envelope.header.id = id(proposal);
     } else if let ServerMessage::ToolExecute(execute) = &mut envelope.message {
         execute.tool_proposal = id(proposal);
     } else if let ServerMessage::ToolOutput(output) = &mut envelope.message {
@@ -365,7 +365,7 @@ fn a_flood_of_large_texts_stays_bounded() {
 fn messages_of_another_session_are_ignored() {
     let mine = server_envelope(Some(1), "a", "session.create", &json!({"name": "mine"}));
     let mut other = server_envelope(Some(2), "a", "session.create", &json!({"name": "other"}));
-    other.heading.session = SessionId::parse("other").unwrap();
+    other.header.session = SessionId::parse("other").unwrap();
     assert_eq!(fold_all([&mine, &other]), fold_all([&mine]));
 }
 
