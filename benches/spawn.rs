@@ -111,11 +111,11 @@ fn spawn_spec(workspace: &Path, profile: SandboxProfile, cgroup: bool) -> SpawnS
         arguments: SHELL_ARGUMENTS.map(str::to_owned).into(),
         directory: workspace.to_owned(),
         environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        confinement: Sandbox {
+        sandbox: Sandbox {
             profile,
             workspace: workspace.to_owned(),
             temporary: workspace.to_owned(),
-            share: ResourceLimits::default(),
+            limits: ResourceLimits::default(),
         },
         grace_ms: 100,
         cgroup,

@@ -40,7 +40,7 @@ use crate::sandbox::{CgroupLimits, Sandbox};
 pub const REAP_SUBCOMMAND: &str = "__reap";
 
 /// The hidden subcommand that applies the sandbox and then executes the command.
-pub const EXEC_STEP_SUBCOMMAND: &str = "__enter";
+pub const EXEC_STEP_SUBCOMMAND: &str = "__exec_step";
 
 /// What a reaper runs, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct SpawnSpec {
     /// The complete environment.
     pub environment: Vec<(String, String)>,
     /// The sandbox and the resource limits.
-    pub confinement: Sandbox,
+    pub sandbox: Sandbox,
     /// Time between asking the processes to end and killing them, in milliseconds.
     pub grace_ms: u64,
     /// Whether the reaper may create a cgroup for the command.
@@ -129,14 +129,14 @@ pub(crate) enum ReaperBackup {
 impl ReaperBackup {
     /// The backup that a spec needs.
     pub(crate) fn for_spec(spawn_spec: &SpawnSpec) -> Self {
-        let share = spawn_spec.confinement.share;
-        let can_signal = match spawn_spec.confinement.profile {
+        let limits = spawn_spec.sandbox.limits;
+        let can_signal = match spawn_spec.sandbox.profile {
             SandboxProfile::None | SandboxProfile::Workspace => true,
             SandboxProfile::Read | SandboxProfile::ReadNet => false,
         };
         // Entering a cgroup takes the kernel some 15 ms. Nobody notices that after approving a
         // command, but reads are many and short, and can be ended as reliably without one.
-        match spawn_spec.cgroup && (can_signal || share.whole != CgroupLimits::default()) {
+        match spawn_spec.cgroup && (can_signal || limits.cgroup != CgroupLimits::default()) {
             true => Self::Cgroup,
             false if can_signal => Self::OuterReaper,
             false => Self::NotNeeded,

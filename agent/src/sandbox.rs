@@ -24,7 +24,7 @@ pub struct Sandbox {
     pub workspace: PathBuf,
     /// Its own temporary directory, writable in every profile.
     pub temporary: PathBuf,
-    pub share: ResourceLimits,
+    pub limits: ResourceLimits,
 }
 
 impl Sandbox {
@@ -32,7 +32,7 @@ impl Sandbox {
     ///
     /// After an error the process must exit.
     pub(crate) fn apply(&self, terminal: &[PathBuf]) -> anyhow::Result<()> {
-        self.share.apply().context("setting limits")?;
+        self.limits.apply().context("setting limits")?;
         file_access::restrict(self, terminal)?;
         capabilities::drop_for_profile(self.profile).context("giving up capabilities")?;
         let network = match self.profile {

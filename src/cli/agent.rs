@@ -306,7 +306,7 @@ impl ExecutorArguments {
             // command's.
             processes: None,
             file_bytes: bytes(self.max_file),
-            whole: CgroupLimits {
+            cgroup: CgroupLimits {
                 memory_bytes: bytes(self.max_memory),
                 processes: self.max_processes,
                 cpu_percent: None,

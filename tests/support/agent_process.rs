@@ -128,7 +128,7 @@ impl AgentProcess {
     pub fn running_commands(&self) -> Vec<String> {
         let mut processes = processes_in(&self.workspace());
         if let Some(agent) = self.process.try_pid() {
-            let waits = |(_, line): &&(u32, String)| line.ends_with("__enter ");
+            let waits = |(_, line): &&(u32, String)| line.ends_with("__exec_step ");
             let waiting: Vec<_> = processes
                 .iter()
                 .filter(waits)

@@ -59,11 +59,11 @@ pub(super) fn from_grant(
             temporary,
             interactivity,
         ),
-        confinement: Sandbox {
+        sandbox: Sandbox {
             profile: grant.profile,
             workspace: settings.workspace.clone(),
             temporary: temporary.to_owned(),
-            share: resource_limits(grant, settings),
+            limits: resource_limits(grant, settings),
         },
         grace_ms: u64::try_from(settings.kill_grace.as_millis()).unwrap_or(u64::MAX),
         cgroup: true,

@@ -38,11 +38,11 @@ impl ExecStep {
     pub(super) fn start(self, spawn_spec: &SpawnSpec, tree: &ProcessTree) -> anyhow::Result<Child> {
         let Self(mut child) = self;
         if let Some(cgroup) = tree.cgroup() {
-            let limits = spawn_spec.confinement.share.whole;
+            let limits = spawn_spec.sandbox.limits.cgroup;
             cgroup.set_limits(limits).context("limiting the command")?;
         }
         let request = ExecRequest {
-            errand: spawn_spec.clone(),
+            spawn_spec: spawn_spec.clone(),
             cgroup: tree.cgroup().cloned(),
             reaper: getpid().as_raw_pid(),
         };
@@ -96,7 +96,7 @@ fn inherited_fds() -> anyhow::Result<Vec<u32>> {
 /// What the exec step receives on standard input.
 #[derive(Serialize, Deserialize)]
 struct ExecRequest {
-    errand: SpawnSpec,
+    spawn_spec: SpawnSpec,
     cgroup: Option<Cgroup>,
     reaper: i32,
 }
@@ -121,7 +121,7 @@ fn exec_command(request: &ExecRequest) -> anyhow::Result<Infallible> {
     if let Some(cgroup) = &request.cgroup {
         cgroup.enter().context("entering the command's cgroup")?;
     }
-    let spawn_spec = &request.errand;
+    let spawn_spec = &request.spawn_spec;
     std::env::set_current_dir(&spawn_spec.directory)
         .with_context(|| format!("cannot work in {}", spawn_spec.directory.display()))?;
     let (stdin, terminal) = match spawn_spec.terminal {
@@ -141,7 +141,7 @@ fn exec_command(request: &ExecRequest) -> anyhow::Result<Infallible> {
         .stdin(stdin);
     reset_ignored_signals().context("heeding signals")?;
     spawn_spec
-        .confinement
+        .sandbox
         .apply(&terminal)
         .context("cannot confine the command, so it does not run")?;
     let error = command.exec();

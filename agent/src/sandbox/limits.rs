@@ -20,7 +20,7 @@ pub struct ResourceLimits {
     pub file_bytes: Option<u64>,
     /// Limits for the whole command. They hold only if the command has a cgroup with the
     /// controller.
-    pub whole: CgroupLimits,
+    pub cgroup: CgroupLimits,
 }
 
 impl ResourceLimits {

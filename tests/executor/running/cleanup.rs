@@ -197,7 +197,7 @@ async fn only_a_command_that_could_kill_its_reaper_has_an_outer_reaper() {
         (SandboxProfile::ReadNet, true, 1),
     ] {
         let mut spawn_spec = fixture.spawn_spec("echo ready; exec sleep 1000");
-        spawn_spec.confinement.profile = profile;
+        spawn_spec.sandbox.profile = profile;
         spawn_spec.cgroup = cgroup;
         let mut running = TestRun::start(&spawn_spec, generous_limits()).await;
         running.wait_for_text("ready").await;
@@ -221,8 +221,8 @@ async fn only_a_command_that_could_kill_its_reaper_has_an_outer_reaper() {
 async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
     let fixture = CommandFixture::new();
     let mut spawn_spec = fixture.spawn_spec("true");
-    spawn_spec.confinement.profile = SandboxProfile::Read;
-    spawn_spec.confinement.share.whole.processes = Some(1000);
+    spawn_spec.sandbox.profile = SandboxProfile::Read;
+    spawn_spec.sandbox.limits.cgroup.processes = Some(1000);
     let (finish, _) = fixture.run(&spawn_spec, generous_limits()).await;
     assert_eq!(
         finish.unwrap().kill_mechanism,
@@ -234,7 +234,7 @@ async fn a_read_that_is_bounded_as_a_whole_has_a_cgroup() {
 async fn a_fork_bomb_in_the_read_sandbox_ends_too() {
     let fixture = CommandFixture::new();
     let mut spawn_spec = fixture.spawn_spec(&format!("{FORK_BOMB} sleep 0.05"));
-    spawn_spec.confinement.profile = SandboxProfile::Read;
+    spawn_spec.sandbox.profile = SandboxProfile::Read;
     let (finish, _) = fixture.run(&spawn_spec, generous_limits()).await;
     assert!(finish.unwrap().left_behind > 0, "it left something behind");
     assert_eq!(fixture.live_commands(), Vec::<String>::new());

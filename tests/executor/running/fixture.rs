@@ -43,11 +43,11 @@ impl CommandFixture {
                 ("MARK".to_owned(), self.mark()),
                 ("TMPDIR".to_owned(), self.mark()),
             ],
-            confinement: Sandbox {
+            sandbox: Sandbox {
                 profile: SandboxProfile::None,
                 workspace: self.workspace.path().to_owned(),
                 temporary: self.temporary.path().to_owned(),
-                share: ResourceLimits::default(),
+                limits: ResourceLimits::default(),
             },
             grace_ms: 100,
             cgroup: true,

@@ -35,7 +35,7 @@ impl RecordedReapers {
 
     fn read_spec(&self, line: &str) -> SpawnSpec {
         let mut spawn_spec = self.fixture.spawn_spec(line);
-        spawn_spec.confinement.profile = SandboxProfile::Read;
+        spawn_spec.sandbox.profile = SandboxProfile::Read;
         spawn_spec
     }
 

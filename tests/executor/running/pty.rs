@@ -114,7 +114,7 @@ async fn a_confined_command_keeps_its_own_terminal_and_no_other() {
         device.trim()
     );
     let mut spawn_spec = pty_spec(&fixture, &line);
-    spawn_spec.confinement.profile = SandboxProfile::Workspace;
+    spawn_spec.sandbox.profile = SandboxProfile::Workspace;
     let mut running = TestRun::start(&spawn_spec, generous_limits()).await;
     let output = running.wait_for_text("end\r\n").await;
     assert!(output.starts_with("30 100\r\ntty\r\nname\r\n"), "{output}");

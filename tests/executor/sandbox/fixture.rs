@@ -233,11 +233,11 @@ impl SandboxFixture {
             arguments: words.map(str::to_owned).into(),
             directory: self.path("work"),
             environment: self.environment(),
-            confinement: Sandbox {
+            sandbox: Sandbox {
                 profile,
                 workspace: self.path("work"),
                 temporary: self.path("tmp"),
-                share: ResourceLimits::default(),
+                limits: ResourceLimits::default(),
             },
             grace_ms: 100,
             cgroup: true,

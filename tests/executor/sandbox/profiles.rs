@@ -231,7 +231,7 @@ async fn resource_limits_stop_what_exceeds_them() {
         let fixture = SandboxFixture::new(user);
         let run = async |line: &str, share: ResourceLimits| {
             let mut spawn_spec = fixture.spawn_spec(line, SandboxProfile::Read);
-            spawn_spec.confinement.share = share;
+            spawn_spec.sandbox.limits = share;
             let (finish, output) = fixture.run(&spawn_spec).await;
             (finish.unwrap(), output)
         };
