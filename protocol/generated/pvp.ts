@@ -867,7 +867,7 @@ open_gates: number,
  */
 context_bytes: number,
 /**
- * Proposals over the life of one session, because their ids are kept for ever.
+ * Proposals in total in one session, because their ids are kept forever.
  */
 proposals: number, };
 
@@ -1173,7 +1173,7 @@ export type RoleChange = {
  */
 participant: ParticipantId,
 /**
- * The roles they hold until now; must be right.
+ * The current roles; the change is refused if they differ.
  */
 old_roles: Array<Role>,
 /**
