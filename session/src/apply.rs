@@ -397,7 +397,9 @@ impl DecisionBuilder<'_> {
             grant_nonce: private,
             submitted_digest: origin,
         };
-        self.session.fold_entry(&entry);
+        self.session
+            .fold_entry(&entry)
+            .expect("an entry that was just decided can be applied");
         self.entries.push(entry);
         seq
     }

@@ -96,6 +96,8 @@ pub enum EntryError {
     NoSeq,
     #[error("entry {found} follows entry {head}")]
     OutOfOrder { head: u64, found: u64 },
+    #[error("entry {seq} cannot be applied: {why}; open it with the version that wrote it")]
+    Unusable { seq: u64, why: String },
 }
 
 /// What is stored beside the envelope.

@@ -32,11 +32,12 @@ impl Session {
                 found: entry.seq(),
             });
         }
-        self.fold_entry(entry);
-        Ok(())
+        self.fold_entry(entry)
     }
 
-    pub(crate) fn fold_entry(&mut self, entry: &Entry) {
+    /// Applies an entry to the state. Fails if the entry lacks what the state needs of it: what was
+    /// proposed and assessed is never dropped silently.
+    pub(crate) fn fold_entry(&mut self, entry: &Entry) -> Result<(), EntryError> {
         let envelope = &entry.envelope;
         self.head = entry.seq();
         self.last_entry_at = self.last_entry_at.max(envelope.at);
@@ -46,10 +47,14 @@ impl Session {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
         };
-        self.fold_message(entry, by);
+        self.fold_message(entry, by)
+            .map_err(|why| EntryError::Unusable {
+                seq: self.head,
+                why,
+            })
     }
 
-    fn fold_message(&mut self, entry: &Entry, by: Option<&ParticipantId>) {
+    fn fold_message(&mut self, entry: &Entry, by: Option<&ParticipantId>) -> Result<(), String> {
         use ServerMessage as M;
         let (id, at) = (entry.id(), entry.envelope.at);
         match &entry.envelope.message {
@@ -96,8 +101,8 @@ impl Session {
                     self.agent_streams.remove(start);
                 }
             }
-            M::ToolPropose(propose) => self.fold_proposal(id, propose),
-            M::ShellExec(exec) => self.fold_shell_exec(id, by, exec),
+            M::ToolPropose(propose) => self.fold_proposal(id, propose)?,
+            M::ShellExec(exec) => self.fold_shell_exec(id, by, exec)?,
             M::GateRequest(request) => self.fold_gate_request(id, request),
             M::ToolApprove(vote) => {
                 self.fold_approval(
@@ -112,7 +117,7 @@ impl Session {
             }
             M::ToolReject(vote) => self.fold_rejection(&vote.tool_proposal, &vote.rejector),
             M::GateReject(vote) => self.fold_rejection(&vote.gate, &vote.rejector),
-            M::GateAmend(amend) => self.fold_amendment(by, amend),
+            M::GateAmend(amend) => self.fold_amendment(by, amend)?,
             M::GateTimeout(timeout) => self.fold_timeout(timeout),
             M::GateResolve(resolve) => self.fold_resolution(resolve),
             M::ToolExecute(execute) => self.fold_grant(execute, at),
@@ -158,6 +163,7 @@ impl Session {
             | M::OutputPage(_)
             | M::Error(_) => {}
         }
+        Ok(())
     }
 
     fn fold_announce(&mut self, announce: &Announce) {

@@ -13,6 +13,7 @@ mod support;
 mod agent_killed;
 mod connection_lost;
 mod disk_faults;
+mod earlier_log;
 mod expired_grants;
 mod random_kills;
 mod server_killed;

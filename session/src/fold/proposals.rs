@@ -15,6 +15,8 @@ use crate::proposal::{
 };
 use crate::state::Session;
 
+const NOT_ASSESSED: &str = "it has no assessment";
+
 /// How long after its time limit a run may go without a result before it is closed as unknown. It
 /// covers the lifetime of the grant, killing the command, and a reconnect.
 const RESULT_GRACE_MS: u64 = 120_000;
@@ -27,15 +29,17 @@ pub(super) struct AmendableFields<'a> {
 }
 
 impl Session {
-    pub(super) fn fold_proposal(&mut self, id: &MessageId, propose: &ToolPropose) {
-        let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments) else {
-            return;
-        };
-        let Some(assessment) = &propose.assessment else {
-            return;
-        };
+    pub(super) fn fold_proposal(
+        &mut self,
+        id: &MessageId,
+        propose: &ToolPropose,
+    ) -> Result<(), String> {
+        let action = Action::from_arguments(&propose.tool_name, &propose.arguments)
+            .map_err(|error| error.to_string())?;
+        let assessment = propose.assessment.as_ref().ok_or(NOT_ASSESSED)?;
         let agent = &propose.agent;
         self.open_proposal(id, agent, agent, action, assessment, &propose.description);
+        Ok(())
     }
 
     pub(super) fn fold_shell_exec(
@@ -43,11 +47,10 @@ impl Session {
         id: &MessageId,
         by: Option<&ParticipantId>,
         exec: &ShellExec,
-    ) {
-        let (Some(by), Some(executor), Some(assessment)) = (by, &exec.executor, &exec.assessment)
-        else {
-            return;
-        };
+    ) -> Result<(), String> {
+        let by = by.ok_or("a person's own command without a person")?;
+        let executor = exec.executor.as_ref().ok_or("it names no executor")?;
+        let assessment = exec.assessment.as_ref().ok_or(NOT_ASSESSED)?;
         self.open_proposal(
             id,
             by,
@@ -56,6 +59,7 @@ impl Session {
             assessment,
             "a person's own command",
         );
+        Ok(())
     }
 
     pub(super) fn open_proposal(
@@ -149,23 +153,24 @@ impl Session {
         }
     }
 
-    pub(super) fn fold_amendment(&mut self, by: Option<&ParticipantId>, amend: &GateAmend) {
+    pub(super) fn fold_amendment(
+        &mut self,
+        by: Option<&ParticipantId>,
+        amend: &GateAmend,
+    ) -> Result<(), String> {
         let head = self.head;
-        let Some((gate, amendable)) = self.open_gate_mut(&amend.gate) else {
-            return;
-        };
+        let (gate, amendable) = self
+            .open_gate_mut(&amend.gate)
+            .ok_or("it edits a gate that is not open")?;
         let tool = match &amendable.action.command {
             Command::Tool { name, .. } => name.clone(),
             Command::Shell { .. } | Command::Argv { .. } | Command::LoginShell { .. } => {
                 "shell".to_owned()
             }
         };
-        let (Ok(amended), Some(assessment)) = (
-            Action::from_arguments(&tool, &amend.arguments),
-            &amend.assessment,
-        ) else {
-            return;
-        };
+        let amended =
+            Action::from_arguments(&tool, &amend.arguments).map_err(|error| error.to_string())?;
+        let assessment = amend.assessment.as_ref().ok_or(NOT_ASSESSED)?;
         *amendable.action = amended;
         *amendable.assessment = assessment.clone();
         amendable.seqs.amended = Some(head);
@@ -182,6 +187,7 @@ impl Session {
             gate.electorate = voters.iter().cloned().collect();
             gate.request.voters.clone_from(voters);
         }
+        Ok(())
     }
 
     pub(super) fn fold_timeout(&mut self, timeout: &GateTimeout) {
