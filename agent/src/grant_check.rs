@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use pvp_policy::{Policy, Workspace};
-use pvp_protocol::payload::{GateAmend, GateRequest, ShellExec, ToolExecute, ToolPropose};
-use pvp_protocol::{Action, Category, Digest, MessageId, ParticipantId, Timestamp};
+use pvp_protocol::payload::{
+    ClearedBy, GateAmend, GateRequest, GrantTerms, ShellExec, ToolExecute, ToolPropose,
+};
+use pvp_protocol::{Action, Assessment, Category, Digest, MessageId, ParticipantId, Timestamp};
 
 /// Shown proposals that are remembered; the oldest is dropped, and its grant then refused.
 const MAX_SHOWN: usize = 4096;
@@ -22,6 +24,20 @@ pub enum GrantRefusal {
     Expired,
     #[error("blocked here by rule `{rule}`: {reason}")]
     Blocked { rule: String, reason: String },
+    #[error(
+        "the server says it was cleared by {cleared_by}, which is impossible here: by rule \
+         `{rule}` it is {category} ({reason})"
+    )]
+    NotClearedSo {
+        cleared_by: ClearedBy,
+        category: Category,
+        rule: String,
+        reason: String,
+    },
+    #[error("the server says that it was approved, but names nobody who could have done so")]
+    NobodyApproved,
+    #[error("the server says that it is a person's own command, but this agent proposed it")]
+    NotAPersonsOwn,
 }
 
 /// What was shown to everyone and may come back as a grant.
@@ -43,6 +59,16 @@ pub struct GrantCheck {
 struct ShownAction {
     digest: Digest,
     number: u64,
+    origin: ActionOrigin,
+}
+
+/// Who wanted a shown action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ActionOrigin {
+    /// This agent proposed it.
+    Proposal,
+    /// A person sent it as their own command.
+    ShellExec,
 }
 
 impl GrantCheck {
@@ -61,14 +87,15 @@ impl GrantCheck {
         if propose.agent == self.me
             && let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
         {
-            self.insert_shown(id, action.digest());
+            self.insert_shown(id, action.digest(), ActionOrigin::Proposal);
         }
     }
 
     /// Notes a person's own command, if it is addressed to this executor.
     pub fn on_shell_exec(&mut self, id: &MessageId, exec: &ShellExec) {
         if exec.executor.as_ref() == Some(&self.me) {
-            self.insert_shown(id, Action::from_shell_exec(exec).digest());
+            let digest = Action::from_shell_exec(exec).digest();
+            self.insert_shown(id, digest, ActionOrigin::ShellExec);
         }
     }
 
@@ -94,11 +121,17 @@ impl GrantCheck {
         }
     }
 
-    fn insert_shown(&mut self, id: &MessageId, digest: Digest) {
+    fn insert_shown(&mut self, id: &MessageId, digest: Digest, origin: ActionOrigin) {
         let number = self.next_number;
         self.next_number += 1;
-        self.shown_actions
-            .insert(id.clone(), ShownAction { digest, number });
+        self.shown_actions.insert(
+            id.clone(),
+            ShownAction {
+                digest,
+                number,
+                origin,
+            },
+        );
         if self.shown_actions.len() > MAX_SHOWN {
             let oldest = self
                 .shown_actions
@@ -146,18 +179,53 @@ impl GrantCheck {
                 let (rule, reason) = (assessment.rule, assessment.reason);
                 return Err(GrantRefusal::Blocked { rule, reason });
             }
-            Ok(())
+            check_clearance(grant, shown.origin, assessment)
         })
     }
+}
+
+/// Whether what the server says cleared a command can have cleared it, by this executor's own
+/// policy. A server that lies can still name people who never voted.
+fn check_clearance(
+    grant: &GrantTerms,
+    origin: ActionOrigin,
+    assessment: Assessment,
+) -> Result<(), GrantRefusal> {
+    let most_severe = match grant.cleared_by {
+        ClearedBy::Read => Category::Read,
+        ClearedBy::AllowRule | ClearedBy::Clock => Category::Write,
+        ClearedBy::Quorum => {
+            let by_others = grant
+                .approvals
+                .iter()
+                .any(|approval| approval.participant != grant.executor);
+            return by_others.then_some(()).ok_or(GrantRefusal::NobodyApproved);
+        }
+        ClearedBy::Direct => {
+            return match origin {
+                ActionOrigin::ShellExec => Ok(()),
+                ActionOrigin::Proposal => Err(GrantRefusal::NotAPersonsOwn),
+            };
+        }
+    };
+    if assessment.category <= most_severe {
+        return Ok(());
+    }
+    Err(GrantRefusal::NotClearedSo {
+        cleared_by: grant.cleared_by,
+        category: assessment.category,
+        rule: assessment.rule,
+        reason: assessment.reason,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvp_protocol::payload::{ClearedBy, GrantTerms};
+    use pvp_protocol::payload::Approval;
     use pvp_protocol::{
-        Assessment, Command, ExecutionLimits, ExtraFields, JsonObject, Risk, RunMode,
-        SandboxProfile, ToolCategory,
+        Command, ExecutionLimits, ExtraFields, JsonObject, Risk, RunMode, SandboxProfile,
+        ToolCategory,
     };
     use serde_json::{Value, json};
 
@@ -213,7 +281,11 @@ mod tests {
                 profile: SandboxProfile::None,
                 expires_at: now().plus_seconds(60),
                 cleared_by: ClearedBy::Quorum,
-                approvals: Vec::new(),
+                approvals: vec![Approval {
+                    participant: ParticipantId::parse("ann").unwrap(),
+                    at: now(),
+                    comment: None,
+                }],
                 rule: None,
                 driver: None,
                 nonce: Some("n".to_owned()),
@@ -269,6 +341,48 @@ mod tests {
         assert!(
             matches!(refused, GrantRefusal::Blocked { .. }),
             "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn a_clearance_that_is_impossible_by_the_local_policy_is_refused() {
+        let mut grant_check = grant_check();
+        grant_check.on_propose(&id("read"), &propose("ls"));
+        grant_check.on_propose(&id("lost"), &propose("rm -rf build"));
+        let result = |proposal: &str, line: &str, cleared_by| {
+            let mut execute = grant(proposal, line);
+            execute.grant.cleared_by = cleared_by;
+            execute.grant.approvals.clear();
+            check(&grant_check, &execute).unwrap()
+        };
+        assert_eq!(result("read", "ls", ClearedBy::Read), Ok(()));
+        assert_eq!(result("p1", "touch a", ClearedBy::AllowRule), Ok(()));
+        assert_eq!(result("p1", "touch a", ClearedBy::Clock), Ok(()));
+        for (proposal, line, cleared_by) in [
+            ("p1", "touch a", ClearedBy::Read),
+            ("lost", "rm -rf build", ClearedBy::Read),
+            ("lost", "rm -rf build", ClearedBy::AllowRule),
+            ("lost", "rm -rf build", ClearedBy::Clock),
+        ] {
+            let refused = result(proposal, line, cleared_by).unwrap_err();
+            assert!(
+                matches!(refused, GrantRefusal::NotClearedSo { .. }),
+                "{line} by {cleared_by}: {refused}"
+            );
+        }
+        assert_eq!(
+            result("p1", "touch a", ClearedBy::Direct),
+            Err(GrantRefusal::NotAPersonsOwn)
+        );
+        assert_eq!(
+            result("p1", "touch a", ClearedBy::Quorum),
+            Err(GrantRefusal::NobodyApproved)
+        );
+        let mut by_itself = grant("p1", "touch a");
+        by_itself.grant.approvals[0].participant = me();
+        assert_eq!(
+            check(&grant_check, &by_itself).unwrap(),
+            Err(GrantRefusal::NobodyApproved)
         );
     }
 
