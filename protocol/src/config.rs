@@ -1,6 +1,6 @@
 //! A session's configuration: the fields of the published protocol and this server's extensions.
 
-use crate::{ExtraFields, Limits, QuorumRule, SandboxProfile, ToolCategory};
+use crate::{Category, ExtraFields, Limits, QuorumRule, SandboxProfile, ToolCategory};
 
 wire_enums! {
     /// The order in which messages are delivered. The server always gives a total order.
@@ -201,10 +201,36 @@ impl SessionConfig {
     }
 }
 
+impl GateTimeoutAction {
+    /// What the deadline of one gate really does: a clock approves nothing destructive, and a gate
+    /// goes to the admins once.
+    pub fn for_gate(self, category: Category, escalated: bool) -> Self {
+        match self {
+            GateTimeoutAction::AutoApprove if category > Category::Write => Self::Reject,
+            GateTimeoutAction::Escalate if escalated => Self::Reject,
+            action => action,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_deadline_approves_nothing_destructive_and_escalates_once() {
+        use GateTimeoutAction::{AutoApprove, Escalate, Reject};
+        for (action, category, escalated, really) in [
+            (AutoApprove, Category::Write, false, AutoApprove),
+            (AutoApprove, Category::Destructive, false, Reject),
+            (Escalate, Category::Destructive, false, Escalate),
+            (Escalate, Category::Write, true, Reject),
+            (Reject, Category::Read, false, Reject),
+        ] {
+            assert_eq!(action.for_gate(category, escalated), really);
+        }
+    }
 
     #[test]
     fn a_published_configuration_is_parsed_and_missing_fields_get_defaults() {

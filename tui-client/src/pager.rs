@@ -141,10 +141,10 @@ impl Pager {
     }
 
     pub(crate) fn add_page(&mut self, page: OutputPage) {
-        self.fetching = false;
         if page.reference != self.reference {
             return;
         }
+        self.fetching = false;
         self.total_lines = Some(page.total_lines);
         self.may_grow = !page.finished;
         if self.top_line >= page.total_lines {
@@ -422,6 +422,7 @@ mod tests {
         pager.next_fetch(10);
         pager.add_page(page(0, 10, 10));
         assert_eq!(pager.lines.len(), 0);
+        assert!(pager.fetching, "its own page is still to come");
         pager.fetch_failed("gone\u{1b}".to_owned());
         assert_eq!(pager.error.as_deref(), Some(r"gone\u{1b}"));
         assert!(pager.next_fetch(10).is_none());

@@ -259,20 +259,15 @@ impl GateCard {
     }
 
     fn deadline_description(&self) -> &'static str {
-        match (self.deadline, self.on_timeout) {
-            (None, _) => "it waits until someone decides",
-            (Some(_), GateTimeoutAction::Escalate) if !self.escalated => {
+        if self.deadline.is_none() {
+            return "it waits until someone decides";
+        }
+        match self.on_timeout.for_gate(self.category, self.escalated) {
+            GateTimeoutAction::Escalate => {
                 "at the deadline it goes to the admins, who get as long again"
             }
-            (Some(_), GateTimeoutAction::AutoApprove) if self.category <= Category::Write => {
-                "at the deadline the clock approves it"
-            }
-            (
-                Some(_),
-                GateTimeoutAction::Reject
-                | GateTimeoutAction::Escalate
-                | GateTimeoutAction::AutoApprove,
-            ) => "at the deadline it is rejected",
+            GateTimeoutAction::AutoApprove => "at the deadline the clock approves it",
+            GateTimeoutAction::Reject => "at the deadline it is rejected",
         }
     }
 }

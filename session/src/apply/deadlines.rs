@@ -38,15 +38,16 @@ impl DecisionBuilder<'_> {
 
     fn expire_gate(&mut self, proposal: &Proposal, gate: &Gate) {
         let paused = self.session.paused_for().is_some() || self.session.has_ended();
-        match gate.request.on_timeout {
-            GateTimeoutAction::Escalate if !gate.escalated => self.escalate(proposal, gate),
+        let category = proposal.assessment.category;
+        match gate.request.on_timeout.for_gate(category, gate.escalated) {
+            GateTimeoutAction::Escalate => self.escalate(proposal, gate),
             GateTimeoutAction::AutoApprove if !paused => match gate.clear_by_deadline(proposal) {
                 Some(clearance) => self.approve_at_deadline(proposal, gate, clearance),
                 None => self.reject_at_deadline(proposal, gate),
             },
-            GateTimeoutAction::Escalate
-            | GateTimeoutAction::AutoApprove
-            | GateTimeoutAction::Reject => self.reject_at_deadline(proposal, gate),
+            GateTimeoutAction::AutoApprove | GateTimeoutAction::Reject => {
+                self.reject_at_deadline(proposal, gate)
+            }
         }
     }
 

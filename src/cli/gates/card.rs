@@ -173,9 +173,12 @@ fn deadline_text(gate: &GateListItem, now: Timestamp) -> String {
     if gate.open.request.deadline.is_none() {
         return "none: it waits for ever".to_owned();
     }
-    let then = match gate.open.request.on_timeout {
+    let request = &gate.open.request;
+    let then = match request
+        .on_timeout
+        .for_gate(request.category, gate.open.escalated)
+    {
         GateTimeoutAction::Reject => "then it is rejected",
-        GateTimeoutAction::Escalate if gate.open.escalated => "then it is rejected",
         GateTimeoutAction::Escalate => "then the admins decide",
         GateTimeoutAction::AutoApprove => "then the clock approves it",
     };
