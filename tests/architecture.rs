@@ -358,3 +358,69 @@ fn the_glossary_names_types_that_exist() {
         );
     }
 }
+
+/// The most fields that a struct may have without a comment on each.
+const MAX_FIELDS_WITHOUT_DOCS: usize = 5;
+
+/// The name of the struct with named fields that begins on this line.
+fn begun_struct(line: &str) -> Option<&str> {
+    let body = line.strip_suffix(" {")?;
+    let (before, after) = body.trim_start().split_once("struct ")?;
+    let is_definition = before.is_empty() || before.starts_with("pub");
+    is_definition.then(|| words(after).next())?
+}
+
+/// The name of the field that stands on this line.
+fn field_name(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = match line.strip_prefix("pub") {
+        Some(rest) => rest.split_once(' ')?.1,
+        None => line,
+    };
+    let (name, _) = line.split_once(": ")?;
+    name.chars().all(is_word_char).then_some(name)
+}
+
+/// The fields of the struct that begins on the first of these lines, and whether each has a
+/// comment. What a command line flattens is documented where it is defined.
+fn documented_fields<'a>(lines: &[&'a str]) -> Vec<(&'a str, bool)> {
+    let outer = indentation(lines[0]);
+    let inside = lines[1..].iter();
+    let inside = inside.take_while(|line| line.trim().is_empty() || indentation(line) > outer);
+    let (mut fields, mut documented) = (Vec::new(), false);
+    for line in inside.filter(|line| indentation(line) == outer + 4) {
+        let text = line.trim_start();
+        if let Some(name) = field_name(line) {
+            fields.push((name, std::mem::take(&mut documented)));
+        } else {
+            documented |= text.starts_with("///")
+                || text.starts_with("#[command(flatten")
+                || text.starts_with("#[command(subcommand");
+        }
+    }
+    fields
+}
+
+#[test]
+fn every_field_of_a_large_struct_says_what_it_is() {
+    let (mut large, mut silent) = (0, Vec::new());
+    for path in rust_files(repository()) {
+        let source = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = source.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let Some(name) = begun_struct(line) else {
+                continue;
+            };
+            let fields = documented_fields(&lines[number..]);
+            if fields.len() <= MAX_FIELDS_WITHOUT_DOCS {
+                continue;
+            }
+            large += 1;
+            let missing = fields.iter().filter(|(_, documented)| !documented);
+            silent
+                .extend(missing.map(|(field, _)| format!("{name}.{field} in {}", path.display())));
+        }
+    }
+    assert!(large > 100, "only {large} large structs were found");
+    assert_eq!(silent, Vec::<String>::new());
+}
