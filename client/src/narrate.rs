@@ -627,6 +627,7 @@ mod tests {
     fn an_edit_is_told_also_by_who_did_not_see_the_gate() {
         let amend = json!({
             "gate": "gate-abcdef", "arguments": {"full_command": "echo \u{202e}x"}, "reason": "typo",
+            "digest": "00".repeat(32),
         });
         let amend = envelope(9, "a1", "ann", "gate.amend", amend);
         assert_eq!(

@@ -219,7 +219,7 @@ async fn jobs_are_listed_and_stopped() {
         .next_request()
         .await
         .last_message("tool");
-    assert_contains(&listed, &["ended: the agent stopped it"]);
+    assert_contains(&listed, &["ended: stopped: the agent stopped it"]);
 }
 
 #[tokio::test]
