@@ -36,8 +36,9 @@ lint:
 build-tests:
 	$(CARGO) test --workspace --no-run
 
+# Most tests wait for other processes, so that more of them than cores run at a time.
 rust:
-	PROPTEST_RNG_SEED=1 $(CARGO) test --workspace --no-fail-fast
+	PROPTEST_RNG_SEED=1 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --no-fail-fast
 
 # The JSON Schema and the TypeScript in the repository are what the types say.
 generated:
