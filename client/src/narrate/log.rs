@@ -1,0 +1,254 @@
+//! Describes the messages of a log, one line each, also to readers who saw nothing before them.
+
+use pvp_protocol::payload::{ClearedBy, FinishReason, OutputStream, ResponseEnd, ToolExecute};
+use pvp_protocol::{Envelope, JsonObject, MessageId, ServerMessage, WireMessage};
+
+use super::{Narrator, role_list};
+use crate::view::{ResolutionView, RunResultView};
+
+impl Narrator<'_> {
+    /// What a logged message says, without sender and time. The view has folded the message.
+    pub fn message_text(&self, envelope: &Envelope) -> String {
+        match self.unlisted_text(envelope) {
+            Some(text) => text,
+            None => match self.view.timeline_item(&envelope.header.id) {
+                Some(item) => self.item_text(item),
+                None => self.raw_text(&envelope.message),
+            },
+        }
+    }
+
+    /// The text of messages for which the timeline has no item, or one with less detail.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other messages are described by their timeline items"
+    )]
+    fn unlisted_text(&self, envelope: &Envelope) -> Option<String> {
+        use ServerMessage as M;
+        let text = |text: &str| (self.escape)(text.trim());
+        Some(match &envelope.message {
+            M::ThinkingStart(_) => "starts thinking".to_owned(),
+            M::ThinkingChunk(chunk) => format!("thinks: {}", text(&chunk.text)),
+            M::ThinkingEnd(_) => "stops thinking".to_owned(),
+            M::ResponseStart(_) => "starts answering".to_owned(),
+            M::ResponseChunk(chunk) => format!("says: {}", text(&chunk.text)),
+            M::ResponseEnd(end) => response_end_text(end),
+            M::ToolPropose(propose) => {
+                let category = propose.assessment.as_ref().map(|it| it.category.as_str());
+                let command = self.arguments_text(&propose.arguments);
+                format!("proposes [{}]: {command}", category.unwrap_or("?"))
+            }
+            M::Announce(announce) => {
+                let roles = role_list(&announce.roles);
+                format!("joined as {} ({roles})", text(&announce.name))
+            }
+            M::GateResolve(resolve) => {
+                let how = self.resolution_text(&ResolutionView::new(resolve));
+                format!("{how}: {}", self.command_text(&resolve.tool_proposal))
+            }
+            M::GateRequest(request) => format!("asks for approval: {}", text(&request.message)),
+            M::ToolExecute(execute) => self.grant_text(execute),
+            M::ToolInput(input) => {
+                let keys = input.data.as_deref().unwrap_or("a new size");
+                let command = self.command_text(&input.tool_proposal);
+                format!("types into {command}: {}", (self.escape)(keys))
+            }
+            M::ToolOutput(output) => {
+                let stream = match output.stream {
+                    OutputStream::Stdout => "out",
+                    OutputStream::Stderr => "err",
+                };
+                let end = if output.complete { " (end)" } else { "" };
+                let id = short_id(&output.tool_proposal);
+                format!(
+                    "{id} {stream}| {}{end}",
+                    (self.escape)(output.text.trim_end())
+                )
+            }
+            M::ToolResult(result) => {
+                let id = short_id(&result.tool_proposal);
+                let finish = RunResultView::new(result, envelope.at);
+                format!("{id} ended: {}", self.run_result_text(&finish))
+            }
+            M::SessionCreate(create) => match &create.name {
+                Some(name) => format!("made the session {}", text(name)),
+                None => "made the session".to_owned(),
+            },
+            M::GateAmend(amend) => {
+                let reason = amend.reason.as_deref().filter(|reason| !reason.is_empty());
+                let reason = reason.map(|reason| format!(" ({})", text(reason)));
+                format!(
+                    "edits {}{}: {}",
+                    self.gate_text(&amend.gate),
+                    reason.unwrap_or_default(),
+                    self.arguments_text(&amend.arguments)
+                )
+            }
+            M::GateApprove(vote) => self.vote_text("approves", &vote.gate, vote.comment.as_deref()),
+            M::ToolApprove(vote) => {
+                self.vote_text("approves", &vote.tool_proposal, vote.comment.as_deref())
+            }
+            M::GateReject(vote) => self.vote_text("rejects", &vote.gate, Some(&vote.reason)),
+            M::ToolReject(vote) => {
+                self.vote_text("rejects", &vote.tool_proposal, Some(&vote.reason))
+            }
+            _ => return None,
+        })
+    }
+
+    /// A vote; the comment stands before the command, which may be long.
+    fn vote_text(&self, verb: &str, gate: &MessageId, comment: Option<&str>) -> String {
+        let comment = comment.filter(|comment| !comment.is_empty());
+        let comment = comment.map(|comment| format!(": {}", (self.escape)(comment)));
+        let gate = self.gate_text(gate);
+        format!("{verb} {gate}{}", comment.unwrap_or_default())
+    }
+
+    /// The command at a gate, which may be named by its own id or by that of the proposal.
+    fn gate_text(&self, id: &MessageId) -> String {
+        let card = self.view.card(id).map(|card| &card.proposal);
+        let proposal = card.unwrap_or(id);
+        match self.view.proposal(proposal) {
+            Some(_) => self.command_text(proposal),
+            None => format!("gate {}", short_id(id)),
+        }
+    }
+
+    fn arguments_text(&self, arguments: &JsonObject) -> String {
+        match arguments.get("full_command").and_then(|it| it.as_str()) {
+            Some(command) => (self.escape)(command.trim()),
+            None => (self.escape)(&serde_json::Value::from(arguments.clone()).to_string()),
+        }
+    }
+
+    fn grant_text(&self, execute: &ToolExecute) -> String {
+        let why = match execute.grant.cleared_by {
+            ClearedBy::Read => "a read".to_owned(),
+            ClearedBy::AllowRule => "an allow rule".to_owned(),
+            ClearedBy::Direct => "a person's own command".to_owned(),
+            ClearedBy::Clock => "approved by the clock".to_owned(),
+            ClearedBy::Quorum => {
+                format!("approved by {}", self.name_list(execute.approved_by.iter()))
+            }
+        };
+        format!(
+            "grants {} to {} ({why}): {}",
+            short_id(&execute.tool_proposal),
+            self.name(&execute.grant.executor),
+            (self.escape)(&execute.grant.action.command.summary())
+        )
+    }
+
+    fn raw_text(&self, message: &ServerMessage) -> String {
+        let payload = serde_json::to_string(message).unwrap_or_default();
+        format!("{} {}", message.kind(), (self.escape)(&payload))
+    }
+}
+
+fn response_end_text(end: &ResponseEnd) -> String {
+    let how = match end.finish_reason {
+        FinishReason::Complete => "has answered",
+        FinishReason::ToolUse => "goes on",
+        FinishReason::Interrupted => "was interrupted",
+        FinishReason::Error => "could not go on",
+        FinishReason::MaxTokens => "was cut off",
+    };
+    match &end.usage {
+        None => how.to_owned(),
+        Some(usage) => format!(
+            "{how} ({} tokens in, {} out)",
+            usage.input_tokens, usage.output_tokens
+        ),
+    }
+}
+
+/// The end of an id, which is enough to distinguish the ids of one session.
+fn short_id(id: &MessageId) -> &str {
+    let id = id.as_str();
+    // Ids are ASCII.
+    &id[id.len().saturating_sub(6)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MAX_LOG_COMMAND_CHARS, NarratorStyle};
+    use super::*;
+    use crate::View;
+
+    use pvp_protocol::{EnvelopeHeader, ParticipantId, Sender, Timestamp};
+    use serde_json::{Value, json};
+
+    fn envelope(seq: u64, id: &str, by: &str, kind: &str, payload: Value) -> Envelope {
+        let message = ServerMessage::parse_payload(kind, &payload.to_string());
+        let sender = match by {
+            Sender::SYSTEM => Sender::System,
+            by => Sender::Participant(ParticipantId::parse(by).unwrap()),
+        };
+        Envelope {
+            header: EnvelopeHeader {
+                id: MessageId::parse(id).unwrap(),
+                session: pvp_protocol::SessionId::parse("owl").unwrap(),
+                sender,
+                reference: None,
+                causal_refs: Vec::new(),
+                fork: None,
+            },
+            at: Timestamp::from_millis(seq),
+            seq: Some(seq),
+            message: message.unwrap().unwrap(),
+        }
+    }
+
+    /// The last of these messages as a line of the log, by a view that knows only them.
+    fn log_text(messages: &[Envelope]) -> String {
+        let mut view = View::default();
+        for envelope in messages {
+            view.fold(envelope);
+        }
+        let one_line = |text: &str| crate::view::escape_invisible(text).replace('\n', "\\n");
+        Narrator::new(&view, NarratorStyle::Log, one_line).message_text(messages.last().unwrap())
+    }
+
+    fn proposal(command: &str) -> Envelope {
+        let payload = json!({
+            "tool_name": "shell", "arguments": {"full_command": command}, "agent": "bot",
+            "description": "", "risk_level": "low", "requires_approval": false, "category": "all",
+        });
+        envelope(1, "p1", "bot", "tool.propose", payload)
+    }
+
+    #[test]
+    fn a_result_is_told_whole_by_who_saw_nothing_before_it() {
+        let payload = json!({
+            "tool_proposal": "p-123456", "success": false, "duration_ms": 3200,
+            "result": {"exitCode": 2, "stdout": "", "stderr": ""}, "error": "it\nbroke",
+        });
+        let result = envelope(23, "r1", "bot", "tool.result", payload);
+        assert_eq!(
+            log_text(&[result]),
+            "123456 ended: exit 2 after 3.2 s: it\\nbroke"
+        );
+    }
+
+    #[test]
+    fn a_long_command_does_not_hide_what_was_done_to_it() {
+        let reject = json!({"tool_proposal": "p1", "rejector": "ann", "reason": "never"});
+        let reject = envelope(2, "v1", "ann", "tool.reject", reject);
+        let text = log_text(&[proposal(&"x".repeat(500)), reject]);
+        let shown = "x".repeat(MAX_LOG_COMMAND_CHARS);
+        assert_eq!(text, format!("rejects {shown}…: never"));
+    }
+
+    #[test]
+    fn an_edit_is_told_also_by_who_did_not_see_the_gate() {
+        let amend = json!({
+            "gate": "gate-abcdef", "arguments": {"full_command": "echo \u{202e}x"}, "reason": "typo",
+            "digest": "00".repeat(32),
+        });
+        let amend = envelope(9, "a1", "ann", "gate.amend", amend);
+        assert_eq!(
+            log_text(&[amend]),
+            "edits gate abcdef (typo): echo \\u{202e}x"
+        );
+    }
+}
