@@ -205,11 +205,12 @@ impl GateTimeoutAction {
     /// What the deadline of one gate really does: a clock approves nothing destructive, and a gate
     /// goes to the admins once.
     pub fn for_gate(self, category: Category, escalated: bool) -> Self {
-        match self {
-            GateTimeoutAction::AutoApprove if category > Category::Write => Self::Reject,
-            GateTimeoutAction::Escalate if escalated => Self::Reject,
-            action => action,
-        }
+        let impossible = match self {
+            GateTimeoutAction::AutoApprove => category > Category::Write,
+            GateTimeoutAction::Escalate => escalated,
+            GateTimeoutAction::Reject => false,
+        };
+        if impossible { Self::Reject } else { self }
     }
 }
 
