@@ -31,7 +31,7 @@ format:
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --features pvp-protocol/generate -- -D warnings
+	$(CARGO) clippy -p pvp-protocol --all-targets --features generate -- -D warnings
 
 build-tests:
 	$(CARGO) test --workspace --no-run
