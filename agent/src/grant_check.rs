@@ -28,7 +28,7 @@ pub enum GrantRefusal {
         "the server says it was cleared by {cleared_by}, which is impossible here: by rule \
          `{rule}` it is {category} ({reason})"
     )]
-    NotClearedSo {
+    ImpossibleClearance {
         cleared_by: ClearedBy,
         category: Category,
         rule: String,
@@ -37,7 +37,7 @@ pub enum GrantRefusal {
     #[error("the server says that it was approved, but names nobody who could have done so")]
     NobodyApproved,
     #[error("the server says that it is a person's own command, but this agent proposed it")]
-    NotAPersonsOwn,
+    NotAnOwnCommand,
 }
 
 /// What was shown to everyone and may come back as a grant.
@@ -204,14 +204,14 @@ fn check_clearance(
         ClearedBy::Direct => {
             return match origin {
                 ActionOrigin::ShellExec => Ok(()),
-                ActionOrigin::Proposal => Err(GrantRefusal::NotAPersonsOwn),
+                ActionOrigin::Proposal => Err(GrantRefusal::NotAnOwnCommand),
             };
         }
     };
     if assessment.category <= most_severe {
         return Ok(());
     }
-    Err(GrantRefusal::NotClearedSo {
+    Err(GrantRefusal::ImpossibleClearance {
         cleared_by: grant.cleared_by,
         category: assessment.category,
         rule: assessment.rule,
@@ -366,13 +366,13 @@ mod tests {
         ] {
             let refused = result(proposal, line, cleared_by).unwrap_err();
             assert!(
-                matches!(refused, GrantRefusal::NotClearedSo { .. }),
+                matches!(refused, GrantRefusal::ImpossibleClearance { .. }),
                 "{line} by {cleared_by}: {refused}"
             );
         }
         assert_eq!(
             result("p1", "touch a", ClearedBy::Direct),
-            Err(GrantRefusal::NotAPersonsOwn)
+            Err(GrantRefusal::NotAnOwnCommand)
         );
         assert_eq!(
             result("p1", "touch a", ClearedBy::Quorum),

@@ -237,3 +237,20 @@ async fn whoami_shows_when_the_token_expires() {
     let line = format!("expires {}", expires.as_str().unwrap());
     assert_eq!(out.lines().last(), Some(line.as_str()));
 }
+
+#[tokio::test]
+async fn the_token_of_a_server_on_this_machine_reaches_no_proxy() {
+    let server = TestServer::start(&[]).await;
+    let dee = server.invite("dee", &["observer"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&dee, None)).await;
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let variables = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    let environment = variables.map(|variable| (variable, address.as_str()));
+    tokio::select! {
+        output = cli.run_with_env(&["whoami"], &environment) => {
+            assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{output:?}");
+        }
+        _ = proxy.accept() => panic!("the proxy was asked"),
+    }
+}

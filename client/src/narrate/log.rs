@@ -96,7 +96,7 @@ impl Narrator<'_> {
         })
     }
 
-    /// A vote; the comment stands before the command, which may be long.
+    /// A vote, with its comment behind the command, which is shortened so that both fit.
     fn vote_text(&self, verb: &str, gate: &MessageId, comment: Option<&str>) -> String {
         let comment = comment.filter(|comment| !comment.is_empty());
         let comment = comment.map(|comment| format!(": {}", (self.escape)(comment)));

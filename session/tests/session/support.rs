@@ -2,7 +2,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
-    reason = "each test file uses its own part of the kit"
+    reason = "each test file uses its own part of the support code"
 )]
 #![allow(
     clippy::unwrap_used,
