@@ -1,12 +1,11 @@
 # `make run` starts the demo, `make test` checks everything; both install what they need.
 
 CARGO ?= cargo
-DATA ?= pvp-data
 
 .PHONY: run build test format lint build-tests rust generated soak bench generate deny tools
 
 run: tools
-	$(CARGO) run --release -- demo --data $(DATA)
+	$(CARGO) run --release -- demo $(if $(DATA),--data $(DATA))
 
 build: tools
 	$(CARGO) build --release
@@ -58,6 +57,7 @@ soak:
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery server_killed::
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test executor -- running:: sandbox::without_the_sandbox
 	PVP_ROUNDS=200 $(CARGO) test --release -p pvp --test recovery random_kills::
+	MEMORY_SOAK_SECONDS=$${MEMORY_SOAK_SECONDS:-120} MEMORY_CONNECTIONS=0 MEMORY_BROADCAST_MIB=0 MEMORY_BUSY_SESSIONS=0 $(CARGO) bench --bench memory
 
 bench:
 	$(CARGO) bench

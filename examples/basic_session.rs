@@ -4,7 +4,8 @@
 //! Start a server, then pass a link with the admin and driver roles, such as the one that `pvp up`
 //! prints:
 //!
-//!     cargo run --example basic_session -- 'http://127.0.0.1:3000/?token=…'
+//!     read -rs PVP_LINK && export PVP_LINK   # paste it: http://127.0.0.1:3000/?token=…
+//!     cargo run --example basic_session
 
 #![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
@@ -16,9 +17,7 @@ use pvp_protocol::{ExtraFields, MessageId, ParticipantKind, Role, ServerMessage}
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let link = std::env::args()
-        .nth(1)
-        .context("give a link with the admin role")?;
+    let link = std::env::var("PVP_LINK").context("set PVP_LINK to a link with the admin role")?;
     let link = Link::parse(&link)?;
 
     // Over HTTP: create a session and invite an agent to it.

@@ -1,6 +1,7 @@
 //! Two of three people must approve; all three see the same events in the same order.
 //!
-//!     cargo run --example multi_participant -- 'http://127.0.0.1:3000/?token=…'
+//!     read -rs PVP_LINK && export PVP_LINK   # paste it: http://127.0.0.1:3000/?token=…
+//!     cargo run --example multi_participant
 
 #![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
@@ -76,20 +77,16 @@ fn invite(
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let link = std::env::args()
-        .nth(1)
-        .context("give a link with the admin role")?;
+    let link = std::env::var("PVP_LINK").context("set PVP_LINK to a link with the admin role")?;
     let api = ApiClient::new(Link::parse(&link)?);
     let links = tokio::task::spawn_blocking(move || -> anyhow::Result<Vec<Link>> {
         let config = SessionConfig {
             default_gate_quorum: QuorumRule::Any { count: 2 },
             ..SessionConfig::default()
         };
-        let new = CreateSessionRequest {
-            config,
-            ..CreateSessionRequest::default()
-        };
-        let session = api.create_session(&new)?.session;
+        // People are invited before the session exists: those whom one approver invites while it
+        // goes on do not count as further people.
+        let session = SessionId::parse(pvp_clock::fresh_id().as_str())?;
         let people = ["Ann", "Bob", "Cid"].into_iter();
         let mut links = people
             .map(|name| invite(&api, &session, name, Role::Approver, ParticipantKind::Human))
@@ -101,6 +98,11 @@ async fn main() -> anyhow::Result<()> {
             Role::Driver,
             ParticipantKind::Agent,
         )?);
+        api.create_session(&CreateSessionRequest {
+            session: Some(session),
+            config,
+            ..CreateSessionRequest::default()
+        })?;
         Ok(links)
     })
     .await??;

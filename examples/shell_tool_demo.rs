@@ -1,16 +1,18 @@
 //! The agent's shell tool as a library: it proposes a read, a write, a destructive command and a
 //! blocked one, and streams the output.
 //!
-//! Pass an agent's link, such as the one that `pvp up` prints, and approve from another shell with
+//! Set `PVP_LINK` to an agent's link, such as the one that `pvp up` prints, and approve from another shell with
 //! `pvp gates` and `pvp approve`:
 //!
-//!     cargo run --example shell_tool_demo -- 'http://127.0.0.1:3000/?token=…&session=main'
+//!     read -rs PVP_LINK && export PVP_LINK   # paste it: http://127.0.0.1:3000/?token=…&session=main
+//!     cargo run --example shell_tool_demo
 
 #![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::Context;
-use pvp_agent::agent::{Agent, ProposalEvent, ProposeError};
+use pvp_agent::agent::Agent;
 use pvp_agent::executor::ExecutorSettings;
+use pvp_agent::proposer::{ProposalEvent, ProposeError};
 use pvp_client::Link;
 use pvp_protocol::payload::OutputStream;
 
@@ -19,14 +21,15 @@ fn main() -> anyhow::Result<std::process::ExitCode> {
     if let Some(code) = pvp_agent::run_internal_subcommand() {
         return Ok(code);
     }
-    let link = std::env::args().nth(1).context("give an agent's link")?;
+    let link = std::env::var("PVP_LINK").context("set PVP_LINK to an agent's link")?;
     tokio::runtime::Runtime::new()?.block_on(run(Link::parse(&link)?))?;
     Ok(std::process::ExitCode::SUCCESS)
 }
 
 async fn run(link: Link) -> anyhow::Result<()> {
     let workspace = std::env::current_dir()?;
-    let state = workspace.join(".pvp/executor");
+    // Not in the workspace, where commands could change it.
+    let state = pvp_client::user_directories::state_directory()?.join("agents/example");
     let agent = Agent::connect(link, ExecutorSettings::new(workspace, state)).await?;
     println!("{} in {}", agent.participant(), agent.session());
     for line in [
@@ -59,7 +62,7 @@ fn print_event(event: &ProposalEvent) {
         }
         ProposalEvent::GateOpened { quorum } => println!("  waits for {quorum}"),
         ProposalEvent::Edited { command, .. } => println!("  edited: {command}"),
-        ProposalEvent::Granted { approved_by } => {
+        ProposalEvent::Granted { approved_by, .. } => {
             println!("  runs, approved by {}", approved_by.len())
         }
         ProposalEvent::Started { pid, .. } => println!("  as process {pid}"),
@@ -72,6 +75,7 @@ fn print_event(event: &ProposalEvent) {
                 println!("  {mark} {line}");
             }
         }
+        ProposalEvent::CancelRequested { .. } => println!("  is being stopped"),
         ProposalEvent::Finished(result) => {
             let code = result.result.as_ref().and_then(|body| body.exit_code);
             println!(
@@ -84,5 +88,6 @@ fn print_event(event: &ProposalEvent) {
             resolve.outcome,
             resolve.reason.as_deref().unwrap_or_default()
         ),
+        ProposalEvent::Lost => println!("  over, nobody knows how"),
     }
 }

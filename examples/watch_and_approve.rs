@@ -1,7 +1,8 @@
 //! A minimal approver: shows each card that waits for a vote and reads the decision from standard
 //! input.
 //!
-//!     cargo run --example watch_and_approve -- 'http://127.0.0.1:3000/?token=…&session=…'
+//!     read -rs PVP_LINK && export PVP_LINK   # paste it: http://127.0.0.1:3000/?token=…&session=…
+//!     cargo run --example watch_and_approve
 
 #![allow(clippy::print_stdout, reason = "an example prints what it does")]
 
@@ -15,9 +16,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let link = std::env::args()
-        .nth(1)
-        .context("give a link into a session")?;
+    let link = std::env::var("PVP_LINK").context("set PVP_LINK to a link into a session")?;
     let (connection, mut events) =
         Connection::open(Link::parse(&link)?, ConnectOptions::default()).await?;
     let mut answers = BufReader::new(tokio::io::stdin()).lines();
@@ -42,6 +41,7 @@ async fn main() -> anyhow::Result<()> {
                 ConnectionEvent::Connected { resumed: false } => view = View::default(),
                 ConnectionEvent::Message { envelope: Some(envelope), .. } => view.fold(&envelope),
                 ConnectionEvent::Disconnected { why } => println!("lost the connection ({why}), coming back"),
+                ConnectionEvent::RecordWarning(warning) => println!("{warning}"),
                 ConnectionEvent::Ended(_) => return Ok(()),
                 ConnectionEvent::Connected { resumed: true } | ConnectionEvent::Message { envelope: None, .. } => {}
             },

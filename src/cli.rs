@@ -10,6 +10,7 @@ mod exec;
 mod gates;
 mod history;
 mod invite;
+mod link_argument;
 mod links;
 mod log_line;
 mod login;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Subcommand;
 use pvp_client::view::escape_invisible;
+use pvp_client::{ApiClient, RecordCheck, RecordMemory};
 use pvp_protocol::{MessageId, ParticipantId, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,8 +41,8 @@ pub(crate) enum CliCommand {
     Up(up::UpArguments),
     /// Start a server and an agent that shows what happens to its commands.
     Demo(demo::DemoArguments),
-    /// Run the server alone.
-    Server(server::ServerArguments),
+    /// Run the server alone, or rotate the key that signs its logs.
+    Server(server::ServerCommandArguments),
     /// Join a session as an agent: a model or a script proposes, and this machine runs what is
     /// granted.
     Agent(Box<agent::AgentArguments>),
@@ -68,7 +70,7 @@ pub(crate) enum CliCommand {
     History(history::HistoryArguments),
     /// What a command printed.
     Output(history::OutputArguments),
-    /// Sessions that the link opens.
+    /// Sessions that the link opens; archive or delete one.
     Sessions(sessions::SessionsArguments),
     /// Make a session.
     Create(sessions::CreateArguments),
@@ -119,7 +121,7 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Tail(arguments) => tail::run(&arguments),
         CliCommand::History(arguments) => history::run(&arguments),
         CliCommand::Output(arguments) => history::output(&arguments),
-        CliCommand::Sessions(arguments) => sessions::list(&arguments),
+        CliCommand::Sessions(arguments) => sessions::run(&arguments),
         CliCommand::Create(arguments) => sessions::create(&arguments),
         CliCommand::Connect(arguments) => connect::run(arguments),
         CliCommand::Login(arguments) => login::login(&arguments),
@@ -136,8 +138,49 @@ pub(crate) fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Prints a line to standard output.
+/// Where the ends of logs are remembered; `None` if there is no home directory.
+fn record_memory() -> Option<RecordMemory> {
+    let state = pvp_client::user_directories::state_directory().ok()?;
+    Some(RecordMemory::new(&state))
+}
+
+/// For a connection that shows a person what is odd about a session's log.
+fn reported_record_check() -> RecordCheck {
+    record_memory().map_or(RecordCheck::Off, RecordCheck::Report)
+}
+
+/// Compares the log of a session with what was seen of it before, and says what is odd about it.
+fn check_record(api: &ApiClient, session: &SessionId, received: u64) {
+    let Some(memory) = record_memory() else {
+        return;
+    };
+    match memory.check(api, session, received) {
+        Ok(None) => {}
+        Ok(Some(warning)) => print_error(&warning.into()),
+        Err(error) => print_error(&error.into()),
+    }
+}
+
+/// Prints text to standard output. It may quote others, so whatever would not show is escaped.
 fn print_line(line: impl std::fmt::Display) -> anyhow::Result<()> {
+    let line = escape_invisible(&line.to_string());
+    print_bytes(format!("{line}\n").as_bytes())
+}
+
+/// Prints JSON to standard output. Its meaning stays the same: whatever would not show is inside a
+/// string, where JSON has an escape for it.
+fn print_json(json: impl std::fmt::Display) -> anyhow::Result<()> {
+    let mut line = String::new();
+    for c in json.to_string().chars() {
+        let mut buffer = [0; 4];
+        let text: &str = c.encode_utf8(&mut buffer);
+        if escape_invisible(text) == text {
+            line.push(c);
+        } else {
+            let units = text.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
+            line.extend(units);
+        }
+    }
     print_bytes(format!("{line}\n").as_bytes())
 }
 
@@ -164,21 +207,14 @@ fn one_line(text: &str) -> String {
         .replace('\t', "\\t")
 }
 
-/// This user's state directory for PVP.
-fn state_directory() -> anyhow::Result<PathBuf> {
-    user_directory("XDG_STATE_HOME", ".local/state")
+/// The directory that this program was started in.
+fn current_directory() -> anyhow::Result<PathBuf> {
+    std::env::current_dir().context("finding the working directory")
 }
 
-/// The `pvp` directory below the base directory that an environment variable names, or below
-/// `$HOME/{default}` if it is not set.
-fn user_directory(variable: &str, default: &str) -> anyhow::Result<PathBuf> {
-    let configured = std::env::var_os(variable).filter(|path| !path.is_empty());
-    let base = match (configured, std::env::var_os("HOME")) {
-        (Some(path), _) => PathBuf::from(path),
-        (None, Some(home)) => PathBuf::from(home).join(default),
-        (None, None) => anyhow::bail!("HOME is not set; set {variable}"),
-    };
-    Ok(base.join("pvp"))
+/// Prints a warning to standard error. If that fails, there is nowhere left to report it.
+fn print_warning(warning: &str) {
+    print_error(&anyhow::anyhow!("{warning}"));
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

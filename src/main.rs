@@ -6,6 +6,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// It gives freed memory back to the system; .cargo/config.toml says how soon.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Supervise an AI agent together: propose, gate, run, watch, prove.
 #[derive(Parser)]
 #[command(name = "pvp", version, arg_required_else_help = true)]
@@ -18,6 +22,9 @@ fn main() -> ExitCode {
     if let Some(code) = pvp_agent::run_internal_subcommand() {
         return code;
     }
+    // Not above: a reaper has one thread. Without this one, a program that has become idle keeps
+    // what it freed.
+    let _ = tikv_jemalloc_ctl::background_thread::write(true);
     let arguments = CliArguments::parse();
     match cli::run(arguments.command) {
         Ok(code) => code,

@@ -42,6 +42,8 @@ const PURE_CRATES: &[(&str, &[&str])] = &[
     (
         "session",
         &[
+            "data-encoding",
+            "hashbrown",
             "pvp-policy",
             "pvp-protocol",
             "serde",
@@ -252,6 +254,63 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// The files of the server above its store, without their tests, with their text.
+fn server_files_above_the_store() -> Vec<(String, String)> {
+    let server = repository().join("server/src");
+    let mut files = Vec::new();
+    for path in rust_files(&server) {
+        let name = path.strip_prefix(&server).unwrap().to_str().unwrap();
+        let is_test = name.ends_with("tests.rs") || name.contains("tests/");
+        if name != "store.rs" && !name.starts_with("store/") && !is_test {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            files.push((name.to_owned(), code.to_owned()));
+        }
+    }
+    assert!(files.len() > 30, "only {} files were found", files.len());
+    files
+}
+
+#[test]
+fn only_the_sqlite_store_knows_sqlite() {
+    for directory in ["server", "session", "client", "agent", "tui-client", "src"] {
+        for path in rust_files(&repository().join(directory)) {
+            let relative = path.strip_prefix(repository()).unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let inside = relative.starts_with("server/src/store/sqlite");
+            assert!(
+                inside || !text.contains("rusqlite"),
+                "{relative} names rusqlite; only server/src/store/sqlite/ may"
+            );
+        }
+    }
+    for directory in ["protocol", "clock", "policy", "session", "client", "agent"] {
+        assert!(!dependencies(directory).contains("rusqlite"), "{directory}");
+    }
+}
+
+#[test]
+fn nothing_above_the_store_blocks() {
+    let blocking = [
+        "spawn_blocking",
+        "block_in_place",
+        "blocking_recv",
+        "blocking_send",
+        "block_on",
+        "blocking_lock",
+        "std::fs",
+        "std::thread",
+        "thread::sleep",
+        "reqwest",
+        "SqliteTokens",
+    ];
+    for (file, text) in server_files_above_the_store() {
+        for word in blocking {
+            assert!(!text.contains(word), "server/src/{file} uses {word}");
+        }
+    }
 }
 
 /// The keyword and the name of the type that a line defines.

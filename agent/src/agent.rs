@@ -1,32 +1,40 @@
-//! An agent as a library: proposes commands, runs granted ones, and reports what happens to each.
+//! An agent as a library: a proposer and an executor of one participant, and what people ask of it.
+//!
+//! One task receives every message and folds one [`View`](pvp_client::View), which the proposer, the
+//! executor and the agent's own lists read. Each keeps beside it only what no message says: who
+//! waits for which proposal, what the executor [knows by itself](crate::executor), the process ids
+//! of jobs, and the contents of the shared context, which a view leaves out.
 
 mod recap;
-mod session_context;
+mod shared_context;
 mod task;
 mod trailer;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use pvp_client::{ConnectError, ConnectOptions, Connection, Link, SendError, fresh_id};
+use pvp_client::{ConnectError, ConnectOptions, Connection, Link};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ErrorReport, GateResolve, InterruptRaise, OutputPage, OutputRead, OutputStream, PromptAmend,
-    PromptSubmit, ToolPropose, ToolResult,
+    FileContent, InterruptRaise, OutputPage, OutputRead, PromptAmend, PromptSubmit,
 };
 use pvp_protocol::{
-    Action, ActionError, Assessment, Category, ErrorCode, ExtraFields, JsonObject, MessageId,
-    ParticipantId, Risk, SessionId, ToolCategory,
+    Action, Category, Command, JsonObject, MessageId, ParticipantId, SessionId, ToolCategory,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::bound_files::{self, ProposedFiles};
 use crate::brain::tools::BackgroundJob;
-use crate::executor::{self, Executor, ExecutorSettings};
+use crate::executor::{Executor, ExecutorSettings};
+use crate::proposer::{ProposalHandle, ProposeError, Proposer};
+use crate::working_directory::WorkingDirectory;
 pub use recap::SessionRecap;
 use task::{AgentCommand, AgentTask};
 
 /// Inputs that may wait to be read; further ones are dropped while the queue is full.
 const INPUT_QUEUE_LEN: usize = 1024;
+
+/// Bytes of a participant's name as the agent repeats it.
+const MAX_NAME_BYTES: usize = 200;
 
 /// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -35,86 +43,6 @@ pub enum AgentError {
     Connect(#[from] ConnectError),
     #[error("{0:#}")]
     Executor(anyhow::Error),
-}
-
-/// Why a command was not proposed. Nothing ran, and nothing was sent unless the server refused it.
-#[derive(Debug, thiserror::Error)]
-pub enum ProposeError {
-    #[error("blocked by rule `{rule}`: {reason}")]
-    Blocked { rule: String, reason: String },
-    #[error("{0}")]
-    BadArguments(#[from] ActionError),
-    #[error("{0}")]
-    BadDirectory(String),
-    #[error("{}", .0.message)]
-    Refused(Box<ErrorReport>),
-    #[error("the agent has stopped")]
-    AgentStopped,
-}
-
-impl From<SendError> for ProposeError {
-    fn from(error: SendError) -> Self {
-        match error {
-            SendError::Refused(report) => ProposeError::Refused(report),
-            SendError::Closed | SendError::Dropped => ProposeError::AgentStopped,
-        }
-    }
-}
-
-/// What happens to a proposal, in order; the last event is `Finished` or `NotRun`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ProposalEvent {
-    /// The server's assessment.
-    Assessed(Box<Assessment>),
-    /// A gate was opened; `quorum` says which votes it waits for.
-    GateOpened {
-        quorum: String,
-    },
-    /// Someone edited the command; `command` is what would run now.
-    Edited {
-        by: Option<ParticipantId>,
-        command: String,
-        reason: Option<String>,
-    },
-    /// The proposal was approved and may run.
-    Granted {
-        approved_by: Vec<ParticipantId>,
-    },
-    /// The command runs under this process id; a background job's output also goes to `file`.
-    Started {
-        pid: u32,
-        file: Option<PathBuf>,
-    },
-    Output {
-        stream: OutputStream,
-        text: String,
-    },
-    Finished(Box<ToolResult>),
-    /// The command does not run; the payload says how its gate closed.
-    NotRun(Box<GateResolve>),
-}
-
-/// A proposal that was sent, and the events about it.
-pub struct ProposalHandle {
-    /// The proposal's id; its output is read by the same id.
-    pub id: MessageId,
-    events: mpsc::UnboundedReceiver<ProposalEvent>,
-}
-
-impl ProposalHandle {
-    /// The next event; `None` after the last one. The grant's output limit bounds the output.
-    pub async fn next(&mut self) -> Option<ProposalEvent> {
-        self.events.recv().await
-    }
-
-    /// Waits for the last event: the result, or why the command did not run.
-    pub async fn outcome(mut self) -> Option<ProposalEvent> {
-        let mut last = None;
-        while let Some(event) = self.next().await {
-            last = Some(event);
-        }
-        last
-    }
 }
 
 /// The participant who sent an input.
@@ -168,16 +96,14 @@ pub struct Agent {
     commands: mpsc::Sender<AgentCommand>,
     /// The inputs; `None` once they were taken with [`take_inputs`](Self::take_inputs).
     inputs: Option<AgentInputs>,
-    /// The connection to the session.
-    connection: Connection,
+    /// Proposes, and hears what becomes of it.
+    proposer: Proposer,
     /// The rules that are checked here, before a proposal is sent.
     policy: Arc<Policy>,
     /// How the executor runs commands.
     settings: ExecutorSettings,
     /// The workspace as the policy needs it to assess a command.
     workspace: Workspace,
-    /// Closes when the agent's task has ended; holds why the server refused the agent, if it did.
-    stopped: watch::Receiver<Option<String>>,
 }
 
 impl Agent {
@@ -211,46 +137,41 @@ impl Agent {
         let executor = Executor::new(connection.clone(), settings.clone(), policy.clone())
             .map_err(AgentError::Executor)?;
         let (commands, command_receiver) = mpsc::channel(16);
+        let (requests, request_receiver) = mpsc::channel(16);
         let (input_sender, input_receiver) = mpsc::channel(INPUT_QUEUE_LEN);
         let task = AgentTask::new(connection.clone(), executor, input_sender);
         let (stopped_sender, stopped) = watch::channel(None);
         tokio::spawn(async move {
-            let refusal = task.run(command_receiver, events).await;
+            let refusal = task.run(command_receiver, request_receiver, events).await;
             stopped_sender.send_replace(refusal);
         });
         Ok(Self {
             commands,
             inputs: Some(AgentInputs(input_receiver)),
-            connection,
+            proposer: Proposer::new(connection, requests, stopped),
             policy,
             settings,
             workspace,
-            stopped,
         })
     }
 
     /// Waits until the agent has left and everything that it ran has ended. Returns why the server
     /// no longer lets it in, if that is the reason.
     pub fn stopped(&self) -> impl Future<Output = Option<String>> + Send + 'static {
-        let mut stopped = self.stopped.clone();
-        async move {
-            // The sender is dropped after its last value.
-            while stopped.changed().await.is_ok() {}
-            stopped.borrow().clone()
-        }
+        self.proposer.stopped()
     }
 
     pub fn participant(&self) -> &ParticipantId {
-        self.connection.participant()
+        self.proposer.participant()
     }
 
     pub fn session(&self) -> &SessionId {
-        self.connection.session()
+        self.proposer.session()
     }
 
     /// The connection, for sending other messages.
     pub fn connection(&self) -> &Connection {
-        &self.connection
+        self.proposer.connection()
     }
 
     /// How the executor runs commands.
@@ -300,10 +221,7 @@ impl Agent {
         let arguments = self.with_co_author(arguments)?;
         let blocked = self.blocked_by_policy(&Action::from_arguments("shell", &arguments)?);
         match self.submit(arguments, purpose).await {
-            Err(ProposeError::Refused(report)) if report.code == ErrorCode::GateFailed => {
-                let (rule, reason) = ("server".to_owned(), report.message);
-                Err(blocked.unwrap_or(ProposeError::Blocked { rule, reason }))
-            }
+            Err(by_server @ ProposeError::Blocked { .. }) => Err(blocked.unwrap_or(by_server)),
             other => other,
         }
     }
@@ -319,29 +237,89 @@ impl Agent {
         arguments: JsonObject,
         purpose: &str,
     ) -> Result<ProposalHandle, ProposeError> {
-        let action = Action::from_arguments("shell", &arguments)?;
-        executor::resolve_directory(action.cwd.as_deref(), &self.settings.workspace)
-            .map_err(ProposeError::BadDirectory)?;
-        let (id, propose) = (fresh_id(), self.tool_propose(arguments, purpose));
-        let (event_sender, event_receiver) = mpsc::unbounded_channel();
-        let (registered, registration) = oneshot::channel();
-        let agent_command = AgentCommand::TrackProposal {
-            id: id.clone(),
-            propose: Box::new(propose.clone()),
-            command: action.command.summary(),
-            mode: action.mode,
-            events: event_sender,
-            registered,
+        let (arguments, contents) = self.bind(arguments).await?;
+        let category = ToolCategory::ShellExecute;
+        self.proposer
+            .propose_with_contents("shell", category, arguments, purpose, contents)
+            .await
+    }
+
+    /// Adds to the arguments what people could not see otherwise, and what must not change between
+    /// their vote and the start: the directory that `cwd` leads to, the names of the secrets, and
+    /// the hashes of the files that the command runs. Returns the contents of these files too.
+    async fn bind(
+        &self,
+        mut arguments: JsonObject,
+    ) -> Result<(JsonObject, Vec<FileContent>), ProposeError> {
+        arguments.remove("secrets");
+        arguments.remove("files");
+        let mut action = Action::from_arguments("shell", &arguments)?;
+        if let Some(resolved) = self.resolved_directory(&action)? {
+            arguments.insert("cwd".to_owned(), resolved.into());
+            action = Action::from_arguments("shell", &arguments)?;
+        }
+        match self.policy.assess(&action, &self.workspace).category {
+            // A read gets no secrets and runs nothing by its path.
+            Category::Read => return Ok((arguments, Vec::new())),
+            Category::Write | Category::Destructive | Category::Blocked => {}
+        }
+        let secrets = self.secret_names().await?;
+        if !secrets.is_empty() {
+            arguments.insert("secrets".to_owned(), secrets.into());
+        }
+        let bound = self.bind_files(action).await?;
+        if !bound.files.is_empty() {
+            let files = serde_json::to_value(&bound.files).unwrap_or_default();
+            arguments.insert("files".to_owned(), files);
+        }
+        Ok((arguments, bound.contents))
+    }
+
+    /// The path behind the working directory, if the given one leads through links.
+    fn resolved_directory(&self, action: &Action) -> Result<Option<String>, ProposeError> {
+        let workspace = &self.settings.workspace;
+        let cwd = action.cwd.as_deref();
+        let directory =
+            WorkingDirectory::open(cwd, workspace).map_err(ProposeError::BadDirectory)?;
+        let Some(cwd) = cwd else {
+            return Ok(None);
         };
-        self.send_command(agent_command).await?;
-        registration.await.map_err(|_| ProposeError::AgentStopped)?;
-        let receipt = self
-            .connection
-            .send_with_id(id.clone(), None, propose)
+        let bad = |why: &str| ProposeError::BadDirectory(format!("cannot work in {cwd}: {why}"));
+        let resolved = directory.resolved_path();
+        let resolved = resolved.map_err(|error| bad(&error.to_string()))?;
+        if resolved == workspace.join(cwd) {
+            return Ok(None);
+        }
+        let text = resolved.to_str().map(str::to_owned);
+        text.map(Some)
+            .ok_or_else(|| bad("its path is not valid UTF-8"))
+    }
+
+    async fn bind_files(&self, action: Action) -> Result<ProposedFiles, ProposeError> {
+        let (policy, workspace) = (self.policy.clone(), self.workspace.clone());
+        let directory = self.settings.workspace.clone();
+        let binding = tokio::task::spawn_blocking(move || {
+            let named = policy.named_files(&action, &workspace).files;
+            // What `cat` could not print without a vote is not sent along either.
+            let may_show = |path: &str| {
+                let command = Command::Argv {
+                    command: "cat".to_owned(),
+                    args: vec!["--".to_owned(), path.to_owned()],
+                };
+                let assessment = policy.assess(&Action::new(command), &workspace);
+                assessment.category == Category::Read
+            };
+            bound_files::bind(&directory, &named, may_show)
+        });
+        binding.await.map_err(|_| ProposeError::Closed)
+    }
+
+    /// The names of the secrets that are shared with this agent.
+    async fn secret_names(&self) -> Result<Vec<String>, ProposeError> {
+        let (names, answer) = oneshot::channel();
+        self.send_command(AgentCommand::ListSecrets { names })
             .await?;
-        receipt.ack().await?;
-        let events = event_receiver;
-        Ok(ProposalHandle { id, events })
+        answer.await.map_err(|_| ProposeError::Closed)
     }
 
     /// Adds the co-author trailer.
@@ -360,70 +338,37 @@ impl Agent {
         Ok(arguments)
     }
 
-    fn tool_propose(&self, arguments: JsonObject, purpose: &str) -> ToolPropose {
-        ToolPropose {
-            tool_name: "shell".to_owned(),
-            arguments,
-            agent: self.participant().clone(),
-            // This claim can only raise the risk; `Safe` leaves the assessment to the server.
-            risk_level: Risk::Safe,
-            description: purpose.to_owned(),
-            requires_approval: false,
-            suggested_approvers: None,
-            category: ToolCategory::ShellExecute,
-            assessment: None,
-            extra: ExtraFields::new(),
-        }
-    }
-
     /// Reads lines of a command's output, by the id of its proposal.
     pub async fn read_output(&self, read: OutputRead) -> Result<OutputPage, ProposeError> {
-        loop {
-            let id = fresh_id();
-            let (page, answer) = oneshot::channel();
-            self.send_command(AgentCommand::TrackOutputRead {
-                id: id.clone(),
-                page,
-            })
-            .await?;
-            let receipt = self.connection.send_with_id(id, None, read.clone()).await?;
-            match receipt.ack().await {
-                Ok(_) => return answer.await.map_err(|_| ProposeError::AgentStopped),
-                // The connection was lost meanwhile. Reading has no effect, so it is safe to
-                // repeat.
-                Err(SendError::Dropped) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.proposer.read_output(read).await
     }
 
     /// The background jobs of this agent, oldest first, including some that have ended.
     pub async fn jobs(&self) -> Result<Vec<BackgroundJob>, ProposeError> {
         let (jobs, answer) = oneshot::channel();
         self.send_command(AgentCommand::ListJobs { jobs }).await?;
-        answer.await.map_err(|_| ProposeError::AgentStopped)
+        answer.await.map_err(|_| ProposeError::Closed)
     }
 
-    /// Stops a background job of this agent, with everything that it started. Returns how it
-    /// ended, if this agent knows the job.
+    /// Stops a background job of this agent, with everything that it started, or withdraws it.
+    /// Returns how it ended, if this agent knows the job.
     pub async fn stop_job(
         &self,
         job: &MessageId,
         why: &str,
     ) -> Result<Option<String>, ProposeError> {
-        let receipt = self.connection.cancel(job, Some(why.to_owned())).await?;
-        receipt.ack().await?;
+        self.proposer.cancel(job, why).await?;
         let (ended, answer) = oneshot::channel();
         let id = job.clone();
         self.send_command(AgentCommand::AwaitJobEnd { id, ended })
             .await?;
-        answer.await.map_err(|_| ProposeError::AgentStopped)
+        answer.await.map_err(|_| ProposeError::Closed)
     }
 
     async fn send_command(&self, agent_command: AgentCommand) -> Result<(), ProposeError> {
         self.commands
             .send(agent_command)
             .await
-            .map_err(|_| ProposeError::AgentStopped)
+            .map_err(|_| ProposeError::Closed)
     }
 }

@@ -1,4 +1,15 @@
 //! Runs the commands that are granted to this participant, and reports their output and results.
+//!
+//! An executor acts on grants and on nothing else. It proposes nothing and needs neither a proposer
+//! nor a brain: whoever proposes for the same participant tells it so with
+//! [`record_proposal`](Executor::record_proposal) before sending, and people ask for commands of
+//! their own with `shell.exec`.
+//!
+//! Two kinds of knowledge meet here. The [`View`] is folded from what the server says, and is good
+//! for finding the command behind a gate and for telling the past from the present. Whether a grant
+//! is acted on rests on what the executor knows by itself: what it was told to expect
+//! ([`ShownActions`](crate::shown_actions::ShownActions)), its own policy ([`GrantCheck`]), and the
+//! grants that it has used ([`Journal`]).
 
 mod active_run;
 mod git_notes;
@@ -13,26 +24,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pvp_client::{Connection, now};
+use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::payload::{
-    ExecutorInfo, GateOutcome, InterruptUrgency, RunOutcome, SessionWelcome, ToolExecute,
+    ExecutorInfo, GateOutcome, GrantTerms, InterruptUrgency, SessionWelcome, ToolExecute,
     ToolInput, ToolResult,
 };
-use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, Sender, ServerMessage};
+use pvp_protocol::{Action, Envelope, MessageId, RunMode, SandboxProfile, Sender, ServerMessage};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-use crate::grant_check::GrantCheck;
+use crate::grant_check::{GrantCheck, GrantLimits};
 use crate::journal::Journal;
+use crate::private_paths::check_workspace;
+use crate::received::{Received, next_received};
 use crate::run::{OverflowAction, PtyInput, ReaperPool};
+use crate::run_results::{failed_result, unknown_result};
 use crate::sandbox::{self, ResourceLimits};
+pub use crate::shown_actions::AcceptedOrigins;
 use active_run::ActiveRun;
 use run_task::RunTask;
-pub(crate) use spawn_spec::resolve_directory;
 
 /// Runs whose cancel arrived before their grant; beyond this, those with the lowest ids are
 /// dropped.
 const MAX_EARLY_STOPS: usize = 256;
+
+/// Values of secrets that are masked; a session has at most 200 secrets at a time.
+const MAX_KNOWN_SECRETS: usize = 1000;
+
+/// How long the server may take to accept the last results and the leave message.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory in bytes for each process of a read, unless the settings say otherwise.
 pub const DEFAULT_READ_MEMORY_BYTES: u64 = 2 * 1024 * 1024 * 1024;
@@ -55,6 +75,9 @@ pub struct ExecutorSettings {
     pub workspace: PathBuf,
     /// The directory for the journal and the output of background jobs.
     pub state_directory: PathBuf,
+    /// What else reads may not see, besides the state directory and what is known to be private:
+    /// the file of the agent's link, the data of a server.
+    pub private_paths: Vec<PathBuf>,
     /// A prefix for every approved command, such as the start of a container.
     pub runner: Vec<String>,
     /// Commands that run at a time; others wait.
@@ -72,6 +95,13 @@ pub struct ExecutorSettings {
     pub on_overflow: OverflowAction,
     /// What to do for git besides running it.
     pub git: GitSettings,
+    /// What it takes from the server besides grants for its own proposals.
+    pub accepted: AcceptedOrigins,
+    /// The widest sandbox of commands that somebody approved; the session may name a narrower one.
+    pub profile: SandboxProfile,
+    /// Whether reads may run unconfined, if the session allows it and this machine cannot confine
+    /// them.
+    pub unconfined_reads: bool,
 }
 
 impl ExecutorSettings {
@@ -81,6 +111,7 @@ impl ExecutorSettings {
             program: PathBuf::from("/proc/self/exe"),
             workspace,
             state_directory,
+            private_paths: Vec::new(),
             runner: Vec::new(),
             max_commands: 8,
             max_background_jobs: 16,
@@ -89,6 +120,18 @@ impl ExecutorSettings {
             read_memory_bytes: DEFAULT_READ_MEMORY_BYTES,
             on_overflow: OverflowAction::Kill,
             git: GitSettings::default(),
+            accepted: AcceptedOrigins::default(),
+            profile: SandboxProfile::None,
+            unconfined_reads: false,
+        }
+    }
+
+    fn grant_limits(&self) -> GrantLimits {
+        GrantLimits {
+            accepted: self.accepted,
+            profile: self.profile,
+            unconfined_reads: self.unconfined_reads,
+            enforceable: sandbox::enforceable_profiles(),
         }
     }
 
@@ -96,7 +139,8 @@ impl ExecutorSettings {
     pub fn executor_info(&self) -> ExecutorInfo {
         ExecutorInfo {
             profiles: sandbox::enforceable_profiles(),
-            shell_exec: true,
+            shell_exec: self.accepted.shell_exec,
+            edits: self.accepted.edits,
             working_directory: self.workspace.to_str().map(str::to_owned),
             runner: self.runner.clone(),
             shell: Some(spawn_spec::login_shell()),
@@ -130,13 +174,6 @@ enum RunTaskEvent {
     },
 }
 
-/// The state of the replay that follows a welcome: entries up to `head` are in the past.
-struct ReplayState {
-    head: u64,
-    /// Runs of ours according to the session whose grant may still arrive in the replay.
-    running: BTreeSet<MessageId>,
-}
-
 /// Runs what is granted to one participant of one session.
 pub struct Executor {
     /// The connection to the session.
@@ -145,10 +182,11 @@ pub struct Executor {
     settings: Arc<ExecutorSettings>,
     /// Processes that commands are started under.
     reapers: Arc<ReaperPool>,
-    /// The local rules; a command that they block does not run.
-    policy: Arc<Policy>,
-    /// Decides which grants are acted on.
+    /// Decides which grants are acted on, by what this executor knows itself.
     grant_check: GrantCheck,
+    /// The values of secrets that came with grants, which are masked in all output; by themselves,
+    /// because one name may have had several.
+    known_secrets: BTreeMap<String, String>,
     /// The durable list of grants that were acted on.
     journal: Arc<Mutex<Journal>>,
     /// One permit for each command that may run at the same time.
@@ -157,8 +195,9 @@ pub struct Executor {
     active_runs: BTreeMap<MessageId, ActiveRun>,
     /// Proposals that were stopped before their grant arrived, with the reason.
     early_stops: BTreeMap<MessageId, String>,
-    /// The replay that is under way; `None` before the welcome and when the replay is complete.
-    replay: Option<ReplayState>,
+    /// During a replay, the runs of ours according to the welcome whose grant may still arrive;
+    /// `None` before the welcome and when the replay is complete.
+    replayed_runs: Option<BTreeSet<MessageId>>,
     /// Runs that an earlier process of this executor started without recording a result.
     orphaned: BTreeSet<MessageId>,
     /// Events from the tasks of the runs.
@@ -174,6 +213,7 @@ impl Executor {
         settings: ExecutorSettings,
         policy: Arc<Policy>,
     ) -> anyhow::Result<Self> {
+        check_workspace(&settings)?;
         let journal = Journal::open(&settings.state_directory, now())
             .context("opening the journal of grants")?;
         let workspace = Workspace {
@@ -186,25 +226,85 @@ impl Executor {
         job_file::remove_oldest(&settings);
         let (run_event_sender, run_events) = mpsc::unbounded_channel();
         Ok(Self {
-            grant_check: GrantCheck::new(connection.participant().clone(), workspace),
+            grant_check: GrantCheck::new(
+                connection.participant().clone(),
+                policy,
+                workspace,
+                settings.grant_limits(),
+            ),
+            known_secrets: BTreeMap::new(),
             slots: Arc::new(Semaphore::new(settings.max_commands.max(1))),
             reapers: Arc::new(ReaperPool::with_spare(&settings.program)),
             settings: Arc::new(settings),
             connection,
-            policy,
             orphaned,
             journal: Arc::new(Mutex::new(journal)),
             active_runs: BTreeMap::new(),
             early_stops: BTreeMap::new(),
-            replay: None,
+            replayed_runs: None,
             run_events,
             run_event_sender,
         })
     }
 
-    /// For registering a proposal of ours before it is sent, so that its grant is recognized.
-    pub fn grant_check(&mut self) -> &mut GrantCheck {
-        &mut self.grant_check
+    /// Acts on grants until the session is over for this participant, then leaves. Returns why the
+    /// server no longer lets it in, if that is the reason. For an executor without a proposer.
+    pub async fn run(mut self, mut events: ConnectionEvents) -> Option<String> {
+        let mut view = View::default();
+        let refusal = loop {
+            tokio::select! {
+                _ = self.next_event() => {}
+                received = next_received(&mut events) => match received {
+                    Received::Message(envelope) => {
+                        view.fold(&envelope);
+                        self.on_message(&view, &envelope);
+                        if let ServerMessage::SessionEnd(_) = envelope.message {
+                            break None;
+                        }
+                    }
+                    Received::NotResumed => view = View::default(),
+                    Received::Over(refusal) => break refusal,
+                },
+            }
+        };
+        self.leave(events).await;
+        refusal
+    }
+
+    /// Stops everything that runs, reports how it ended, and leaves the session. Does not wait long
+    /// for a server that cannot be reached.
+    pub async fn leave(mut self, mut events: ConnectionEvents) {
+        // Acknowledgements arrive only while events are read.
+        let drain = tokio::spawn(async move { while events.next().await.is_some() {} });
+        let shutdown = async {
+            self.stop_all("the agent has stopped");
+            while self.running_count() > 0 {
+                self.next_event().await;
+            }
+            let why = Some("the agent has stopped".to_owned());
+            self.connection.clone().leave(why).await
+        };
+        match tokio::time::timeout(LEAVE_TIMEOUT, shutdown).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "left without a word"),
+            Err(_) => tracing::warn!("the server did not hear that the agent has stopped"),
+        }
+        drain.abort();
+    }
+
+    /// Writes down a proposal of this participant that is about to be sent. A grant for anything
+    /// that was not written down before is refused.
+    pub async fn record_proposal(&mut self, id: &MessageId, action: &Action) -> anyhow::Result<()> {
+        let (journal, digest) = (self.journal.clone(), action.digest());
+        let proposal = id.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut journal = journal.blocking_lock();
+            journal.record_proposal(&proposal, digest)
+        })
+        .await
+        .context("the journal's task ended")??;
+        self.grant_check.shown.record_proposal(id, action);
+        Ok(())
     }
 
     /// The number of commands that are running or about to start.
@@ -243,23 +343,30 @@ impl Executor {
         }
     }
 
-    /// Receives every message of the session and acts on those that concern execution.
+    /// Receives every message of the session, with the view folded up to it, and acts on those that
+    /// concern execution.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else does not concern execution"
     )]
-    pub fn on_message(&mut self, envelope: &Envelope) {
-        let id = &envelope.header.id;
+    pub fn on_message(&mut self, view: &View, envelope: &Envelope) {
         match &envelope.message {
             ServerMessage::SessionWelcome(welcome) => self.on_welcome(welcome),
-            ServerMessage::ToolPropose(propose) => self.grant_check.on_propose(id, propose),
-            ServerMessage::ShellExec(exec) => self.grant_check.on_shell_exec(id, exec),
-            ServerMessage::GateRequest(request) => self.grant_check.on_gate_request(id, request),
-            ServerMessage::GateAmend(amend) => self.grant_check.on_gate_amend(amend),
+            ServerMessage::ShellExec(exec) => {
+                let shown = &mut self.grant_check.shown;
+                shown.record_shell_exec(&envelope.header.id, exec);
+            }
+            ServerMessage::GateAmend(amend) => {
+                if let Some(proposal) = view.proposal_at_gate(&amend.gate) {
+                    self.grant_check.shown.record_edit(&proposal.id, amend);
+                }
+            }
             ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {
                 self.forget_proposal(&resolve.tool_proposal);
             }
-            ServerMessage::ToolExecute(execute) => self.on_grant(execute, envelope.seq),
+            ServerMessage::ToolExecute(execute) => {
+                self.on_grant(execute, view.is_history(envelope.seq));
+            }
             ServerMessage::ToolResult(result) => self.on_result(result),
             ServerMessage::ToolCancel(cancel) => {
                 let why = cancel.reason.as_deref().unwrap_or("cancelled");
@@ -277,7 +384,9 @@ impl Executor {
             ServerMessage::SessionEnd(end) => self.stop_all(&end.reason),
             _ => {}
         }
-        self.finish_replay(envelope.seq);
+        if envelope.seq.is_some() && !view.is_replaying() {
+            self.finish_replay();
+        }
     }
 
     fn on_welcome(&mut self, welcome: &SessionWelcome) {
@@ -293,18 +402,13 @@ impl Executor {
                 "the executor was restarted in the middle; it may or may not have finished",
             ));
         }
-        let head = welcome.head;
-        self.replay = Some(ReplayState { head, running });
+        self.replayed_runs = Some(running);
     }
 
-    /// Ends the replay once its head is reached. What the session believes we run and we do not run
-    /// is lost; a result says so, instead of letting everyone wait.
-    fn finish_replay(&mut self, seq: Option<u64>) {
-        let reached = |replay: &mut ReplayState| seq.is_some_and(|seq| seq >= replay.head);
-        let Some(replay) = self.replay.take_if(reached) else {
-            return;
-        };
-        for proposal in replay.running {
+    /// Ends the replay. What the session believes we run and we do not run is lost; a result says
+    /// so, instead of letting everyone wait.
+    fn finish_replay(&mut self) {
+        for proposal in self.replayed_runs.take().into_iter().flatten() {
             if !self.active_runs.contains_key(&proposal) {
                 self.send_result(failed_result(
                     proposal,
@@ -319,32 +423,40 @@ impl Executor {
         tokio::spawn(async move { output_sender::send_acknowledged(&connection, result).await });
     }
 
-    fn on_grant(&mut self, execute: &ToolExecute, seq: Option<u64>) {
+    fn on_grant(&mut self, execute: &ToolExecute, is_history: bool) {
         let proposal = execute.tool_proposal.clone();
         // Of the replayed grants, only those that still count as running may start.
-        let already_over = self.replay.as_ref().is_some_and(|replay| {
-            seq.is_some_and(|seq| seq <= replay.head) && !replay.running.contains(&proposal)
-        });
+        let replayed_runs = self.replayed_runs.as_ref().filter(|_| is_history);
+        let already_over = replayed_runs.is_some_and(|running| !running.contains(&proposal));
         // A grant that arrives a second time must not disturb the run that it started.
         if already_over || self.active_runs.contains_key(&proposal) {
             return;
         }
-        let Some(checked) = self.grant_check.check(execute, &self.policy, now()) else {
+        let Some(checked) = self
+            .grant_check
+            .check(execute, self.connection.server_now())
+        else {
             return;
         };
         let mode = execute.grant.action.mode;
-        let refused = match checked {
-            Err(refused) => Some(refused.to_string()),
-            Ok(()) if mode == RunMode::Background => self.job_limit_refusal(),
-            Ok(()) => None,
-        };
-        if let Some(why) = refused {
-            if let Some(replay) = &mut self.replay {
-                replay.running.remove(&proposal);
+        let checked = checked.map_err(|refused| refused.to_string());
+        let accepted = checked.and_then(|accepted| match mode {
+            RunMode::Background => self.job_limit_refusal().map_or(Ok(accepted), Err),
+            RunMode::Normal | RunMode::Slow | RunMode::Pty => Ok(accepted),
+        });
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(why) => {
+                if let Some(running) = &mut self.replayed_runs {
+                    running.remove(&proposal);
+                }
+                self.refuse_grant(proposal, execute.grant.id.clone(), why);
+                return;
             }
-            self.refuse_grant(proposal, execute.grant.id.clone(), why);
-            return;
-        }
+        };
+        self.remember_secrets(&execute.grant);
+        // One run for each proposal, whatever else the server grants for it.
+        self.grant_check.shown.forget(&proposal);
         let (mut active_run, stop_receiver) = ActiveRun::new(mode, execute.grant.driver.clone());
         if let Some(why) = self.early_stops.remove(&proposal) {
             active_run.stop(&why);
@@ -359,8 +471,20 @@ impl Executor {
             events: self.run_event_sender.clone(),
             proposal,
             grant: execute.grant.clone(),
+            accepted,
+            masked: self.known_secrets.clone(),
         };
         run_task.spawn(stop_receiver);
+    }
+
+    /// A command may write a secret to a file, and a later one that did not receive it may print it.
+    fn remember_secrets(&mut self, grant: &GrantTerms) {
+        let values = grant.secret_env.iter().flat_map(|secrets| secrets.values());
+        let values = values.map(|value| (value.clone(), value.clone()));
+        self.known_secrets.extend(values);
+        while self.known_secrets.len() > MAX_KNOWN_SECRETS {
+            self.known_secrets.pop_first();
+        }
     }
 
     fn job_limit_refusal(&self) -> Option<String> {
@@ -388,7 +512,7 @@ impl Executor {
     }
 
     fn forget_proposal(&mut self, proposal: &MessageId) {
-        self.grant_check.forget(proposal);
+        self.grant_check.shown.forget(proposal);
         self.early_stops.remove(proposal);
     }
 
@@ -437,26 +561,5 @@ impl Executor {
         for active in self.active_runs.values_mut() {
             active.stop(why);
         }
-    }
-}
-
-/// A result that says why nothing ran.
-fn failed_result(tool_proposal: MessageId, why: &str) -> ToolResult {
-    ToolResult {
-        tool_proposal,
-        success: false,
-        result: None,
-        error: Some(why.to_owned()),
-        duration_ms: 0,
-        outcome: Some(RunOutcome::Known),
-        extra: ExtraFields::new(),
-    }
-}
-
-/// A result whose outcome is not known.
-fn unknown_result(tool_proposal: MessageId, why: &str) -> ToolResult {
-    ToolResult {
-        outcome: Some(RunOutcome::Unknown),
-        ..failed_result(tool_proposal, why)
     }
 }

@@ -1,22 +1,23 @@
 //! Decides which grants an executor acts on: its own, exactly as shown, once, in time, not blocked.
+//!
+//! The check rests on what the executor knows by itself: what it wrote down
+//! ([`ShownActions`]) and its own policy. Nothing here reads the view, which is folded from what
+//! the server says.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pvp_policy::{Policy, Workspace};
-use pvp_protocol::payload::{
-    ClearedBy, GateAmend, GateRequest, GrantTerms, ShellExec, ToolExecute, ToolPropose,
-};
-use pvp_protocol::{Action, Assessment, Category, Digest, MessageId, ParticipantId, Timestamp};
+use pvp_protocol::payload::{Approval, ClearedBy, GrantTerms, ToolExecute};
+use pvp_protocol::{Assessment, Category, ParticipantId, SandboxProfile, Timestamp};
 
-/// Shown proposals that are remembered; the oldest is dropped, and its grant then refused.
-const MAX_SHOWN: usize = 4096;
+use crate::shown_actions::{AcceptedOrigins, ActionOrigin, ShownActions};
 
 /// Why a grant is not acted on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefusal {
     #[error("the grant does not carry its nonce, so it is not this executor's own copy")]
     NoNonce,
-    #[error("nothing of the kind was proposed or asked of this executor")]
+    #[error("since this executor was started, nothing of the kind was proposed or asked of it")]
     UnknownProposal,
     #[error("the granted command is not the one that was shown")]
     Changed,
@@ -38,150 +39,128 @@ pub enum GrantRefusal {
     NobodyApproved,
     #[error("the server says that it is a person's own command, but this agent proposed it")]
     NotAnOwnCommand,
+    #[error("this executor runs no commands of people; that takes `pvp agent --accept-shell`")]
+    NoShellExec,
+    #[error("somebody edited it, and this executor runs only what it proposed itself")]
+    NoEdits,
+    #[error("the server adds `{name}` to its environment, which the shown command does not name")]
+    HiddenVariable { name: String },
+    #[error("its environment sets `{name}`, which decides which code runs")]
+    CodeVariable { name: String },
 }
 
-/// What was shown to everyone and may come back as a grant.
+/// What an executor does with a grant that it acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedGrant {
+    /// The sandbox: the narrower of the granted one and the executor's own.
+    pub profile: SandboxProfile,
+    /// Where the action comes from.
+    pub origin: ActionOrigin,
+}
+
+/// The executor's own settings that limit what a grant allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantLimits {
+    /// What is taken from the server besides grants for own proposals.
+    pub accepted: AcceptedOrigins,
+    /// The widest sandbox of commands that somebody approved.
+    pub profile: SandboxProfile,
+    /// Whether a read may run unconfined on a machine that cannot confine it.
+    pub unconfined_reads: bool,
+    /// The sandboxes that this machine enforces.
+    pub enforceable: Vec<SandboxProfile>,
+}
+
+/// Decides about every grant by the executor's own records and its own policy.
 #[derive(Debug)]
 pub struct GrantCheck {
-    /// The executor's own participant id.
-    me: ParticipantId,
+    /// What was proposed here, or asked of this executor.
+    pub shown: ShownActions,
+    policy: Arc<Policy>,
     /// The workspace, for assessing granted actions.
     workspace: Workspace,
-    /// The digest of every shown action, by the id of its proposal or shell command.
-    shown_actions: BTreeMap<MessageId, ShownAction>,
-    /// The proposal behind each gate.
-    gate_proposals: BTreeMap<MessageId, MessageId>,
-    /// The number of the next shown action; the lowest numbers are the oldest.
-    next_number: u64,
-}
-
-#[derive(Debug)]
-struct ShownAction {
-    digest: Digest,
-    number: u64,
-    origin: ActionOrigin,
-}
-
-/// Who wanted a shown action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ActionOrigin {
-    /// This agent proposed it.
-    Proposal,
-    /// A person sent it as their own command.
-    ShellExec,
+    limits: GrantLimits,
 }
 
 impl GrantCheck {
-    pub fn new(me: ParticipantId, workspace: Workspace) -> Self {
+    pub fn new(
+        me: ParticipantId,
+        policy: Arc<Policy>,
+        workspace: Workspace,
+        limits: GrantLimits,
+    ) -> Self {
         Self {
-            me,
+            shown: ShownActions::new(me, limits.accepted),
+            policy,
             workspace,
-            shown_actions: BTreeMap::new(),
-            gate_proposals: BTreeMap::new(),
-            next_number: 0,
+            limits,
         }
     }
 
-    /// Notes a proposal as it was sent; other agents' proposals are ignored.
-    pub fn on_propose(&mut self, id: &MessageId, propose: &ToolPropose) {
-        if propose.agent == self.me
-            && let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
-        {
-            self.insert_shown(id, action.digest(), ActionOrigin::Proposal);
-        }
-    }
-
-    /// Notes a person's own command, if it is addressed to this executor.
-    pub fn on_shell_exec(&mut self, id: &MessageId, exec: &ShellExec) {
-        if exec.executor.as_ref() == Some(&self.me) {
-            let digest = Action::from_shell_exec(exec).digest();
-            self.insert_shown(id, digest, ActionOrigin::ShellExec);
-        }
-    }
-
-    pub fn on_gate_request(&mut self, gate: &MessageId, request: &GateRequest) {
-        if self.shown_actions.contains_key(&request.action_ref) {
-            self.gate_proposals
-                .insert(gate.clone(), request.action_ref.clone());
-        }
-    }
-
-    /// Applies a recorded edit: from here on the edited action is the one that may run.
-    pub fn on_gate_amend(&mut self, amend: &GateAmend) {
-        let proposal = self.gate_proposals.get(&amend.gate).unwrap_or(&amend.gate);
-        let Some(shown) = self.shown_actions.get_mut(proposal) else {
-            return;
-        };
-        if let (Ok(action), Some(assessment)) = (
-            Action::from_arguments("shell", &amend.arguments),
-            &amend.assessment,
-        ) && action.digest() == assessment.digest
-        {
-            shown.digest = assessment.digest;
-        }
-    }
-
-    fn insert_shown(&mut self, id: &MessageId, digest: Digest, origin: ActionOrigin) {
-        let number = self.next_number;
-        self.next_number += 1;
-        self.shown_actions.insert(
-            id.clone(),
-            ShownAction {
-                digest,
-                number,
-                origin,
-            },
-        );
-        if self.shown_actions.len() > MAX_SHOWN {
-            let oldest = self
-                .shown_actions
-                .iter()
-                .min_by_key(|(_, shown)| shown.number);
-            let oldest = oldest.map(|(id, _)| id.clone());
-            self.shown_actions
-                .retain(|id, _| Some(id) != oldest.as_ref());
-            self.gate_proposals
-                .retain(|_, proposal| Some(&*proposal) != oldest.as_ref());
-        }
-    }
-
-    /// Forgets a proposal that is over; a second grant for it is refused.
-    pub fn forget(&mut self, proposal: &MessageId) {
-        self.shown_actions.remove(proposal);
-        self.gate_proposals.retain(|_, guarded| guarded != proposal);
-    }
-
-    /// Whether to act on a grant; `None` if it is for another executor.
+    /// Whether to act on a grant, and how; `None` if it is for another executor.
     pub fn check(
         &self,
         execute: &ToolExecute,
-        policy: &Policy,
         now: Timestamp,
-    ) -> Option<Result<(), GrantRefusal>> {
-        let grant = &execute.grant;
-        (grant.executor == self.me).then(|| {
-            if grant.nonce.as_ref().is_none_or(String::is_empty) {
-                return Err(GrantRefusal::NoNonce);
-            }
-            let shown = self
-                .shown_actions
-                .get(&execute.tool_proposal)
-                .ok_or(GrantRefusal::UnknownProposal)?;
-            let digest = grant.action.digest();
-            if digest != grant.digest || digest != shown.digest {
-                return Err(GrantRefusal::Changed);
-            }
-            if grant.expires_at <= now {
-                return Err(GrantRefusal::Expired);
-            }
-            let assessment = policy.assess(&grant.action, &self.workspace);
-            if assessment.category == Category::Blocked {
-                let (rule, reason) = (assessment.rule, assessment.reason);
-                return Err(GrantRefusal::Blocked { rule, reason });
-            }
-            check_clearance(grant, shown.origin, assessment)
-        })
+    ) -> Option<Result<AcceptedGrant, GrantRefusal>> {
+        let shown = self.shown.check(execute, now)?;
+        Some(shown.and_then(|origin| self.check_by_policy(&execute.grant, origin)))
     }
+
+    fn check_by_policy(
+        &self,
+        grant: &GrantTerms,
+        origin: ActionOrigin,
+    ) -> Result<AcceptedGrant, GrantRefusal> {
+        check_environment(grant)?;
+        let assessment = self.policy.assess(&grant.action, &self.workspace);
+        if assessment.category == Category::Blocked {
+            let (rule, reason) = (assessment.rule, assessment.reason);
+            return Err(GrantRefusal::Blocked { rule, reason });
+        }
+        let own = self.own_profile(grant.cleared_by, assessment.profile);
+        check_clearance(grant, origin, assessment)?;
+        let profile = grant.profile.narrower(own);
+        Ok(AcceptedGrant { profile, origin })
+    }
+
+    /// The widest sandbox that this executor gives a command; `read` is what a read needs.
+    fn own_profile(&self, cleared_by: ClearedBy, read: SandboxProfile) -> SandboxProfile {
+        let limits = &self.limits;
+        match cleared_by {
+            ClearedBy::Read if limits.unconfined_reads && !limits.enforceable.contains(&read) => {
+                SandboxProfile::None
+            }
+            ClearedBy::Read => read,
+            ClearedBy::Quorum | ClearedBy::Clock | ClearedBy::AllowRule | ClearedBy::Direct => {
+                limits.profile
+            }
+        }
+    }
+}
+
+/// Refuses variables that people could not see before they voted, and those that change what the
+/// command means.
+fn check_environment(grant: &GrantTerms) -> Result<(), GrantRefusal> {
+    let action = &grant.action;
+    let added = || grant.secret_env.iter().flat_map(|secrets| secrets.keys());
+    let mut names = action.env.keys().chain(&action.secrets).chain(added());
+    if let Some(name) = names.find(|name| pvp_policy::changes_meaning(name)) {
+        let name = name.clone();
+        return Err(GrantRefusal::CodeVariable { name });
+    }
+    match added().find(|name| !action.secrets.contains(name)) {
+        Some(name) => Err(GrantRefusal::HiddenVariable { name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// The approvals that this executor believes: those of others than itself. An approval is the
+/// server's word; this is the one place that decides whether that is enough, so signatures of
+/// approvers belong here.
+fn believed_approvals(grant: &GrantTerms) -> impl Iterator<Item = &Approval> {
+    let approvals = grant.approvals.iter();
+    approvals.filter(|approval| approval.participant != grant.executor)
 }
 
 /// Whether what the server says cleared a command can have cleared it, by this executor's own
@@ -195,16 +174,13 @@ fn check_clearance(
         ClearedBy::Read => Category::Read,
         ClearedBy::AllowRule | ClearedBy::Clock => Category::Write,
         ClearedBy::Quorum => {
-            let by_others = grant
-                .approvals
-                .iter()
-                .any(|approval| approval.participant != grant.executor);
-            return by_others.then_some(()).ok_or(GrantRefusal::NobodyApproved);
+            let approval = believed_approvals(grant).next();
+            return approval.map(|_| ()).ok_or(GrantRefusal::NobodyApproved);
         }
         ClearedBy::Direct => {
             return match origin {
                 ActionOrigin::ShellExec => Ok(()),
-                ActionOrigin::Proposal => Err(GrantRefusal::NotAnOwnCommand),
+                ActionOrigin::Proposal | ActionOrigin::Edit => Err(GrantRefusal::NotAnOwnCommand),
             };
         }
     };
@@ -222,10 +198,9 @@ fn check_clearance(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pvp_protocol::payload::Approval;
+    use pvp_protocol::payload::ShellExec;
     use pvp_protocol::{
-        Command, ExecutionLimits, ExtraFields, JsonObject, Risk, RunMode, SandboxProfile,
-        ToolCategory,
+        Action, Command, ExecutionLimits, ExtraFields, JsonObject, MessageId, RunMode,
     };
     use serde_json::{Value, json};
 
@@ -247,25 +222,13 @@ mod tests {
         arguments
     }
 
-    fn propose(line: &str) -> ToolPropose {
-        ToolPropose {
-            tool_name: "shell".to_owned(),
-            arguments: arguments(line),
-            agent: me(),
-            risk_level: Risk::Safe,
-            description: "d".to_owned(),
-            requires_approval: false,
-            suggested_approvers: None,
-            category: ToolCategory::ShellExecute,
-            assessment: None,
-            extra: ExtraFields::new(),
-        }
+    fn action(line: &str) -> Action {
+        let line = line.to_owned();
+        Action::new(Command::Shell { line })
     }
 
     fn grant(proposal: &str, line: &str) -> ToolExecute {
-        let action = Action::new(Command::Shell {
-            line: line.to_owned(),
-        });
+        let action = action(line);
         ToolExecute {
             tool_proposal: id(proposal),
             approved_by: Vec::new(),
@@ -296,14 +259,55 @@ mod tests {
     }
 
     fn grant_check() -> GrantCheck {
-        let mut grant_check = GrantCheck::new(me(), Workspace::default());
-        grant_check.on_propose(&id("p1"), &propose("touch a"));
-        grant_check.on_propose(&id("p2"), &propose("touch b"));
+        let policy = Arc::new(Policy::built_in());
+        let limits = GrantLimits {
+            accepted: AcceptedOrigins {
+                edits: true,
+                shell_exec: true,
+            },
+            profile: SandboxProfile::None,
+            unconfined_reads: false,
+            enforceable: vec![SandboxProfile::Read],
+        };
+        let mut grant_check = GrantCheck::new(me(), policy, Workspace::default(), limits);
+        grant_check
+            .shown
+            .record_proposal(&id("p1"), &action("touch a"));
+        grant_check
+            .shown
+            .record_proposal(&id("p2"), &action("touch b"));
         grant_check
     }
 
     fn check(grant_check: &GrantCheck, execute: &ToolExecute) -> Option<Result<(), GrantRefusal>> {
-        grant_check.check(execute, &Policy::built_in(), now())
+        let checked = grant_check.check(execute, now())?;
+        Some(checked.map(|_| ()))
+    }
+
+    #[test]
+    fn a_command_gets_the_narrower_of_two_sandboxes() {
+        let mut grant_check = grant_check();
+        grant_check
+            .shown
+            .record_proposal(&id("read"), &action("ls"));
+        let profile = |grant_check: &GrantCheck, execute: &ToolExecute| {
+            grant_check.check(execute, now()).unwrap().unwrap().profile
+        };
+        let mut read = grant("read", "ls");
+        read.grant.cleared_by = ClearedBy::Read;
+        assert_eq!(profile(&grant_check, &read), SandboxProfile::Read);
+        let mut approved = grant("p1", "touch a");
+        assert_eq!(profile(&grant_check, &approved), SandboxProfile::None);
+        approved.grant.profile = SandboxProfile::Workspace;
+        assert_eq!(profile(&grant_check, &approved), SandboxProfile::Workspace);
+        approved.grant.profile = SandboxProfile::None;
+        grant_check.limits.profile = SandboxProfile::Workspace;
+        assert_eq!(profile(&grant_check, &approved), SandboxProfile::Workspace);
+        // Unconfined only if the owner of the machine says so, and the machine cannot do better.
+        grant_check.limits.unconfined_reads = true;
+        assert_eq!(profile(&grant_check, &read), SandboxProfile::Read);
+        grant_check.limits.enforceable.clear();
+        assert_eq!(profile(&grant_check, &read), SandboxProfile::None);
     }
 
     #[test]
@@ -334,7 +338,9 @@ mod tests {
     #[test]
     fn a_command_that_the_local_policy_blocks_does_not_run() {
         let mut grant_check = grant_check();
-        grant_check.on_propose(&id("p9"), &propose("rm -rf /"));
+        grant_check
+            .shown
+            .record_proposal(&id("p9"), &action("rm -rf /"));
         let refused = check(&grant_check, &grant("p9", "rm -rf /"))
             .unwrap()
             .unwrap_err();
@@ -347,8 +353,12 @@ mod tests {
     #[test]
     fn a_clearance_that_is_impossible_by_the_local_policy_is_refused() {
         let mut grant_check = grant_check();
-        grant_check.on_propose(&id("read"), &propose("ls"));
-        grant_check.on_propose(&id("lost"), &propose("rm -rf build"));
+        grant_check
+            .shown
+            .record_proposal(&id("read"), &action("ls"));
+        grant_check
+            .shown
+            .record_proposal(&id("lost"), &action("rm -rf build"));
         let result = |proposal: &str, line: &str, cleared_by| {
             let mut execute = grant(proposal, line);
             execute.grant.cleared_by = cleared_by;
@@ -389,22 +399,17 @@ mod tests {
     #[test]
     fn a_recorded_edit_replaces_the_shown_action() {
         let mut grant_check = grant_check();
-        let request = json!({
-            "action_type": "tool", "action_ref": "p1", "quorum": { "type": "any", "count": 1 },
-            "timeout_seconds": 0, "message": "m", "category": "write", "digest": "00".repeat(32),
-            "on_timeout": "reject", "voters": [],
-        });
-        let request: GateRequest = serde_json::from_value(request).unwrap();
-        grant_check.on_gate_request(&id("gate1"), &request);
-        let edited = Action::new(Command::Shell {
-            line: "touch c".to_owned(),
-        });
+        let edited = action("touch c");
         let assessment: Assessment = Policy::built_in().assess(&edited, &Workspace::default());
         let amend = json!({
             "gate": "gate1", "arguments": arguments("touch c"), "digest": "00".repeat(32),
             "assessment": assessment,
         });
-        grant_check.on_gate_amend(&serde_json::from_value(amend).unwrap());
+        let amend = serde_json::from_value(amend).unwrap();
+        assert_eq!(
+            grant_check.shown.record_edit(&id("p1"), &amend),
+            Some(edited)
+        );
         assert_eq!(check(&grant_check, &grant("p1", "touch c")), Some(Ok(())));
         assert_eq!(
             check(&grant_check, &grant("p1", "touch a")),
@@ -415,7 +420,7 @@ mod tests {
     #[test]
     fn a_grant_for_a_proposal_that_is_over_is_refused() {
         let mut grant_check = grant_check();
-        grant_check.forget(&id("p1"));
+        grant_check.shown.forget(&id("p1"));
         assert_eq!(
             check(&grant_check, &grant("p1", "touch a")),
             Some(Err(GrantRefusal::UnknownProposal))
@@ -428,8 +433,10 @@ mod tests {
         let exec = |executor: &str| -> ShellExec {
             serde_json::from_value(json!({ "command": "ls", "executor": executor })).unwrap()
         };
-        grant_check.on_shell_exec(&id("s1"), &exec("bot"));
-        grant_check.on_shell_exec(&id("s2"), &exec("other"));
+        grant_check.shown.record_shell_exec(&id("s1"), &exec("bot"));
+        grant_check
+            .shown
+            .record_shell_exec(&id("s2"), &exec("other"));
         let mut execute = grant("s1", "ls");
         execute.grant.action = Action::from_shell_exec(&exec("bot"));
         execute.grant.digest = execute.grant.action.digest();
@@ -487,9 +494,7 @@ mod tests {
         good.grant.action.cwd = None;
         good.grant.action.mode = RunMode::Normal;
         let good = serde_json::to_value(&good).unwrap();
-        let shown = Action::new(Command::Shell {
-            line: "touch a".to_owned(),
-        });
+        let shown = action("touch a");
         let (mut refused, mut accepted) = (0, 0);
         for number in 0..10_000 {
             let Ok(execute) = serde_json::from_value::<ToolExecute>(mutated(&good, number)) else {

@@ -1,5 +1,5 @@
-//! The durable list of grants that were acted on, written before anything runs so that none runs
-//! twice.
+//! The executor's own record: the proposals of this process, written before they are sent, and the
+//! durable list of grants that were acted on, written before anything runs so that none runs twice.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use pvp_protocol::{MessageId, Timestamp};
+use pvp_protocol::{Digest, MessageId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 const DAY_MS: u64 = 86_400_000;
@@ -26,6 +26,8 @@ const PRUNE_INTERVAL: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum JournalRecord {
+    /// About to be proposed.
+    Proposed { proposal: MessageId, digest: Digest },
     /// About to run.
     Begun {
         grant: MessageId,
@@ -51,6 +53,15 @@ impl UsedGrant {
         };
         self.expires.plus_millis(retention) > now
     }
+}
+
+/// When a record counts as made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    /// When the system has it; it survives the end of this process.
+    Written,
+    /// When the disk has it.
+    Synced,
 }
 
 /// The journal of one executor. Its directory is locked, so that no two executors share one.
@@ -104,6 +115,18 @@ impl Journal {
         })
     }
 
+    /// Records that this process is about to propose an action with this digest.
+    ///
+    /// It is not synced, because a process that was restarted acts on none of its earlier proposals;
+    /// the record of a grant for it is, and syncs this line too.
+    pub fn record_proposal(&mut self, proposal: &MessageId, digest: Digest) -> anyhow::Result<()> {
+        let proposal = proposal.clone();
+        self.append_record(
+            &JournalRecord::Proposed { proposal, digest },
+            Durability::Written,
+        )
+    }
+
     /// Records that a grant is about to be acted on; returns false if it was recorded before. When
     /// this returns, the record survives a crash.
     pub fn record_start(
@@ -117,11 +140,12 @@ impl Journal {
             return Ok(false);
         }
         self.prune(now)?;
-        self.append_record(&JournalRecord::Begun {
+        let begun = JournalRecord::Begun {
             grant: grant.clone(),
             proposal: proposal.clone(),
             expires,
-        })?;
+        };
+        self.append_record(&begun, Durability::Synced)?;
         let (proposal, done) = (proposal.clone(), false);
         let used_grant = UsedGrant {
             proposal,
@@ -137,7 +161,7 @@ impl Journal {
         if let Some(used_grant) = self.used_grants.get_mut(grant) {
             used_grant.done = true;
             let grant = grant.clone();
-            self.append_record(&JournalRecord::Done { grant })?;
+            self.append_record(&JournalRecord::Done { grant }, Durability::Synced)?;
         }
         Ok(())
     }
@@ -167,21 +191,29 @@ impl Journal {
         Ok(())
     }
 
-    fn append_record(&mut self, record: &JournalRecord) -> anyhow::Result<()> {
+    fn append_record(
+        &mut self,
+        record: &JournalRecord,
+        durability: Durability,
+    ) -> anyhow::Result<()> {
         let mut bytes = serde_json::to_vec(record).context("writing the journal")?;
         bytes.push(b'\n');
-        self.append_bytes(&bytes).context("writing the journal")?;
+        self.append_bytes(&bytes, durability)
+            .context("writing the journal")?;
         self.length += bytes.len() as u64;
         Ok(())
     }
 
-    fn append_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    fn append_bytes(&mut self, bytes: &[u8], durability: Durability) -> std::io::Result<()> {
         // A write that failed half-way, as on a full disk, must not corrupt the next line.
         if self.file.metadata()?.len() != self.length {
             self.file.set_len(self.length)?;
         }
         self.file.write_all(bytes)?;
-        self.file.sync_data()
+        match durability {
+            Durability::Written => Ok(()),
+            Durability::Synced => self.file.sync_data(),
+        }
     }
 }
 
@@ -206,6 +238,8 @@ fn parse_records(text: &str) -> anyhow::Result<BTreeMap<MessageId, UsedGrant>> {
             )
         })?;
         match line {
+            // Proposals of an earlier process; nothing that is granted for them runs.
+            JournalRecord::Proposed { .. } => {}
             JournalRecord::Begun {
                 grant,
                 proposal,

@@ -1,17 +1,30 @@
-//! The agent: proposes commands and executes granted ones. It never decides whether a command may
-//! run.
+//! Proposing commands and executing granted ones. Nothing here decides whether a command may run.
+//!
+//! A [`Proposer`](proposer::Proposer) proposes and hears what becomes of it. An
+//! [`Executor`](executor::Executor) acts on grants. An [`Agent`](agent::Agent) is both, for a
+//! [turn loop](turn_loop) to use. Each reads one [`View`](pvp_client::View) of its session, which is
+//! what the server says; what decides whether a granted command runs is what the process
+//! [wrote down itself](shown_actions), its [journal] and its own policy.
 
 pub mod agent;
+mod bound_files;
 pub mod brain;
 pub mod environment;
 pub mod executor;
 pub mod grant_check;
 pub mod journal;
 pub mod mask;
+mod private_paths;
+pub mod proposer;
+mod read_git;
 pub mod reaper;
+mod received;
 pub mod run;
+mod run_results;
 pub mod sandbox;
+pub mod shown_actions;
 pub mod turn_loop;
+mod working_directory;
 
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use pvp_protocol::SandboxProfile;
+use pvp_protocol::{BoundFile, SandboxProfile};
 use rustix::process::{set_child_subreaper, setsid};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,7 @@ use process_tree::ProcessTree;
 use supervisor::Supervisor;
 
 use crate::sandbox::{CgroupLimits, Sandbox};
+pub use crate::working_directory::DirectoryIdentity;
 
 /// The hidden subcommand that runs a reaper.
 pub const REAP_SUBCOMMAND: &str = "__reap";
@@ -51,6 +52,10 @@ pub struct SpawnSpec {
     pub arguments: Vec<String>,
     /// The working directory.
     pub directory: PathBuf,
+    /// Which directory that must be; `None` if it does not matter.
+    pub directory_identity: Option<DirectoryIdentity>,
+    /// Files in the workspace that must be as they were proposed.
+    pub files: Vec<BoundFile>,
     /// The complete environment.
     pub environment: Vec<(String, String)>,
     /// The sandbox and the resource limits.

@@ -24,6 +24,9 @@ pub struct Sandbox {
     pub workspace: PathBuf,
     /// Its own temporary directory, writable in every profile.
     pub temporary: PathBuf,
+    /// Absolute paths of links, keys and journals. Reads have no access to them; commands in the
+    /// `workspace` profile have none to those outside of the workspace.
+    pub private: Vec<PathBuf>,
     pub limits: ResourceLimits,
 }
 

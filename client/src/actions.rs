@@ -46,6 +46,7 @@ impl Connection {
             requires_approval: false,
             suggested_approvers: None,
             category: ToolCategory::ShellExecute,
+            file_contents: Vec::new(),
             assessment: None,
             extra: ExtraFields::new(),
         })
@@ -121,6 +122,7 @@ impl Connection {
             cwd: None,
             executor,
             origin: None,
+            secrets: Vec::new(),
             assessment: None,
             extra: ExtraFields::new(),
         })

@@ -1,30 +1,34 @@
 //! A typed client of the server's HTTP API. Calls block, so make them from a thread that may.
 
 use std::error::Error;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use pvp_protocol::api::{
     CommandPage, CreateSessionRequest, CreatedSession, EditRequest, GateDetails, GateList,
-    GateUpdateResponse, Invitation, InviteRequest, MessagePage, SessionDetails, SessionList,
-    VoteRequest, WhoAmI,
+    GateUpdateResponse, Invitation, InviteRequest, MessagePage, SessionDetails, SessionHead,
+    SessionList, SessionTombstone, VoteRequest, WhoAmI,
 };
 use pvp_protocol::payload::{ErrorReport, OutputPage, SessionAck};
 use pvp_protocol::{JsonObject, MessageId, SessionId};
-use reqwest::blocking::{Client, RequestBuilder};
-use reqwest::{Method, Url, redirect};
+use reqwest::blocking::{Client, RequestBuilder, Response};
+use reqwest::{Method, StatusCode, Url, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Link;
+use crate::record::is_well_formed;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take, in addition to the time that a long poll waits.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the archive of a session may take, or its deletion.
+const ARCHIVE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The largest response that is read.
 const MAX_RESPONSE_BYTES: u64 = 64 * 1024 * 1024;
@@ -97,6 +101,55 @@ impl ApiClient {
 
     pub fn session(&self, session: &SessionId) -> Result<SessionDetails, ApiError> {
         self.get(&format!("/api/sessions/{session}"), &[])
+    }
+
+    /// Deletes a session that has ended, if its log ends with the entry `head`.
+    pub fn delete_session(
+        &self,
+        session: &SessionId,
+        head: Option<u64>,
+    ) -> Result<SessionTombstone, ApiError> {
+        let query = [("head", head.map(|head| head.to_string()))];
+        let path = format!("/api/sessions/{session}");
+        let request = self.request(Method::DELETE, &path, &query)?;
+        // A long log takes its time.
+        self.send_request(request.timeout(ARCHIVE_TIMEOUT))
+    }
+
+    /// Writes the log of a session that has ended to `out`, as the server exports it.
+    pub fn archive_session(
+        &self,
+        session: &SessionId,
+        out: &mut dyn Write,
+    ) -> Result<u64, ApiError> {
+        let path = format!("/api/sessions/{session}/archive");
+        let request = self.request(Method::GET, &path, &[])?;
+        let request = request.timeout(ARCHIVE_TIMEOUT);
+        let lost = |error: reqwest::Error| self.unreachable(&error.without_url());
+        let mut response = request.send().map_err(lost)?;
+        if !response.status().is_success() {
+            let status = response.status();
+            let body = self.read_body(response)?;
+            return Err(self.refusal(status, &body));
+        }
+        std::io::copy(&mut response, out).map_err(|error| self.unreachable(&error))
+    }
+
+    /// Where the log of a session ends, and the hash of the entry `at`.
+    pub fn session_head(
+        &self,
+        session: &SessionId,
+        at: Option<u64>,
+    ) -> Result<SessionHead, ApiError> {
+        let query = [("at", at.map(|seq| seq.to_string()))];
+        let head: SessionHead = self.get(&format!("/api/sessions/{session}/head"), &query)?;
+        match is_well_formed(&head) && head.session == *session {
+            true => Ok(head),
+            false => Err(ApiError::InvalidResponse {
+                base: self.link.base_url().to_owned(),
+                why: "this is not where a log ends".to_owned(),
+            }),
+        }
     }
 
     /// The messages after a sequence number. If there is none yet, waits up to `wait` for one.
@@ -253,29 +306,40 @@ impl ApiClient {
         let lost = |error: reqwest::Error| self.unreachable(&error.without_url());
         let response = request.send().map_err(lost)?;
         let status = response.status();
+        let body = self.read_body(response)?;
+        if !status.is_success() {
+            return Err(self.refusal(status, &body));
+        }
+        serde_json::from_slice(&body).map_err(|error| self.invalid_response(error.to_string()))
+    }
+
+    fn read_body(&self, response: Response) -> Result<Vec<u8>, ApiError> {
         let mut body = Vec::new();
         response
             .take(MAX_RESPONSE_BYTES + 1)
             .read_to_end(&mut body)
             .map_err(|error| self.unreachable(&error))?;
-        let base = || self.link.base_url().to_owned();
-        let invalid_response = |why: String| ApiError::InvalidResponse { base: base(), why };
-        if body.len() as u64 > MAX_RESPONSE_BYTES {
-            let why = format!("more than {MAX_RESPONSE_BYTES} bytes");
-            return Err(invalid_response(why));
+        match body.len() as u64 > MAX_RESPONSE_BYTES {
+            true => Err(self.invalid_response(format!("more than {MAX_RESPONSE_BYTES} bytes"))),
+            false => Ok(body),
         }
-        if status.is_success() {
-            return serde_json::from_slice(&body)
-                .map_err(|error| invalid_response(error.to_string()));
-        }
-        match serde_json::from_slice::<ErrorReport>(&body) {
-            Ok(report) => Err(ApiError::Refused(Box::new(report))),
+    }
+
+    /// The error that the body of a response without success describes.
+    fn refusal(&self, status: StatusCode, body: &[u8]) -> ApiError {
+        match serde_json::from_slice::<ErrorReport>(body) {
+            Ok(report) => ApiError::Refused(Box::new(report)),
             Err(_) => {
-                let text = String::from_utf8_lossy(&body);
+                let text = String::from_utf8_lossy(body);
                 let excerpt: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-                Err(invalid_response(format!("{status} {excerpt}")))
+                self.invalid_response(format!("{status} {excerpt}"))
             }
         }
+    }
+
+    fn invalid_response(&self, why: String) -> ApiError {
+        let base = self.link.base_url().to_owned();
+        ApiError::InvalidResponse { base, why }
     }
 }
 

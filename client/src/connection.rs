@@ -1,19 +1,22 @@
 //! A participant's connection to a session, which joins, tracks the answer to each message, and
 //! reconnects on its own.
 
+mod server_clock;
 mod task;
 
 use pvp_clock::{fresh_id, now};
 use pvp_protocol::payload::{Announce, ErrorReport, ExecutorInfo, SessionAck, SessionWelcome};
 use pvp_protocol::{
     ClientMessage, Envelope, EnvelopeHeader, ExtraFields, JsonObject, MessageId, ParticipantId,
-    ParticipantKind, Role, Sender, SessionId, Transport, WireMessage,
+    ParticipantKind, Role, Sender, SessionId, Timestamp, Transport, WireMessage,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api::{ApiClient, ApiError};
 use crate::link::Link;
 use crate::outbox::{OutgoingMessage, ResendPolicy};
+use crate::record::{RecordMemory, RecordWarning};
+use server_clock::ServerClock;
 
 /// Capacity of the event channel. When it is full the socket is not read, so back-pressure reaches
 /// the server.
@@ -41,6 +44,29 @@ pub struct ConnectOptions {
     pub after: Option<u64>,
     /// How many past messages to receive when not resuming; `None` uses the server's default.
     pub history: Option<u64>,
+    /// Whether each welcome is followed by a comparison of the log with what was seen of it before.
+    pub record_check: RecordCheck,
+}
+
+/// Whether a connection compares the log with what was seen of it before.
+#[derive(Debug, Clone, Default)]
+pub enum RecordCheck {
+    /// It does not.
+    #[default]
+    Off,
+    /// It does, and reports what is odd as an event.
+    Report(RecordMemory),
+    /// It does, and ends if the log was cut or rewritten: for those who act on what they receive.
+    Enforce(RecordMemory),
+}
+
+impl RecordCheck {
+    pub(crate) fn memory(&self) -> Option<&RecordMemory> {
+        match self {
+            RecordCheck::Off => None,
+            RecordCheck::Report(memory) | RecordCheck::Enforce(memory) => Some(memory),
+        }
+    }
 }
 
 /// Why a connection could not be opened.
@@ -54,6 +80,8 @@ pub enum ConnectError {
     NoParticipant,
     #[error("{}", .0.message)]
     Refused(Box<ErrorReport>),
+    #[error("{0}")]
+    RecordChanged(RecordWarning),
     #[error("cannot connect: {0}")]
     Failed(String),
 }
@@ -70,6 +98,9 @@ pub enum ConnectionEvent {
         envelope: Option<Box<Envelope>>,
         text: String,
     },
+    /// Something is odd about the session's log, compared with what was seen of it before. It
+    /// comes before the `Connected` of the same socket.
+    RecordWarning(RecordWarning),
     /// The connection is lost; a reconnect follows.
     Disconnected { why: String },
     /// The connection is closed for good; no reconnect follows.
@@ -85,6 +116,8 @@ pub enum EndReason {
     Left,
     /// The server no longer lets this client in.
     Refused(Box<ErrorReport>),
+    /// The session's log was cut or rewritten, and this client does not go on then.
+    RecordChanged(RecordWarning),
 }
 
 /// Why a message was not accepted.
@@ -108,6 +141,7 @@ pub struct Connection {
     outgoing: mpsc::Sender<OutgoingMessage<AckSender>>,
     participant: ParticipantId,
     session: SessionId,
+    server_clock: ServerClock,
 }
 
 /// The events of a connection, in order. A caller that does not read them blocks the connection,
@@ -160,18 +194,21 @@ impl Connection {
         let (outgoing, outgoing_receiver) = mpsc::channel(SEND_BUFFER);
         let (event_sender, event_receiver) = mpsc::channel(EVENT_BUFFER);
         let (first_join_sender, first_join) = oneshot::channel();
+        let server_clock = ServerClock::default();
         let params = task::JoinParams {
             link,
             session: session.clone(),
             announce,
             after: options.after,
             history: options.history,
+            record_check: options.record_check,
         };
         tokio::spawn(task::run(
             params,
             outgoing_receiver,
             event_sender,
             first_join_sender,
+            server_clock.clone(),
         ));
         let joined = first_join.await.unwrap_or_else(|_| {
             Err(ConnectError::Failed(
@@ -183,6 +220,7 @@ impl Connection {
                 outgoing,
                 participant,
                 session,
+                server_clock,
             };
             (connection, ConnectionEvents(event_receiver))
         })
@@ -195,6 +233,11 @@ impl Connection {
 
     pub fn session(&self) -> &SessionId {
         &self.session
+    }
+
+    /// What time it is by the server's clock, which deadlines are by.
+    pub fn server_now(&self) -> Timestamp {
+        self.server_clock.now()
     }
 
     /// Sends a message. The receipt resolves when the server answers it.
@@ -278,6 +321,8 @@ async fn resolve_identity(
         transport: Transport::Websocket,
         metadata: options.metadata.clone(),
         executor: options.executor.clone(),
+        invited_by: None,
+        invited_before_session: None,
         extra: ExtraFields::new(),
     };
     let mut token_session = None;

@@ -5,7 +5,9 @@ pub mod api;
 pub mod connection;
 pub mod link;
 pub mod narrate;
+pub mod record;
 pub mod shell_result;
+pub mod user_directories;
 pub mod view;
 
 mod actions;
@@ -14,9 +16,10 @@ mod outbox;
 pub use api::{ApiClient, ApiError};
 pub use connection::{
     ConnectError, ConnectOptions, Connection, ConnectionEvent, ConnectionEvents, EndReason,
-    Receipt, SendError,
+    Receipt, RecordCheck, SendError,
 };
 pub use link::{Link, LinkError};
 pub use pvp_clock::{fresh_id, now};
+pub use record::{RecordMemory, RecordWarning};
 pub use shell_result::{ShellResult, ShellResultQueue};
 pub use view::View;

@@ -9,8 +9,8 @@ use pvp_protocol::payload::{Approval, ClearedBy, ResolutionCause, TimeoutResolut
 use pvp_protocol::{MessageId, ParticipantId, ParticipantKind, Timestamp};
 
 pub use units::{
-    byte_size, countdown, duration, label, outcome_text, pluralize, presence_mark, role_list,
-    shorten,
+    bound_file, byte_size, countdown, duration, label, outcome_text, pluralize, presence_mark,
+    role_list, shorten,
 };
 
 use crate::view::{
@@ -66,6 +66,17 @@ impl<'a> Narrator<'a> {
         let mut text = format!("{} of {}", card.received, card.required);
         if !card.votes.is_empty() {
             text += &format!(" (✓ {})", self.name_list(card.votes.keys()));
+        }
+        for approver in card.votes.keys() {
+            let participant = self.view.people.get(approver);
+            let Some(inviter) = participant.and_then(|it| it.invited_by.as_ref()) else {
+                continue;
+            };
+            let (name, inviter) = (self.name(approver), self.name(inviter));
+            text += &format!(", {name} was invited by {inviter}");
+            if card.not_counted.contains_key(approver) {
+                text += " and does not count";
+            }
         }
         text
     }
@@ -307,12 +318,15 @@ impl<'a> Narrator<'a> {
             }
             TimelineEvent::Allowed {
                 prefix,
+                directory,
                 expires_at,
                 reason,
             } => {
                 let prefix = (self.escape)(&prefix.join(" "));
                 let life = duration(expires_at.millis_since(item.at));
-                format!("allows `{prefix} …` for {life}{}", because(reason))
+                let directory = directory.as_deref().map(self.escape);
+                let place = rule_place(directory.as_deref());
+                format!("allows `{prefix} …` {place} for {life}{}", because(reason))
             }
             TimelineEvent::AllowRevoked { reason, .. } => {
                 format!("takes a rule back{}", because(reason))
@@ -321,5 +335,14 @@ impl<'a> Narrator<'a> {
                 format!("{}: {}", label(code.as_str()), (self.escape)(message))
             }
         }
+    }
+}
+
+/// Where an allow rule holds, in words.
+pub fn rule_place(directory: Option<&str>) -> String {
+    match directory {
+        None => "in the agent's directory".to_owned(),
+        Some("*") => "anywhere".to_owned(),
+        Some(directory) => format!("in {directory}"),
     }
 }

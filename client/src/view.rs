@@ -66,6 +66,9 @@ pub struct View {
     pub name: Option<String>,
     /// The participant whose view this is; `None` before the first welcome.
     pub me: Option<SelfView>,
+    /// What this client's token allows, if that is less than what its participant may do.
+    #[serde(skip)]
+    own_limits: Option<participants::OwnLimits>,
     /// The session's configuration.
     pub config: SessionConfig,
     /// The server's limits; `None` before the first welcome.

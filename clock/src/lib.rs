@@ -2,16 +2,37 @@
 //!
 //! The pure crates take the time, ids and seeds as input; whoever calls them gets those here.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod steady;
+
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use pvp_protocol::{MessageId, Timestamp};
 
-/// The current time.
+use steady::SteadyClock;
+
+static CLOCK: LazyLock<SteadyClock> =
+    LazyLock::new(|| SteadyClock::new(steady::wall_time(), steady::time_since_boot()));
+
+/// The current time: the time of day when this was first asked for, and what has passed since. It
+/// never goes backwards, and setting the machine's clock does not move it, so that a deadline is
+/// neither extended nor missed by that.
 pub fn now() -> Timestamp {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    CLOCK.at(steady::time_since_boot())
+}
+
+/// Moves the clock forward, if it is behind this time. For a server whose machine had its clock set
+/// back while it was down: what it wrote last is the earliest that it can be now.
+pub fn not_before(time: Timestamp) {
+    CLOCK.not_before(time, steady::time_since_boot());
+}
+
+/// By how much the machine's clock now differs from [`now`], in milliseconds: it was set, or
+/// [`not_before`] moved this one.
+pub fn difference_from_wall() -> i64 {
+    let (wall, now) = (steady::wall_time(), now());
+    let millis = |difference: u64| i64::try_from(difference).unwrap_or(i64::MAX);
+    millis(wall.millis_since(now)) - millis(now.millis_since(wall))
 }
 
 /// Unpredictable bytes from the kernel.

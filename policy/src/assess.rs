@@ -11,6 +11,7 @@ use crate::environment::{is_harmless, variable_verdict};
 use crate::line_breaks::{self, Interpretation};
 use crate::normalize;
 use crate::paths::{PathRoot, ResolvedPath, Workspace};
+use crate::read_rules::check_text;
 use crate::rule_table::RuleTable;
 use crate::syntax::{self, ParsedScript, Redirect, ShellFunction, SimpleCommand};
 use crate::verdict::CommandVerdict;
@@ -396,7 +397,10 @@ impl<'a> Assessor<'a> {
         let target = redirect.target.as_literal();
         let target = target.as_deref();
         match redirect.operator.as_str() {
-            "<<<" => None,
+            "<<<" => check_text(&redirect.target).err().map(|reason| {
+                let reason = format!("its input {reason}");
+                CommandVerdict::write(Risk::Low, "default.arguments", &reason)
+            }),
             "<" => self
                 .check_paths(
                     std::slice::from_ref(&redirect.target),
@@ -436,7 +440,7 @@ impl<'a> Assessor<'a> {
 }
 
 /// The name of a command, without its directory.
-fn command_name(command: &SimpleCommand) -> Option<String> {
+pub(crate) fn command_name(command: &SimpleCommand) -> Option<String> {
     let text = command.words.first()?.text();
     let name = text.rsplit('/').next().unwrap_or(&text);
     Some(name.strip_suffix(".exe").unwrap_or(name).to_owned())
@@ -468,10 +472,27 @@ fn detect_fork_bomb(source: &str, script: &ParsedScript) -> Option<SpanVerdict> 
     })
 }
 
-/// The sandbox that suffices for all the verdicts.
+/// The sandbox of a line that only reads: the narrowest of its parts.
 pub(crate) fn required_profile(span_verdicts: &[SpanVerdict]) -> SandboxProfile {
-    let profiles = span_verdicts
-        .iter()
-        .map(|span_verdict| span_verdict.verdict.profile);
-    profiles.max().unwrap_or(SandboxProfile::None)
+    let needs_network = |span_verdict: &SpanVerdict| match span_verdict.verdict.profile {
+        SandboxProfile::ReadNet => Some(true),
+        SandboxProfile::Read | SandboxProfile::Workspace => Some(false),
+        // What the shell does by itself starts no program, so it has no say.
+        SandboxProfile::None => None,
+    };
+    let mut needs = span_verdicts.iter().filter_map(needs_network).peekable();
+    if needs.peek().is_some() && needs.all(|network| network) {
+        SandboxProfile::ReadNet
+    } else {
+        SandboxProfile::Read
+    }
+}
+
+/// Whether some parts need the network, and other programs would get it with them.
+pub(crate) fn needs_network_in_part(span_verdicts: &[SpanVerdict]) -> bool {
+    let some = |profile: SandboxProfile| {
+        let mut verdicts = span_verdicts.iter();
+        verdicts.any(|span_verdict| span_verdict.verdict.profile == profile)
+    };
+    some(SandboxProfile::ReadNet) && some(SandboxProfile::Read)
 }

@@ -2,11 +2,12 @@
 
 mod awk;
 mod find;
+mod git;
 mod sed;
 mod tar;
 mod test;
 
-use crate::read_rules::CheckedArguments;
+use crate::read_rules::{CheckedArguments, is_public_variable};
 use crate::word::ShellWord;
 
 /// A function that checks a command's arguments.
@@ -28,7 +29,13 @@ pub(crate) fn by_name(name: &str) -> Option<ArgumentCheck> {
         "tar" => ArgumentCheck::Raw(tar::check),
         "test" => ArgumentCheck::Raw(test::check),
         "yq" => ArgumentCheck::Parsed(check_yq),
-        "not-secrets" => ArgumentCheck::Parsed(check_not_secrets),
+        "git-cat-file" => ArgumentCheck::Parsed(git::check_cat_file),
+        "git-log" => ArgumentCheck::Parsed(git::check_log),
+        "git-show" => ArgumentCheck::Parsed(git::check_show),
+        "inspect-format" => ArgumentCheck::Parsed(check_inspect_format),
+        "kubectl-describe" => ArgumentCheck::Parsed(check_kubectl_describe),
+        "kubectl-get" => ArgumentCheck::Parsed(check_kubectl_get),
+        "public-variables" => ArgumentCheck::Parsed(check_public_variables),
         _ => return None,
     })
 }
@@ -74,7 +81,7 @@ fn check_printf(words: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
 /// Refuses `yq` expressions that may load other files or, in some builds, run commands.
 fn check_yq(checked: &mut CheckedArguments) -> Result<(), String> {
     let expression = |text: &str| {
-        ["load", "system", "input", "strload", "@sh"]
+        ["load", "system", "input", "strload", "@sh", "env"]
             .iter()
             .any(|word| text.contains(word))
     };
@@ -84,13 +91,124 @@ fn check_yq(checked: &mut CheckedArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses to show a cluster's secrets, because everyone in the session sees the output.
-fn check_not_secrets(checked: &mut CheckedArguments) -> Result<(), String> {
+/// Refuses to show a cluster's secrets, because everyone in the session sees the output. Whole
+/// objects contain variables of their containers, which are secrets often enough.
+fn check_kubectl_get(checked: &mut CheckedArguments) -> Result<(), String> {
     let secret = |word: &ShellWord| word.text().to_ascii_lowercase().contains("secret");
     if checked.operands.iter().any(secret) {
         return Err("shows secrets".to_owned());
     }
+    let mut formats = checked.values(&["o", "output"]).map(ShellWord::text);
+    match formats.find(|format| !matches!(format.trim_start_matches('='), "wide" | "name")) {
+        Some(format) => Err(format!(
+            "`-o {format}` shows variables, which may hold secrets"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Kinds of objects whose description contains no variables of containers.
+const DESCRIBED_KINDS: &[&str] = &[
+    "node",
+    "nodes",
+    "no",
+    "service",
+    "services",
+    "svc",
+    "ingress",
+    "ingresses",
+    "ing",
+    "endpoints",
+    "ep",
+    "namespace",
+    "namespaces",
+    "ns",
+    "pv",
+    "persistentvolume",
+    "persistentvolumes",
+    "pvc",
+    "persistentvolumeclaim",
+    "persistentvolumeclaims",
+    "hpa",
+    "horizontalpodautoscaler",
+    "storageclass",
+    "storageclasses",
+    "sc",
+    "networkpolicy",
+    "networkpolicies",
+    "netpol",
+    "quota",
+    "resourcequota",
+    "resourcequotas",
+    "limits",
+    "limitrange",
+    "limitranges",
+    "pdb",
+    "poddisruptionbudget",
+    "poddisruptionbudgets",
+    "priorityclass",
+    "priorityclasses",
+    "pc",
+];
+
+fn check_kubectl_describe(checked: &mut CheckedArguments) -> Result<(), String> {
+    let kinds = |word: &ShellWord| {
+        let text = word.text();
+        let kinds = text.split_once('/').map_or(text.as_str(), |(kind, _)| kind);
+        let mut kinds = kinds.split(',');
+        kinds.all(|kind| DESCRIBED_KINDS.contains(&kind))
+    };
+    // The operands after a kind are names, unless each has its own kind.
+    let (first, others) = match checked.operands.split_first() {
+        Some((first, others)) => (first, others),
+        None => return Err("does not say what to describe".to_owned()),
+    };
+    let typed = |word: &&ShellWord| word.text().contains('/');
+    if !kinds(first) || others.iter().filter(typed).any(|word| !kinds(word)) {
+        return Err("shows variables, which may hold secrets".to_owned());
+    }
     Ok(())
+}
+
+/// Accepts only formats that name parts of a container's state. The whole of it contains variables.
+fn check_inspect_format(checked: &mut CheckedArguments) -> Result<(), String> {
+    let shows_state = |format: &ShellWord| {
+        let text = format.text();
+        let mut rest = text.as_str();
+        while let Some((_, after)) = rest.split_once("{{") {
+            let Some((field, after)) = after.split_once("}}") else {
+                return false;
+            };
+            let field = field.trim();
+            let plain = field.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+            let known = [
+                ".State.",
+                ".NetworkSettings.IP",
+                ".RestartCount",
+                ".Created",
+                ".Name",
+                ".Id",
+            ];
+            if !plain || !known.iter().any(|start| field.starts_with(start)) {
+                return false;
+            }
+            rest = after;
+        }
+        true
+    };
+    if checked.values(&["f", "format"]).all(shows_state) {
+        Ok(())
+    } else {
+        Err("shows variables, which may hold secrets".to_owned())
+    }
+}
+
+fn check_public_variables(checked: &mut CheckedArguments) -> Result<(), String> {
+    let mut names = checked.operands.iter().map(ShellWord::text);
+    match names.find(|name| !is_public_variable(name)) {
+        Some(name) => Err(format!("prints `{name}`, which may hold a secret")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

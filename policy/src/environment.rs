@@ -33,18 +33,233 @@ pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
     known && value_is_plain
 }
 
+/// Beginnings of names that decide which code runs or where it comes from.
+const MEANING_PREFIXES: &[&str] = &[
+    "LD_",
+    "DYLD_",
+    "GIT_",
+    "BASH_",
+    "PYTHON",
+    "PERL",
+    "RUBY",
+    "NODE_",
+    "NPM_CONFIG_",
+    "YARN_",
+    "PIP_",
+    "UV_",
+    "LUA_",
+    "XDG_",
+    "MAKE",
+    "RUSTC",
+    "RUSTUP_",
+    "CARGO_BUILD_",
+    "CARGO_TARGET_",
+    "CARGO_ALIAS_",
+    "CARGO_HTTP_",
+    "CARGO_NET_",
+    "CARGO_SOURCE_",
+    "CMAKE_",
+    "JAVA_",
+    "LESS",
+    "MALLOC_",
+    "GLIBC_",
+    "SUDO_",
+    "PVP_",
+];
+
+/// Ends of names that do the same.
+const MEANING_SUFFIXES: &[&str] = &["_PROXY", "_PAGER", "_EDITOR", "_ASKPASS", "_CA_BUNDLE"];
+
+/// Other names that do the same.
+const MEANING_NAMES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "SHELL",
+    "USER",
+    "LOGNAME",
+    "PWD",
+    "OLDPWD",
+    "IFS",
+    "ENV",
+    "PAGER",
+    "MANPAGER",
+    "EDITOR",
+    "VISUAL",
+    "BROWSER",
+    "FCEDIT",
+    "PROMPT_COMMAND",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS3",
+    "PS4",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "CDPATH",
+    "FPATH",
+    "MANPATH",
+    "GLOBIGNORE",
+    "POSIXLY_CORRECT",
+    "ZDOTDIR",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "TERM",
+    "TERMCAP",
+    "TERMINFO",
+    "TERMINFO_DIRS",
+    "GCONV_PATH",
+    "LOCPATH",
+    "NLSPATH",
+    "HOSTALIASES",
+    "LOCALDOMAIN",
+    "RES_OPTIONS",
+    "RESOLV_HOST_CONF",
+    "NIS_PATH",
+    "GETCONF_DIR",
+    "TZDIR",
+    "CC",
+    "CXX",
+    "CPP",
+    "AR",
+    "AS",
+    "LD",
+    "CFLAGS",
+    "CPPFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
+    "COMPILER_PATH",
+    "LIBRARY_PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "PKG_CONFIG",
+    "PKG_CONFIG_PATH",
+    "RUSTFLAGS",
+    "RUSTDOC",
+    "CARGO",
+    "CARGO_HOME",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "MFLAGS",
+    "GNUMAKEFLAGS",
+    "GOFLAGS",
+    "GOPATH",
+    "GOROOT",
+    "GOBIN",
+    "GOPROXY",
+    "GOSUMDB",
+    "GONOSUMDB",
+    "GONOSUMCHECK",
+    "GOINSECURE",
+    "GOENV",
+    "GOTOOLCHAIN",
+    "CLASSPATH",
+    "_JAVA_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "MAVEN_OPTS",
+    "GRADLE_OPTS",
+    "SBT_OPTS",
+    "VIRTUAL_ENV",
+    "GEM_HOME",
+    "GEM_PATH",
+    "BUNDLE_GEMFILE",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "R_PROFILE",
+    "R_PROFILE_USER",
+    "R_ENVIRON",
+    "R_LIBS",
+    "TCLLIBPATH",
+    "ERL_FLAGS",
+    "ERL_LIBS",
+    "DENO_DIR",
+    "AWKPATH",
+    "AWKLIBPATH",
+    "WGETRC",
+    "CURL_HOME",
+    "NETRC",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "OPENSSL_CONF",
+    "OPENSSL_MODULES",
+    "OPENSSL_ENGINES",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "SSH_SK_PROVIDER",
+    "SSH_SK_HELPER",
+    "KUBECONFIG",
+    "DOCKER_HOST",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "TAR_OPTIONS",
+    "GREP_OPTIONS",
+    "GZIP",
+    "RSYNC_RSH",
+    "CVS_RSH",
+];
+
+/// Whether a variable of this name decides which code a command runs, or where the code comes from.
+/// No shared secret and no environment of a proposal may have such a name; one that is needed is
+/// written in the command line, where it is assessed. Upper and lower case count as the same:
+/// `http_proxy` is one, and some shells tie `path` to `PATH`.
+pub fn changes_meaning(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let known = MEANING_NAMES.contains(&upper.as_str());
+    let prefixed = MEANING_PREFIXES.iter().any(|it| upper.starts_with(it));
+    let suffixed = MEANING_SUFFIXES.iter().any(|it| upper.ends_with(it));
+    (known || prefixed || suffixed) && !HARMLESS_VARIABLES.contains(&name)
+}
+
 /// The verdict on setting a variable that may change what a command does.
 pub(crate) fn variable_verdict(name: &str) -> CommandVerdict {
-    let hooks = [
-        "LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_",
-    ];
-    let known = [
-        "PATH", "IFS", "ENV", "PAGER", "EDITOR", "VISUAL", "SHELL", "PS4", "BASH_ENV",
-    ];
-    if known.contains(&name) || hooks.iter().any(|hook| name.starts_with(hook)) {
+    if changes_meaning(name) {
         let reason = format!("`{name}` decides which code runs");
         return CommandVerdict::write(Risk::High, "env.code", &reason);
     }
     let reason = format!("`{name}` may change what the command does");
     CommandVerdict::write(Risk::Low, "env.variable", &reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_decide_what_runs_are_known_in_any_case() {
+        for name in [
+            "PATH",
+            "path",
+            "BASH_ENV",
+            "BASH_FUNC_ls%%",
+            "LD_PRELOAD",
+            "GIT_SSH_COMMAND",
+            "https_proxy",
+            "ALL_PROXY",
+            "NODE_OPTIONS",
+            "PYTHONPATH",
+            "PERL5OPT",
+            "RUBYOPT",
+            "MAKEFLAGS",
+            "npm_config_registry",
+            "LESSOPEN",
+            "SSH_ASKPASS",
+            "HOME",
+        ] {
+            assert!(changes_meaning(name), "{name}");
+        }
+        for name in [
+            "DEPLOY_KEY",
+            "GITHUB_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "DATABASE_URL",
+            "NPM_TOKEN",
+            "CARGO_REGISTRY_TOKEN",
+            "LANG",
+            "TZ",
+            "GIT_OPTIONAL_LOCKS",
+            "A",
+        ] {
+            assert!(!changes_meaning(name), "{name}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod explain;
 mod lex;
 mod line_breaks;
 mod load;
+mod named_files;
 mod normalize;
 mod parse;
 mod paths;
@@ -29,10 +30,13 @@ use pvp_protocol::{
     RunMode, SandboxProfile,
 };
 
+pub use environment::changes_meaning;
 pub use explain::{ExampleFailure, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
+pub use named_files::{FilePresence, NamedFile, NamedFiles};
 pub use paths::Workspace;
 pub use rule_table::RuleOrigin;
+pub use secret_files::{public_file_patterns, secret_file_patterns};
 
 use assess::Assessor;
 use rule_table::RuleTable;
@@ -99,6 +103,12 @@ impl Policy {
         self.table.quorums.get(rule)
     }
 
+    /// The program among these words, if any, that runs code which its arguments or its input give:
+    /// an interpreter, a wrapper, or a command such as `git -c`.
+    pub fn runs_given_code<'a>(&self, words: &'a [String]) -> Option<&'a str> {
+        wrappers::runs_given_code(&self.table, words).then(|| words[0].as_str())
+    }
+
     /// Assesses an action.
     pub fn assess(&self, action: &Action, workspace: &Workspace) -> Assessment {
         self.explain(action, workspace).assessment
@@ -136,6 +146,13 @@ impl Policy {
             steps: assessor.steps,
             matched_rules: assessor.matched_rules.into_iter().collect(),
         }
+    }
+
+    /// The files in the workspace that an action runs: programs by their path, scripts of
+    /// interpreters, and what `make` and package managers take their commands from. Only what the
+    /// words say is found; whether the files exist is for the caller to see.
+    pub fn named_files(&self, action: &Action, workspace: &Workspace) -> NamedFiles {
+        named_files::find(&self.table, action, workspace)
     }
 
     /// Collects verdicts in the assessor and returns the text that their spans refer to.
@@ -205,6 +222,10 @@ fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> 
     if shown.len() > MAX_READ_LINE_BYTES {
         doubts.push("longer than can be overseen".to_owned());
     }
+    if assess::needs_network_in_part(&assessor.span_verdicts) {
+        let reason = "one part needs the network and another does not; propose them one by one";
+        doubts.push(reason.to_owned());
+    }
     if shown.chars().any(is_invisible) {
         doubts.push("holds characters that do not show".to_owned());
     }
@@ -217,6 +238,9 @@ fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> 
         if !environment::is_harmless(name, value) {
             doubts.push(environment::variable_verdict(name).reason);
         }
+    }
+    if !action.secrets.is_empty() {
+        doubts.push(format!("receives {}", secrets_text(&action.secrets)));
     }
     if action
         .cwd
@@ -231,6 +255,15 @@ fn doubts(action: &Action, shown: &str, assessor: &Assessor<'_>) -> Vec<String> 
         doubts.push("login shells differ in what these characters mean".to_owned());
     }
     doubts
+}
+
+/// The secrets that a command receives, by name.
+fn secrets_text(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.as_slice() {
+        [one] => format!("the secret {one}"),
+        _ => format!("the secrets {}", quoted.join(", ")),
+    }
 }
 
 /// Characters that hide something from the person who reviews the command.

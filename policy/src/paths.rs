@@ -1,6 +1,6 @@
 //! Resolves paths as far as their text allows, and classifies reads of them.
 
-use crate::secret_files::{is_secret, may_match_secret};
+use crate::secret_files::{is_aimed_at_secret, is_secret, may_match_secret};
 use crate::word::{ShellWord, WordPart};
 
 /// Where a command would run, as far as its executor has announced it.
@@ -170,10 +170,22 @@ impl Workspace {
         }
     }
 
+    /// Whether two values of `cwd` certainly name the same directory. A `..` may lead through a
+    /// link to anywhere, so nothing is certain about it.
+    pub fn is_same_directory(&self, one: Option<&str>, other: Option<&str>) -> bool {
+        let certain = |cwd: Option<&str>| {
+            cwd.is_none_or(|cwd| !cwd.starts_with('~') && cwd.split('/').all(|name| name != ".."))
+        };
+        certain(one) && certain(other) && self.resolve_cwd(one) == self.resolve_cwd(other)
+    }
+
     /// Whether this path may be read without a vote.
     pub(crate) fn classify_read(&self, path: &ResolvedPath) -> PathAccess {
         let outside_workspace = path.root != PathRoot::Workspace && !self.contains(path);
-        if is_secret(path) || (outside_workspace && may_match_secret(path)) {
+        if is_secret(path)
+            || is_aimed_at_secret(path)
+            || (outside_workspace && may_match_secret(path))
+        {
             return PathAccess::Secret(path.to_string());
         }
         let near = match path.root {
@@ -317,6 +329,11 @@ mod tests {
             "/etc/*",
             "/etc/[s]hadow",
             "/proc/1/envi*",
+            ".e*",
+            "config/.en?",
+            "cred*",
+            ".git/config",
+            ".git/modules/sub/config",
         ] {
             assert!(
                 matches!(access_to(None, text), PathAccess::Secret(_)),

@@ -35,8 +35,28 @@ pub(crate) struct ReadRule {
 pub(crate) struct CheckedArguments {
     pub(crate) flags: Vec<(String, Option<ShellWord>)>,
     pub(crate) operands: Vec<ShellWord>,
+    /// The operands after `--`; they are among the operands too.
+    pub(crate) after_separator: Vec<ShellWord>,
+    /// What would be read.
+    pub(crate) targets: ReadTargets,
+}
+
+/// What a command would read.
+#[derive(Debug, Default)]
+pub(crate) struct ReadTargets {
     /// Every file that would be opened.
     pub(crate) paths: Vec<ShellWord>,
+    /// Words that may name a file in a way of the command's own, such as git's `HEAD:file`.
+    pub(crate) names: Vec<String>,
+}
+
+impl ReadTargets {
+    pub(crate) fn from_paths(paths: Vec<ShellWord>) -> Self {
+        Self {
+            paths,
+            names: Vec::new(),
+        }
+    }
 }
 
 impl CheckedArguments {
@@ -91,31 +111,35 @@ impl ReadRule {
     }
 
     pub(crate) fn profile(&self) -> SandboxProfile {
-        if self.data.net {
+        if self.data.builtin {
+            SandboxProfile::None
+        } else if self.data.net {
             SandboxProfile::ReadNet
         } else {
             SandboxProfile::Read
         }
     }
 
-    /// The paths that would be read, or why this is not a read.
-    pub(crate) fn check(&self, arguments: &[ShellWord]) -> Result<Vec<ShellWord>, String> {
+    /// What would be read, or why this is not a read.
+    pub(crate) fn check(&self, arguments: &[ShellWord]) -> Result<ReadTargets, String> {
         if self.data.text {
-            let plain = arguments.iter().all(ShellWord::has_only_plain_variables);
-            return plain.then(Vec::new).ok_or_else(unknown_value);
+            for argument in arguments {
+                check_text(argument)?;
+            }
+            return Ok(ReadTargets::default());
         }
         for argument in arguments {
             self.check_argument(argument)?;
         }
         if let Some(checks::ArgumentCheck::Raw(check)) = self.check {
-            return check(arguments);
+            return check(arguments).map(ReadTargets::from_paths);
         }
         let mut checked = self.parse_arguments(arguments)?;
         self.check_operands(&mut checked)?;
         if let Some(checks::ArgumentCheck::Parsed(check)) = self.check {
             check(&mut checked)?;
         }
-        Ok(checked.paths)
+        Ok(checked.targets)
     }
 
     fn check_argument(&self, word: &ShellWord) -> Result<(), String> {
@@ -137,7 +161,8 @@ impl ReadRule {
         while let Some(word) = words.next() {
             let text = word.text();
             if text == "--" {
-                checked.operands.extend(words.cloned());
+                checked.after_separator = words.cloned().collect();
+                checked.operands.extend(checked.after_separator.clone());
                 break;
             }
             if word.starts_with_glob() && !self.data.harmless_flags {
@@ -264,9 +289,13 @@ impl ReadRule {
             OperandKind::None | OperandKind::Any => {}
             OperandKind::Names => {
                 let paths = operands.iter().filter(|operand| is_path_like(operand));
-                checked.paths.extend(paths.cloned());
+                checked.targets.paths.extend(paths.cloned());
+                let values = checked.flags.iter().filter_map(|(_, value)| value.as_ref());
+                let words = operands.iter().chain(values);
+                let names = words.flat_map(|word| names_in(&word.text()));
+                checked.targets.names.extend(names);
             }
-            OperandKind::Paths => checked.paths.extend(operands.iter().cloned()),
+            OperandKind::Paths => checked.targets.paths.extend(operands.iter().cloned()),
             OperandKind::Pattern => {
                 let given = [
                     "e",
@@ -278,14 +307,96 @@ impl ReadRule {
                     "files",
                 ];
                 let skip = usize::from(!given.iter().any(|flag| checked.has_flag(flag)));
-                checked.paths.extend(operands.iter().skip(skip).cloned());
+                let paths = operands.iter().skip(skip).cloned();
+                checked.targets.paths.extend(paths);
             }
         }
         let flags: Vec<&str> = self.data.path_flags.split_whitespace().collect();
         let values: Vec<ShellWord> = checked.values(&flags).cloned().collect();
-        checked.paths.extend(values);
+        checked.targets.paths.extend(values);
         Ok(())
     }
+}
+
+/// Everything in a word that may be the name of a file: git writes `HEAD:file`, `:0:file`,
+/// `:(glob)file`, `:!file` and `10,20:file`.
+fn names_in(text: &str) -> Vec<String> {
+    let without_magic = |part: &str| {
+        let part = match part.strip_prefix('(') {
+            Some(magic) => magic.split_once(')').map_or("", |(_, name)| name),
+            None => part,
+        };
+        part.trim_start_matches(['!', '^']).to_owned()
+    };
+    let whole = std::iter::once(text.to_owned());
+    whole.chain(text.split(':').map(without_magic)).collect()
+}
+
+/// Variables whose value is no secret, besides those of the shell itself, such as `$?`.
+const PUBLIC_VARIABLES: &[&str] = &[
+    "HOME",
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "PWD",
+    "OLDPWD",
+    "HOSTNAME",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "EDITOR",
+    "PAGER",
+    "COLUMNS",
+    "LINES",
+    "UID",
+    "EUID",
+    "PPID",
+    "RANDOM",
+    "SECONDS",
+    "BASH_VERSION",
+    "BASHPID",
+    "SHLVL",
+    "OSTYPE",
+    "HOSTTYPE",
+    "MACHTYPE",
+    "XDG_CONFIG_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOPATH",
+    "GOROOT",
+    "JAVA_HOME",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+];
+
+/// Whether printing this variable tells nobody a secret.
+pub(crate) fn is_public_variable(name: &str) -> bool {
+    let special = name.chars().all(|c| !c.is_ascii_alphabetic() && c != '_');
+    special || PUBLIC_VARIABLES.contains(&name)
+}
+
+/// Checks a word of a command that only prints its words.
+pub(crate) fn check_text(word: &ShellWord) -> Result<(), String> {
+    for part in &word.parts {
+        match part {
+            WordPart::Opaque(_) => return Err(unknown_value()),
+            WordPart::Variable { name, .. } if !is_public_variable(name) => {
+                return Err(format!("prints `${name}`, which may hold a secret"));
+            }
+            WordPart::Variable { .. } | WordPart::Text(_) | WordPart::Glob(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn is_path_like(word: &ShellWord) -> bool {

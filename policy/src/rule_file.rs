@@ -137,6 +137,8 @@ pub(crate) struct ReadRuleData {
     pub(crate) check: Option<String>,
     /// The command talks to a daemon or a cluster.
     pub(crate) net: bool,
+    /// The shell does it by itself, without starting a program.
+    pub(crate) builtin: bool,
     /// Commands that the rule must match.
     pub(crate) matches: Vec<String>,
     /// Commands that the rule must not match.
@@ -152,7 +154,8 @@ pub(crate) enum OperandKind {
     /// Text that is not opened as a file.
     Any,
     Paths,
-    /// Names of another kind, unless they look like paths.
+    /// Names of another kind, unless they look like paths. Those of secret files are recognised
+    /// wherever they stand, as in `HEAD:.env`.
     Names,
     /// The first is a pattern, the others are paths.
     Pattern,

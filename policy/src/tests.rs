@@ -268,14 +268,53 @@ fn an_assessment_explains_its_parts() {
     );
     assert_eq!(assessment.rule, "files.rm-recursive");
     assert_eq!(assessment.profile, SandboxProfile::None);
-    let reads = Policy::built_in().assess(&shell("docker ps | head"), &Workspace::default());
-    assert_eq!(reads.profile, SandboxProfile::ReadNet);
-    assert_eq!(
-        Policy::built_in()
-            .assess(&shell("ls"), &Workspace::default())
-            .profile,
-        SandboxProfile::Read
-    );
+}
+
+#[test]
+fn a_line_gets_the_narrowest_sandbox_of_its_parts() {
+    let policy = Policy::built_in();
+    for (line, category, profile) in [
+        ("ls", Category::Read, SandboxProfile::Read),
+        ("cd a; echo b", Category::Read, SandboxProfile::Read),
+        ("docker ps", Category::Read, SandboxProfile::ReadNet),
+        ("docker ps; ss -l", Category::Read, SandboxProfile::ReadNet),
+        ("cd a && docker ps", Category::Read, SandboxProfile::ReadNet),
+        ("docker ps | head", Category::Write, SandboxProfile::None),
+        ("ls; docker ps", Category::Write, SandboxProfile::None),
+    ] {
+        let assessment = policy.assess(&shell(line), &Workspace::default());
+        let found = (assessment.category, assessment.profile);
+        assert_eq!(found, (category, profile), "{line}");
+    }
+}
+
+#[test]
+fn what_runs_given_code_is_known_by_its_words() {
+    let policy = Policy::built_in();
+    let runs = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        policy.runs_given_code(&words).is_some()
+    };
+    for line in [
+        "bash",
+        "python3.12 a.py",
+        "env A=b ls",
+        "find . -exec ls",
+        "npm exec x",
+        "git -c a=b x",
+    ] {
+        assert!(runs(line), "{line}");
+    }
+    for line in [
+        "npm test",
+        "make all",
+        "find . -name x",
+        "git commit",
+        "cargo build",
+        "docker ps",
+    ] {
+        assert!(!runs(line), "{line}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(crate) struct CommandVerdict {
     pub(crate) risk: Risk,
     pub(crate) rule: String,
     pub(crate) reason: String,
+    /// What a read needs; none for anything else, and for what the shell does by itself.
     pub(crate) profile: SandboxProfile,
 }
 

@@ -58,12 +58,6 @@ impl ShellWord {
         self.parts.iter().all(known)
     }
 
-    /// Whether a shell would expand nothing in it but file names and plain variables.
-    pub(crate) fn has_only_plain_variables(&self) -> bool {
-        let plain = |piece: &WordPart| !matches!(piece, WordPart::Opaque(_));
-        self.parts.iter().all(plain)
-    }
-
     pub(crate) fn has_glob(&self) -> bool {
         let glob = |piece: &WordPart| matches!(piece, WordPart::Glob(_));
         self.parts.iter().any(glob)

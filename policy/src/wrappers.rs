@@ -47,6 +47,103 @@ pub(crate) fn wrapped_commands(
     Some(found)
 }
 
+/// Interpreters, and programs with a language of their own that can run others, besides those that
+/// the rule files list.
+const INTERPRETERS: &[&str] = &[
+    "awk",
+    "gawk",
+    "mawk",
+    "nawk",
+    "sed",
+    "gsed",
+    "ed",
+    "ex",
+    "vi",
+    "vim",
+    "nvim",
+    "emacs",
+    "nano",
+    "less",
+    "more",
+    "man",
+    "python",
+    "pypy",
+    "ipython",
+    "node",
+    "nodejs",
+    "ts-node",
+    "tsx",
+    "bun",
+    "deno",
+    "perl",
+    "ruby",
+    "irb",
+    "php",
+    "lua",
+    "luajit",
+    "tclsh",
+    "wish",
+    "expect",
+    "Rscript",
+    "R",
+    "julia",
+    "ghci",
+    "runghc",
+    "groovy",
+    "scala",
+    "kotlin",
+    "jshell",
+    "java",
+    "dotnet-script",
+    "pwsh",
+    "powershell",
+    "osascript",
+    "guile",
+    "racket",
+    "sbcl",
+    "clisp",
+    "elixir",
+    "iex",
+    "erl",
+    "escript",
+    "ocaml",
+    "swift",
+    "gdb",
+    "lldb",
+    "m4",
+    "source",
+    ".",
+    "eval",
+    "exec",
+    "xargs",
+    "crontab",
+];
+
+/// Rules for commands that run what their arguments say.
+const CODE_RULES: &[&str] = &["git.run", "git.inline-config", "git.config-code"];
+
+/// Whether a command runs code that its words or its input give.
+pub(crate) fn runs_given_code(table: &RuleTable, words: &[String]) -> bool {
+    let Some(first) = words.first() else {
+        return false;
+    };
+    let name = first.rsplit('/').next().unwrap_or(first);
+    let name = name.strip_suffix(".exe").unwrap_or(name);
+    let versionless = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let interprets = |name: &str| {
+        INTERPRETERS.contains(&name)
+            || table.stdin_interpreters.contains(name)
+            || table.wrappers.contains_key(name)
+    };
+    let shell_words: Vec<ShellWord> = words.iter().map(|word| ShellWord::literal(word)).collect();
+    let arguments = format!(" {} ", words[1..].join(" "));
+    let mut rules = table.matching_rules(name, &arguments).into_iter();
+    interprets(name)
+        || interprets(versionless)
+        || wrapped_commands(table, name, &shell_words).is_some()
+        || rules.any(|rule| CODE_RULES.contains(&rule.data.id.get_ref().as_str()))
+}
+
 /// Whether this is `command -v`, which only prints what a name means.
 fn is_name_lookup(words: &[ShellWord]) -> bool {
     let flag = words.get(1).and_then(ShellWord::as_literal);

@@ -38,7 +38,15 @@ timeout_seconds?: number,
 /**
  * Who may type, in `pty` mode.
  */
-driver?: ParticipantId, };
+driver?: ParticipantId,
+/**
+ * The names of the shared secrets that the command receives as variables.
+ */
+secrets?: Array<string>,
+/**
+ * The files that the command runs; it does not start if one of them has changed.
+ */
+files?: Array<BoundFile>, };
 
 export type AllowRuleInfo = {
 /**
@@ -57,6 +65,10 @@ at: string,
  * The words that an allowed command begins with.
  */
 prefix: Array<string>,
+/**
+ * Where an allowed command runs, as in `policy.allow`.
+ */
+directory?: string,
 /**
  * When the rule expires.
  */
@@ -98,7 +110,15 @@ metadata?: Record<string, unknown>,
 /**
  * What their executor can do; set by agents that run commands.
  */
-executor?: ExecutorInfo, };
+executor?: ExecutorInfo,
+/**
+ * Who invited them, if a participant did; set by the server.
+ */
+invited_by?: ParticipantId,
+/**
+ * Whether they were invited before the session was created; set by the server.
+ */
+invited_before_session?: boolean, };
 
 export type Approval = { participant: ParticipantId, at: string, comment?: string, };
 
@@ -139,6 +159,21 @@ digest: string,
  * The hash of the rules that were applied.
  */
 policy: string, };
+
+export type BoundFile = {
+/**
+ * The path, from the executor's workspace.
+ */
+path: string,
+/**
+ * The SHA-256 of the content; absent if there was no such file, and there must be none
+ * when the command starts.
+ */
+sha256?: string,
+/**
+ * The size in bytes; 0 if there was no such file.
+ */
+bytes: number, };
 
 export type Capability = "prompt" | "approve" | "interrupt" | "fork" | "add_context" | "manage_participants" | "end_session" | "exec";
 
@@ -310,6 +345,11 @@ shell_exec?: ShellExecMode,
  */
 four_eyes?: boolean,
 /**
+ * Where more than one approval is needed, do not count that of a participant whom another
+ * counted approver or the owner of the proposal invited during the session.
+ */
+quorum_independent?: boolean,
+/**
  * Reads run without a vote even if the executor cannot sandbox them.
  */
 trust_reads?: boolean,
@@ -400,6 +440,8 @@ arguments: Record<string, unknown>,
  */
 digest: string, reason?: string, id?: MessageId, };
 
+export type EntryHash = { seq: number, hash: string, };
+
 export type ErrorCode = "INVALID_MESSAGE" | "UNAUTHORIZED" | "SESSION_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "GATE_FAILED" | "TIMEOUT" | "RATE_LIMITED" | "CONTEXT_TOO_LARGE" | "INVALID_STATE" | "TRANSPORT_ERROR" | "AGENT_ERROR" | "INTERNAL_ERROR";
 
 export type ErrorReport = {
@@ -444,6 +486,10 @@ profiles: Array<SandboxProfile>,
  */
 shell_exec: boolean,
 /**
+ * Whether it runs commands as people edited them; it does unless it says otherwise.
+ */
+edits?: boolean,
+/**
  * The working directory of commands that name none.
  */
 working_directory?: string,
@@ -455,6 +501,16 @@ runner?: Array<string>,
  * The account's login shell.
  */
 shell?: string, };
+
+export type FileContent = {
+/**
+ * The path, as in the `files` of the arguments.
+ */
+path: string,
+/**
+ * The whole content; its SHA-256 is the bound one.
+ */
+text: string, };
 
 export type FinalState = "completed" | "aborted" | "timeout";
 
@@ -529,7 +585,32 @@ export type GateApprove = { gate: MessageId, approver: ParticipantId, comment?: 
  */
 digest?: string, };
 
-export type GateDetails = { session: SessionId, tool_proposal: MessageId, status: GateStatus, open?: GateListItem, resolution?: GateResolve, };
+export type GateDetails = {
+/**
+ * The session's id.
+ */
+session: SessionId,
+/**
+ * The id of the proposal.
+ */
+tool_proposal: MessageId,
+/**
+ * Whether it is open, or how it closed.
+ */
+status: GateStatus,
+/**
+ * The gate and the state of its vote; absent if it is closed.
+ */
+open?: GateListItem,
+/**
+ * The contents of the files that the command at an open gate binds, as far as the
+ * proposal has them.
+ */
+file_contents?: Array<FileContent>,
+/**
+ * How it closed; absent if it is open.
+ */
+resolution?: GateResolve, };
 
 export type GateList = { gates: Array<GateListItem>,
 /**
@@ -554,6 +635,14 @@ required: number,
  * Named people whose approval is still needed; empty if any voter will do.
  */
 awaited: Array<ParticipantId>,
+/**
+ * Who invited those who approved, if a participant did.
+ */
+invited_by?: { [key in ParticipantId]: ParticipantId },
+/**
+ * Approvals that do not count as those of one more person, and who keeps them from it.
+ */
+not_counted?: { [key in ParticipantId]: ParticipantId },
 /**
  * Whether the caller may vote on it.
  */
@@ -953,6 +1042,10 @@ total_lines: number,
  */
 total_bytes: number,
 /**
+ * The `offset` of the next page; left out if this one reaches the end.
+ */
+next?: number,
+/**
  * Whether the command has ended, so that no more lines will come.
  */
 finished: boolean,
@@ -971,7 +1064,7 @@ ref: MessageId,
  */
 stream?: OutputStream,
 /**
- * The first line, counted from 0.
+ * The first line, counted from 0; with `grep`, the line at which the search begins.
  */
 offset?: number,
 /**
@@ -1051,7 +1144,15 @@ metadata?: Record<string, unknown>,
 /**
  * What their executor can do; set by agents that run commands.
  */
-executor?: ExecutorInfo, };
+executor?: ExecutorInfo,
+/**
+ * Who invited them, if a participant did; set by the server.
+ */
+invited_by?: ParticipantId,
+/**
+ * Whether they were invited before the session was created; set by the server.
+ */
+invited_before_session?: boolean, };
 
 export type ParticipantId = string;
 
@@ -1060,6 +1161,11 @@ export type ParticipantKind = "human" | "agent";
 export type ParticipantTimeoutAction = "wait" | "skip" | "pause_session";
 
 export type PolicyAllow = { prefix: Array<string>,
+/**
+ * Where the commands must run: a directory, relative to the executor's own or absolute,
+ * or `*` for anywhere. Without it, the executor's own directory.
+ */
+directory?: string,
 /**
  * When the rule expires.
  */
@@ -1191,7 +1297,12 @@ reason?: string,
 /**
  * Capabilities beyond those of the roles; replaces those that an admin gave before.
  */
-capabilities?: Array<Capability>, };
+capabilities?: Array<Capability>,
+/**
+ * Whether their approvals at open gates are void; set by the server when a token of theirs
+ * was revoked or has expired.
+ */
+votes_void?: boolean, };
 
 export type RunMode = "normal" | "slow" | "background" | "pty";
 
@@ -1200,6 +1311,24 @@ export type RunOutcome = "known" | "unknown";
 export type RunningCommand = { tool_proposal: MessageId, executor: ParticipantId, command: string, mode: RunMode, since: string, };
 
 export type SandboxProfile = "none" | "read" | "read_net" | "workspace";
+
+export type SecretInfo = {
+/**
+ * The name of the variable.
+ */
+key: string,
+/**
+ * Who shared it.
+ */
+by: ParticipantId,
+/**
+ * The participants it is shared with.
+ */
+scope: Array<ParticipantId>,
+/**
+ * When the server revokes it; never if not given.
+ */
+expires_at?: string, };
 
 export type SecretRevoke = { key: string, reason: string, };
 
@@ -1300,6 +1429,11 @@ shell_exec: ShellExecMode,
  */
 four_eyes: boolean,
 /**
+ * Where more than one approval is needed, do not count that of a participant whom another
+ * counted approver or the owner of the proposal invited during the session.
+ */
+quorum_independent: boolean,
+/**
  * Reads run without a vote even if the executor cannot sandbox them.
  */
 trust_reads: boolean,
@@ -1352,6 +1486,37 @@ ended: boolean, };
 
 export type SessionEnd = { reason: string, final_state: FinalState, };
 
+export type SessionHead = {
+/**
+ * The session's id.
+ */
+session: SessionId,
+/**
+ * The last entry of its log.
+ */
+head: EntryHash,
+/**
+ * The entry that the request asked for; absent if it asked for none or there is none.
+ */
+entry?: EntryHash,
+/**
+ * The server's public key, in hex.
+ */
+key: string,
+/**
+ * The keys that it had before, oldest first.
+ */
+earlier_keys: Array<string>,
+/**
+ * When the operator last declared that the logs were restored from a backup; absent if
+ * never.
+ */
+restored_at?: string,
+/**
+ * The server's clock.
+ */
+now: string, };
+
 export type SessionId = string;
 
 export type SessionJoin = {
@@ -1374,7 +1539,12 @@ after?: number,
 /**
  * How many past messages to send when not resuming.
  */
-history?: number, };
+history?: number,
+/**
+ * Whether everyone who is present is announced after the welcome, which lists them too;
+ * they are if this is not given.
+ */
+announce_others?: boolean, };
 
 export type SessionLeave = { reason?: string, };
 
@@ -1413,6 +1583,40 @@ open_gates: number,
  * Whether the session has ended.
  */
 ended: boolean, };
+
+export type SessionTombstone = {
+/**
+ * The session; its id is never used again.
+ */
+session: SessionId,
+/**
+ * How many entries its log had.
+ */
+entries: number,
+/**
+ * The hash of the last of them, in hex.
+ */
+head: string,
+/**
+ * When it was deleted.
+ */
+at: string,
+/**
+ * Who deleted it: a participant's id, or `server (retention)`.
+ */
+by: string,
+/**
+ * When this was signed; later than `at` if the server's key was rotated since.
+ */
+signed_at: string,
+/**
+ * The public key of the signer, in hex.
+ */
+key: string,
+/**
+ * The Ed25519 signature over all of this, in hex.
+ */
+signature: string, };
 
 export type SessionWelcome = {
 /**
@@ -1456,6 +1660,10 @@ running: Array<RunningCommand>,
  */
 rules?: Array<AllowRuleInfo>,
 /**
+ * The shared secrets, by name.
+ */
+secrets?: Array<SecretInfo>,
+/**
  * What the session and its participants may use.
  */
 limits: Limits,
@@ -1493,6 +1701,10 @@ executor?: ParticipantId,
  * Always `ui_bang`; set by the server.
  */
 origin?: string,
+/**
+ * The names of the shared secrets that the command receives; set by the server.
+ */
+secrets?: Array<string>,
 /**
  * The server's assessment; it replaces whatever a client sends here.
  */
@@ -1579,6 +1791,10 @@ suggested_approvers?: Array<ParticipantId>,
  * The kind of tool, as the agent states it.
  */
 category: ToolCategory,
+/**
+ * The contents of the files that the arguments bind, as far as they are text and short.
+ */
+file_contents?: Array<FileContent>,
 /**
  * The server's assessment; it replaces whatever a client sends here.
  */

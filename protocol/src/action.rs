@@ -72,6 +72,20 @@ fn shell_quoted(word: &str) -> String {
 }
 
 wire_structs! {
+    /// A file that a command runs, as it was when the command was proposed.
+    #[derive(Eq)]
+    pub struct BoundFile {
+        /// The path, from the executor's workspace.
+        pub path: String,
+        /// The SHA-256 of the content; absent if there was no such file, and there must be none
+        /// when the command starts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub sha256: Option<Digest>,
+        /// The size in bytes; 0 if there was no such file.
+        #[serde(default)]
+        pub bytes: u64,
+    }
+
     /// What exactly runs when a proposal is granted.
     pub struct Action {
         /// What to run.
@@ -92,8 +106,19 @@ wire_structs! {
         /// Who may type, in `pty` mode.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub driver: Option<ParticipantId>,
+        /// The names of the shared secrets that the command receives as variables.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub secrets: Vec<String>,
+        /// The files that the command runs; it does not start if one of them has changed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub files: Vec<BoundFile>,
     }
 }
+
+/// What `arguments.files` must be.
+const FILES_FORM: &str = "a list of `path`, `sha256` and `bytes`";
 
 /// Why a proposal's arguments do not describe an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +130,13 @@ pub enum ActionError {
         field: &'static str,
         expected: &'static str,
     },
+}
+
+impl BoundFile {
+    /// Whether this is the file at this path, with this text as its content.
+    pub fn has_content(&self, path: &str, text: &str) -> bool {
+        self.path == path && self.sha256 == Some(Digest::of_content(text.as_bytes()))
+    }
 }
 
 impl Action {
@@ -133,6 +165,8 @@ impl Action {
             mode: optional_field(arguments, "mode", mode)?.unwrap_or_default(),
             timeout_seconds: optional_field(arguments, "timeout", "a whole number of seconds")?,
             driver: optional_field(arguments, "driver", "a participant id")?,
+            secrets: optional_field(arguments, "secrets", "a list of names")?.unwrap_or_default(),
+            files: optional_field(arguments, "files", FILES_FORM)?.unwrap_or_default(),
         })
     }
 
@@ -145,6 +179,8 @@ impl Action {
             mode: RunMode::Normal,
             timeout_seconds: None,
             driver: None,
+            secrets: Vec::new(),
+            files: Vec::new(),
         }
     }
 
@@ -153,10 +189,16 @@ impl Action {
         Self {
             cwd: exec.cwd.clone(),
             timeout_seconds: exec.timeout_seconds,
+            secrets: exec.secrets.clone(),
             ..Self::new(Command::LoginShell {
                 line: exec.command.clone(),
             })
         }
+    }
+
+    /// Whether this text is the content of a file that the action binds under this path.
+    pub fn binds_content(&self, path: &str, text: &str) -> bool {
+        self.files.iter().any(|file| file.has_content(path, text))
     }
 
     /// The digest of exactly this action. The order of JSON keys does not affect it.
@@ -196,6 +238,15 @@ mod tests {
 
     fn object(value: Value) -> JsonObject {
         value.as_object().cloned().unwrap()
+    }
+
+    fn bound_file(sha256: Option<Digest>) -> BoundFile {
+        let path = "deploy.sh".to_owned();
+        BoundFile {
+            path,
+            sha256,
+            bytes: 1,
+        }
     }
 
     #[test]
@@ -294,6 +345,22 @@ mod tests {
                 driver: Some(ParticipantId::parse("ann").unwrap()),
                 ..base.clone()
             },
+            Action {
+                secrets: vec!["DEPLOY_KEY".to_owned()],
+                ..base.clone()
+            },
+            Action {
+                files: vec![bound_file(Some(Digest::of_content(b"a")))],
+                ..base.clone()
+            },
+            Action {
+                files: vec![bound_file(Some(Digest::of_content(b"b")))],
+                ..base.clone()
+            },
+            Action {
+                files: vec![bound_file(None)],
+                ..base.clone()
+            },
             base.clone(),
         ];
         let mut digests: Vec<_> = others.drain(..).map(|action| action.digest()).collect();
@@ -301,7 +368,7 @@ mod tests {
         digests.push(base.digest());
         digests.sort();
         digests.dedup();
-        assert_eq!(digests.len(), 9);
+        assert_eq!(digests.len(), 13);
         assert_eq!(Digest::parse(&base.digest().to_string()), Ok(base.digest()));
     }
 }

@@ -1,9 +1,10 @@
 //! The request and response bodies of the HTTP API, apart from messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::payload::{
-    Approval, ClearedBy, GateResolve, OpenGate, Participant, RunOutcome, RunningCommand, SessionAck,
+    Approval, ClearedBy, FileContent, GateResolve, OpenGate, Participant, RunOutcome,
+    RunningCommand, SessionAck,
 };
 use crate::{
     Capability, Category, Digest, JsonObject, MessageId, ParticipantId, ParticipantKind, Risk,
@@ -39,6 +40,27 @@ wire_enums! {
 }
 
 wire_structs! {
+    /// What remains of a session that was deleted, signed by the server.
+    #[serde(deny_unknown_fields)]
+    pub struct SessionTombstone {
+        /// The session; its id is never used again.
+        pub session: SessionId,
+        /// How many entries its log had.
+        pub entries: u64,
+        /// The hash of the last of them, in hex.
+        pub head: String,
+        /// When it was deleted.
+        pub at: Timestamp,
+        /// Who deleted it: a participant's id, or `server (retention)`.
+        pub by: String,
+        /// When this was signed; later than `at` if the server's key was rotated since.
+        pub signed_at: Timestamp,
+        /// The public key of the signer, in hex.
+        pub key: String,
+        /// The Ed25519 signature over all of this, in hex.
+        pub signature: String,
+    }
+
     /// Who a token identifies, and the most that they may be.
     pub struct WhoAmI {
         /// The participant's id.
@@ -159,6 +181,34 @@ wire_structs! {
         pub ended: bool,
     }
 
+    /// An entry of a log, by its sequence number and its hash in hex.
+    pub struct EntryHash {
+        pub seq: u64,
+        pub hash: String,
+    }
+
+    /// Where the log of a session ends, for those who remember where it ended before.
+    pub struct SessionHead {
+        /// The session's id.
+        pub session: SessionId,
+        /// The last entry of its log.
+        pub head: EntryHash,
+        /// The entry that the request asked for; absent if it asked for none or there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub entry: Option<EntryHash>,
+        /// The server's public key, in hex.
+        pub key: String,
+        /// The keys that it had before, oldest first.
+        #[serde(default)]
+        pub earlier_keys: Vec<String>,
+        /// When the operator last declared that the logs were restored from a backup; absent if
+        /// never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub restored_at: Option<Timestamp>,
+        /// The server's clock.
+        pub now: Timestamp,
+    }
+
     /// A page of a session's messages, in order.
     pub struct MessagePage {
         /// Envelopes, the same as on the WebSocket.
@@ -183,6 +233,14 @@ wire_structs! {
         pub required: u32,
         /// Named people whose approval is still needed; empty if any voter will do.
         pub awaited: Vec<ParticipantId>,
+        /// Who invited those who approved, if a participant did.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub invited_by: BTreeMap<ParticipantId, ParticipantId>,
+        /// Approvals that do not count as those of one more person, and who keeps them from it.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub not_counted: BTreeMap<ParticipantId, ParticipantId>,
         /// Whether the caller may vote on it.
         pub may_vote: bool,
     }
@@ -196,11 +254,21 @@ wire_structs! {
 
     /// One gate, open or closed.
     pub struct GateDetails {
+        /// The session's id.
         pub session: SessionId,
+        /// The id of the proposal.
         pub tool_proposal: MessageId,
+        /// Whether it is open, or how it closed.
         pub status: GateStatus,
+        /// The gate and the state of its vote; absent if it is closed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub open: Option<GateListItem>,
+        /// The contents of the files that the command at an open gate binds, as far as the
+        /// proposal has them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub file_contents: Vec<FileContent>,
+        /// How it closed; absent if it is open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub resolution: Option<GateResolve>,
     }
@@ -336,6 +404,7 @@ macro_rules! api_types {
 
 #[cfg(feature = "generate")]
 api_types!(
+    SessionTombstone,
     WhoAmI,
     InviteRequest,
     Invitation,
@@ -343,6 +412,7 @@ api_types!(
     CreatedSession,
     SessionList,
     SessionDetails,
+    SessionHead,
     MessagePage,
     GateList,
     GateDetails,

@@ -94,3 +94,43 @@ wire_structs! {
         pub reason: String,
     }
 }
+
+impl SandboxProfile {
+    /// The one of the two that allows less.
+    pub fn narrower(self, other: Self) -> Self {
+        match self.freedom() <= other.freedom() {
+            true => self,
+            false => other,
+        }
+    }
+
+    /// How much a profile allows; each allows everything that the ones below it allow.
+    fn freedom(self) -> u8 {
+        match self {
+            SandboxProfile::Read => 0,
+            SandboxProfile::ReadNet => 1,
+            SandboxProfile::Workspace => 2,
+            SandboxProfile::None => 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrower_profile_allows_less() {
+        use SandboxProfile::{None, Read, ReadNet, Workspace};
+        for (one, other, narrower) in [
+            (None, Read, Read),
+            (Read, ReadNet, Read),
+            (ReadNet, Workspace, ReadNet),
+            (Workspace, None, Workspace),
+            (None, None, None),
+        ] {
+            assert_eq!(one.narrower(other), narrower);
+            assert_eq!(other.narrower(one), narrower);
+        }
+    }
+}

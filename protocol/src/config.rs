@@ -30,9 +30,11 @@ wire_enums! {
 
     /// Whether people may run their own commands.
     pub enum ShellExecMode {
-        /// Reads and writes run at once; destructive commands need a gate.
+        /// Reads run at once, and writes that the person could approve alone; other commands need a
+        /// gate.
         Direct,
-        /// Everything except blocked commands runs at once.
+        /// Reads run at once, and whatever else the person could approve alone; blocked commands
+        /// stay blocked.
         DirectAll,
         /// Every command needs a gate.
         Gated,
@@ -127,6 +129,9 @@ session_config! {
     shell_exec: ShellExecMode = ShellExecMode::Direct;
     /// Whoever amends a command may not vote on it.
     four_eyes: bool = false;
+    /// Where more than one approval is needed, do not count that of a participant whom another
+    /// counted approver or the owner of the proposal invited during the session.
+    quorum_independent: bool = true;
     /// Reads run without a vote even if the executor cannot sandbox them.
     trust_reads: bool = false;
     /// The sandbox of approved commands: `none` or `workspace`.

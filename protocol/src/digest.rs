@@ -31,6 +31,11 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
+    /// The SHA-256 of a file's content, as `sha256sum` prints it.
+    pub fn of_content(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
+    }
+
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, DigestError> {
         hex::decode(text).map(Self).ok_or(DigestError)

@@ -8,6 +8,7 @@ mod wire;
 pub mod api;
 pub mod hex;
 pub mod payload;
+pub mod token_text;
 
 mod action;
 mod assessment;
@@ -25,7 +26,7 @@ mod refusal;
 mod role;
 mod time;
 
-pub use action::{Action, ActionError, Command, RunMode};
+pub use action::{Action, ActionError, BoundFile, Command, RunMode};
 pub use assessment::{Assessment, Category, PartAssessment, Risk, SandboxProfile, ToolCategory};
 pub use config::{
     ConfigChanges, GateTimeoutAction, OrderingMode, ParticipantTimeoutAction, QuorumByCategory,
@@ -39,7 +40,7 @@ pub use id::{ForkId, IdError, MAX_ID_LENGTH, MessageId, ParticipantId, SessionId
 pub use json_depth::nesting_depth;
 pub use limits::{ExecutionLimits, Limits};
 pub use message::{ClientMessage, ServerMessage, WireMessage, is_published};
-pub use quorum::{Approvers, QuorumRule, Tally, tally};
+pub use quorum::{Approvers, QuorumRule, Tally, dependent_approvals, tally};
 pub use refusal::{ErrorCode, Refusal};
 pub use role::{Capability, ParticipantKind, Role, Transport, capabilities_of};
 pub use time::{Timestamp, TimestampError};

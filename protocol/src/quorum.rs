@@ -71,6 +71,33 @@ pub struct Approvers {
     pub electorate: BTreeSet<ParticipantId>,
     /// The roles of the eligible people.
     pub roles: BTreeMap<ParticipantId, BTreeSet<Role>>,
+    /// Who invited whom during the session, also of those who do not vote; empty if approvals need
+    /// not be independent.
+    pub invited_by: BTreeMap<ParticipantId, ParticipantId>,
+    /// Whom the proposal speaks for: the proposer, or who invited the agent that proposed it.
+    pub owner: Option<ParticipantId>,
+}
+
+impl Approvers {
+    /// Whoever keeps this participant's approval from counting as that of one more person: the
+    /// owner of the proposal or somebody else who approved, if they invited them or whoever did.
+    pub fn dependence(
+        &self,
+        id: &ParticipantId,
+        approved: &BTreeSet<ParticipantId>,
+    ) -> Option<&ParticipantId> {
+        let mut inviter = self.invited_by.get(id);
+        // A chain of invitations is no longer than the list of them, unless it is a circle.
+        for _ in 0..self.invited_by.len() {
+            let current = inviter?;
+            let counts = approved.contains(current) && self.eligible.contains(current);
+            if current != id && (counts || self.owner.as_ref() == Some(current)) {
+                return Some(current);
+            }
+            inviter = self.invited_by.get(current);
+        }
+        None
+    }
 }
 
 /// The current state of a vote.
@@ -84,54 +111,91 @@ pub struct Tally {
     pub passed: bool,
     /// Named people whose approval is still needed; empty if any voter will do.
     pub awaited: BTreeSet<ParticipantId>,
+    /// Whose approvals count.
+    pub counted: BTreeSet<ParticipantId>,
 }
 
 /// Counts approvals against a rule. Only eligible people count. Those who joined after the gate
-/// opened count too, but never raise the number required.
+/// opened count too, but never raise the number required. Where a number of people decide, whoever
+/// depends on another of them does not count as one more.
 pub fn tally(
     rule: &QuorumRule,
     approvers: &Approvers,
     approved: &BTreeSet<ParticipantId>,
 ) -> Tally {
-    let counted: BTreeSet<_> = approved
-        .intersection(&approvers.eligible)
-        .cloned()
-        .collect();
-    let at_least = |received: usize, required: u32| Tally {
-        received: u32::try_from(received).unwrap_or(u32::MAX),
-        required,
-        passed: received > 0 && received >= required as usize,
-        awaited: BTreeSet::new(),
-    };
-    let each_of = |required_voters: BTreeSet<ParticipantId>| {
-        let awaited: BTreeSet<_> = required_voters.difference(&counted).cloned().collect();
-        let required = required_voters.len().max(1);
-        let received = if required_voters.is_empty() {
-            counted.len()
-        } else {
-            required_voters.len() - awaited.len()
-        };
-        Tally {
-            awaited,
-            ..at_least(received, u32::try_from(required).unwrap_or(u32::MAX))
-        }
+    let eligible = approved.intersection(&approvers.eligible);
+    let counted: BTreeSet<_> = eligible.cloned().collect();
+    let independent = || -> BTreeSet<_> {
+        let depends = |id: &&ParticipantId| approvers.dependence(id, approved).is_some();
+        let independent = counted.iter().filter(|id| !depends(id));
+        independent.cloned().collect()
     };
     match rule {
-        QuorumRule::Any { count } => at_least(counted.len(), (*count).max(1)),
-        QuorumRule::All => each_of(approvers.electorate.clone()),
+        QuorumRule::Any { count: 0 | 1 } => at_least(counted, 1),
+        QuorumRule::Any { count } => at_least(independent(), *count),
         QuorumRule::Role { role, count } => {
-            let holds = |id: &&ParticipantId| {
-                approvers
-                    .roles
-                    .get(*id)
-                    .is_some_and(|roles| roles.contains(role))
-            };
-            at_least(counted.iter().filter(holds).count(), (*count).max(1))
+            let mut counted = if *count > 1 { independent() } else { counted };
+            counted.retain(|id| {
+                let roles = approvers.roles.get(id);
+                roles.is_some_and(|roles| roles.contains(role))
+            });
+            at_least(counted, (*count).max(1))
         }
-        QuorumRule::Specific { participants } => each_of(participants.iter().cloned().collect()),
         QuorumRule::Majority => {
-            let required = approvers.electorate.len() / 2 + 1;
-            at_least(counted.len(), u32::try_from(required).unwrap_or(u32::MAX))
+            let required = number_of(approvers.electorate.len() / 2 + 1);
+            let counted = if required > 1 { independent() } else { counted };
+            at_least(counted, required)
+        }
+        // Whoever must approve cannot be replaced by others whom somebody invited.
+        QuorumRule::All => each_of(&approvers.electorate, counted),
+        QuorumRule::Specific { participants } => {
+            each_of(&participants.iter().cloned().collect(), counted)
         }
     }
+}
+
+/// The approvals of eligible people that a rule does not count as those of one more person, and who
+/// keeps each from it.
+pub fn dependent_approvals(
+    rule: &QuorumRule,
+    approvers: &Approvers,
+    approved: &BTreeSet<ParticipantId>,
+) -> BTreeMap<ParticipantId, ParticipantId> {
+    let counted = tally(rule, approvers, approved).counted;
+    let eligible = approved.intersection(&approvers.eligible);
+    let not_counted = eligible.filter(|id| !counted.contains(*id));
+    let with_reason = not_counted.filter_map(|id| {
+        let inviter = approvers.dependence(id, approved)?;
+        Some((id.clone(), inviter.clone()))
+    });
+    with_reason.collect()
+}
+
+fn at_least(counted: BTreeSet<ParticipantId>, required: u32) -> Tally {
+    let received = number_of(counted.len());
+    Tally {
+        received,
+        required,
+        passed: received > 0 && received >= required,
+        awaited: BTreeSet::new(),
+        counted,
+    }
+}
+
+fn each_of(required_voters: &BTreeSet<ParticipantId>, counted: BTreeSet<ParticipantId>) -> Tally {
+    if required_voters.is_empty() {
+        return at_least(counted, 1);
+    }
+    let awaited: BTreeSet<_> = required_voters.difference(&counted).cloned().collect();
+    Tally {
+        received: number_of(required_voters.len() - awaited.len()),
+        required: number_of(required_voters.len()),
+        passed: awaited.is_empty(),
+        awaited,
+        counted,
+    }
+}
+
+fn number_of(people: usize) -> u32 {
+    u32::try_from(people).unwrap_or(u32::MAX)
 }

@@ -71,6 +71,8 @@ pub enum Refusal {
 
     #[error("there is no session `{0}`")]
     NoSuchSession(SessionId),
+    #[error("session `{0}` was deleted by an admin; its id is not used again, so make another")]
+    SessionDeleted(SessionId),
     #[error("session `{0}` exists already; join it, or create one with another id")]
     SessionExists(SessionId),
     #[error("session `{0}` has ended; nothing more can happen in it")]
@@ -108,6 +110,22 @@ pub enum Refusal {
     ContextTooLarge { would_be: usize, limit: usize },
     #[error("slower: at most {per_second} messages a second")]
     RateLimited { per_second: u32 },
+    #[error("the body came too slowly: 4096 bytes are due every {seconds} seconds; send it again")]
+    BodyTooSlow { seconds: u64 },
+    #[error("your token has used up its quota: `{quota}` is {limit}; {advice}")]
+    TokenQuota {
+        quota: &'static str,
+        limit: u64,
+        advice: &'static str,
+    },
+    #[error(
+        "session `{session}` has used up its quota: `{quota}` is {limit} bytes; end it and make another, or ask the operator of the server to raise the quota"
+    )]
+    SessionQuota {
+        session: SessionId,
+        quota: &'static str,
+        limit: u64,
+    },
 
     #[error("{0}")]
     InvalidState(String),
@@ -139,15 +157,19 @@ impl Refusal {
             | Refusal::OwnProposal
             | Refusal::OwnAmendment
             | Refusal::NotTheExecutor(_) => ErrorCode::Unauthorized,
-            Refusal::NoSuchSession(_) => ErrorCode::SessionNotFound,
+            Refusal::NoSuchSession(_) | Refusal::SessionDeleted(_) => ErrorCode::SessionNotFound,
             Refusal::NoSuchParticipant(_) => ErrorCode::ParticipantNotFound,
             Refusal::Blocked { .. } => ErrorCode::GateFailed,
             Refusal::ContextTooLarge { .. } => ErrorCode::ContextTooLarge,
-            Refusal::RateLimited { .. } | Refusal::TooMany { .. } => ErrorCode::RateLimited,
+            Refusal::RateLimited { .. } | Refusal::TooMany { .. } | Refusal::TokenQuota { .. } => {
+                ErrorCode::RateLimited
+            }
+            Refusal::BodyTooSlow { .. } => ErrorCode::Timeout,
             Refusal::SessionExists(_)
             | Refusal::SessionEnded(_)
             | Refusal::SessionPaused(_)
             | Refusal::SessionFull { .. }
+            | Refusal::SessionQuota { .. }
             | Refusal::NoSuchGate(_)
             | Refusal::NoSuchProposal(_)
             | Refusal::GateClosed(_)
@@ -169,6 +191,8 @@ impl Refusal {
                 | Refusal::ReadFailed(_)
                 | Refusal::RateLimited { .. }
                 | Refusal::TooMany { .. }
+                | Refusal::TokenQuota { .. }
+                | Refusal::BodyTooSlow { .. }
                 | Refusal::SessionPaused(_)
                 | Refusal::SessionFull { .. }
                 | Refusal::NotJoined

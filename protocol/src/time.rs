@@ -40,6 +40,11 @@ impl Timestamp {
         Self::from_millis(self.0.saturating_add(ms))
     }
 
+    /// The time `seconds` seconds earlier, but not before the epoch.
+    pub fn minus_seconds(self, seconds: u64) -> Self {
+        Self(self.0.saturating_sub(seconds.saturating_mul(1000)))
+    }
+
     /// The time `seconds` seconds later.
     pub fn plus_seconds(self, seconds: u64) -> Self {
         self.plus_millis(seconds.saturating_mul(1000))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pvp_protocol::{ExecutionLimits, Limits};
 use pvp_session::SessionSettings;
@@ -164,8 +164,16 @@ const MIB: u64 = 1024 * 1024;
 settings! {
     /// Where the server listens.
     listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 3000)), "an address and port, such as 127.0.0.1:3000", |_| true;
-    /// Where the log, the tokens and the key are kept.
-    data: PathBuf = PathBuf::from("pvp-data"), "a directory", |_| true;
+    /// Where the log, the tokens and the key are kept; if not set, `pvp` keeps them below the user's state directory, apart for each directory that it is started in.
+    data: Option<PathBuf> = None, "a directory", |_| true;
+    /// The key that signs the log, if it is not to be kept with the log.
+    key_file: Option<PathBuf> = None, "a file outside of the data directory", |_| true;
+    /// Anchors of all sessions are appended to this file, one JSON line each.
+    anchor_file: Option<PathBuf> = None, "a file, best on another machine or append-only", |_| true;
+    /// Anchors of all sessions are posted to this address, as JSON lines.
+    anchor_url: Option<String> = None, "an address that begins with http://", |url| url.as_ref().is_none_or(|url| crate::anchoring::is_webhook(url));
+    /// Seconds between anchors of a session that goes on.
+    anchor_seconds: u64 = 300, "1 to 86400", |n| (1..=86_400).contains(n);
     /// No login: anyone who can connect may claim any role. For trusted loopback use.
     open: bool = false, "true or false", |_| true;
     /// The address that people reach the server by, if it is not the one it listens on.
@@ -194,13 +202,35 @@ settings! {
     proposals: u64 = 100_000, "1 to 10000000", |n| (1..=10_000_000).contains(n);
     /// Sessions that the store holds.
     sessions: u64 = 10_000, "1 to 10000000", |n| (1..=10_000_000).contains(n);
+    /// Sessions in the store that one token has made.
+    sessions_per_token: u64 = 2000, "1 to 10000000", |n| (1..=10_000_000).contains(n);
+    /// Sessions that one token has made and that have not ended.
+    open_sessions_per_token: u64 = 500, "1 to 10000000", |n| (1..=10_000_000).contains(n);
+    /// Sessions that one token may make in an hour.
+    sessions_per_hour: u64 = 300, "1 to 1000000", |n| (1..=1_000_000).contains(n);
+    /// Bytes of one session's log; a session that has them takes nothing more but its end.
+    session_log_bytes: u64 = 4096 * MIB, "1048576 to 1099511627776", |n| (MIB..=1024 * 1024 * MIB).contains(n);
+    /// Bytes of context that are added and updated over the life of one session.
+    context_update_bytes: u64 = 256 * MIB, "1024 to 1099511627776", |n| (1024..=1024 * 1024 * MIB).contains(n);
+    /// Days after which sessions that have ended are archived and deleted; 0 keeps them for ever.
+    retention_days: u64 = 0, "0 to 36500", |n| (0..=36_500).contains(n);
+    /// Where sessions are archived before retention deletes them; `archives` in the data directory unless given.
+    archive_directory: Option<PathBuf> = None, "a directory", |_| true;
     /// Connections at a time.
     connections: u64 = 10_000, "1 to 1000000", |n| (1..=1_000_000).contains(n);
-    /// Connections at a time of one token.
+    /// Percent of the connections that are kept for those who are logged in.
+    reserved_percent: u64 = 50, "0 to 95", |n| (0..=95).contains(n);
+    /// Connections at a time of one address that are not logged in; the oldest is closed for another.
+    connections_per_address: u64 = 1000, "1 to 1000000", |n| (1..=1_000_000).contains(n);
+    /// Connections at a time of one token: sockets, and requests that wait.
     connections_per_token: u64 = 16, "1 to 100000", |n| (1..=100_000).contains(n);
-    /// Seconds until a connection that has not joined is closed.
+    /// Requests at a time of one token, until their answers are read.
+    requests_per_token: u64 = 32, "1 to 100000", |n| (1..=100_000).contains(n);
+    /// Transcripts and archives that are sent at a time, to all together.
+    transcripts: u64 = 128, "1 to 100000", |n| (1..=100_000).contains(n);
+    /// Seconds until a connection that has not joined, or sends no whole request, is closed.
     join_seconds: u64 = 5, "1 to 300", |n| (1..=300).contains(n);
-    /// Seconds until a connection that does not read is closed.
+    /// Seconds until a connection that does not read, or sends a body too slowly, is closed.
     stall_seconds: u64 = 30, "1 to 3600", |n| (1..=3600).contains(n);
     /// Seconds that a read may run.
     read_timeout_seconds: u64 = 30, "1 to 86400", |n| (1..=86_400).contains(n);
@@ -230,6 +260,12 @@ pub struct ConfigFlag {
 }
 
 impl ServerConfig {
+    /// The data directory; the current one if none is set, which no server that stores anything is
+    /// started without.
+    pub(crate) fn data_directory(&self) -> &Path {
+        self.data.as_deref().unwrap_or_else(|| Path::new("."))
+    }
+
     /// Reads the file (its name and text), then the environment, then the flags.
     pub fn load(
         file: Option<(&str, &str)>,
@@ -348,7 +384,7 @@ mod tests {
         assert_eq!(config.listen.port(), 3);
         assert_eq!(config.open_gates, 6);
         assert_eq!(config.participants, 7);
-        assert_eq!(config.data, PathBuf::from("pvp-data"));
+        assert_eq!(config.data, None);
     }
 
     #[test]

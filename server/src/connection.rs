@@ -4,13 +4,12 @@ mod backfill;
 mod handshake;
 mod participant;
 
-pub(crate) use handshake::{anonymous_identity, check_token};
-
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use pvp_protocol::Refusal;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::directory::{ConnectionSlot, SessionDirectory};
@@ -57,7 +56,7 @@ pub(crate) async fn serve(
     mut socket: Box<Socket<SocketStream>>,
     directory: Arc<SessionDirectory>,
     login: Option<Login>,
-    slot: ConnectionSlot,
+    slot: Arc<ConnectionSlot>,
 ) {
     // Boxed here and where messages are handled: a task is as large as the largest future it may
     // await, and most connections only wait for the next message.
@@ -70,6 +69,20 @@ pub(crate) async fn serve(
     }
     // A peer that does not answer the close in time is dropped.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, poll_fn(|cx| socket.poll_closed(cx))).await;
+}
+
+/// The refusal of a frame that is not text.
+fn binary_frame() -> Refusal {
+    Refusal::Malformed("send text frames, one message each".to_owned())
+}
+
+/// A refusal as the server's own log may show it: one that quotes what could not be parsed may
+/// contain a secret.
+fn loggable(refusal: &Refusal) -> String {
+    if let Refusal::Malformed(_) = refusal {
+        return "not a message".to_owned();
+    }
+    refusal.to_string()
 }
 
 /// Sends one message.

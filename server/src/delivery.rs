@@ -21,6 +21,7 @@ pub(crate) fn from_entry(entry: &Entry, body: Bytes, secrets: &SecretStore) -> D
         body,
         audience: entry.audience.clone(),
         executor_copy,
+        can_wait: matches!(entry.envelope.message, ServerMessage::Announce(_)),
     }
 }
 
@@ -39,6 +40,7 @@ pub(crate) fn from_record(
         body: record.body.clone(),
         audience,
         executor_copy: None,
+        can_wait: false,
     })
 }
 
@@ -47,7 +49,8 @@ fn encode_executor_copy(entry: &Entry, private: &GrantNonce, secrets: &SecretSto
     let mut envelope = entry.envelope.clone();
     if let ServerMessage::ToolExecute(execute) = &mut envelope.message {
         execute.grant.nonce = Some(private.nonce.clone());
-        execute.grant.secret_env = secrets.environment_for(&private.to);
+        let names = &execute.grant.action.secrets;
+        execute.grant.secret_env = secrets.environment_for(&private.to, names);
     }
     envelope.to_json().into()
 }

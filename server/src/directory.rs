@@ -1,5 +1,10 @@
 //! The directory of the sessions in memory, with the state that all of them share.
 
+mod retention;
+mod session_quotas;
+mod slots;
+mod token_ends;
+
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,22 +15,34 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use parking_lot::{Mutex, RwLock};
 use pvp_policy::Policy;
+use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::payload::{Announce, SessionCreate};
 use pvp_protocol::{MessageId, ParticipantId, Refusal, SessionId};
-use pvp_session::{Answer, Identity, Session, SessionSettings, SubmittedMessage};
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use pvp_session::{Answer, Identity, ProposalRecord, Session, SessionSettings, SubmittedMessage};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+use session_quotas::SessionQuotas;
+use slots::ConnectionSlots;
+pub(crate) use slots::{ConnectionSlot, RequestSlot};
+
+use crate::admission::{Charge, Speaker};
 use crate::config::ServerConfig;
+use crate::feed::RingBudget;
+use crate::invite::{self, Inviter};
+use crate::live_tokens::LiveTokens;
 use crate::metrics::Metrics;
 use crate::reply_queue::ReplyQueue;
-use crate::store::{Store, StoreError};
+use crate::store::{LogHead, Store, StoreError, Tombstone};
 use crate::task::{
-    self, DeferredReply, HttpAccess, JoinedSession, PresenceMap, ReplyTo, SessionCommand,
-    SessionHandle, SessionRequest,
+    self, DeferredReply, DeletionRequest, HttpAccess, JoinedSession, PresenceMap, ReplyTo,
+    SessionCommand, SessionHandle, SessionRequest,
 };
 
-/// How many tasks may read the store at a time; others wait for a permit.
-const MAX_CONCURRENT_READS: usize = 8;
+/// How many logs are remembered as checked; the others are checked again when they are loaded.
+const MAX_CHECKED_LOGS: usize = 10_000;
+
+/// How long a session without connected participants stays in memory.
+const UNLOAD_IDLE_AFTER: Duration = Duration::from_secs(30);
 
 /// How often the store is searched for unloaded sessions whose deadline has passed.
 const DEADLINE_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,7 +53,7 @@ const MAX_WAKES_PER_SWEEP: usize = 64;
 /// The sessions in memory, and what every session shares.
 pub(crate) struct SessionDirectory {
     /// The logs, tokens and keys on disk.
-    pub(crate) store: Store,
+    pub(crate) store: Arc<dyn Store>,
     /// The server's configuration.
     pub(crate) config: ServerConfig,
     /// What the configuration says about sessions, in the form that the session core takes.
@@ -47,77 +64,75 @@ pub(crate) struct SessionDirectory {
     sessions: DashMap<SessionId, SessionHandle>,
     /// Sessions in the store, plus those that are being created.
     stored_session_count: AtomicU64,
-    /// Open connections and waiting requests, by token id.
-    connections_by_token: Mutex<HashMap<String, u64>>,
+    /// The connections, by who is on them.
+    slots: ConnectionSlots,
+    /// The sessions that each token makes.
+    session_quotas: SessionQuotas,
+    /// Permits so many transcripts and archives to be sent at a time.
+    transcript_permits: Arc<Semaphore>,
+    /// The tokens in use, so that they stop working when they end.
+    pub(crate) live_tokens: LiveTokens,
     /// Open connections in total.
     connection_count: AtomicU64,
     /// Notified when the last connection has closed.
     last_connection_closed: Notify,
-    /// Permits for reading the store; see [`MAX_CONCURRENT_READS`].
-    pub(crate) read_permits: Arc<Semaphore>,
+    /// Up to where the hash chain of each log was checked in this run of the server; bounded by
+    /// [`MAX_CHECKED_LOGS`].
+    checked_heads: Mutex<HashMap<SessionId, LogHead>>,
+    /// Permits one log at a time to be checked in the background.
+    pub(crate) check_permit: Semaphore,
+    /// How long a session without connected participants stays in memory.
+    pub(crate) unload_idle_after: Duration,
     /// True once the server shuts down.
     shutdown: watch::Sender<bool>,
     /// Incremented when a gate of any session changes; waiting requests watch it.
     gates_version: watch::Sender<u64>,
+    /// Counts the frames that all sessions keep in memory.
+    pub(crate) ring_budget: Arc<RingBudget>,
     /// The counters behind the metrics endpoint.
     pub(crate) metrics: Metrics,
 }
 
-/// One connection counted against the server's limit and its token's limit until it is dropped.
-pub(crate) struct ConnectionSlot {
-    directory: Arc<SessionDirectory>,
-    token: Option<String>,
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        if self
-            .directory
-            .connection_count
-            .fetch_sub(1, Ordering::Relaxed)
-            == 1
-        {
-            self.directory.last_connection_closed.notify_waiters();
-        }
-        let directory = self.directory.clone();
-        directory.detach_token(self);
-    }
-}
-
-/// One waiting request counted against its token's limit until it is dropped.
-pub(crate) struct RequestSlot {
-    directory: Arc<SessionDirectory>,
-    token: String,
-}
-
-impl Drop for RequestSlot {
-    fn drop(&mut self) {
-        self.directory.release_token_slot(&self.token);
-    }
-}
-
 impl SessionDirectory {
-    pub(crate) fn new(
-        store: Store,
+    pub(crate) async fn new(
+        store: Arc<dyn Store>,
         config: ServerConfig,
         policy: Policy,
     ) -> Result<Arc<Self>, StoreError> {
-        let stored = store.count_sessions()?;
+        Self::with_idle_timeout(store, config, policy, UNLOAD_IDLE_AFTER).await
+    }
+
+    /// Like [`new`](Self::new), with another time until idle sessions are unloaded.
+    pub(crate) async fn with_idle_timeout(
+        store: Arc<dyn Store>,
+        config: ServerConfig,
+        policy: Policy,
+        unload_idle_after: Duration,
+    ) -> Result<Arc<Self>, StoreError> {
+        let stored = store.count_sessions().await?;
         Ok(Arc::new(Self {
             store,
             settings: config.settings(),
-            config,
             policy: RwLock::new(Arc::new(policy)),
             sessions: DashMap::new(),
             stored_session_count: AtomicU64::new(stored),
-            connections_by_token: Mutex::default(),
+            slots: ConnectionSlots::default(),
+            session_quotas: SessionQuotas::default(),
+            transcript_permits: Arc::new(Semaphore::new(
+                usize::try_from(config.transcripts).unwrap_or(Semaphore::MAX_PERMITS),
+            )),
+            live_tokens: LiveTokens::default(),
             connection_count: AtomicU64::new(0),
             last_connection_closed: Notify::new(),
-            read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
+            checked_heads: Mutex::default(),
+            check_permit: Semaphore::new(1),
+            unload_idle_after,
             shutdown: watch::channel(false).0,
             // Starts at the clock, so that it never repeats a version of an earlier server run.
             gates_version: watch::channel(pvp_clock::now().as_millis()).0,
+            ring_budget: Arc::default(),
             metrics: Metrics::default(),
+            config,
         }))
     }
 
@@ -157,68 +172,6 @@ impl SessionDirectory {
         )
     }
 
-    /// Counts one more connection; `None` if the server has reached its limit.
-    pub(crate) fn acquire_connection_slot(self: &Arc<Self>) -> Option<ConnectionSlot> {
-        let taken = self.connection_count.fetch_add(1, Ordering::Relaxed);
-        let slot = ConnectionSlot {
-            directory: self.clone(),
-            token: None,
-        };
-        (taken < self.config.connections).then_some(slot)
-    }
-
-    /// Counts a connection towards its token.
-    pub(crate) fn attach_token(
-        &self,
-        slot: &mut ConnectionSlot,
-        token: &str,
-    ) -> Result<(), Refusal> {
-        self.acquire_token_slot(token)?;
-        slot.token = Some(token.to_owned());
-        Ok(())
-    }
-
-    /// Counts a request that may wait towards its token, as if it were a connection.
-    pub(crate) fn acquire_request_slot(
-        self: &Arc<Self>,
-        token: &str,
-    ) -> Result<RequestSlot, Refusal> {
-        self.acquire_token_slot(token)?;
-        let (directory, token) = (self.clone(), token.to_owned());
-        Ok(RequestSlot { directory, token })
-    }
-
-    fn acquire_token_slot(&self, token: &str) -> Result<(), Refusal> {
-        let limit = self.config.connections_per_token;
-        let mut connections = self.connections_by_token.lock();
-        let count = connections.entry(token.to_owned()).or_insert(0);
-        if *count >= limit {
-            return Err(Refusal::TooMany {
-                what: "connections with one token",
-                limit,
-            });
-        }
-        *count += 1;
-        Ok(())
-    }
-
-    /// Undoes [`attach_token`](Self::attach_token), for a connection that was refused.
-    pub(crate) fn detach_token(&self, slot: &mut ConnectionSlot) {
-        if let Some(token) = slot.token.take() {
-            self.release_token_slot(&token);
-        }
-    }
-
-    fn release_token_slot(&self, token: &str) {
-        let mut connections = self.connections_by_token.lock();
-        if let Some(count) = connections.get_mut(token) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(token);
-            }
-        }
-    }
-
     /// Counts a session that is about to be created towards the server's limit.
     pub(crate) fn reserve_session(&self) -> Result<(), Refusal> {
         let limit = self.config.sessions;
@@ -235,6 +188,43 @@ impl SessionDirectory {
     /// Undoes [`reserve_session`](Self::reserve_session) when the session was not created.
     pub(crate) fn release_reserved_session(&self) {
         self.stored_session_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a transcript or an archive that is being sent.
+    pub(crate) fn acquire_transcript_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = self.transcript_permits.clone().try_acquire_owned();
+        permit.map_err(|_| Refusal::TooMany {
+            what: "transcripts at a time; try again later",
+            limit: self.config.transcripts,
+        })
+    }
+
+    /// Up to where a log was checked in this run of the server.
+    pub(crate) fn checked_head(&self, session: &SessionId) -> Option<LogHead> {
+        self.checked_heads.lock().get(session).copied()
+    }
+
+    /// Remembers that a log is as it was written, up to this entry.
+    pub(crate) fn record_checked(&self, session: &SessionId, head: LogHead) {
+        let mut checked = self.checked_heads.lock();
+        if checked.len() >= MAX_CHECKED_LOGS {
+            checked.clear();
+        }
+        checked.insert(session.clone(), head);
+    }
+
+    /// The proposal that a proposal id or a gate id names, open or closed.
+    pub(crate) async fn find_proposal(
+        self: &Arc<Self>,
+        session: &SessionId,
+        name: &MessageId,
+    ) -> Result<Option<ProposalRecord>, Refusal> {
+        let wanted = name.clone();
+        let recent = self.query(session, move |session| session.find_proposal(&wanted));
+        match recent.await.ok_or_else(log_unreadable)? {
+            Some(proposal) => Ok(Some(proposal)),
+            None => Ok(self.store.find_closed_proposal(session, name).await?),
+        }
     }
 
     pub(crate) fn remove(&self, session: &SessionId) {
@@ -283,21 +273,36 @@ impl SessionDirectory {
         }
     }
 
+    /// Creates a session, which counts towards the quotas of the token with this id.
     pub(crate) async fn create(
         self: &Arc<Self>,
         session: &SessionId,
         by: ParticipantId,
+        token: Option<String>,
         id: MessageId,
         create: SessionCreate,
     ) -> Result<Answer, Refusal> {
+        let making = match &token {
+            Some(token) => Some(self.begin_making_session(token).await?),
+            None => None,
+        };
         let (sender, answer) = oneshot::channel();
-        let request = Box::new(SessionRequest::Create { by, id, create });
+        let request = Box::new(SessionRequest::Create {
+            by,
+            token,
+            id,
+            create,
+        });
         self.send_command(
             session,
             SessionCommand::Request(request, ReplyTo::Oneshot(sender)),
         )
         .await;
-        answer.await.unwrap_or_else(|_| Err(session_unloaded()))
+        let answer = answer.await.unwrap_or_else(|_| Err(session_unloaded()));
+        if let (Some(making), Ok(Answer::Accepted(_))) = (making, &answer) {
+            making.keep();
+        }
+        answer
     }
 
     pub(crate) async fn join(
@@ -332,11 +337,12 @@ impl SessionDirectory {
     pub(crate) async fn submit(
         self: &Arc<Self>,
         session: &SessionId,
-        by: ParticipantId,
+        by: Speaker,
         submitted: SubmittedMessage,
         reply_queue: Arc<ReplyQueue>,
+        charge: Charge,
     ) {
-        let reply = ReplyTo::Queue(reply_queue, submitted.id.clone());
+        let reply = ReplyTo::Queue(reply_queue, submitted.id.clone(), charge);
         self.send_command(
             session,
             SessionCommand::Request(Box::new(SessionRequest::Submit { by, submitted }), reply),
@@ -348,7 +354,7 @@ impl SessionDirectory {
     pub(crate) async fn submit_and_wait(
         self: &Arc<Self>,
         session: &SessionId,
-        by: ParticipantId,
+        by: Speaker,
         submitted: SubmittedMessage,
     ) -> Result<Answer, Refusal> {
         let (sender, answer) = oneshot::channel();
@@ -371,9 +377,33 @@ impl SessionDirectory {
         self.send_command(session, SessionCommand::HttpAccess(participant, sender))
             .await;
         match answer.await {
-            Ok(access) => access.ok_or_else(|| Refusal::NoSuchSession(session.clone())),
+            Ok(Some(access)) => Ok(access),
+            Ok(None) => Err(match self.store.find_tombstone(session).await? {
+                Some(_) => Refusal::SessionDeleted(session.clone()),
+                None => Refusal::NoSuchSession(session.clone()),
+            }),
             Err(_) => Err(log_unreadable()),
         }
+    }
+
+    /// Deletes a session that has ended, if its log ends where it must; whoever is connected to it is
+    /// told and disconnected.
+    pub(crate) async fn delete_session(
+        self: &Arc<Self>,
+        session: &SessionId,
+        request: DeletionRequest,
+    ) -> Result<Tombstone, Refusal> {
+        let (sender, answer) = oneshot::channel();
+        self.send_command(session, SessionCommand::Delete(request, sender))
+            .await;
+        answer.await.unwrap_or_else(|_| Err(session_unloaded()))
+    }
+
+    /// Forgets what is known about a session that was deleted.
+    pub(crate) fn forget_deleted(&self, session: &SessionId) {
+        self.stored_session_count.fetch_sub(1, Ordering::Relaxed);
+        self.checked_heads.lock().remove(session);
+        self.notify_gates_changed();
     }
 
     pub(crate) async fn participant_returned(
@@ -427,21 +457,32 @@ impl SessionDirectory {
                 _ = shutdown.wait_for(|stopping| *stopping) => return,
                 () = tokio::time::sleep(DEADLINE_SWEEP_INTERVAL) => {}
             }
-            let store = self.store.clone();
-            let due = tokio::task::spawn_blocking(move || {
-                store.due_sessions(pvp_clock::now(), MAX_WAKES_PER_SWEEP)
-            });
+            let due = self
+                .store
+                .due_sessions(pvp_clock::now(), MAX_WAKES_PER_SWEEP);
             match due.await {
-                Ok(Ok(due)) => {
+                Ok(due) => {
                     for session in due {
                         // Loading is enough: the task checks its deadlines itself.
                         self.get_or_spawn(&session);
                     }
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "could not look up deadlines"),
-                Err(error) => tracing::error!(%error, "looking up deadlines failed"),
+                Err(error) => tracing::warn!(%error, "could not look up deadlines"),
             }
         }
+    }
+
+    /// Creates a token and its link.
+    pub(crate) async fn invite(
+        &self,
+        invite: InviteRequest,
+        inviter: &Inviter<'_>,
+    ) -> Result<Invitation, Refusal> {
+        let (base_url, now) = (self.base_url(), pvp_clock::now());
+        let (row, invitation) = invite::create_invitation(invite, inviter, &base_url, now)?;
+        let stored = self.store.insert_token(row).await;
+        stored.map_err(|error| Refusal::WriteFailed(error.to_string()))?;
+        Ok(invitation)
     }
 
     /// The URL that invitation links start with.

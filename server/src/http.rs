@@ -1,19 +1,25 @@
 //! Serves HTTP: the upgrade to WebSocket and the API.
 
+mod archives;
+mod body;
 mod commands;
 mod extractors;
 mod gates;
+mod gzip;
 mod invites;
 mod messages;
 mod openapi;
 mod routes;
+mod send;
 mod sessions;
+mod static_document;
 mod transcript;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
@@ -27,8 +33,11 @@ use pvp_protocol::payload::ErrorReport;
 use pvp_protocol::{ErrorCode, ExtraFields, MessageId, Refusal, SCHEMA};
 use serde_json::json;
 
-use crate::connection::{self, check_token};
-use crate::directory::SessionDirectory;
+use self::body::AnswerBody;
+use self::static_document::StaticDocument;
+use crate::admission::{self, MessageRefusal};
+use crate::connection;
+use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::metrics;
 use crate::origin::AllowedHosts;
 use crate::socket::{SocketLimits, UpgradeRefusal, upgrade};
@@ -50,6 +59,7 @@ impl From<Refusal> for RefusalResponse {
     fn from(refusal: Refusal) -> Self {
         let status = match (&refusal, refusal.code()) {
             (Refusal::NoSuchGate(_) | Refusal::NoSuchProposal(_), _) => StatusCode::NOT_FOUND,
+            (Refusal::BodyTooSlow { .. }, _) => StatusCode::REQUEST_TIMEOUT,
             (_, ErrorCode::InvalidMessage) => StatusCode::BAD_REQUEST,
             (_, ErrorCode::Unauthorized) => StatusCode::FORBIDDEN,
             (_, ErrorCode::SessionNotFound | ErrorCode::ParticipantNotFound) => {
@@ -74,7 +84,24 @@ impl From<Refusal> for RefusalResponse {
     }
 }
 
+impl From<MessageRefusal> for RefusalResponse {
+    fn from(refused: MessageRefusal) -> Self {
+        Self {
+            related_to: refused.related_to,
+            ..Self::from(refused.refusal)
+        }
+    }
+}
+
 impl RefusalResponse {
+    /// The response to a body that is larger than the route takes.
+    fn too_large(refusal: Refusal) -> Self {
+        Self {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            ..Self::from(refusal)
+        }
+    }
+
     /// The response to a caller who did not authenticate.
     fn unauthenticated(refusal: Refusal) -> Self {
         let status = match refusal.code() == ErrorCode::Unauthorized {
@@ -172,6 +199,7 @@ async fn count_request(
 ) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let route = route.and_then(|path| routes::known_path(path.as_str()));
+    let slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let response = next.run(request).await;
     let status = match response.status().as_u16() {
         100..200 => "1xx",
@@ -187,7 +215,10 @@ async fn count_request(
         directory.metrics.record_refusal(refusal);
         tracing::info!(status = response.status().as_u16(), code = ?refusal.code(), "refused a request");
     }
-    response
+    match slot {
+        Some(slot) => response.map(|body| Body::new(AnswerBody { body, slot })),
+        None => response,
+    }
 }
 
 async fn check_host_and_origin(
@@ -213,13 +244,9 @@ async fn health() -> Json<serde_json::Value> {
 
 /// Ready means that the store can be read.
 async fn ready(State(directory): State<Arc<SessionDirectory>>) -> Response {
-    let store = directory.store.clone();
-    match tokio::task::spawn_blocking(move || store.next_deadline()).await {
-        Ok(Ok(_)) => Json(json!({ "status": "ready" })).into_response(),
-        Ok(Err(error)) => {
-            RefusalResponse::from(Refusal::ReadFailed(error.to_string())).into_response()
-        }
-        Err(panic) => RefusalResponse::from(Refusal::ReadFailed(panic.to_string())).into_response(),
+    match directory.store.next_deadline().await {
+        Ok(_) => Json(json!({ "status": "ready" })).into_response(),
+        Err(error) => RefusalResponse::from(Refusal::from(error)).into_response(),
     }
 }
 
@@ -231,8 +258,10 @@ async fn metrics(State(directory): State<Arc<SessionDirectory>>) -> Response {
 }
 
 /// The JSON Schema of every message.
-async fn schema() -> Response {
-    ([(CONTENT_TYPE, "application/schema+json")], SCHEMA).into_response()
+async fn schema(headers: HeaderMap) -> Response {
+    static DOCUMENT: OnceLock<StaticDocument> = OnceLock::new();
+    let document = || StaticDocument::new("application/schema+json", SCHEMA);
+    DOCUMENT.get_or_init(document).respond(&headers)
 }
 
 /// Upgrades to a WebSocket. Other requests to `/` get a line of text that says what this is.
@@ -245,7 +274,7 @@ async fn websocket_upgrade(
     };
     let login = match presented_token(request.headers(), request.uri()) {
         None => None,
-        Some(token) => match check_token(&directory, token).await {
+        Some(token) => match admission::authenticate(&directory, token).await {
             Ok(login) => Some(login),
             Err(refusal) => return RefusalResponse::unauthenticated(refusal).into_response(),
         },
@@ -258,14 +287,11 @@ async fn websocket_upgrade(
         }
         Err(refusal) => return refusal.into_response(),
     };
+    let slot = request.extensions_mut().remove::<Arc<ConnectionSlot>>();
     // The headers hold on to the buffer they were read into.
     drop(request);
-    let Some(slot) = directory.acquire_connection_slot() else {
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many connections; try again later\n",
-        )
-            .into_response();
+    let Some(slot) = slot else {
+        return UpgradeRefusal::NotUpgradable.into_response();
     };
     tokio::spawn(async move {
         match pending.accept().await {

@@ -3,19 +3,29 @@
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{Refusal, Timestamp};
 
-use crate::store::TokenTable;
-use crate::token::{self, TokenClaims};
+use crate::store::TokenRow;
+use crate::token::{self, Login, TokenClaims};
 
 /// The longest lifetime of a token that expires, in seconds: ten years.
 const MAX_TOKEN_SECONDS: u64 = 315_360_000;
 
-/// Creates a token and its link.
+/// Who makes a token.
+pub enum Inviter<'a> {
+    /// Whoever holds the data directory.
+    Operator,
+    /// The holder of a token.
+    Participant(&'a Login),
+}
+
+/// Creates a token and its link. The link works once the row is stored.
+///
+/// Whoever makes a token for themselves stays invited by whom they were, and gets no more time.
 pub fn create_invitation(
-    table: &TokenTable,
     invite: InviteRequest,
+    inviter: &Inviter<'_>,
     base_url: &str,
     now: Timestamp,
-) -> Result<Invitation, Refusal> {
+) -> Result<(TokenRow, Invitation), Refusal> {
     let malformed = |problem: &str| Err(Refusal::Malformed(problem.to_owned()));
     if invite.name.trim().is_empty()
         || invite.name.chars().count() > 128
@@ -39,30 +49,45 @@ pub fn create_invitation(
     {
         return malformed("nobody but the server is `system`");
     }
-    let expires = invite
+    let mut expires = invite
         .expires_seconds
         .map(|seconds| now.plus_seconds(seconds));
+    let participant = invite
+        .participant
+        .unwrap_or_else(|| token::new_participant_id(&invite.name));
+    let (mut invited_by, mut invited_at, mut made_with) = (None, None, None);
+    match inviter {
+        Inviter::Operator => {}
+        Inviter::Participant(login) if login.claims.participant == participant => {
+            invited_by.clone_from(&login.claims.invited_by);
+            invited_at = Some(login.claims.invited_at.unwrap_or(login.created_at));
+            made_with = Some(login.token_id.clone());
+            expires = expires.into_iter().chain(login.expires_at).min();
+        }
+        Inviter::Participant(login) => invited_by = Some(login.claims.participant.clone()),
+    }
     let claims = TokenClaims {
-        participant: invite
-            .participant
-            .unwrap_or_else(|| token::new_participant_id(&invite.name)),
+        participant,
         name: invite.name,
         kind: invite.kind,
         roles: invite.roles,
         capabilities: invite.capabilities,
         session: invite.session,
+        invited_by,
+        invited_at,
+        made_with,
     };
-    let token = token::issue(table, &claims, expires)
-        .map_err(|error| Refusal::WriteFailed(error.to_string()))?;
+    let (row, token) = token::create_token(&claims, now, expires);
     let link = match &claims.session {
         Some(session) => format!("{base_url}/?token={token}&session={session}"),
         None => format!("{base_url}/?token={token}"),
     };
-    Ok(Invitation {
+    let invitation = Invitation {
         token,
         link,
         participant: claims.participant,
         roles: claims.roles,
         expires,
-    })
+    };
+    Ok((row, invitation))
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use parking_lot::Mutex;
 use pvp_protocol::ParticipantId;
 use pvp_protocol::payload::{ToolOutput, ToolResult};
+use pvp_protocol::token_text::mask_tokens;
 
 /// Shorter values are not masked, because they would match too much of any output.
 const MIN_MASKED_BYTES: usize = 4;
@@ -48,22 +49,25 @@ impl SecretStore {
         self.0.lock().retire(key);
     }
 
-    /// The environment variables with the secrets that an executor gets; `None` if there are none.
+    /// The environment variables with those of the named secrets that are shared with an executor;
+    /// `None` if there are none.
     pub(crate) fn environment_for(
         &self,
         executor: &ParticipantId,
+        names: &[String],
     ) -> Option<BTreeMap<String, String>> {
         let values = self.0.lock();
         let environment: BTreeMap<_, _> = values
             .secrets
             .iter()
-            .filter(|(_, secret)| secret.scope.contains(executor))
+            .filter(|(name, secret)| names.contains(name) && secret.scope.contains(executor))
             .map(|(key, secret)| (key.clone(), secret.value.clone()))
             .collect();
         (!environment.is_empty()).then_some(environment)
     }
 
-    /// Masks every value with asterisks. The text keeps its length, so that offsets stay valid.
+    /// Masks every value and every login token with asterisks. The text keeps its length, so that
+    /// offsets stay valid.
     fn mask_text(&self, text: &mut String) {
         let values = self.0.lock();
         let current = values.secrets.values().map(|secret| &secret.value);
@@ -77,6 +81,7 @@ impl SecretStore {
         for value in present {
             *text = text.replace(value.as_str(), &"*".repeat(value.len()));
         }
+        mask_tokens(text);
     }
 
     pub(crate) fn mask_output(&self, output: &mut ToolOutput) {
@@ -115,6 +120,7 @@ mod tests {
     #[test]
     fn values_are_masked_byte_for_byte_and_given_in_scope_only() {
         let secrets = SecretStore::default();
+        let names = ["KEY", "SHORT"].map(str::to_owned);
         let bot = ParticipantId::parse("bot").unwrap();
         secrets.share(
             "KEY",
@@ -128,21 +134,27 @@ mod tests {
         assert_eq!(text, "ab ******** ********!");
         assert_eq!(text.len(), before);
         let expected = BTreeMap::from([("KEY".to_owned(), "hünter2".to_owned())]);
-        assert_eq!(secrets.environment_for(&bot), Some(expected));
+        assert_eq!(secrets.environment_for(&bot, &names), Some(expected));
         assert_eq!(
-            secrets.environment_for(&ParticipantId::parse("ann").unwrap()),
+            secrets.environment_for(&ParticipantId::parse("ann").unwrap(), &names),
             None
         );
         secrets.share("KEY", &[], None);
         assert_eq!(
-            secrets.environment_for(&bot),
+            secrets.environment_for(&bot, &names),
             None,
             "another scope, the same value"
         );
         secrets.share("KEY", std::slice::from_ref(&bot), None);
-        assert!(secrets.environment_for(&bot).is_some());
+        assert!(secrets.environment_for(&bot, &names).is_some());
+        let other = ["OTHER".to_owned()];
+        assert_eq!(
+            secrets.environment_for(&bot, &other),
+            None,
+            "only what a command names"
+        );
         secrets.revoke("KEY");
-        assert_eq!(secrets.environment_for(&bot), None);
+        assert_eq!(secrets.environment_for(&bot, &names), None);
     }
 
     #[test]

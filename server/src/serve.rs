@@ -8,28 +8,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use pvp_policy::Policy;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::anchoring;
 use crate::config::ServerConfig;
-use crate::directory::SessionDirectory;
+use crate::connection_stream::ConnectionStream;
+use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::http;
-use crate::invite;
+use crate::invite::Inviter;
 use crate::origin::AllowedHosts;
-use crate::store::Store;
-use crate::token;
+use crate::store::{KeyFiles, SqliteStore, Store};
+use crate::token::{self, TokenClaims};
+
+/// If the last entry is further in the future, the machine's clock was wrong then or is wrong now, and
+/// nobody knows which.
+const MAX_CLOCK_CORRECTION: Duration = Duration::from_secs(86_400);
+
+/// How often the machine's clock is compared with the server's.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Differences that are not worth a word, in milliseconds.
+const CLOCK_TOLERANCE_MS: u64 = 2000;
 
 /// How long connections may take to close when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait before accepting again after an error.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// The most bytes of a request's head, and of an answer that its reader is slow to take, that a
+/// connection holds besides what the answer itself is made of.
+const MAX_BUFFER_BYTES: usize = 256 * 1024;
 
 /// A server that is bound to its address.
 pub struct Server {
@@ -48,10 +68,13 @@ impl Server {
             .local_addr()
             .context("asking for the bound address")?;
         config.listen = address;
-        let data = config.data.clone();
-        let store = tokio::task::spawn_blocking(move || Store::open(&data)).await??;
-        let policy = load_policy(config.policy.as_deref())?;
-        let directory = SessionDirectory::new(store, config, policy)?;
+        let data = config.data.as_deref();
+        let data = data.context("say where to keep the log, with the setting `data`")?;
+        let keys = KeyFiles::new(data, config.key_file.as_deref());
+        let store = SqliteStore::open_with_keys(keys).await?;
+        continue_clock(&store).await?;
+        let policy = load_policy(config.policy.as_deref()).await?;
+        let directory = SessionDirectory::new(Arc::new(store), config, policy).await?;
         Ok(Self {
             directory,
             listener,
@@ -69,10 +92,9 @@ impl Server {
         self.address
     }
 
-    /// A link that makes its holder an admin; `None` if a token exists already. Blocks on the disk
-    /// briefly.
-    pub fn first_admin_link(&self) -> anyhow::Result<Option<String>> {
-        if self.directory.store.tokens().count()? > 0 {
+    /// A link that makes its holder an admin; `None` if a token exists already.
+    pub async fn first_admin_link(&self) -> anyhow::Result<Option<String>> {
+        if self.directory.store.count_tokens().await? > 0 {
             return Ok(None);
         }
         let invitation = self.invite(InviteRequest {
@@ -83,7 +105,8 @@ impl Server {
             session: None,
             expires_seconds: None,
             participant: Some(ParticipantId::parse("admin").context("a plain word")?),
-        })?;
+        });
+        let invitation = invitation.await?;
         Ok(Some(invitation.link))
     }
 
@@ -92,35 +115,42 @@ impl Server {
         self.directory.base_url()
     }
 
-    /// Creates a token and its link. Blocks on the disk.
-    pub fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
-        let base = self.directory.base_url();
-        invite::create_invitation(
-            self.directory.store.tokens(),
-            invite,
-            &base,
-            pvp_clock::now(),
-        )
-        .map_err(|refusal| anyhow::anyhow!("{refusal}"))
+    /// Creates a token and its link.
+    pub async fn invite(&self, invite: InviteRequest) -> anyhow::Result<Invitation> {
+        self.directory
+            .invite(invite, &Inviter::Operator)
+            .await
+            .map_err(|refusal| anyhow::anyhow!("{refusal}"))
     }
 
-    /// Whether this token is valid on this server. Blocks on the disk.
-    pub fn accepts_token(&self, token: &str) -> bool {
-        token::verify(self.directory.store.tokens(), token, pvp_clock::now()).is_ok()
+    /// What a token says about its holder; `None` if it is not valid on this server.
+    pub async fn token_claims(&self, token: &str) -> Option<TokenClaims> {
+        let store = self.directory.store.as_ref();
+        let live_tokens = &self.directory.live_tokens;
+        let login = token::verify(store, live_tokens, token, pvp_clock::now());
+        Some(login.await.ok()?.claims)
     }
 
     /// Serves until `stop` completes, then ends the connections, writes what is left and closes the
     /// store.
     pub async fn run(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let sweep = tokio::spawn(self.directory.clone().wake_due_sessions());
+        let retention = tokio::spawn(self.directory.clone().delete_old_sessions());
+        let anchoring = tokio::spawn(anchoring::publish_anchors(self.directory.clone()));
         tokio::select! {
             () = accept_loop(&self.directory, &self.listener) => {}
+            () = self.directory.clone().end_expired_tokens() => {}
+            () = watch_clock() => {}
             () = stop => {}
         }
         drop(self.listener);
         self.directory.begin_shutdown();
         sweep.await.context("the watch over deadlines failed")?;
+        retention
+            .await
+            .context("the watch over old sessions failed")?;
         self.directory.shut_down().await;
+        anchoring.await.context("publishing anchors failed")?;
         if timeout(DRAIN_TIMEOUT, self.directory.wait_all_disconnected())
             .await
             .is_err()
@@ -129,10 +159,44 @@ impl Server {
         }
         self.directory
             .store
-            .clone()
             .close(pvp_clock::now())
             .await
             .context("closing the store")
+    }
+}
+
+/// Lets the clock go on from the last entry, if the machine's clock was set back since: deadlines
+/// would wait until it has caught up.
+async fn continue_clock(store: &dyn Store) -> anyhow::Result<()> {
+    let Some(last) = store.last_written_at().await? else {
+        return Ok(());
+    };
+    let ahead = Duration::from_millis(last.millis_since(pvp_clock::now()));
+    if ahead > MAX_CLOCK_CORRECTION {
+        tracing::warn!(
+            hours = ahead.as_secs() / 3600,
+            "the last entry is in the future; the log's clock stands still until then"
+        );
+    } else {
+        pvp_clock::not_before(last);
+    }
+    Ok(())
+}
+
+/// Says when the machine's clock was set. Never ends.
+async fn watch_clock() {
+    let mut reported = pvp_clock::difference_from_wall();
+    let mut interval = tokio::time::interval(CLOCK_CHECK_INTERVAL);
+    loop {
+        interval.tick().await;
+        let difference = pvp_clock::difference_from_wall();
+        if difference.abs_diff(reported) > CLOCK_TOLERANCE_MS {
+            tracing::warn!(
+                seconds = difference / 1000,
+                "the machine's clock was set; times here go on as before until the server is restarted"
+            );
+            reported = difference;
+        }
     }
 }
 
@@ -141,8 +205,8 @@ pub struct PolicyReloader(Arc<SessionDirectory>);
 
 impl PolicyReloader {
     /// Reads the policy file again. A bad file changes nothing, and the error is logged.
-    pub fn reload(&self) {
-        match load_policy(self.0.config.policy.as_deref()) {
+    pub async fn reload(&self) {
+        match load_policy(self.0.config.policy.as_deref()).await {
             Ok(policy) => {
                 tracing::info!(policy = policy.hash(), "read the policy again");
                 self.0.set_policy(policy);
@@ -154,11 +218,12 @@ impl PolicyReloader {
 
 /// Loads the built-in rules and the user's file on top of them, and compiles their patterns before
 /// the first command arrives.
-fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
+async fn load_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     let policy = match file {
         None => Policy::built_in(),
         Some(path) => {
-            let text = std::fs::read_to_string(path)
+            let text = tokio::fs::read_to_string(path)
+                .await
                 .with_context(|| format!("reading the policy in {}", path.display()))?;
             Policy::with_user_file(&text, &path.display().to_string())?
         }
@@ -175,13 +240,15 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) 
     );
     let service = TowerToHyperService::new(http::router(directory.clone(), allowed_hosts));
     let header_timeout = Duration::from_secs(directory.config.join_seconds);
+    let stall_timeout = Duration::from_secs(directory.config.stall_seconds);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout);
+        .header_read_timeout(header_timeout)
+        .max_buf_size(MAX_BUFFER_BYTES);
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Most likely the process is out of file descriptors, and some will be freed.
                 tracing::warn!(%error, "could not take a connection");
@@ -189,33 +256,44 @@ async fn accept_loop(directory: &Arc<SessionDirectory>, listener: &TcpListener) 
                 continue;
             }
         };
-        let Some(slot) = directory.acquire_connection_slot() else {
+        let Some(slot) = directory.accept_connection(peer.ip()) else {
             tracing::warn!("too many connections; closed a new one");
             continue;
         };
-        let mut shutdown = directory.shutdown_signal();
+        let stream = ConnectionStream::new(stream, stall_timeout, slot.clone());
+        let shutdown = directory.shutdown_signal();
         let (builder, service) = (builder.clone(), service.clone());
         tokio::spawn(async move {
-            // hyper's header timeout starts with the first byte, so wait for that byte here.
-            if !matches!(
-                timeout(header_timeout, stream.peek(&mut [0])).await,
-                Ok(Ok(1))
-            ) {
-                return;
+            tokio::select! {
+                () = slot.evicted() => tracing::debug!("closed a stranger's connection for another"),
+                () = serve_connection(&builder, stream, service, slot.clone(), shutdown) => {}
             }
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
-            let mut connection = pin!(connection.with_upgrades());
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = async { drop(shutdown.wait_for(|stopping| *stopping).await) } => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection ended badly");
-            }
-            drop(slot);
         });
+    }
+}
+
+/// Serves the requests of one connection, which an upgrade to WebSocket ends.
+async fn serve_connection(
+    builder: &http1::Builder,
+    stream: ConnectionStream,
+    service: TowerToHyperService<Router>,
+    slot: Arc<ConnectionSlot>,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(slot.clone());
+        service.call(request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection.with_upgrades());
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = async { drop(shutdown.wait_for(|stopping| *stopping).await) } => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
     }
 }

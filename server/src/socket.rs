@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tungstenite::Message;
 
-pub use frame::{append_text_frame, text_frame};
+pub use frame::{append_text_frame, text_frame, text_frame_of_parts};
 pub use stream::SocketStream;
 pub use tungstenite::Utf8Bytes;
 pub use upgrade::{PendingUpgrade, SUBPROTOCOL, UpgradeRefusal, upgrade};

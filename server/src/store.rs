@@ -1,34 +1,51 @@
 //! Stores the logs of all sessions durably, so that they can be read and verified later.
+//!
+//! Everything above talks to the [`Store`] interface, which never blocks its caller. [`SqliteStore`]
+//! implements it in a data directory on this machine. A log is safe to share because each append
+//! names the head it follows: whoever lost track of the log gets a conflict and reads it again. A
+//! store that several servers share would add leases here, so that only one of them works on a
+//! session at a time; nothing above would change.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pvp_protocol::{SessionId, Timestamp};
+use futures_util::future::BoxFuture;
+use pvp_protocol::{MessageId, Refusal, SessionId, Timestamp};
+use pvp_session::{IndexChange, ProposalRecord};
 
+mod anchor;
 pub mod audit;
 mod chain;
 mod checkpoint;
 mod export;
+mod key_history;
+mod key_set;
 mod keys;
-mod log_appender;
-mod read_pool;
-mod schema;
-mod tokens;
+#[cfg(test)]
+pub(crate) mod memory;
+mod output_slice;
+mod restores;
+mod sqlite;
+mod tombstone;
 mod verifier;
-mod writer;
 
 pub use chain::{Hash, MAX_RECORD_BYTES, chain_hash, genesis_hash};
+pub(crate) use checkpoint::may_wait_for_checkpoint;
 pub use checkpoint::{CHECKPOINT_EVERY, Checkpoint};
-pub use keys::PublicKey;
-pub use tokens::{TokenRow, TokenTable};
+pub use key_history::KeyFinding;
+pub use keys::{KeyFiles, PublicKey};
+pub use output_slice::{OutputQuery, OutputSlice, OutputStart};
+pub(crate) use sqlite::COPY_PREFIX;
+pub use sqlite::{
+    KeyRotation, RotationKind, SqliteStore, SqliteTokens, declare_restored, rotate_key,
+};
+pub use tombstone::{RETENTION, SessionDeletion, Tombstone};
 
-use read_pool::ReadPool;
-use writer::WriterHandle;
-
-const LOCK_FILE: &str = "pvp.lock";
+/// What the error about a damaged log tells the operator.
+pub(crate) const WHAT_TO_DO_ABOUT_DAMAGE: &str = "the session is not used; run `pvp audit verify`, keep \
+     the data directory as evidence, and restore the data directory from a backup";
 
 /// One entry of a log: its exact bytes, and the metadata that the server stores beside them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +106,7 @@ pub enum CheckpointTiming {
 
 /// Consecutive records of one session, of which all or none are written. Without records, only the
 /// index is updated and the checkpoint made.
+#[derive(Debug, PartialEq, Eq)]
 pub struct AppendRequest {
     /// The session to append to.
     pub session: SessionId,
@@ -96,53 +114,91 @@ pub struct AppendRequest {
     pub prev: LogHead,
     /// The records to write, in order.
     pub records: Vec<LogRecord>,
-    /// What is known about the session after these records.
-    pub index: SessionIndex,
+    /// What is known about the session after these records; `None` leaves it as it is.
+    pub index: Option<SessionIndex>,
+    /// What the records add to the indexes of closed proposals and of output.
+    pub index_changes: Vec<IndexChange>,
+    /// The folded state after one of these records, or after `prev`.
+    pub snapshot: Option<LogSnapshot>,
     /// The time of the append, which the session's row and its checkpoint carry.
     pub at: Timestamp,
     /// When to make a checkpoint.
     pub checkpoint: CheckpointTiming,
-    /// Receives the outcome.
-    pub on_done: AppendCallback,
+}
+
+impl AppendRequest {
+    /// The head of the log after this append.
+    pub fn new_head(&self) -> LogHead {
+        self.records.last().map_or(self.prev, LogRecord::head)
+    }
+}
+
+/// The folded state of a session after one entry of its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSnapshot {
+    pub head: LogHead,
+    /// The state, opaque to the store.
+    pub body: Bytes,
+}
+
+/// Where a log ends, and how far it is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogEnd {
+    pub head: LogHead,
+    /// What the last checkpoint covers, which this server has signed, whether or not that entry is
+    /// there; the head of an empty log if there is no checkpoint.
+    pub signed: LogHead,
+}
+
+/// What is known about a log before it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogState {
+    pub end: LogEnd,
+    /// Whether the indexes of closed proposals and of output are complete; those of logs from
+    /// earlier versions are not.
+    pub indexed: bool,
+    /// The newest snapshot whose checkpoint this server has signed.
+    pub snapshot: Option<LogSnapshot>,
+    /// What the session has used of its quotas.
+    pub usage: LogUsage,
 }
 
 /// What can be looked up about a session without reading its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionIndex {
+    /// What people call it.
     pub name: Option<String>,
+    /// When something happens in it by itself.
     pub next_deadline: Option<Timestamp>,
+    /// How many gates are open.
     pub open_gates: u32,
+    /// Whether it has ended.
     pub ended: bool,
+    /// The id of the token that made it, written once; `None` leaves it as it is.
+    pub made_by: Option<String>,
+    /// What it has used of its quotas.
+    pub usage: LogUsage,
 }
 
-/// Called once, on the writer's thread, with the outcome of an append. If it is dropped uncalled,
-/// it reports a failure.
-pub struct AppendCallback(Option<AppendCallbackFn>);
-
-type AppendCallbackFn = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
-
-impl AppendCallback {
-    /// `callback` must not block, because every session waits for it.
-    pub fn new(callback: impl FnOnce(Result<(), AppendError>) + Send + 'static) -> Self {
-        Self(Some(Box::new(callback)))
-    }
-
-    fn call(mut self, result: Result<(), AppendError>) {
-        if let Some(callback) = self.0.take() {
-            callback(result);
-        }
-    }
+/// What a session has used of its quotas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogUsage {
+    /// Bytes of its entries.
+    pub log_bytes: u64,
+    /// Bytes of those entries that add or update context.
+    pub context_bytes: u64,
 }
 
-impl Drop for AppendCallback {
-    fn drop(&mut self) {
-        if let Some(callback) = self.0.take() {
-            callback(Err(AppendError::Unwritable("the store is closed".into())));
-        }
-    }
+/// How many sessions a token has made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MadeSessions {
+    /// Those in the store.
+    pub stored: u64,
+    /// Those of them that have not ended.
+    pub open: u64,
 }
 
-/// Why nothing of an append was written.
+/// Why an append failed. Unless it says otherwise, nothing of it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// The log does not end where the caller expects, for example because an earlier append failed;
@@ -155,19 +211,37 @@ pub enum AppendError {
     /// The disk is full, read-only or failing; it may work again later.
     #[error("the log cannot be written: {0}")]
     Unwritable(String),
+    /// All of it was written, or nothing, or it may still be written. The caller sends the same
+    /// append again; a conflict that finds the log at its new head then means that it was written.
+    #[error("it is unknown whether the log was written: {0}")]
+    Unknown(String),
 }
 
 /// Why the store could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store cannot be read or written: {0}")]
-    Database(#[from] rusqlite::Error),
+    Failed(String),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("the store is damaged: {0}")]
     Damaged(String),
     #[error("a token `{0}` exists already")]
     TokenExists(String),
+    #[error("session `{0}` has changed meanwhile")]
+    LogChanged(SessionId),
+    #[error("session `{session}` cannot be archived to {}: {why}", to.display())]
+    NotArchived {
+        session: SessionId,
+        to: PathBuf,
+        why: String,
+    },
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::ReadFailed(error.to_string())
+    }
 }
 
 /// Why a data directory cannot be used.
@@ -192,10 +266,12 @@ pub enum OpenError {
     Older { path: PathBuf },
     #[error("the key file `{}` cannot be used: {why}", path.display())]
     Key { path: PathBuf, why: String },
+    #[error("opening the store failed: {0}")]
+    Panicked(String),
     #[error("the database `{}` cannot be opened: {source}", path.display())]
     Database {
         path: PathBuf,
-        source: rusqlite::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -204,6 +280,25 @@ pub enum OpenError {
 pub struct ReadLimit {
     pub records: usize,
     pub bytes: usize,
+}
+
+/// Who a server is to those who remember what it said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerIdentity {
+    /// The key that it signs with.
+    pub key: PublicKey,
+    /// The keys that it had before, oldest first.
+    pub earlier_keys: Vec<PublicKey>,
+    /// When the operator last declared that the logs were restored from a backup.
+    pub restored_at: Option<Timestamp>,
+}
+
+/// The row of a session, and its anchor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnchorRow {
+    pub row: i64,
+    /// `None` if the last checkpoint is not a good one.
+    pub anchor: Option<audit::Anchor>,
 }
 
 /// What a list of sessions shows about one of them, without reading its log.
@@ -217,119 +312,178 @@ pub struct SessionSummary {
     pub index: SessionIndex,
 }
 
-/// A data directory that only this process appends to. Clones share it.
-///
-/// All methods but `append` and `close` block on the disk.
-#[derive(Clone)]
-pub struct Store(Arc<StoreInner>);
-
-struct StoreInner {
-    writer: WriterHandle,
-    readers: ReadPool,
-    tokens: TokenTable,
+/// One token. Only the hash of its secret is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRow {
+    /// The public part of the token, by which it is found and revoked.
+    pub id: String,
+    /// The SHA-256 of its secret.
+    pub hash: Hash,
+    /// The token's claims as JSON, opaque to the store.
+    pub data: String,
+    /// When it was issued.
+    pub created_at: Timestamp,
+    /// When it stops being valid; `None` if it never expires.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked; `None` if it was not.
+    pub revoked_at: Option<Timestamp>,
 }
 
-impl Store {
-    /// Opens and locks the directory, and creates it and its files where they are missing.
-    pub fn open(dir: &Path) -> Result<Self, OpenError> {
-        create_data_directory(dir)?;
-        let lock = lock_directory(dir)?;
-        let key = keys::load_or_create(dir)?;
-        let connection = schema::open_or_create(dir, schema::MigrationScope::Older)?;
-        Ok(Self(Arc::new(StoreInner {
-            readers: ReadPool::new(dir.to_owned()),
-            tokens: TokenTable::open(dir)?,
-            writer: WriterHandle::start(dir, connection, key, lock)?,
-        })))
+impl TokenRow {
+    /// When and why the token has stopped being valid; `None` if it is valid at this time.
+    pub(crate) fn end_before(&self, now: Timestamp) -> Option<(Timestamp, TokenEnd)> {
+        let revoked = self.revoked_at.map(|at| (at, TokenEnd::Revoked));
+        let expired = self.expires_at.filter(|at| *at <= now);
+        revoked.or(expired.map(|at| (at, TokenEnd::Expired)))
     }
+}
 
-    /// Queues an append, waiting for room in the queue; `on_done` receives the outcome.
-    pub async fn append(&self, append: AppendRequest) {
-        self.0.writer.append(append).await;
-    }
+/// Why a token is no longer valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenEnd {
+    Revoked,
+    Expired,
+}
+
+/// Which sessions a list contains.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Only this session.
+    pub session: Option<SessionId>,
+    /// Only sessions that were created before this one.
+    pub before: Option<SessionId>,
+    /// Only sessions that have ended, or only those that have not.
+    pub ended: Option<bool>,
+}
+
+/// What a method of the store returns.
+pub type StoreResult<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Where the logs, the indexes and the tokens are stored.
+pub trait Store: Send + Sync {
+    /// Writes an append, durably, and returns when it is written. Appends start in the order of the
+    /// calls, whether or not the futures are polled.
+    fn append(&self, append: Arc<AppendRequest>) -> BoxFuture<'static, Result<(), AppendError>>;
 
     /// The head of the session's log; `None` if there is no such session.
-    pub fn head(&self, session: &SessionId) -> Result<Option<LogHead>, StoreError> {
-        self.0.readers.head(session)
-    }
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogHead>>;
+
+    /// Where the session's log ends, and how far it is signed; `None` if there is no such session.
+    /// Fails if the last checkpoint is not one that this server has signed.
+    fn log_end<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogEnd>>;
+
+    /// What is known about a session's log; `None` if there is no such session. Called before the
+    /// session is worked on; a store that several servers share would lease it here.
+    fn open_log<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<LogState>>;
 
     /// Reads records from the sequence number `from` on, in ascending order.
-    pub fn read(
-        &self,
-        session: &SessionId,
+    fn read<'a>(
+        &'a self,
+        session: &'a SessionId,
         from: u64,
         limit: ReadLimit,
-    ) -> Result<Vec<LogRecord>, StoreError> {
-        self.0.readers.read(session, from, limit)
-    }
+    ) -> StoreResult<'a, Vec<LogRecord>>;
 
-    /// Every session, oldest first.
-    pub fn list_sessions(&self) -> Result<Vec<SessionSummary>, StoreError> {
-        self.0.readers.list_sessions()
-    }
+    /// Reads the records with these sequence numbers, in ascending order; those that do not exist
+    /// are left out.
+    fn read_each<'a>(
+        &'a self,
+        session: &'a SessionId,
+        seqs: Vec<u64>,
+    ) -> StoreResult<'a, Vec<LogRecord>>;
+
+    /// At most `limit` closed proposals with a sequence number below `before`, newest first.
+    fn closed_proposals<'a>(
+        &'a self,
+        session: &'a SessionId,
+        before: u64,
+        limit: usize,
+    ) -> StoreResult<'a, Vec<ProposalRecord>>;
+
+    /// The closed proposal that has this id, or whose gate has it.
+    fn find_closed_proposal<'a>(
+        &'a self,
+        session: &'a SessionId,
+        name: &'a MessageId,
+    ) -> StoreResult<'a, Option<ProposalRecord>>;
+
+    /// The chunks of a command's output from a line or byte on.
+    fn output_slice<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: OutputQuery,
+    ) -> StoreResult<'a, OutputSlice>;
+
+    /// At most `limit` sessions, newest first.
+    fn list_sessions(
+        &self,
+        filter: SessionFilter,
+        limit: usize,
+    ) -> StoreResult<'_, Vec<SessionSummary>>;
 
     /// Sessions with open gates, oldest first.
-    pub fn sessions_with_open_gates(&self) -> Result<Vec<SessionId>, StoreError> {
-        self.0.readers.sessions_with_open_gates()
-    }
+    fn sessions_with_open_gates(&self) -> StoreResult<'_, Vec<SessionId>>;
 
     /// How many sessions there are, including ended ones.
-    pub fn count_sessions(&self) -> Result<u64, StoreError> {
-        self.0.readers.count_sessions()
-    }
+    fn count_sessions(&self) -> StoreResult<'_, u64>;
+
+    /// How many sessions the token with this id has made.
+    fn sessions_made_by<'a>(&'a self, token: &'a str) -> StoreResult<'a, MadeSessions>;
 
     /// At most `limit` sessions whose next deadline is not after `now`, earliest first.
-    pub fn due_sessions(&self, now: Timestamp, limit: usize) -> Result<Vec<SessionId>, StoreError> {
-        self.0.readers.due_sessions(now, limit)
-    }
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreResult<'_, Vec<SessionId>>;
 
     /// The earliest deadline of all sessions.
-    pub fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.0.readers.next_deadline()
-    }
+    fn next_deadline(&self) -> StoreResult<'_, Option<Timestamp>>;
 
-    /// The login tokens.
-    pub fn tokens(&self) -> &TokenTable {
-        &self.0.tokens
-    }
+    /// At most `limit` sessions that have ended and were last written to before `before`, oldest
+    /// first.
+    fn ended_sessions(&self, before: Timestamp, limit: usize) -> StoreResult<'_, Vec<SessionId>>;
 
-    /// Writes what is queued, makes a last checkpoint of every log and unlocks the directory. Later
-    /// appends fail.
-    pub async fn close(self, at: Timestamp) -> Result<(), StoreError> {
-        self.0.writer.close(at).await
-    }
+    /// Writes the log of a session to a file that [`verify_export`](audit::verify_export) reads,
+    /// verifies it, and returns its head. The file is there, readable only by its owner, when all of
+    /// it is durable; one that was there is replaced.
+    fn archive_session(&self, session: SessionId, to: PathBuf) -> StoreResult<'_, LogHead>;
+
+    /// Deletes a session whose log ends where the caller says, and leaves a tombstone. The session
+    /// is gone when the tombstone is durable; its rows are removed afterwards, at the latest when the
+    /// store is opened again.
+    fn delete_session(&self, deletion: SessionDeletion) -> StoreResult<'_, Tombstone>;
+
+    /// The tombstone of a session; `None` if no session of this id was deleted.
+    fn find_tombstone<'a>(&'a self, session: &'a SessionId) -> StoreResult<'a, Option<Tombstone>>;
+
+    /// The last checkpoints of at most `limit` logs whose row follows `after`, by row.
+    fn anchors(&self, after: i64, limit: usize) -> StoreResult<'_, Vec<AnchorRow>>;
+
+    /// Who this server is.
+    fn identity(&self) -> ServerIdentity;
+
+    /// Adds a token; fails if its id exists already.
+    fn insert_token(&self, token: TokenRow) -> StoreResult<'_, ()>;
+
+    /// The token with this id, revoked or not.
+    fn find_token<'a>(&'a self, id: &'a str) -> StoreResult<'a, Option<TokenRow>>;
+
+    /// Revokes a token; false if there is none, or it was revoked before.
+    fn revoke_token<'a>(&'a self, id: &'a str, at: Timestamp) -> StoreResult<'a, bool>;
+
+    /// When an entry was last written to any log; `None` if there is none.
+    fn last_written_at(&self) -> StoreResult<'_, Option<Timestamp>>;
+
+    /// Every token, oldest first, revoked or not.
+    fn list_tokens(&self) -> StoreResult<'_, Vec<TokenRow>>;
+
+    /// How many tokens were revoked or have expired by now.
+    fn count_ended_tokens(&self, now: Timestamp) -> StoreResult<'_, u64>;
+
+    /// The ids of the tokens that were revoked or have expired by now.
+    fn ended_tokens(&self, now: Timestamp) -> StoreResult<'_, BTreeSet<String>>;
+
+    /// How many tokens there are, including revoked and expired ones.
+    fn count_tokens(&self) -> StoreResult<'_, u64>;
+
+    /// Writes what is queued, makes a last checkpoint of every log and lets others open the store.
+    /// Later appends fail.
+    fn close(&self, at: Timestamp) -> StoreResult<'_, ()>;
 }
-
-fn create_data_directory(dir: &Path) -> Result<(), OpenError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|source| OpenError::DataDirectory {
-            path: dir.to_owned(),
-            source,
-        })
-}
-
-/// Locks the directory until the file is closed, which also happens when the process is killed.
-fn lock_directory(dir: &Path) -> Result<File, OpenError> {
-    let path = dir.join(LOCK_FILE);
-    let opened = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&path);
-    let failed = |source| OpenError::DataDirectory {
-        path: path.clone(),
-        source,
-    };
-    let file = opened.map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
-    }
-}
-
-#[cfg(test)]
-mod tests;

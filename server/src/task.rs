@@ -5,39 +5,51 @@
 //! request is refused and the session is replayed from what was written.
 
 mod command;
+mod deletion;
 mod load;
 mod persist;
 mod presence;
+mod quota;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pvp_protocol::{ClientMessage, ParticipantId, Refusal, SessionId, Timestamp};
-use pvp_session::{Answer, DecisionContext, Input, Session, Stamped, SubmittedMessage};
+use pvp_protocol::{
+    ClientMessage, ParticipantId, Refusal, Sender, ServerMessage, SessionId, Timestamp,
+};
+use pvp_session::{
+    Answer, DecisionContext, Entry, Input, Member, Session, Stamped, SubmittedMessage,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 pub(crate) use command::{
-    DeferredReply, HttpAccess, JoinedSession, PresenceMap, ReplyTo, SessionCommand, SessionRequest,
+    DeferredReply, DeletionRequest, HttpAccess, JoinedSession, PresenceMap, ReplyTo,
+    SessionCommand, SessionRequest,
 };
-use persist::{PendingAppend, WriteBatch};
+use deletion::PendingDeletion;
+use load::BackgroundCheck;
+use persist::{PendingAppend, SentAppend, WriteBatch};
+use presence::{Admission, PresenceSchedule};
 
+use crate::admission;
 use crate::directory::SessionDirectory;
 use crate::feed::SessionFeed;
+use crate::live_tokens::EndedToken;
+use crate::roster::Roster;
 use crate::secrets::SecretStore;
-use crate::store::{AppendCallback, AppendError, AppendRequest, CheckpointTiming, LogHead};
-use crate::viewer::{DeviceGuard, Viewer};
+use crate::store::{AppendRequest, CheckpointTiming, LogHead, LogUsage, TokenEnd};
+use crate::viewer::{DeviceGuard, SessionDevices, Viewer};
 
 /// Commands handled together, whose entries are therefore written in one append.
 const MAX_COMMANDS_PER_BATCH: usize = 256;
 
 /// Entries that may wait for the disk before the task stops receiving commands.
 const MAX_ENTRIES_IN_FLIGHT: usize = 1024;
-
-/// How long a session without connected participants stays in memory.
-const UNLOAD_IDLE_AFTER: Duration = Duration::from_secs(30);
 
 /// How long the task waits after a disk error before it retries on its own.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -66,12 +78,30 @@ pub(crate) struct SessionTask {
     session: Session,
     /// The last entry that was decided; it may not be durable yet.
     head: LogHead,
+    /// What the session has used of its quotas, entries that are still being written included.
+    usage: LogUsage,
+    /// The token that made the session, if that was while it has been in memory.
+    made_by: Option<String>,
+    /// The last entry that a snapshot was made at.
+    snapshot_seq: u64,
+    /// Checks the part of the log that the snapshot stands for; `None` if there is nothing to check.
+    background_check: Option<BackgroundCheck>,
+    /// Whether that part was found to be damaged, so that the whole log must be folded.
+    distrusts_snapshots: bool,
     /// Where published entries wait for the session's connections.
     feed: Arc<SessionFeed>,
     /// The values of the session's secrets, which are never logged.
     secrets: Arc<SecretStore>,
     /// What the connections share with this task about each participant.
     viewers: BTreeMap<ParticipantId, Arc<Viewer>>,
+    /// Counts the devices of all participants.
+    devices: Arc<SessionDevices>,
+    /// Everyone as those who join receive them.
+    roster: Roster,
+    /// Who joined in the batch that is being handled.
+    admissions: Vec<Admission>,
+    /// Who joined, left or changed roles in entries that are not published yet.
+    changed_members: BTreeSet<ParticipantId>,
     /// Everyone's presence, as last published.
     presence: PresenceMap,
     /// Participants who made an HTTP request recently, and until when that counts as presence.
@@ -84,53 +114,36 @@ pub(crate) struct SessionTask {
     entries_in_flight: usize,
     /// Whether the log could be read at the last attempt.
     log_health: LogHealth,
-    /// Receives the outcome of each append from the store.
-    append_results: mpsc::UnboundedReceiver<Result<(), AppendError>>,
-    /// The other end of `append_results`, cloned into each append.
-    append_result_sender: mpsc::UnboundedSender<Result<(), AppendError>>,
+    /// The append that the store is writing: the first batch of `in_flight`.
+    sent_append: Option<SentAppend>,
+    /// Whether this session is counted towards the server's limit although it may not exist.
+    reserved: bool,
     /// When the last command arrived.
     last_used: Instant,
-    /// When the append that the store is writing was sent to it.
-    append_sent_at: Instant,
     /// When the last heartbeat was broadcast.
     last_ping: Instant,
-    /// When someone's presence may change next; `None` if nothing is due.
+    /// When everyone's presence is to be checked; `None` unless something changed for all.
     next_presence_check: Option<Timestamp>,
+    /// When the presence of each participant may change next.
+    presence_schedule: PresenceSchedule,
+    /// How often someone's presence was checked, for tests.
+    #[cfg(test)]
+    presence_checks: usize,
     /// After a disk error, timers and reloads wait until this time.
     backoff_until: Instant,
-    /// The server is shutting down: no more commands are accepted.
+    /// The server is shutting down, or the session is deleted: no more commands are accepted.
     stopping: bool,
+    /// Whether the session was deleted earlier, so that there is nothing to work on.
+    deleted: bool,
+    /// Who deletes the session, once everything is written.
+    deletion: Option<PendingDeletion>,
 }
 
 /// Starts the task of a session, which reads the log before it handles its first command.
 pub(crate) fn spawn(directory: Arc<SessionDirectory>, id: SessionId) -> SessionHandle {
     let (commands, receiver) = mpsc::channel(MAX_COMMANDS_PER_BATCH);
     let (unloaded_sender, unloaded) = watch::channel(false);
-    let (append_result_sender, append_results) = mpsc::unbounded_channel();
-    let now = Instant::now();
-    let task = SessionTask {
-        session: Session::new(id.clone()),
-        head: LogHead::empty(&id),
-        feed: Arc::default(),
-        secrets: Arc::default(),
-        viewers: BTreeMap::new(),
-        presence: BTreeMap::new(),
-        http_presence: BTreeMap::new(),
-        in_flight: VecDeque::new(),
-        pending_append: None,
-        entries_in_flight: 0,
-        log_health: LogHealth::Readable,
-        append_results,
-        append_result_sender,
-        last_used: now,
-        append_sent_at: now,
-        last_ping: now,
-        next_presence_check: None,
-        backoff_until: now,
-        stopping: false,
-        directory: directory.clone(),
-        id: id.clone(),
-    };
+    let task = SessionTask::new(directory.clone(), id.clone());
     let unload_guard = UnloadGuard {
         directory,
         id,
@@ -163,6 +176,48 @@ impl Drop for UnloadGuard {
 }
 
 impl SessionTask {
+    fn new(directory: Arc<SessionDirectory>, id: SessionId) -> Self {
+        let now = Instant::now();
+        let devices = Arc::new(SessionDevices::default());
+        let feed = SessionFeed::new(directory.ring_budget.clone(), devices.clone());
+        Self {
+            session: Session::new(id.clone()),
+            head: LogHead::empty(&id),
+            usage: LogUsage::default(),
+            made_by: None,
+            snapshot_seq: 0,
+            background_check: None,
+            distrusts_snapshots: false,
+            feed: Arc::new(feed),
+            secrets: Arc::default(),
+            viewers: BTreeMap::new(),
+            devices,
+            roster: Roster::default(),
+            admissions: Vec::new(),
+            changed_members: BTreeSet::new(),
+            presence: BTreeMap::new(),
+            http_presence: BTreeMap::new(),
+            in_flight: VecDeque::new(),
+            pending_append: None,
+            entries_in_flight: 0,
+            log_health: LogHealth::Readable,
+            sent_append: None,
+            reserved: false,
+            last_used: now,
+            last_ping: now,
+            next_presence_check: None,
+            presence_schedule: PresenceSchedule::default(),
+            #[cfg(test)]
+            presence_checks: 0,
+            backoff_until: now,
+            stopping: false,
+            deleted: false,
+            deletion: None,
+            directory,
+            id,
+        }
+    }
+
     async fn run(mut self, mut receiver: mpsc::Receiver<SessionCommand>) {
         self.load().await;
         let mut commands = Vec::new();
@@ -176,16 +231,17 @@ impl SessionTask {
             let can_unload = nothing_in_flight && self.can_unload();
             tokio::select! {
                 biased;
-                Some(result) = self.append_results.recv() => self.on_append_result(result).await,
+                result = persist::append_result(&mut self.sent_append) => self.on_append_result(result).await,
                 // Before the commands, or a steady stream of them could delay a deadline forever.
-                () = sleep_until(next_timer), if accepting => self.on_timer().await,
+                () = sleep_until(next_timer), if accepting => self.on_timer(),
+                result = load::check_result(&mut self.background_check) => self.on_background_check(result),
                 () = sleep_until(self.backoff_until), if unreadable && nothing_in_flight => self.load().await,
                 count = receiver.recv_many(&mut commands, MAX_COMMANDS_PER_BATCH), if accepting || unreadable => {
                     if count == 0 {
                         break;
                     }
                     self.last_used = Instant::now();
-                    self.handle_commands(std::mem::take(&mut commands)).await;
+                    self.handle_commands(std::mem::take(&mut commands));
                 }
                 () = sleep_until(unload_at), if can_unload => {
                     receiver.close();
@@ -201,14 +257,12 @@ impl SessionTask {
     /// True when no participant has a device connected. The deadlines of an unloaded session are
     /// indexed in the store.
     fn can_unload(&self) -> bool {
-        self.viewers
-            .values()
-            .all(|viewer| viewer.device_count() == 0)
+        self.devices.count() == 0
     }
 
     fn idle_timeout(&self) -> Duration {
         if self.session.is_created() {
-            UNLOAD_IDLE_AFTER
+            self.directory.unload_idle_after
         } else {
             Duration::ZERO
         }
@@ -217,54 +271,78 @@ impl SessionTask {
     /// Waits for the writes in flight, then signs a last checkpoint.
     async fn unload(mut self) {
         while !self.in_flight.is_empty() {
-            let Some(result) = self.append_results.recv().await else {
-                break;
-            };
+            let result = persist::append_result(&mut self.sent_append).await;
             self.on_append_result(result).await;
         }
+        let deletion = self.deletion.take();
+        if let Some(deletion) = deletion
+            && self.delete(deletion).await
+        {
+            return;
+        }
         if self.session.is_created() && matches!(self.log_health, LogHealth::Readable) {
-            let sender = self.append_result_sender.clone();
-            self.directory
-                .store
-                .append(AppendRequest {
-                    session: self.id.clone(),
-                    prev: self.head,
-                    records: Vec::new(),
-                    index: self.session_index(),
-                    at: pvp_clock::now(),
-                    checkpoint: CheckpointTiming::Now,
-                    // The receiver lives as long as this task, which waits for the result.
-                    on_done: AppendCallback::new(move |result| drop(sender.send(result))),
-                })
-                .await;
-            if let Some(Err(error)) = self.append_results.recv().await {
+            let snapshot = self.snapshot_if_due(1);
+            let sealed = self.directory.store.append(Arc::new(AppendRequest {
+                session: self.id.clone(),
+                prev: self.head,
+                records: Vec::new(),
+                index: Some(self.session_index()),
+                index_changes: Vec::new(),
+                snapshot,
+                at: pvp_clock::now(),
+                checkpoint: CheckpointTiming::Now,
+            }));
+            if let Err(error) = sealed.await {
                 tracing::warn!(session = %self.id, %error, "could not seal the log");
+            } else if self.background_check.is_none() {
+                self.directory.record_checked(&self.id, self.head);
+            }
+        }
+        if self.reserved {
+            self.directory.release_reserved_session();
+        }
+    }
+
+    /// Tells all viewers what the session says about them, after it was loaded.
+    fn refresh_viewers(&mut self) {
+        self.roster.clear();
+        self.changed_members = self.viewers.keys().cloned().collect();
+        self.refresh_changed_viewers();
+    }
+
+    /// Tells the viewers whose part in the session has changed.
+    fn refresh_changed_viewers(&mut self) {
+        for id in std::mem::take(&mut self.changed_members) {
+            if let Some(viewer) = self.viewers.get(&id) {
+                let member = self.session.member(&id);
+                viewer.set_may_approve(member.is_some_and(pvp_session::Member::may_vote));
+                viewer.set_left(member.is_none_or(|member| member.left));
             }
         }
     }
 
-    fn refresh_viewers(&self) {
-        for (id, viewer) in &self.viewers {
-            let member = self.session.member(id);
-            viewer.set_may_approve(member.is_some_and(pvp_session::Member::may_vote));
-            viewer.set_left(member.is_none_or(|member| member.left));
-        }
-    }
-
-    async fn handle_commands(&mut self, commands: Vec<SessionCommand>) {
+    fn handle_commands(&mut self, commands: Vec<SessionCommand>) {
         let mut batch = WriteBatch::default();
         for command in commands {
             self.handle_command(command, &mut batch);
         }
-        self.persist(batch).await;
+        self.complete_admissions(&mut batch);
+        self.persist(batch);
     }
 
     fn handle_command(&mut self, command: SessionCommand, batch: &mut WriteBatch) {
-        if let LogHealth::Unreadable(why) = &self.log_health {
-            command.refuse(Refusal::WriteFailed(why.clone()));
-            return;
+        match (&self.log_health, &command) {
+            (LogHealth::Readable, _) | (_, SessionCommand::Stop) => {}
+            (LogHealth::Unreadable(why), _) => {
+                let why = why.clone();
+                return command.refuse(Refusal::WriteFailed(why));
+            }
+        }
+        if self.deleted && !matches!(command, SessionCommand::HttpAccess(..)) {
+            return command.refuse(Refusal::SessionDeleted(self.id.clone()));
         }
         match command {
+            SessionCommand::Delete(request, answer) => self.begin_deletion(request, answer),
             SessionCommand::Request(request, reply) => self.handle_request(*request, reply, batch),
             SessionCommand::ParticipantReturned(participant) => {
                 self.on_participant_returned(&participant, batch)
@@ -274,6 +352,7 @@ impl SessionTask {
                 // The caller may have stopped waiting.
                 let _ = answer.send(self.http_access(participant, batch));
             }
+            SessionCommand::TokenEnded(ended) => self.on_token_ended(*ended, batch),
             SessionCommand::Query(query) => batch
                 .deferred_replies
                 .push(query(&self.session, &self.presence)),
@@ -281,15 +360,19 @@ impl SessionTask {
         }
     }
 
-    fn handle_request(
-        &mut self,
-        request: SessionRequest,
-        mut reply: ReplyTo,
-        batch: &mut WriteBatch,
-    ) {
+    fn handle_request(&mut self, request: SessionRequest, reply: ReplyTo, batch: &mut WriteBatch) {
         match request {
-            SessionRequest::Create { by, id, create } => {
+            SessionRequest::Create {
+                by,
+                token,
+                id,
+                create,
+            } => {
+                let existed = self.session.is_created();
                 let answer = self.create_session(Input::Create { by, id, create }, batch);
+                if !existed && self.session.is_created() {
+                    self.made_by = token;
+                }
                 batch.answers.push((reply, answer));
             }
             SessionRequest::Join {
@@ -309,7 +392,11 @@ impl SessionTask {
                         return reply.refuse(refusal);
                     }
                 }
+                if let Err(refusal) = self.check_join_quota() {
+                    return reply.refuse(refusal);
+                }
                 let participant = identity.participant.clone();
+                let ceiling = identity.ceiling(&announce.roles);
                 let answer = self.apply_input(
                     Input::Join {
                         identity,
@@ -319,19 +406,53 @@ impl SessionTask {
                     batch,
                 );
                 if let Answer::Accepted(seq) = answer {
-                    self.admit(&participant, seq, &mut reply, batch);
+                    self.admit(&participant, ceiling, seq, &reply, batch);
                 }
                 batch.answers.push((reply, answer));
             }
             SessionRequest::Submit { by, submitted } => {
+                // Whatever comes after the end of a token must not count, however it got here.
+                if let Some(end) = by.token.as_ref().and_then(|token| token.ended()) {
+                    return reply.refuse(admission::token_ended(end));
+                }
+                // What was accepted before is acknowledged again, however full the session is.
+                let is_repeated = self.session.knows_message(&submitted.id);
+                if !is_repeated && let Err(refusal) = self.check_quotas(&submitted.message) {
+                    batch.answers.push((reply, Answer::Refused(refusal)));
+                    return;
+                }
                 let (submitted, value) = self.strip_secrets(submitted);
-                let answer = self.apply_input(Input::Submit { by, submitted }, batch);
+                let input = Input::Submit {
+                    by: by.participant,
+                    ceiling: by.ceiling,
+                    submitted,
+                };
+                let answer = self.apply_input(input, batch);
                 if let (Answer::Accepted(Some(seq)), Some(value)) = (&answer, value) {
                     batch.secret_values.insert(*seq, value);
                 }
                 batch.answers.push((reply, answer));
             }
         }
+    }
+
+    /// Takes back what a token gave that has ended, and ends its connections.
+    fn on_token_ended(&mut self, ended: EndedToken, batch: &mut WriteBatch) {
+        let participant = ended.claims.participant;
+        let kind = ended.claims.kind;
+        let is_same = |member: &Member| member.announce.kind == kind;
+        if self.session.member(&participant).is_some_and(is_same) {
+            let input = Input::TokenEnded {
+                participant,
+                remaining: ended.remaining,
+                reason: match ended.end {
+                    TokenEnd::Revoked => "a token was revoked".to_owned(),
+                    TokenEnd::Expired => "a token has expired".to_owned(),
+                },
+            };
+            self.apply_input(input, batch);
+        }
+        self.feed.wake_all();
     }
 
     /// Creates the session, unless the server has reached its limit of sessions.
@@ -342,11 +463,18 @@ impl SessionTask {
         if let Err(refusal) = self.directory.reserve_session() {
             return Answer::Refused(refusal);
         }
+        self.reserved = true;
         let answer = self.apply_input(create, batch);
-        if matches!(answer, Answer::Refused(_)) {
+        self.release_if_not_created();
+        answer
+    }
+
+    /// Stops counting a session that was to be created and does not exist.
+    fn release_if_not_created(&mut self) {
+        if self.reserved && !self.session.is_created() {
+            self.reserved = false;
             self.directory.release_reserved_session();
         }
-        answer
     }
 
     /// Removes secret values from a message before the session sees it: takes the value out of a
@@ -375,13 +503,32 @@ impl SessionTask {
         };
         let outcome = self.session.apply(context, stamp(input));
         for entry in outcome.entries {
+            self.note_member_change(&entry);
             let body = Bytes::from(entry.body());
+            self.count_usage(&entry, body.len());
             batch.entries.push((entry, body));
         }
+        batch.index_changes.extend(outcome.index_changes);
         if let Some(ephemeral) = outcome.ephemeral {
             self.feed.broadcast_ephemeral(&ephemeral.envelope.to_json());
         }
         outcome.answer
+    }
+
+    /// Notes what an entry changes about a participant, or about the presence of everyone.
+    fn note_member_change(&mut self, entry: &Entry) {
+        let changed = match (&entry.envelope.message, &entry.envelope.header.sender) {
+            (ServerMessage::Announce(announce), _) => announce.id.clone(),
+            (ServerMessage::RoleChange(change), _) => change.participant.clone(),
+            (ServerMessage::SessionLeave(_), Sender::Participant(id)) => id.clone(),
+            (ServerMessage::SessionConfigUpdate(_), _) => {
+                self.next_presence_check = Some(pvp_clock::now());
+                return;
+            }
+            _ => return,
+        };
+        self.roster.member_changed(&changed);
+        self.changed_members.insert(changed);
     }
 }
 

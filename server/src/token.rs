@@ -4,18 +4,23 @@
 //! holds it and which roles and capabilities they may have at most.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use pvp_protocol::token_text::TOKEN_PREFIX;
 use pvp_protocol::{
     Capability, ParticipantId, ParticipantKind, Role, SessionId, Timestamp, capabilities_of, hex,
 };
-use pvp_session::Identity;
+use pvp_session::{Ceiling, Identity, InvitedBy};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::store::{StoreError, TokenRow, TokenTable};
+use crate::live_tokens::{LiveToken, LiveTokens};
+use crate::store::{Store, StoreError, TokenEnd, TokenRow};
 
-const PREFIX: &str = "pvp";
+/// How many tokens may be made one with the other: one that is made with the last of them is not
+/// valid.
+const MAX_GENERATIONS: usize = 16;
 
 /// What a token says about its holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,17 +39,45 @@ pub struct TokenClaims {
     /// The only session that the token is valid for; `None` means every session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// The participant who made the token; `None` if the server's operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invited_by: Option<ParticipantId>,
+    /// When the holder was invited, if that was before this token was made: they made it themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invited_at: Option<Timestamp>,
+    /// The token with which the holder made this one for themselves. It ends with that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_with: Option<String>,
 }
 
 impl TokenClaims {
+    /// The claims of a stored token.
+    pub fn from_row(row: &TokenRow) -> Result<Self, StoreError> {
+        serde_json::from_str(&row.data)
+            .map_err(|error| StoreError::Damaged(format!("token {}: {error}", row.id)))
+    }
+
+    /// The most that a request of the holder may do.
+    pub fn ceiling(&self) -> Ceiling {
+        Ceiling {
+            kind: self.kind,
+            roles: self.roles.clone(),
+            capabilities: self.capabilities.clone(),
+        }
+    }
+
     /// The holder's identity in a session, with the most roles and capabilities they may have.
-    pub fn identity(&self) -> Identity {
+    fn identity(&self, created_at: Timestamp) -> Identity {
         Identity {
             participant: self.participant.clone(),
             name: Some(self.name.clone()),
             kind: self.kind,
             roles: self.roles.clone(),
             capabilities: self.capabilities.clone(),
+            invited_by: self.invited_by.clone().map(|participant| InvitedBy {
+                participant,
+                at: self.invited_at.unwrap_or(created_at),
+            }),
         }
     }
 
@@ -73,7 +106,17 @@ impl TokenClaims {
 pub struct Login {
     pub token_id: String,
     pub claims: TokenClaims,
+    pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
+    /// Tells whether the token has ended since.
+    pub(crate) live: Arc<LiveToken>,
+}
+
+impl Login {
+    /// The holder's identity in a session.
+    pub(crate) fn identity(&self) -> Identity {
+        self.claims.identity(self.created_at)
+    }
 }
 
 /// Why a token is not accepted.
@@ -87,6 +130,25 @@ pub enum TokenError {
     Revoked,
     #[error("tokens cannot be read at the moment ({0})")]
     Store(#[from] StoreError),
+}
+
+/// A token and those that its holder made with it, and so on, by id.
+pub fn with_descendants(tokens: &[TokenRow], id: &str) -> Vec<String> {
+    let claims: Vec<_> = tokens
+        .iter()
+        .filter_map(|row| Some((&row.id, TokenClaims::from_row(row).ok()?)))
+        .collect();
+    let mut family = vec![id.to_owned()];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).cloned() {
+        let made = claims
+            .iter()
+            .filter(|(_, claims)| claims.made_with.as_ref() == Some(&parent));
+        let made: Vec<_> = made.map(|(id, _)| (*id).clone()).collect();
+        family.extend(made);
+        next += 1;
+    }
+    family
 }
 
 /// Makes a participant id from the readable part of a name and a random suffix, so that no two are
@@ -112,69 +174,97 @@ pub fn new_participant_id(name: &str) -> ParticipantId {
     ParticipantId::parse(&format!("{short}-{suffix}")).expect("made of letters, digits and dashes")
 }
 
-/// Creates a token and stores its hash. The returned text is the only copy of the token.
-pub fn issue(
-    table: &TokenTable,
+/// Creates a token: the row to store, which has only its hash, and the only copy of its text.
+pub fn create_token(
     claims: &TokenClaims,
+    now: Timestamp,
     expires_at: Option<Timestamp>,
-) -> Result<String, StoreError> {
+) -> (TokenRow, String) {
     let id = hex::encode(&pvp_clock::random_bytes::<8>());
     let secret = pvp_clock::random_bytes::<32>();
-    table.insert(&TokenRow {
-        id: id.clone(),
+    let text = format!("{TOKEN_PREFIX}{id}_{}", hex::encode(&secret));
+    let row = TokenRow {
+        id,
         hash: Sha256::digest(secret).into(),
         data: serde_json::to_string(claims).expect("token claims are plain data"),
-        created_at: pvp_clock::now(),
+        created_at: now,
         expires_at,
         revoked_at: None,
-    })?;
-    Ok(format!("{PREFIX}_{id}_{}", hex::encode(&secret)))
+    };
+    (row, text)
 }
 
 /// Checks the text of a token and returns the holder's login.
-pub fn verify(table: &TokenTable, text: &str, now: Timestamp) -> Result<Login, TokenError> {
+pub(crate) async fn verify(
+    store: &dyn Store,
+    live_tokens: &LiveTokens,
+    text: &str,
+    now: Timestamp,
+) -> Result<Login, TokenError> {
     let (id, secret) = parse_token(text).ok_or(TokenError::Unknown)?;
-    let row = table.find(id)?.ok_or(TokenError::Unknown)?;
+    let live = live_tokens.get_or_insert(id);
+    let row = store.find_token(id).await?.ok_or(TokenError::Unknown)?;
     let hash: [u8; 32] = Sha256::digest(secret).into();
     if !bool::from(hash.ct_eq(&row.hash)) {
         return Err(TokenError::Unknown);
     }
-    check_valid(&row, now)?;
-    let claims = serde_json::from_str(&row.data).map_err(|_| TokenError::Unknown)?;
+    let claims = check_valid(store, &row, now).await?;
     Ok(Login {
         token_id: row.id,
         claims,
+        created_at: row.created_at,
         expires_at: row.expires_at,
+        live,
     })
 }
 
 /// Checks that a token that was verified before is still valid.
-pub fn recheck(table: &TokenTable, token_id: &str, now: Timestamp) -> Result<(), TokenError> {
-    check_valid(&table.find(token_id)?.ok_or(TokenError::Unknown)?, now)
-}
-
-fn check_valid(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
-    if row.revoked_at.is_some() {
-        return Err(TokenError::Revoked);
-    }
-    if row.expires_at.is_some_and(|expires| expires <= now) {
-        return Err(TokenError::Expired);
-    }
+pub(crate) async fn recheck(
+    store: &dyn Store,
+    token_id: &str,
+    now: Timestamp,
+) -> Result<(), TokenError> {
+    let row = store.find_token(token_id).await?;
+    check_valid(store, &row.ok_or(TokenError::Unknown)?, now).await?;
     Ok(())
 }
 
-fn parse_token(text: &str) -> Option<(&str, [u8; 32])> {
-    let mut parts = text.split('_');
-    let (prefix, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
-    if prefix != PREFIX || parts.next().is_some() {
-        return None;
+/// The claims of a token that is valid, and was made with one that still is, and so on.
+async fn check_valid(
+    store: &dyn Store,
+    row: &TokenRow,
+    now: Timestamp,
+) -> Result<TokenClaims, TokenError> {
+    check_not_ended(row, now)?;
+    // A row that is damaged is no reason to send its holder away for good.
+    let claims = TokenClaims::from_row(row)?;
+    let mut parent = claims.made_with.clone();
+    for _ in 0..MAX_GENERATIONS {
+        let Some(id) = parent else { return Ok(claims) };
+        let row = store.find_token(&id).await?.ok_or(TokenError::Revoked)?;
+        check_not_ended(&row, now)?;
+        parent = TokenClaims::from_row(&row)?.made_with;
     }
+    Err(TokenError::Revoked)
+}
+
+fn check_not_ended(row: &TokenRow, now: Timestamp) -> Result<(), TokenError> {
+    match row.end_before(now) {
+        None => Ok(()),
+        Some((_, TokenEnd::Revoked)) => Err(TokenError::Revoked),
+        Some((_, TokenEnd::Expired)) => Err(TokenError::Expired),
+    }
+}
+
+fn parse_token(text: &str) -> Option<(&str, [u8; 32])> {
+    let (id, secret) = text.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
     Some((id, hex::decode(secret)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::memory::MemoryStore;
 
     fn sample_claims() -> TokenClaims {
         TokenClaims {
@@ -184,34 +274,84 @@ mod tests {
             roles: [Role::Driver].into(),
             capabilities: BTreeSet::new(),
             session: None,
+            invited_by: None,
+            invited_at: None,
+            made_with: None,
         }
     }
 
-    #[test]
-    fn a_token_says_who_holds_it_until_it_expires_or_is_revoked() {
-        let dir = tempfile::tempdir().unwrap();
-        let table = TokenTable::open(dir.path()).unwrap();
+    async fn store_token(
+        store: &MemoryStore,
+        claims: &TokenClaims,
+        now: Timestamp,
+        expires_at: Option<Timestamp>,
+    ) -> String {
+        let (row, token) = create_token(claims, now, expires_at);
+        store.insert_token(row).await.unwrap();
+        token
+    }
+
+    #[tokio::test]
+    async fn a_token_says_who_holds_it_until_it_expires_or_is_revoked() {
+        let store = MemoryStore::default();
         let now = pvp_clock::now();
-        let token = issue(&table, &sample_claims(), Some(now.plus_seconds(60))).unwrap();
-        let login = verify(&table, &token, now).unwrap();
+        let expires = Some(now.plus_seconds(60));
+        let token = store_token(&store, &sample_claims(), now, expires).await;
+        let login = verify(&store, &LiveTokens::default(), &token, now)
+            .await
+            .unwrap();
         assert_eq!(login.claims.name, "Ann O'Neil");
         assert!(login.claims.participant.as_str().starts_with("ann-o-neil-"));
         assert!(matches!(
-            verify(&table, &token, now.plus_seconds(60)),
+            verify(&store, &LiveTokens::default(), &token, now.plus_seconds(60)).await,
             Err(TokenError::Expired)
         ));
-        assert!(table.revoke(&login.token_id, now).unwrap());
+        assert!(store.revoke_token(&login.token_id, now).await.unwrap());
         assert!(matches!(
-            verify(&table, &token, now),
+            verify(&store, &LiveTokens::default(), &token, now).await,
             Err(TokenError::Revoked)
         ));
     }
 
-    #[test]
-    fn nothing_but_the_whole_token_is_accepted() {
-        let dir = tempfile::tempdir().unwrap();
-        let table = TokenTable::open(dir.path()).unwrap();
-        let token = issue(&table, &sample_claims(), None).unwrap();
+    #[tokio::test]
+    async fn a_token_is_valid_only_as_long_as_the_one_it_was_made_with() {
+        let store = MemoryStore::default();
+        let now = pvp_clock::now();
+        let verified = async |text: &str| {
+            let live_tokens = LiveTokens::default();
+            verify(&store, &live_tokens, text, now).await
+        };
+        let mut newest = store_token(&store, &sample_claims(), now, None).await;
+        let first = verified(&newest).await.unwrap().token_id;
+        for generation in 0..=MAX_GENERATIONS {
+            let made_with = verified(&newest).await.unwrap().token_id;
+            let claims = TokenClaims {
+                made_with: Some(made_with),
+                ..sample_claims()
+            };
+            newest = store_token(&store, &claims, now, None).await;
+            let is_valid = verified(&newest).await.is_ok();
+            assert_eq!(is_valid, generation + 1 < MAX_GENERATIONS, "{generation}");
+            if !is_valid {
+                break;
+            }
+        }
+        let claims = TokenClaims {
+            made_with: Some(first.clone()),
+            ..sample_claims()
+        };
+        let child = store_token(&store, &claims, now, None).await;
+        assert!(verified(&child).await.is_ok());
+        assert!(store.revoke_token(&first, now).await.unwrap());
+        let refused = verified(&child).await;
+        assert!(matches!(refused, Err(TokenError::Revoked)), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_but_the_whole_token_is_accepted() {
+        let store = MemoryStore::default();
+        let now = pvp_clock::now();
+        let token = store_token(&store, &sample_claims(), now, None).await;
         let flipped = if token.ends_with('0') { "1" } else { "0" };
         let mut other = token.clone();
         other.replace_range(token.len() - 1.., flipped);
@@ -226,7 +366,7 @@ mod tests {
         ] {
             assert!(
                 matches!(
-                    verify(&table, wrong, pvp_clock::now()),
+                    verify(&store, &LiveTokens::default(), wrong, now).await,
                     Err(TokenError::Unknown)
                 ),
                 "{wrong}"
@@ -235,12 +375,16 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_recognised_in_text() {
+        let (_, token) = create_token(&sample_claims(), pvp_clock::now(), None);
+        let found = pvp_protocol::token_text::find_token(&token);
+        assert_eq!(found, Some(TOKEN_PREFIX.len()..token.len()));
+    }
+
+    #[test]
     fn the_store_has_only_the_hash() {
-        let dir = tempfile::tempdir().unwrap();
-        let table = TokenTable::open(dir.path()).unwrap();
-        let token = issue(&table, &sample_claims(), None).unwrap();
+        let (row, token) = create_token(&sample_claims(), pvp_clock::now(), None);
         let secret = token.rsplit('_').next().unwrap();
-        let row = &table.list().unwrap()[0];
         assert!(!row.data.contains(secret));
         assert_ne!(hex::encode(&row.hash), secret);
     }

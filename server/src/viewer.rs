@@ -7,11 +7,32 @@ use parking_lot::Mutex;
 use pvp_protocol::{Limits, ParticipantId, Timestamp};
 use pvp_session::Audience;
 
+/// The connected devices of all participants of a session.
+#[derive(Debug, Default)]
+pub(crate) struct SessionDevices {
+    count: AtomicU32,
+    /// Participants whose last device has gone since the session's task last asked.
+    disconnected: Mutex<Vec<ParticipantId>>,
+}
+
+impl SessionDevices {
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Who has lost their last device since the last call.
+    pub(crate) fn take_disconnected(&self) -> Vec<ParticipantId> {
+        std::mem::take(&mut self.disconnected.lock())
+    }
+}
+
 /// Shared between the session's task and the participant's connections.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     /// Who this is.
     pub(crate) participant: ParticipantId,
+    /// Counts the devices of the whole session.
+    session_devices: Arc<SessionDevices>,
     /// Whether they may vote, and so may see what only approvers see.
     may_approve: AtomicBool,
     /// Whether they have left the session.
@@ -39,9 +60,15 @@ struct TokenBucket {
 }
 
 impl Viewer {
-    pub(crate) fn new(participant: ParticipantId, now: Timestamp, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        participant: ParticipantId,
+        session_devices: Arc<SessionDevices>,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> Self {
         Self {
             participant,
+            session_devices,
             may_approve: AtomicBool::new(false),
             left: AtomicBool::new(false),
             inactive: AtomicBool::new(false),
@@ -99,6 +126,7 @@ impl Viewer {
     /// Counts one more device until the guard is dropped.
     pub(crate) fn add_device(self: &Arc<Self>) -> DeviceGuard {
         self.devices.fetch_add(1, Ordering::Relaxed);
+        self.session_devices.count.fetch_add(1, Ordering::Relaxed);
         DeviceGuard(self.clone())
     }
 
@@ -146,7 +174,12 @@ impl std::ops::Deref for DeviceGuard {
 
 impl Drop for DeviceGuard {
     fn drop(&mut self) {
-        self.0.devices.fetch_sub(1, Ordering::Relaxed);
+        let session_devices = &self.0.session_devices;
+        session_devices.count.fetch_sub(1, Ordering::Relaxed);
+        if self.0.devices.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let participant = self.0.participant.clone();
+            session_devices.disconnected.lock().push(participant);
+        }
     }
 }
 
@@ -171,7 +204,8 @@ mod tests {
             ..Limits::default()
         };
         let at = |ms: u64| Timestamp::from_millis(1_000_000 + ms);
-        let viewer = Viewer::new(ParticipantId::parse("ann").unwrap(), at(0), &limits);
+        let ann = ParticipantId::parse("ann").unwrap();
+        let viewer = Viewer::new(ann, Arc::default(), at(0), &limits);
         let sent: Vec<_> = [0, 0, 0, 0, 400, 500, 500, 1500, 1500, 1500, 60_000]
             .map(|ms| viewer.try_charge_message(at(ms), &limits))
             .into();
@@ -181,5 +215,23 @@ mod tests {
                 true, true, true, false, false, true, false, true, true, false, true
             ]
         );
+    }
+
+    #[test]
+    fn only_the_last_device_of_a_participant_counts_as_gone() {
+        let ann = ParticipantId::parse("ann").unwrap();
+        let devices = Arc::new(SessionDevices::default());
+        let (now, limits) = (Timestamp::default(), Limits::default());
+        let viewer = Arc::new(Viewer::new(ann.clone(), devices.clone(), now, &limits));
+        let (first, second) = (viewer.add_device(), viewer.add_device());
+        assert_eq!(devices.count(), 2);
+        drop(first);
+        assert_eq!((devices.count(), devices.take_disconnected()), (1, vec![]));
+        drop(second);
+        assert_eq!(
+            (devices.count(), devices.take_disconnected()),
+            (0, vec![ann])
+        );
+        assert_eq!(devices.take_disconnected(), []);
     }
 }

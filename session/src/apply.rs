@@ -9,6 +9,7 @@ mod proposals;
 mod rules;
 mod runs;
 mod shell;
+mod tokens;
 mod votes;
 
 pub(crate) use participants::WORKING_DIRECTORY_KEY;
@@ -21,7 +22,10 @@ use pvp_protocol::{
 
 use crate::authority;
 use crate::entry::{Audience, Entry, GrantNonce};
-use crate::input::{IdGenerator, Input, Stamped, SubmittedMessage};
+use crate::input::{Ceiling, IdGenerator, Input, Stamped, SubmittedMessage};
+use crate::member::Member;
+use crate::output_index::IndexChange;
+use crate::proposal::ProposalOutcome;
 use crate::recent_messages::MessageIdStatus;
 use crate::state::Session;
 
@@ -104,6 +108,8 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub entries: Vec<Entry>,
+    /// What the entries add to the indexes of the log.
+    pub index_changes: Vec<IndexChange>,
     pub ephemeral: Option<Ephemeral>,
     pub answer: Answer,
 }
@@ -126,7 +132,9 @@ impl Session {
             at,
             id_generator,
             current_message: None,
+            sender: None,
             entries: Vec::new(),
+            index_changes: Vec::new(),
             ephemeral: None,
         };
         let answer = match builder.decide(stamped.input) {
@@ -141,6 +149,7 @@ impl Session {
         };
         Decision {
             entries: builder.entries,
+            index_changes: builder.index_changes,
             ephemeral: builder.ephemeral,
             answer,
         }
@@ -160,8 +169,12 @@ pub(crate) struct DecisionBuilder<'a> {
     pub(crate) id_generator: IdGenerator,
     /// The message that is being decided on, with its digest; `None` for other inputs.
     current_message: Option<(MessageId, Digest)>,
+    /// Who sent it, with no more rights than their token gives; `None` for other inputs.
+    sender: Option<Member>,
     /// The entries so far.
     entries: Vec<Entry>,
+    /// What they add to the indexes of the log.
+    index_changes: Vec<IndexChange>,
     /// The message to broadcast without logging, if any.
     ephemeral: Option<Ephemeral>,
 }
@@ -177,7 +190,16 @@ impl DecisionBuilder<'_> {
                 announce,
                 id,
             } => self.session_join(&identity, announce, id),
-            Input::Submit { by, submitted } => self.submit(&by, submitted),
+            Input::Submit {
+                by,
+                ceiling,
+                submitted,
+            } => self.submit(&by, ceiling.as_deref(), submitted),
+            Input::TokenEnded {
+                participant,
+                remaining,
+                reason,
+            } => Ok(self.end_token(&participant, remaining.as_ref(), reason)),
             Input::Attendance {
                 participant,
                 attendance,
@@ -190,11 +212,21 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    fn submit(&mut self, by: &ParticipantId, submitted: SubmittedMessage) -> AnswerResult {
+    fn submit(
+        &mut self,
+        by: &ParticipantId,
+        ceiling: Option<&Ceiling>,
+        submitted: SubmittedMessage,
+    ) -> AnswerResult {
         let Some(member) = self.session.members.get(by).filter(|member| !member.left) else {
             return Err(Refusal::NotJoined);
         };
-        authority::authorize(by, member, &submitted.message)?;
+        let sender = match ceiling {
+            Some(ceiling) => member.bounded_by(ceiling)?,
+            None => member.clone(),
+        };
+        authority::authorize(by, &sender, &submitted.message)?;
+        self.sender = Some(sender);
         let digest = submitted.digest(by);
         self.current_message = Some((submitted.id.clone(), digest));
         match self.session.recent_messages.status(&submitted.id, &digest) {
@@ -209,10 +241,8 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::IdReused(submitted.id));
         }
         if let Some(closed) = self.session.closed_proposals.get(&submitted.id) {
-            return Err(Refusal::AlreadyProposed(
-                submitted.id,
-                closed.outcome.to_string(),
-            ));
+            let outcome = closed.outcome_text();
+            return Err(Refusal::AlreadyProposed(submitted.id, outcome));
         }
         if self.session.has_ended() && !is_run_report(&submitted.message) {
             return Err(Refusal::SessionEnded(self.session.id.clone()));
@@ -230,7 +260,7 @@ impl DecisionBuilder<'_> {
             M::SessionJoin(_) => Err(Refusal::InvalidState(
                 "you have joined this session already".to_owned(),
             )),
-            M::SessionLeave(leave) => Ok(self.session_leave(by, &submitted, leave)),
+            M::SessionLeave(leave) => self.session_leave(by, &submitted, leave),
             M::SessionEnd(end) => Ok(self.session_end(by, &submitted, end)),
             M::SessionConfigUpdate(update) => self.session_config_update(by, &submitted, update),
             M::Announce(announce) => self.announce(by, &submitted, announce),
@@ -278,14 +308,17 @@ impl DecisionBuilder<'_> {
         }
     }
 
+    /// The sender of the message, with no more rights than their token gives.
+    fn sender(&self) -> Result<&Member, Refusal> {
+        self.sender.as_ref().ok_or(Refusal::NotJoined)
+    }
+
     /// A repeated message is acknowledged, unless it is a proposal that was logged as blocked.
     fn answer_duplicate(&self, id: &MessageId, seq: u64) -> Answer {
-        match self.session.closed_proposals.get(id) {
-            Some(closed) if closed.outcome == crate::proposal::ProposalOutcome::Blocked => {
-                Answer::Refused(Refusal::AlreadyProposed(
-                    id.clone(),
-                    closed.outcome.to_string(),
-                ))
+        let closed = self.session.closed_proposals.recent(id);
+        match closed.and_then(|record| record.closed) {
+            Some((outcome @ ProposalOutcome::Blocked, _)) => {
+                Answer::Refused(Refusal::AlreadyProposed(id.clone(), outcome.to_string()))
             }
             Some(_) | None => Answer::Duplicate(seq),
         }
@@ -397,9 +430,11 @@ impl DecisionBuilder<'_> {
             grant_nonce: private,
             submitted_digest: origin,
         };
-        self.session
+        let index_change = self
+            .session
             .fold_entry(&entry)
             .expect("an entry that was just decided can be applied");
+        self.index_changes.extend(index_change);
         self.entries.push(entry);
         seq
     }

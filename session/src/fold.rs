@@ -12,9 +12,11 @@ use pvp_protocol::{MessageId, ParticipantId, Sender, ServerMessage};
 
 use crate::entry::{Audience, Entry, EntryError};
 use crate::member::Member;
+use crate::output_index::IndexChange;
 use crate::proposal::{ProposalOutcome, ProposalStage};
 use crate::state::{
-    AgentStream, AgentStreamKind, AllowRule, ContextItem, OpenInterrupt, Session, SharedSecret,
+    AgentStream, AgentStreamKind, AllowRule, ContextItem, ContextSlot, OpenInterrupt, Session,
+    SharedSecret,
 };
 
 /// How many recent prompts can be amended.
@@ -24,8 +26,9 @@ const MAX_PROMPTS: usize = 1024;
 const MAX_INTERRUPTS: usize = 256;
 
 impl Session {
-    /// Folds the next stored entry, without deciding anything.
-    pub fn replay(&mut self, entry: &Entry) -> Result<(), EntryError> {
+    /// Folds the next stored entry, without deciding anything. Returns what the entry adds to the
+    /// indexes of the log.
+    pub fn replay(&mut self, entry: &Entry) -> Result<Option<IndexChange>, EntryError> {
         if entry.seq() != self.head + 1 {
             return Err(EntryError::OutOfOrder {
                 head: self.head,
@@ -37,12 +40,12 @@ impl Session {
 
     /// Applies an entry to the state. Fails if the entry lacks what the state needs of it: what was
     /// proposed and assessed is never dropped silently.
-    pub(crate) fn fold_entry(&mut self, entry: &Entry) -> Result<(), EntryError> {
+    pub(crate) fn fold_entry(&mut self, entry: &Entry) -> Result<Option<IndexChange>, EntryError> {
         let envelope = &entry.envelope;
         self.head = entry.seq();
         self.last_entry_at = self.last_entry_at.max(envelope.at);
         self.recent_messages
-            .record(entry.id().clone(), entry.submitted_digest, self.head);
+            .record(entry.id(), entry.submitted_digest);
         let by = match &envelope.header.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
@@ -54,12 +57,17 @@ impl Session {
             })
     }
 
-    fn fold_message(&mut self, entry: &Entry, by: Option<&ParticipantId>) -> Result<(), String> {
+    fn fold_message(
+        &mut self,
+        entry: &Entry,
+        by: Option<&ParticipantId>,
+    ) -> Result<Option<IndexChange>, String> {
         use ServerMessage as M;
         let (id, at) = (entry.id(), entry.envelope.at);
         match &entry.envelope.message {
             M::SessionCreate(create) => {
                 self.name.clone_from(&create.name);
+                self.created_at = at;
                 self.config = create.config.clone();
             }
             M::SessionConfigUpdate(update) => {
@@ -68,12 +76,12 @@ impl Session {
             M::SessionLeave(_) => self.fold_leave(by),
             M::SessionEnd(end) => self.ended = Some(end.clone()),
             M::Announce(announce) => self.fold_announce(announce),
-            M::RoleChange(change) => self.fold_role_change(change),
+            M::RoleChange(change) => self.fold_role_change(by, change),
             M::PresenceUpdate(presence) => self.fold_presence(presence),
             M::ContextAdd(add) => self.fold_context_add(by, add, &entry.audience),
-            M::ContextUpdate(update) => self.fold_context_update(update),
+            M::ContextUpdate(update) => self.fold_context_update(by, update),
             M::ContextRemove(remove) => {
-                self.context.remove(&remove.key);
+                self.fold_context_remove(by, &remove.key);
             }
             M::SecretShare(share) => self.fold_secret_share(by, share),
             M::SecretRevoke(revoke) => {
@@ -101,8 +109,8 @@ impl Session {
                     self.agent_streams.remove(start);
                 }
             }
-            M::ToolPropose(propose) => self.fold_proposal(id, propose)?,
-            M::ShellExec(exec) => self.fold_shell_exec(id, by, exec)?,
+            M::ToolPropose(propose) => return self.fold_proposal(id, propose),
+            M::ShellExec(exec) => return self.fold_shell_exec(id, by, exec),
             M::GateRequest(request) => self.fold_gate_request(id, request),
             M::ToolApprove(vote) => {
                 self.fold_approval(
@@ -119,11 +127,11 @@ impl Session {
             M::GateReject(vote) => self.fold_rejection(&vote.gate, &vote.rejector),
             M::GateAmend(amend) => self.fold_amendment(by, amend)?,
             M::GateTimeout(timeout) => self.fold_timeout(timeout),
-            M::GateResolve(resolve) => self.fold_resolution(resolve),
+            M::GateResolve(resolve) => return Ok(self.fold_resolution(resolve)),
             M::ToolExecute(execute) => self.fold_grant(execute, at),
-            M::ToolOutput(output) => self.fold_output(output),
+            M::ToolOutput(output) => return Ok(self.fold_output(output)),
             M::ToolResult(result) => {
-                self.close_proposal(&result.tool_proposal, ProposalOutcome::Finished)
+                return Ok(self.close_proposal(&result.tool_proposal, ProposalOutcome::Finished));
             }
             M::ToolCancel(cancel) => self.fold_cancel(&cancel.tool_proposal, at),
             M::PolicyAllow(allow) => {
@@ -133,6 +141,7 @@ impl Session {
                         by: by.clone(),
                         at,
                         prefix: allow.prefix.clone(),
+                        directory: allow.directory.clone(),
                         expires_at: allow.expires_at,
                         reason: allow.reason.clone(),
                     };
@@ -163,21 +172,21 @@ impl Session {
             | M::OutputPage(_)
             | M::Error(_) => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     fn fold_announce(&mut self, announce: &Announce) {
-        let known = self.members.get(&announce.id).filter(|member| !member.left);
+        let known = self.members.get(&announce.id);
         let member = Member {
             announce: announce.clone(),
             extra_capabilities: announce.capabilities.iter().flatten().copied().collect(),
-            roles_set_by_admin: known.is_some_and(|member| member.roles_set_by_admin)
-                || self
-                    .members
-                    .get(&announce.id)
-                    .is_some_and(|m| m.roles_set_by_admin),
+            // What an admin decided holds for those who left and come back, too.
+            roles_set_by_admin: known.is_some_and(|member| member.roles_set_by_admin),
+            given_roles: known.map_or_else(BTreeSet::new, |member| member.given_roles.clone()),
+            given_capabilities: known
+                .map_or_else(BTreeSet::new, |member| member.given_capabilities.clone()),
             left: false,
-            timed_out: known.is_some_and(|member| member.timed_out),
+            timed_out: known.is_some_and(|member| !member.left && member.timed_out),
         };
         let may_vote = member.may_vote();
         self.members.insert(announce.id.clone(), member);
@@ -211,18 +220,47 @@ impl Session {
         }
     }
 
-    fn fold_role_change(&mut self, change: &RoleChange) {
+    fn fold_role_change(&mut self, by: Option<&ParticipantId>, change: &RoleChange) {
         let Some(member) = self.members.get_mut(&change.participant) else {
             return;
         };
+        let before = std::mem::take(&mut member.announce.roles);
         member.announce.roles.clone_from(&change.new_roles);
-        member.roles_set_by_admin = true;
         if let Some(capabilities) = &change.capabilities {
-            member.extra_capabilities = capabilities.iter().copied().collect();
+            let new = capabilities.iter().copied().collect();
+            let before = std::mem::replace(&mut member.extra_capabilities, new);
             member.announce.capabilities = Some(capabilities.clone());
+            let given = capabilities.iter().filter(|it| !before.contains(it));
+            let given = given.filter(|_| by.is_some()).copied();
+            member.given_capabilities.extend(given);
         }
+        if by.is_some() {
+            member.roles_set_by_admin = true;
+            let new_roles = change.new_roles.iter();
+            let given = new_roles.filter(|role| !before.contains(role)).copied();
+            member.given_roles.extend(given);
+        } else if change.new_roles.is_empty() {
+            // Their last token has ended; a new one says anew what they may do.
+            member.roles_set_by_admin = false;
+        }
+        let (roles, capabilities) = (&member.announce.roles, &member.extra_capabilities);
+        member.given_roles.retain(|role| roles.contains(role));
+        member
+            .given_capabilities
+            .retain(|capability| capabilities.contains(capability));
         if !member.may_vote() {
             self.remove_from_votes(&change.participant);
+        } else if change.votes_void == Some(true) {
+            self.void_approvals(&change.participant);
+        }
+    }
+
+    /// Removes someone's approvals from every open gate; they may approve again.
+    fn void_approvals(&mut self, who: &ParticipantId) {
+        for proposal in self.proposals.values_mut() {
+            if let ProposalStage::Gated(gate) = &mut proposal.stage {
+                gate.approvals.remove(who);
+            }
         }
     }
 
@@ -247,14 +285,55 @@ impl Session {
             bytes: ContextItem::stored_bytes(add, audience),
             sent_on_join: by.is_none().then(|| add.clone()),
         };
-        self.context.insert(add.key.clone(), item);
+        match by {
+            Some(by) if *audience != Audience::everyone() => {
+                let owned = self.context.get(&add.key).map(|item| item.by.as_ref());
+                if owned == Some(Some(by)) {
+                    self.context.remove(&add.key);
+                }
+                let items = self.private_context.entry(add.key.clone()).or_default();
+                items.insert(by.clone(), item);
+            }
+            Some(_) | None => {
+                if let Some(by) = by {
+                    self.remove_private_item(&add.key, by);
+                }
+                self.context.insert(add.key.clone(), item);
+            }
+        }
     }
 
-    fn fold_context_update(&mut self, update: &ContextUpdate) {
-        let Some(item) = self.context.get_mut(&update.key) else {
-            return;
+    fn fold_context_update(&mut self, by: Option<&ParticipantId>, update: &ContextUpdate) {
+        let slot = by.and_then(|by| self.context_slot(by, &update.key));
+        let item = match slot.unwrap_or(ContextSlot::Public) {
+            ContextSlot::Public => self.context.get_mut(&update.key),
+            ContextSlot::Private(owner) => self
+                .private_context
+                .get_mut(&update.key)
+                .and_then(|items| items.get_mut(&owner)),
         };
-        item.bytes = item.stored_bytes_after(update);
+        if let Some(item) = item {
+            item.bytes = item.stored_bytes_after(update);
+        }
+    }
+
+    fn fold_context_remove(&mut self, by: Option<&ParticipantId>, key: &str) {
+        let slot = by.and_then(|by| self.context_slot(by, key));
+        match slot.unwrap_or(ContextSlot::Public) {
+            ContextSlot::Public => {
+                self.context.remove(key);
+            }
+            ContextSlot::Private(owner) => self.remove_private_item(key, &owner),
+        }
+    }
+
+    fn remove_private_item(&mut self, key: &str, owner: &ParticipantId) {
+        if let Some(items) = self.private_context.get_mut(key) {
+            items.remove(owner);
+            if items.is_empty() {
+                self.private_context.remove(key);
+            }
+        }
     }
 
     fn fold_secret_share(&mut self, by: Option<&ParticipantId>, share: &SecretShare) {

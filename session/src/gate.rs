@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use pvp_protocol::payload::{Approval, ClearedBy, GateRequest};
 use pvp_protocol::{
     Approvers, Category, Digest, MessageId, ParticipantId, QuorumRule, Role, Tally, Timestamp,
-    tally,
+    dependent_approvals, tally,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::proposal::Proposal;
 
 /// An open gate, where a proposal waits for votes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     /// The gate's id.
     pub id: MessageId,
@@ -52,6 +53,15 @@ impl Gate {
         tally(&self.request.quorum, approvers, &approved)
     }
 
+    /// The approvals that do not count as those of one more person, and who keeps them from it.
+    pub fn dependent_approvals(
+        &self,
+        approvers: &Approvers,
+    ) -> BTreeMap<ParticipantId, ParticipantId> {
+        let approved = self.approvals.keys().cloned().collect();
+        dependent_approvals(&self.request.quorum, approvers, &approved)
+    }
+
     /// When the gate times out, if it ever does.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.request.deadline
@@ -68,14 +78,15 @@ impl Gate {
         proposal: &Proposal,
         approvers: &Approvers,
     ) -> Option<Clearance> {
-        self.tally(approvers).passed.then(|| Clearance {
+        let tally = self.tally(approvers);
+        tally.passed.then(|| Clearance {
             proposal: proposal.id.clone(),
             digest: proposal.assessment.digest,
             cleared_by: ClearedBy::Quorum,
             approvals: self
                 .approvals
                 .values()
-                .filter(|approval| approvers.eligible.contains(&approval.participant))
+                .filter(|approval| tally.counted.contains(&approval.participant))
                 .cloned()
                 .collect(),
             rule: None,

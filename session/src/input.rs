@@ -1,11 +1,12 @@
 //! The inputs of the session core. It receives nothing else from outside.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use pvp_protocol::payload::{Announce, SecretShare, SessionCreate};
 use pvp_protocol::{
-    Capability, ClientMessage, Digest, ForkId, MessageId, ParticipantId, ParticipantKind, Role,
-    Timestamp,
+    Capability, ClientMessage, Digest, EnvelopeHeader, ForkId, MessageId, ParticipantId,
+    ParticipantKind, Role, Timestamp, capabilities_of,
 };
 
 /// An input with its time and the randomness it may use.
@@ -20,13 +21,62 @@ pub struct Stamped<T> {
 /// Who a connection is authenticated as, and the most roles and capabilities they may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
+    /// Who they are.
     pub participant: ParticipantId,
     /// The name that the token gives; `None` lets the participant choose.
     pub name: Option<String>,
+    /// A person or an agent.
+    pub kind: ParticipantKind,
+    /// The roles that they may have at most.
+    pub roles: BTreeSet<Role>,
+    /// Capabilities beyond those of the roles.
+    pub capabilities: BTreeSet<Capability>,
+    /// Who invited them; `None` if the server's operator did, or nobody.
+    pub invited_by: Option<InvitedBy>,
+}
+
+impl Identity {
+    /// Whether a token proves who this is.
+    pub fn has_token(&self) -> bool {
+        self.name.is_some()
+    }
+
+    /// The most that a connection may do that joins with these roles; `None` without a token.
+    pub fn ceiling(&self, claimed: &[Role]) -> Option<Ceiling> {
+        self.has_token().then(|| Ceiling {
+            kind: self.kind,
+            roles: claimed
+                .iter()
+                .filter(|role| self.roles.contains(role))
+                .copied()
+                .collect(),
+            capabilities: self.capabilities.clone(),
+        })
+    }
+}
+
+/// The most that one connection or request may do, whatever its participant may do elsewhere: what
+/// its token says and, on a connection, what was claimed when it joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ceiling {
     pub kind: ParticipantKind,
     pub roles: BTreeSet<Role>,
     /// Capabilities beyond those of the roles.
     pub capabilities: BTreeSet<Capability>,
+}
+
+impl Ceiling {
+    /// Whether this allows a capability.
+    pub(crate) fn allows(&self, capability: Capability) -> bool {
+        capabilities_of(self.kind, &self.roles, &self.capabilities).contains(&capability)
+    }
+}
+
+/// Who made a participant's token, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvitedBy {
+    pub participant: ParticipantId,
+    pub at: Timestamp,
 }
 
 /// A message from a participant who has joined.
@@ -48,6 +98,17 @@ impl SubmittedMessage {
             reference: None,
             causal_refs: Vec::new(),
             fork: None,
+            message,
+        }
+    }
+
+    /// A message with the header of its envelope.
+    pub fn with_header(header: EnvelopeHeader, message: ClientMessage) -> Self {
+        Self {
+            id: header.id,
+            reference: header.reference,
+            causal_refs: header.causal_refs,
+            fork: header.fork,
             message,
         }
     }
@@ -102,7 +163,16 @@ pub enum Input {
     /// A participant who has joined sends a message.
     Submit {
         by: ParticipantId,
+        /// The most that the sender may do here; `None` on a server without login.
+        ceiling: Option<Arc<Ceiling>>,
         submitted: SubmittedMessage,
+    },
+    /// A token of a participant was revoked or has expired. `remaining` is what their other tokens
+    /// allow together; `None` if they have no other.
+    TokenEnded {
+        participant: ParticipantId,
+        remaining: Option<Ceiling>,
+        reason: String,
     },
     /// A participant timed out or is active again.
     Attendance {

@@ -7,14 +7,18 @@
 
 mod apply;
 mod authority;
+mod closed_proposals;
 mod entry;
 mod fold;
 mod gate;
 mod grant;
 mod input;
 mod member;
+mod output_index;
 mod proposal;
 mod recent_messages;
+mod short_hash;
+mod snapshot;
 mod state;
 mod welcome;
 
@@ -22,10 +26,14 @@ pub use apply::{Answer, Decision, DecisionContext, Ephemeral, SessionSettings};
 pub use entry::{Audience, Entry, EntryError, GrantNonce, Viewers};
 pub use gate::{Clearance, Gate};
 pub use grant::Grant;
-pub use input::{AttendanceChange, Identity, Input, Stamped, SubmittedMessage};
+pub use input::{AttendanceChange, Ceiling, Identity, Input, InvitedBy, Stamped, SubmittedMessage};
 pub use member::Member;
-pub use proposal::{
-    ClosedProposal, Execution, OutputRange, Proposal, ProposalOutcome, ProposalRecord,
-    ProposalSeqs, ProposalStage,
+pub use output_index::{
+    IndexChange, IndexedChunk, MAX_LINE_BYTES, OutputPosition, OutputStreamPosition, OutputStreams,
+    line_ends,
 };
+pub use proposal::{
+    Execution, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs, ProposalStage,
+};
+pub use snapshot::SnapshotError;
 pub use state::Session;

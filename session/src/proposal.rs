@@ -5,10 +5,13 @@ use pvp_protocol::{
     Action, Assessment, ExecutionLimits, MessageId, ParticipantId, RunMode, Timestamp,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::gate::Gate;
+use crate::output_index::{OutputPosition, OutputStreamPosition, OutputStreams};
 
 /// A proposal that is waiting or running.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The proposal's id.
     pub id: MessageId,
@@ -24,12 +27,14 @@ pub struct Proposal {
     pub description: String,
     /// Its current stage.
     pub stage: ProposalStage,
+    /// Its gate, open or passed; `None` if it never had one.
+    pub gate: Option<MessageId>,
     /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
 }
 
 /// The sequence numbers of a proposal's steps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposalSeqs {
     /// The proposal itself.
     pub proposed: u64,
@@ -42,7 +47,7 @@ pub struct ProposalSeqs {
 }
 
 /// The stage of an open proposal.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ProposalStage {
     /// Assessed; the next step is in the same batch of entries.
     Assessed,
@@ -55,7 +60,7 @@ pub enum ProposalStage {
 }
 
 /// A granted command while it executes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Execution {
     /// What the run may use.
     pub limits: ExecutionLimits,
@@ -65,55 +70,28 @@ pub struct Execution {
     pub deadline: Option<Timestamp>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
-    /// How much of standard output has been logged.
-    pub stdout: OutputStreamState,
-    /// How much of standard error has been logged.
-    pub stderr: OutputStreamState,
+    /// How much of the output has been logged.
+    pub output: OutputPosition,
     /// Whether a cancel was sent.
     pub cancelled: bool,
     /// How the command is run.
     pub mode: RunMode,
 }
 
-/// How much of a stream has been logged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct OutputStreamState {
-    pub bytes: u64,
-    pub complete: bool,
-}
-
 impl Execution {
     /// How much of one stream has been logged.
-    pub fn stream(&self, stream: OutputStream) -> OutputStreamState {
-        match stream {
-            OutputStream::Stdout => self.stdout,
-            OutputStream::Stderr => self.stderr,
-        }
-    }
-
-    pub(crate) fn stream_mut(&mut self, stream: OutputStream) -> &mut OutputStreamState {
-        match stream {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
-        }
+    pub fn stream(&self, stream: OutputStream) -> OutputStreamPosition {
+        *self.output.stream(stream)
     }
 
     /// How many bytes of both streams have been logged.
     pub fn output_bytes(&self) -> u64 {
-        self.stdout.bytes + self.stderr.bytes
+        self.output.total_bytes(OutputStreams(None))
     }
 }
 
-/// The record of a closed proposal, kept as long as the session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClosedProposal {
-    pub outcome: ProposalOutcome,
-    pub seqs: ProposalSeqs,
-    pub last_seq: u64,
-}
-
 /// How a proposal ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProposalOutcome {
     Blocked,
     Rejected,
@@ -135,19 +113,36 @@ impl std::fmt::Display for ProposalOutcome {
     }
 }
 
-/// The range of entries that contains a command's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutputRange {
-    pub first_seq: u64,
-    /// `None` while the command waits or runs.
-    pub last_seq: Option<u64>,
-}
-
 /// A proposal in the history of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposalRecord {
+    /// The proposal's id.
     pub id: MessageId,
+    /// The id of its gate; `None` if it never had one.
+    pub gate: Option<MessageId>,
+    /// The sequence numbers of its steps.
     pub seqs: ProposalSeqs,
     /// How it ended and at which sequence number; `None` while it waits or runs.
     pub closed: Option<(ProposalOutcome, u64)>,
+    /// How much output it has.
+    pub output: OutputPosition,
+}
+
+impl Proposal {
+    /// What the history of the session says about it.
+    pub(crate) fn record(&self) -> ProposalRecord {
+        let output = match &self.stage {
+            ProposalStage::Running(execution) => execution.output,
+            ProposalStage::Assessed | ProposalStage::Gated(_) | ProposalStage::Cleared => {
+                OutputPosition::default()
+            }
+        };
+        ProposalRecord {
+            id: self.id.clone(),
+            gate: self.gate.clone(),
+            seqs: self.seqs,
+            closed: None,
+            output,
+        }
+    }
 }

@@ -8,21 +8,25 @@ use pvp_protocol::{
     Timestamp,
 };
 
+use serde::{Deserialize, Serialize};
+
+use crate::closed_proposals::ClosedProposals;
 use crate::entry::Audience;
 use crate::gate::Gate;
+use crate::input::Ceiling;
 use crate::member::Member;
-use crate::proposal::{
-    ClosedProposal, Execution, OutputRange, Proposal, ProposalRecord, ProposalSeqs, ProposalStage,
-};
+use crate::proposal::{Execution, Proposal, ProposalRecord, ProposalStage};
 use crate::recent_messages::RecentMessages;
 
 /// The state of one session, folded from its log.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// The session's id.
     pub(crate) id: SessionId,
     /// The sequence number of the last entry; 0 for an empty log.
     pub(crate) head: u64,
+    /// When it was created.
+    pub(crate) created_at: Timestamp,
     /// The time of the last entry; time never goes backwards in a log.
     pub(crate) last_entry_at: Timestamp,
     /// The session's name for people, if it has one.
@@ -33,8 +37,11 @@ pub struct Session {
     pub(crate) ended: Option<SessionEnd>,
     /// Everyone who has ever joined.
     pub(crate) members: BTreeMap<ParticipantId, Member>,
-    /// The shared context, by key.
+    /// The shared context that everyone sees, by key.
     pub(crate) context: BTreeMap<String, ContextItem>,
+    /// The shared context that only some see, by key and by who added it. Keys are their owner's
+    /// alone, so that nobody learns of a key by trying to use it.
+    pub(crate) private_context: BTreeMap<String, BTreeMap<ParticipantId, ContextItem>>,
     /// The shared secrets, by key, without their values.
     pub(crate) secrets: BTreeMap<String, SharedSecret>,
     /// Thinking and responses that have started and not ended, by the id of their start.
@@ -43,10 +50,10 @@ pub struct Session {
     pub(crate) prompts: BTreeMap<u64, MessageId>,
     /// The proposals that are waiting or running.
     pub(crate) proposals: BTreeMap<MessageId, Proposal>,
-    /// The proposal of each gate, open or closed.
+    /// The proposal of each gate that is open or was closed recently.
     pub(crate) proposal_by_gate: BTreeMap<MessageId, MessageId>,
-    /// The records of closed proposals.
-    pub(crate) closed_proposals: BTreeMap<MessageId, ClosedProposal>,
+    /// The proposals that were closed.
+    pub(crate) closed_proposals: ClosedProposals,
     /// The allow rules, by the id of their `policy.allow`.
     pub(crate) allow_rules: BTreeMap<MessageId, AllowRule>,
     /// The interrupts that some agents have not acknowledged.
@@ -56,7 +63,7 @@ pub struct Session {
 }
 
 /// One item of shared context.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ContextItem {
     pub(crate) by: Option<ParticipantId>,
     pub(crate) audience: Audience,
@@ -83,8 +90,17 @@ impl ContextItem {
     }
 }
 
-/// A shared secret, without its value.
+/// Where an item of context is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ContextSlot {
+    /// Among those that everyone sees.
+    Public,
+    /// Among those that only some see, added by this participant.
+    Private(ParticipantId),
+}
+
+/// A shared secret, without its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedSecret {
     pub(crate) by: ParticipantId,
     pub(crate) scope: BTreeSet<ParticipantId>,
@@ -92,14 +108,14 @@ pub(crate) struct SharedSecret {
 }
 
 /// What an agent streams besides the output of commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AgentStreamKind {
     Thinking,
     Response,
 }
 
 /// A stream that has started and not ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AgentStream {
     pub(crate) kind: AgentStreamKind,
     pub(crate) agent: ParticipantId,
@@ -108,17 +124,24 @@ pub(crate) struct AgentStream {
 }
 
 /// A command prefix that runs without a vote.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AllowRule {
+    /// Who made it.
     pub(crate) by: ParticipantId,
+    /// When it was made.
     pub(crate) at: Timestamp,
+    /// The words that a command must begin with.
     pub(crate) prefix: Vec<String>,
+    /// Where the command must run; the executor's own directory if `None`, anywhere if `*`.
+    pub(crate) directory: Option<String>,
+    /// When it expires.
     pub(crate) expires_at: Timestamp,
+    /// The reason given, if any.
     pub(crate) reason: Option<String>,
 }
 
 /// An interrupt that some agents have not acknowledged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenInterrupt {
     pub(crate) urgency: InterruptUrgency,
     pub(crate) awaited: BTreeSet<ParticipantId>,
@@ -126,23 +149,50 @@ pub(crate) struct OpenInterrupt {
 }
 
 impl Session {
+    /// The item that a participant means by a key: their own, then one that was shared with them,
+    /// then the one that everyone sees. One that they may not see is as good as missing.
+    pub(crate) fn context_slot(&self, by: &ParticipantId, key: &str) -> Option<ContextSlot> {
+        let may_approve = self.members.get(by).is_some_and(Member::may_vote);
+        let private = self.private_context.get(key);
+        if private.is_some_and(|items| items.contains_key(by)) {
+            return Some(ContextSlot::Private(by.clone()));
+        }
+        let shared = private.into_iter().flatten();
+        let mut shared = shared.filter(|(_, item)| item.audience.includes(by, may_approve));
+        if let Some((owner, _)) = shared.next() {
+            return Some(ContextSlot::Private(owner.clone()));
+        }
+        self.context
+            .contains_key(key)
+            .then_some(ContextSlot::Public)
+    }
+
+    pub(crate) fn context_item(&self, key: &str, slot: &ContextSlot) -> Option<&ContextItem> {
+        match slot {
+            ContextSlot::Public => self.context.get(key),
+            ContextSlot::Private(owner) => self.private_context.get(key)?.get(owner),
+        }
+    }
+
     /// A session with an empty log.
     pub fn new(id: SessionId) -> Self {
         Self {
             id,
             head: 0,
+            created_at: Timestamp::default(),
             last_entry_at: Timestamp::default(),
             name: None,
             config: SessionConfig::default(),
             ended: None,
             members: BTreeMap::new(),
             context: BTreeMap::new(),
+            private_context: BTreeMap::new(),
             secrets: BTreeMap::new(),
             agent_streams: BTreeMap::new(),
             prompts: BTreeMap::new(),
             proposals: BTreeMap::new(),
             proposal_by_gate: BTreeMap::new(),
-            closed_proposals: BTreeMap::new(),
+            closed_proposals: ClosedProposals::default(),
             allow_rules: BTreeMap::new(),
             interrupts: BTreeMap::new(),
             recent_messages: RecentMessages::default(),
@@ -167,6 +217,11 @@ impl Session {
     /// Whether the session has been created.
     pub fn is_created(&self) -> bool {
         self.head > 0
+    }
+
+    /// Whether a message with this id was accepted recently, so that another would be a repetition.
+    pub fn knows_message(&self, id: &MessageId) -> bool {
+        self.recent_messages.contains(id)
     }
 
     /// Whether the session has ended.
@@ -199,11 +254,6 @@ impl Session {
         self.proposals.get(id)
     }
 
-    /// The record of a closed proposal.
-    pub fn closed_proposal(&self, id: &MessageId) -> Option<&ClosedProposal> {
-        self.closed_proposals.get(id)
-    }
-
     /// The open gates with their proposals, oldest first.
     pub fn open_gates(&self) -> Vec<(&Proposal, &Gate)> {
         let mut gates: Vec<_> = self
@@ -230,67 +280,34 @@ impl Session {
             })
     }
 
-    /// The proposal that a gate id or a proposal id names, whether or not its gate is open.
-    pub fn proposal_id_of(&self, gate: &MessageId) -> Option<&MessageId> {
-        let named = self.proposal_by_gate.get(gate).unwrap_or(gate);
-        let open = self.proposals.get_key_value(named).map(|(id, _)| id);
-        open.or_else(|| self.closed_proposals.get_key_value(named).map(|(id, _)| id))
+    /// The proposal that a gate id or a proposal id names, if it is open or was closed recently.
+    pub fn find_proposal(&self, name: &MessageId) -> Option<ProposalRecord> {
+        let id = self.proposal_by_gate.get(name).unwrap_or(name);
+        let open = self.proposals.get(id).map(Proposal::record);
+        open.or_else(|| self.closed_proposals.recent(id).cloned())
     }
 
-    /// The sequence numbers of a proposal's steps.
-    pub fn proposal_seqs(&self, proposal: &MessageId) -> Option<ProposalSeqs> {
-        let open = self.proposals.get(proposal).map(|open| open.seqs);
-        open.or_else(|| {
-            self.closed_proposals
-                .get(proposal)
-                .map(|closed| closed.seqs)
-        })
-    }
-
-    /// The last `most` proposals with a sequence number below `before`, newest first.
-    pub fn proposals_before(&self, before: u64, limit: usize) -> Vec<ProposalRecord> {
-        let open = self.proposals.values().map(|proposal| ProposalRecord {
-            id: proposal.id.clone(),
-            seqs: proposal.seqs,
-            closed: None,
-        });
-        let closed = self
-            .closed_proposals
-            .iter()
-            .map(|(id, closed)| ProposalRecord {
-                id: id.clone(),
-                seqs: closed.seqs,
-                closed: Some((closed.outcome, closed.last_seq)),
-            });
-        let earlier = |past: &ProposalRecord| past.seqs.proposed < before;
-        let mut all: Vec<_> = open.chain(closed).filter(earlier).collect();
-        all.sort_unstable_by_key(|past| std::cmp::Reverse(past.seqs.proposed));
-        all.truncate(limit);
-        all
-    }
-
-    /// The range of entries that contains a command's output.
-    pub fn output_range(&self, proposal: &MessageId) -> Option<OutputRange> {
-        let open = self.proposals.get(proposal).map(|proposal| OutputRange {
-            first_seq: proposal.seqs.proposed,
-            last_seq: None,
-        });
-        open.or_else(|| {
-            self.closed_proposals
-                .get(proposal)
-                .map(|closed| OutputRange {
-                    first_seq: closed.seqs.proposed,
-                    last_seq: Some(closed.last_seq),
-                })
-        })
+    /// The proposals that are waiting or running, newest first.
+    pub fn open_proposals(&self) -> Vec<ProposalRecord> {
+        let mut open: Vec<_> = self.proposals.values().map(Proposal::record).collect();
+        open.sort_unstable_by_key(|proposal| std::cmp::Reverse(proposal.seqs.proposed));
+        open
     }
 
     /// The people who decide a gate on a proposal of this participant.
     pub fn approvers(&self, gate: &Gate, proposer: &ParticipantId) -> Approvers {
         let skip_absent = self.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
         let four_eyes = self.config.four_eyes;
-        let mut approvers = Approvers::default();
+        let mut approvers = Approvers {
+            owner: self.owner_of(proposer),
+            ..Approvers::default()
+        };
         for (id, member) in &self.members {
+            if let Some(inviter) = member.invited_during_session()
+                && self.config.quorum_independent
+            {
+                approvers.invited_by.insert(id.clone(), inviter.clone());
+            }
             let is_proposer_or_editor =
                 id == proposer || (four_eyes && gate.amended_by.as_ref() == Some(id));
             let needs_admin = gate.escalated && !member.has_role(Role::Admin);
@@ -306,6 +323,22 @@ impl Session {
             }
         }
         approvers
+    }
+
+    /// Whether a participant may vote on somebody else's proposal, with a token that allows no more
+    /// than this.
+    pub fn may_vote(&self, participant: &ParticipantId, ceiling: &Ceiling) -> bool {
+        let member = self.members.get(participant);
+        member.is_some_and(|member| member.bounded_by(ceiling).is_ok_and(|it| it.may_vote()))
+    }
+
+    /// Whom a proposal speaks for: a person for themselves, an agent for who invited it.
+    fn owner_of(&self, proposer: &ParticipantId) -> Option<ParticipantId> {
+        let member = self.members.get(proposer)?;
+        match member.is_human() {
+            true => Some(proposer.clone()),
+            false => member.announce.invited_by.clone(),
+        }
     }
 
     /// Who the session is paused for, if it is paused.
@@ -343,7 +376,9 @@ impl Session {
 
     /// How many bytes of context the session holds.
     pub(crate) fn context_bytes(&self) -> usize {
-        self.context.values().map(|item| item.bytes).sum()
+        let private = self.private_context.values().flat_map(BTreeMap::values);
+        let items = self.context.values().chain(private);
+        items.map(|item| item.bytes).sum()
     }
 
     /// The keys of the secrets that are shared with an executor.

@@ -2,11 +2,12 @@
 
 use pvp_protocol::payload::{
     AllowRuleInfo, Announce, ContextAdd, OpenGate, Participant, PresenceStatus, ProtocolExtensions,
-    RunningCommand, SessionWelcome,
+    RunningCommand, SecretInfo, SessionWelcome,
 };
 use pvp_protocol::{Limits, ParticipantId, ShellExecMode};
 
 use crate::apply::WORKING_DIRECTORY_KEY;
+use crate::input::Ceiling;
 use crate::state::Session;
 
 impl Session {
@@ -67,6 +68,19 @@ impl Session {
             .collect()
     }
 
+    /// The shared secrets, without their values.
+    fn describe_secrets(&self) -> Vec<SecretInfo> {
+        let secrets = self.secrets.iter();
+        secrets
+            .map(|(key, secret)| SecretInfo {
+                key: key.clone(),
+                by: secret.by.clone(),
+                scope: secret.scope.iter().cloned().collect(),
+                expires_at: secret.expires_at,
+            })
+            .collect()
+    }
+
     /// The allow rules, oldest first.
     pub fn describe_allow_rules(&self) -> Vec<AllowRuleInfo> {
         let mut rules: Vec<_> = self
@@ -77,6 +91,7 @@ impl Session {
                 by: rule.by.clone(),
                 at: rule.at,
                 prefix: rule.prefix.clone(),
+                directory: rule.directory.clone(),
                 expires_at: rule.expires_at,
                 reason: rule.reason.clone(),
             })
@@ -93,7 +108,23 @@ impl Session {
         presence: impl Fn(&ParticipantId) -> PresenceStatus,
         server: String,
     ) -> Option<SessionWelcome> {
+        let mut welcome = self.welcome_without_people(participant, None, limits, server)?;
+        welcome.people = self.describe_participants(presence);
+        Some(welcome)
+    }
+
+    /// Like [`welcome`](Self::welcome), for a caller that has the description of the people already,
+    /// with only the rights that the token of the connection gives.
+    pub fn welcome_without_people(
+        &self,
+        participant: &ParticipantId,
+        ceiling: Option<&Ceiling>,
+        limits: &Limits,
+        server: String,
+    ) -> Option<SessionWelcome> {
         let member = self.members.get(participant)?;
+        let bounded = ceiling.and_then(|ceiling| member.bounded_by(ceiling).ok());
+        let member = bounded.as_ref().unwrap_or(member);
         Some(SessionWelcome {
             participant: participant.clone(),
             roles: member.announce.roles.clone(),
@@ -101,10 +132,11 @@ impl Session {
             name: self.name.clone(),
             config: self.config.clone(),
             head: self.head,
-            people: self.describe_participants(presence),
+            people: Vec::new(),
             gates: self.describe_open_gates(),
             running: self.describe_running(),
             rules: self.describe_allow_rules(),
+            secrets: self.describe_secrets(),
             limits: limits.clone(),
             extensions: ProtocolExtensions {
                 supports_shell_exec: self.config.shell_exec != ShellExecMode::Off,

@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use pvp_agent::agent::Agent;
 use pvp_agent::brain::provider::{Dialect, Provider, ThinkingMode};
 use pvp_agent::brain::{self, Brain, ScriptedBrain};
-use pvp_agent::executor::{DEFAULT_READ_MEMORY_BYTES, ExecutorSettings, GitSettings};
+use pvp_agent::executor::{
+    AcceptedOrigins, DEFAULT_READ_MEMORY_BYTES, ExecutorSettings, GitSettings,
+};
 use pvp_agent::run::OverflowAction;
 use pvp_agent::sandbox::{CgroupLimits, ResourceLimits};
 use pvp_agent::turn_loop::{AgentEvent, AgentOptions, ExitWhen, run_turn_loop};
-use pvp_client::{ApiClient, ConnectOptions, Link};
-use pvp_protocol::{ParticipantId, ParticipantKind, Role, SessionId};
+use pvp_client::user_directories::state_directory;
+use pvp_client::{ApiClient, ConnectOptions, Link, RecordCheck};
+use pvp_protocol::{ParticipantId, ParticipantKind, Role, SandboxProfile, SessionId};
 
-use super::{check, one_line, print_line, server};
+use super::{check, link_argument, links, one_line, print_line, server};
 
 /// How long a stopping agent may take to end its commands and leave the session.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -26,9 +29,13 @@ const MIB: u64 = 1024 * 1024;
 
 #[derive(Args)]
 pub(crate) struct AgentArguments {
-    /// The agent's link, such as the one that `pvp up` prints
-    #[arg(env = "PVP_AGENT_LINK", hide_env_values = true, value_name = "LINK")]
-    link: String,
+    /// The agent's link, or `-` for standard input; else $PVP_AGENT_LINK, $PVP_LINK, or what
+    /// `pvp up` or `pvp login` remembered. Others on this machine see an argument
+    #[arg(value_name = "LINK")]
+    link: Option<String>,
+    /// A file that holds the link
+    #[arg(long, value_name = "FILE", conflicts_with = "link")]
+    link_file: Option<PathBuf>,
     /// The session, if the link does not name it
     #[arg(long, value_name = "ID", value_parser = super::parse_session_id)]
     session: Option<SessionId>,
@@ -114,6 +121,26 @@ struct ExecutorArguments {
     /// Rules of your own on top of the built-in ones: what they block does not run here
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// Run commands as people edited them at a gate; with =false, only what it proposed itself
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set
+    )]
+    accept_edits: bool,
+    /// Run people's own commands too (`pvp exec`, `!cmd`); only the server says who sent them
+    #[arg(long)]
+    accept_shell: bool,
+    /// Let approved commands write only below the workspace, whatever the session says
+    #[arg(long)]
+    confine: bool,
+    /// Let reads run unconfined if this machine cannot confine them and the session trusts reads
+    #[arg(long)]
+    trust_reads: bool,
     /// Commands at a time; more wait their turn
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     at_once: usize,
@@ -148,8 +175,8 @@ struct ExecutorArguments {
 }
 
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
+    let link = arguments.read_link()?;
     server::init_tracing("warn");
-    let link = Link::parse(&arguments.link).context("the agent's link")?;
     let brain = arguments.brain.build_brain()?;
     let agent_options = AgentOptions {
         instructions: arguments.brain.read_instructions()?,
@@ -164,16 +191,19 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         },
     };
     super::runtime()?.block_on(async {
-        let settings = arguments
+        let mut settings = arguments
             .executor
             .executor_settings(&link, arguments.participant.as_ref())
             .await?;
+        settings.private_paths.extend(arguments.link_file.clone());
+        server::warn_of_data_in(&settings.workspace);
         let policy = check::load_policy(arguments.executor.policy.as_ref())?;
         let options = ConnectOptions {
             session: arguments.session.clone(),
             participant: arguments.participant.clone(),
             kind: Some(ParticipantKind::Agent),
             roles: link.token().is_none().then(|| vec![Role::Driver]),
+            record_check: super::record_memory().map_or(RecordCheck::Off, RecordCheck::Enforce),
             ..ConnectOptions::default()
         };
         let agent = Agent::connect_with(link, options, settings, policy).await?;
@@ -188,6 +218,27 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         run_until_stopped(agent, brain, agent_options).await
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl AgentArguments {
+    fn read_link(&self) -> anyhow::Result<Link> {
+        if let Some(text) = &self.link {
+            return link_argument::from_argument(text).context("the agent's link");
+        }
+        if let Some(path) = &self.link_file {
+            return link_argument::from_file(path);
+        }
+        for variable in ["PVP_AGENT_LINK", "PVP_LINK"] {
+            if let Some(link) = links::link_from_variable(variable)? {
+                return Ok(link);
+            }
+        }
+        let found = links::find_saved_link(&[ParticipantKind::Agent])?;
+        let (link, _) = found.context(
+            "no agent's link is known here; run `pvp up` here, remember a link with `pvp login`, give --link-file, or set PVP_LINK",
+        )?;
+        Ok(link)
+    }
 }
 
 /// Runs the turn loop until it ends or a signal asks it to stop, then ends the running commands.
@@ -205,7 +256,7 @@ async fn run_until_stopped(
     let end_reason = tokio::time::timeout(SHUTDOWN_TIMEOUT, over).await;
     result?;
     match end_reason {
-        Ok(Some(why)) => bail!("the server does not let this agent in any more: {why}"),
+        Ok(Some(why)) => bail!("{why}"),
         Ok(None) | Err(_) => Ok(()),
     }
 }
@@ -257,7 +308,7 @@ impl ExecutorArguments {
     ) -> anyhow::Result<ExecutorSettings> {
         let workspace = match &self.workspace {
             Some(workspace) => workspace.clone(),
-            None => std::env::current_dir().context("finding the working directory")?,
+            None => super::current_directory()?,
         };
         let workspace = workspace
             .canonicalize()
@@ -276,6 +327,14 @@ impl ExecutorArguments {
         let mut settings = ExecutorSettings::new(workspace, state);
         let runner = self.runner.as_deref().unwrap_or_default();
         settings.runner = runner.split_whitespace().map(str::to_owned).collect();
+        settings.accepted = AcceptedOrigins {
+            edits: self.accept_edits,
+            shell_exec: self.accept_shell,
+        };
+        if self.confine {
+            settings.profile = SandboxProfile::Workspace;
+        }
+        settings.unconfined_reads = self.trust_reads;
         settings.max_commands = self.at_once.max(1);
         settings.max_background_jobs = self.jobs;
         settings.on_overflow = match self.on_overflow {
@@ -333,7 +392,7 @@ async fn token_participant(link: &Link) -> anyhow::Result<ParticipantId> {
 
 /// This agent's own state directory, the same on every start.
 fn agent_state_directory(participant: &ParticipantId) -> anyhow::Result<PathBuf> {
-    let state = super::state_directory().context("no place to note what was run; give --state")?;
+    let state = state_directory().context("no place to note what was run; give --state")?;
     // This is safe as a path: an id has no slash and does not begin with a dot.
     Ok(state.join("agents").join(participant.as_str()))
 }

@@ -1,4 +1,4 @@
-//! `pvp audit`: verifies, shows and exports the log.
+//! `pvp audit`: verifies, shows, anchors and exports the log.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args, Subcommand};
-use pvp_protocol::{SessionId, hex};
-use pvp_server::store::PublicKey;
-use pvp_server::store::audit::{self, AuditError, AuditReport, KeySource, LogItem};
+use pvp_protocol::{SessionId, Timestamp, hex};
+use pvp_server::store::audit::{
+    self, AuditError, AuditReport, KeyRange, KeySource, KnownHeads, LogItem,
+};
+use pvp_server::store::{LogHead, Tombstone};
 use pvp_session::Entry;
 use serde_json::json;
 
@@ -31,6 +33,16 @@ enum AuditCommand {
         data: PathBuf,
         #[arg(long, value_parser = parse_session_id)]
         session: SessionId,
+    },
+    /// Print an anchor of each session, to keep elsewhere: one JSON line that says where its log
+    /// ends, signed by the server. With it, `pvp audit verify --anchor` finds a log that was cut or
+    /// rewritten later
+    Anchor {
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// One session only
+        #[arg(long, value_parser = parse_session_id)]
+        session: Option<SessionId>,
     },
     /// The whole record as JSON lines, for keeping elsewhere
     Export {
@@ -54,9 +66,20 @@ struct VerifyArguments {
     /// A file made by `pvp audit export`
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// The server's public key, kept elsewhere: 64 hexadecimal digits
-    #[arg(long, value_parser = parse_public_key, value_name = "HEX")]
-    key: Option<PublicKey>,
+    /// A public key of the server, kept elsewhere: 64 hexadecimal digits. After rotations, give the
+    /// oldest and the newest, in this order. Keys that they certify are trusted too. With a range,
+    /// a key is trusted only in it: RFC 3339 times, either may be left out
+    #[arg(long = "key", value_parser = parse_key_range, value_name = "HEX[@FROM..UNTIL]")]
+    keys: Vec<KeyRange>,
+    /// A file of anchors that were kept elsewhere; each must be part of its session's log. May be
+    /// given several times
+    #[arg(long = "anchor", value_name = "FILE")]
+    anchors: Vec<PathBuf>,
+    /// An entry that must be part of its session's log, by its hash: SESSION:SEQ:HASH. May be given
+    /// several times
+    #[arg(long, value_parser = parse_known_head, value_name = "HEAD")]
+    since: Vec<(SessionId, LogHead)>,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -64,6 +87,13 @@ struct VerifyArguments {
 pub(crate) fn run(arguments: AuditArguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         AuditCommand::Verify(arguments) => verify(&arguments),
+        AuditCommand::Anchor { data, session } => {
+            audit::for_each_anchor(&data, session.as_ref(), &mut |anchor| {
+                super::print_line(anchor.to_json())
+                    .map_err(|error| AuditError::Io(std::io::Error::other(error)))
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
         AuditCommand::Show { data, session } => print_log(&data, &session),
         AuditCommand::Export { data, session, out } => {
             let mut out: Box<dyn Write> = match out {
@@ -82,25 +112,43 @@ pub(crate) fn run(arguments: AuditArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn verify(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
-    let pinned = arguments.key.as_ref();
+    let (pinned, known) = (&arguments.keys, known_heads(arguments)?);
     let report = match (&arguments.data, &arguments.export) {
-        (Some(data), _) => audit::verify_store(data, pinned)?,
+        (Some(data), _) => audit::verify_store_since(data, pinned, &known)?,
         (None, Some(path)) => {
             let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-            audit::verify_export(&mut BufReader::new(file), pinned)?
+            audit::verify_export_since(&mut BufReader::new(file), pinned, &known)?
         }
         (None, None) => bail!("say --data DIR or --export FILE"),
     };
     if arguments.json {
-        super::print_line(report_json(&report))?;
+        super::print_json(report_json(&report))?;
     } else {
         print_report(&report)?;
     }
-    Ok(if report.first_finding().is_some() {
-        ExitCode::FAILURE
-    } else {
+    Ok(if report.is_intact() {
         ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
+}
+
+/// What the logs must contain, by the anchors and heads that were given.
+fn known_heads(arguments: &VerifyArguments) -> anyhow::Result<KnownHeads> {
+    let mut known = KnownHeads::default();
+    for (session, head) in &arguments.since {
+        known.insert(session.clone(), *head);
+    }
+    for path in &arguments.anchors {
+        let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+        let count = known
+            .read_anchors(&mut BufReader::new(file))
+            .with_context(|| format!("reading the anchors in {}", path.display()))?;
+        if count == 0 {
+            bail!("{} has no anchor", path.display());
+        }
+    }
+    Ok(known)
 }
 
 fn report_json(report: &AuditReport) -> serde_json::Value {
@@ -117,20 +165,39 @@ fn report_json(report: &AuditReport) -> serde_json::Value {
             })),
         })
     });
+    let tombstones = report.tombstones.iter().map(|one| {
+        json!({
+            "tombstone": one.tombstone.to_text(),
+            "finding": one.fault.as_ref().map(ToString::to_string),
+        })
+    });
+    let keys = report.keys.keys().iter().map(|one| {
+        json!({
+            "key": hex::encode(&one.range.key),
+            "from": one.range.from,
+            "until": one.range.until,
+            "source": key_source_text(one.source),
+        })
+    });
     json!({
-        "intact": report.first_finding().is_none(),
-        "key": hex::encode(&report.key),
+        "intact": report.is_intact(),
+        "key": report.keys.newest().map(|newest| hex::encode(&newest.range.key)),
         "key_source": key_source_text(report.key_source),
+        "keys": keys.collect::<Vec<_>>(),
+        "key_finding": report.key_finding.as_ref().map(ToString::to_string),
         "sessions": sessions.collect::<Vec<_>>(),
+        "tombstones": tombstones.collect::<Vec<_>>(),
     })
 }
 
 fn print_report(report: &AuditReport) -> anyhow::Result<()> {
-    super::print_line(format!(
-        "key {} ({})",
-        hex::encode(&report.key),
-        key_source_text(report.key_source)
-    ))?;
+    for one in report.keys.keys() {
+        let source = key_source_text(one.source);
+        super::print_line(format!("key {} ({source})", one.range))?;
+    }
+    if let Some(finding) = &report.key_finding {
+        super::print_line(format!("keys: NOT INTACT: {finding}"))?;
+    }
     for one in &report.sessions {
         let state = match &one.finding {
             None => format!("intact, signed for up to {}", one.checkpoint_seq),
@@ -138,15 +205,44 @@ fn print_report(report: &AuditReport) -> anyhow::Result<()> {
         };
         super::print_line(format!("{}: {} entries, {state}", one.session, one.entries))?;
     }
-    match report.first_finding() {
-        None => super::print_line(format!("{} sessions, all intact", report.sessions.len())),
-        Some(finding) => super::print_line(format!("first finding: {finding}")),
+    for one in &report.tombstones {
+        let Tombstone {
+            session,
+            entries,
+            at,
+            by,
+            ..
+        } = &one.tombstone;
+        let state = match &one.fault {
+            None => "signed".to_owned(),
+            Some(fault) => format!("NOT INTACT: {fault}"),
+        };
+        let by = super::one_line(by);
+        super::print_line(format!(
+            "{session}: deleted at {at} by {by} with {entries} entries, {state}"
+        ))?;
+    }
+    let bad_tombstone = report.tombstones.iter().find_map(|one| {
+        let fault = one.fault.as_ref()?;
+        Some(format!(
+            "the tombstone of `{}`: {fault}",
+            one.tombstone.session
+        ))
+    });
+    match (report.first_finding(), &report.key_finding) {
+        (None, None) => match (bad_tombstone, report.sessions.len()) {
+            (Some(finding), _) => super::print_line(format!("first finding: {finding}")),
+            (None, sessions) => super::print_line(format!("{sessions} sessions, all intact")),
+        },
+        (Some(finding), _) => super::print_line(format!("first finding: {finding}")),
+        (None, Some(finding)) => super::print_line(format!("first finding: {finding}")),
     }
 }
 
 fn key_source_text(source: KeySource) -> &'static str {
     match source {
         KeySource::Pinned => "as given",
+        KeySource::Certificate => "certified by the key before it",
         KeySource::DataDirectory => "from the data directory",
         KeySource::ExportHeader => "from the export itself",
     }
@@ -159,7 +255,10 @@ fn print_log(data: &std::path::Path, session: &SessionId) -> anyhow::Result<Exit
         match item {
             LogItem::Record(record) => match Entry::decode(&record.meta, &record.body) {
                 Ok(entry) => writeln!(out, "{}", lines.line(&entry.envelope)),
-                Err(error) => writeln!(out, "{:>6}  unreadable: {error}", record.seq),
+                Err(error) => {
+                    let problem = super::one_line(&error.to_string());
+                    writeln!(out, "{:>6}  unreadable: {problem}", record.seq)
+                }
             },
             LogItem::Checkpoint(checkpoint) => {
                 writeln!(
@@ -181,6 +280,44 @@ fn parse_session_id(text: &str) -> Result<SessionId, String> {
     SessionId::parse(text).map_err(|error| error.to_string())
 }
 
-fn parse_public_key(text: &str) -> Result<PublicKey, String> {
-    hex::decode(text).ok_or_else(|| "a key is 64 hexadecimal digits".to_owned())
+fn parse_known_head(text: &str) -> Result<(SessionId, LogHead), String> {
+    let parse = || {
+        let mut parts = text.rsplitn(3, ':');
+        let hash = hex::decode(parts.next()?)?;
+        let seq = parts.next()?.parse().ok().filter(|seq| *seq > 0)?;
+        let session = SessionId::parse(parts.next()?).ok()?;
+        Some((session, LogHead { seq, hash }))
+    };
+    parse()
+        .ok_or_else(|| "a head is SESSION:SEQ:HASH, the hash with 64 hexadecimal digits".to_owned())
+}
+
+fn parse_key_range(text: &str) -> Result<KeyRange, String> {
+    let (key, range) = match text.split_once('@') {
+        Some((key, range)) => (key, Some(range)),
+        None => (text, None),
+    };
+    let (from, until) = match range {
+        None => (None, None),
+        Some(range) => {
+            let (from, until) = range.split_once("..").ok_or(
+                "a range is FROM..UNTIL, such as 2026-01-31T12:00:00Z..2026-02-28T12:00:00Z",
+            )?;
+            (parse_bound(from)?, parse_bound(until)?)
+        }
+    };
+    if from.zip(until).is_some_and(|(from, until)| until < from) {
+        return Err("the range ends before it begins".to_owned());
+    }
+    let key = hex::decode(key).ok_or("a key is 64 hexadecimal digits")?;
+    Ok(KeyRange { key, from, until })
+}
+
+fn parse_bound(text: &str) -> Result<Option<Timestamp>, String> {
+    match text {
+        "" => Ok(None),
+        text => Timestamp::parse(text)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+    }
 }

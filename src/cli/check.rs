@@ -9,6 +9,8 @@ use clap::Args;
 use pvp_policy::{Policy, Workspace};
 use pvp_protocol::{Action, Assessment, Category, Command};
 
+use super::one_line;
+
 #[derive(Args)]
 pub(crate) struct CheckArguments {
     /// The command, as one word; with --argv, the first word of it
@@ -58,7 +60,7 @@ pub(crate) fn run(arguments: CheckArguments) -> anyhow::Result<ExitCode> {
     };
     let assessment = assess(&policy, &workspace, command, arguments.cwd.as_deref());
     if arguments.json {
-        super::print_line(serde_json::to_string(&assessment)?)?;
+        super::print_json(serde_json::to_string(&assessment)?)?;
     } else {
         print_assessment(&assessment)?;
     }
@@ -112,22 +114,18 @@ pub(super) fn print_assessment(assessment: &Assessment) -> anyhow::Result<()> {
     let risk = format!("{:?}", assessment.risk).to_lowercase();
     super::print_line(format!("{}  (risk: {risk})", assessment.category))?;
     super::print_line(format!("rule    {}", assessment.rule))?;
-    super::print_line(format!("reason  {}", assessment.reason))?;
+    super::print_line(format!("reason  {}", one_line(&assessment.reason)))?;
     for part in &assessment.parts {
-        let text: String = part
-            .text
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
         super::print_line(format!(
-            "part    {:<11} {text}  [{}] {}",
+            "part    {:<11} {}  [{}] {}",
             part.category.as_str(),
+            one_line(&part.text),
             part.rule,
-            part.reason
+            one_line(&part.reason)
         ))?;
     }
     for note in &assessment.notes {
-        super::print_line(format!("note    {note}"))?;
+        super::print_line(format!("note    {}", one_line(note)))?;
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ use super::links::LinkArguments;
 
 #[derive(Args)]
 pub(crate) struct ConnectArguments {
-    /// The link; else what `pvp login` remembered
+    /// The link, or `-` for the first line of standard input; else $PVP_LINK, or what `pvp login`
+    /// remembered. Others on this machine see an argument
     #[arg(value_name = "LINK")]
     target: Option<String>,
     #[command(flatten)]
@@ -39,16 +40,16 @@ pub(crate) struct ConnectArguments {
 }
 
 pub(crate) fn run(arguments: ConnectArguments) -> anyhow::Result<ExitCode> {
-    let link = match &arguments.target {
-        Some(text) => Link::parse(text)?,
-        None => arguments.link.resolve_link()?.0,
-    };
+    let link = arguments
+        .link
+        .resolve_link_or(arguments.target.as_deref())?;
     let options = ConnectOptions {
         session: arguments.link.named_session(&link),
         roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
         participant: arguments.participant,
         after: arguments.after,
         history: arguments.history,
+        record_check: super::reported_record_check(),
         ..ConnectOptions::default()
     };
     let stay = arguments.stay;
@@ -85,7 +86,10 @@ fn suggest_flag(error: ConnectError) -> anyhow::Error {
     let flag = match &error {
         ConnectError::NoSession => " with --session",
         ConnectError::NoParticipant => " with --as",
-        ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Failed(_) => "",
+        ConnectError::Api(_)
+        | ConnectError::Refused(_)
+        | ConnectError::RecordChanged(_)
+        | ConnectError::Failed(_) => "",
     };
     anyhow::anyhow!("{error}{flag}")
 }
@@ -171,11 +175,16 @@ fn complete_envelope(
 async fn print_events(mut events: ConnectionEvents) -> anyhow::Result<bool> {
     while let Some(event) = events.next().await {
         match event {
-            ConnectionEvent::Message { text, .. } => super::print_line(text)?,
+            ConnectionEvent::Message { text, .. } => super::print_json(text)?,
             ConnectionEvent::Disconnected { why } => {
                 super::print_error(&anyhow::anyhow!("lost the connection, trying again: {why}"));
             }
+            ConnectionEvent::RecordWarning(warning) => super::print_error(&warning.into()),
             ConnectionEvent::Connected { .. } => {}
+            ConnectionEvent::Ended(EndReason::RecordChanged(warning)) => {
+                super::print_error(&warning.into());
+                return Ok(false);
+            }
             ConnectionEvent::Ended(EndReason::Closed | EndReason::Left) => return Ok(true),
             ConnectionEvent::Ended(EndReason::Refused(report)) => {
                 super::print_error(&anyhow::anyhow!(report.message));

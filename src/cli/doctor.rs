@@ -1,5 +1,7 @@
 //! `pvp doctor`: checks what this machine can enforce and explains what that means.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,9 +10,11 @@ use landlock::{
 };
 use pvp_agent::reaper;
 use pvp_agent::sandbox::CgroupController;
+use pvp_client::user_directories::recorded_data_directories;
+use pvp_protocol::ParticipantKind;
 use serde::Serialize;
 
-use super::print_line;
+use super::{links, print_json, print_line, server};
 
 #[derive(Args)]
 pub(crate) struct DoctorArguments {
@@ -24,6 +28,8 @@ pub(crate) struct DoctorArguments {
 #[serde(rename_all = "snake_case")]
 enum CheckStatus {
     Good,
+    /// Nothing is wrong, but it is worth knowing.
+    Note,
     /// Something works less well than it could.
     Weak,
     /// Something does not work.
@@ -45,6 +51,10 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let checks = [
         landlock(),
         seccomp(),
+        account(),
+        data(),
+        signing_key(),
+        links(),
         cgroups(),
         limits(),
         open_files(),
@@ -52,11 +62,12 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         disk(),
     ];
     if arguments.json {
-        print_line(serde_json::to_string(&checks)?)?;
+        print_json(serde_json::to_string(&checks)?)?;
     } else {
         for check in &checks {
             let mark = match check.health {
                 CheckStatus::Good => "ok  ",
+                CheckStatus::Note => "note",
                 CheckStatus::Weak => "weak",
                 CheckStatus::Bad => "BAD ",
             };
@@ -105,6 +116,122 @@ fn landlock() -> DoctorCheck {
             means,
         },
     }
+}
+
+/// An executor's commands have the rights of its account.
+fn account() -> DoctorCheck {
+    let is_root = rustix::process::geteuid().is_root();
+    DoctorCheck {
+        name: "account",
+        health: if is_root {
+            CheckStatus::Weak
+        } else {
+            CheckStatus::Good
+        },
+        found: if is_root {
+            "this is root"
+        } else {
+            "this is an ordinary user"
+        }
+        .to_owned(),
+        means: "approved commands of an agent that is started here can change everything; use an account of its own",
+    }
+}
+
+/// An agent that works in this directory must not find a server's data in it.
+fn data() -> DoctorCheck {
+    let here = std::env::current_dir().unwrap_or_default();
+    let found: Vec<_> = server::data_directories_in(&here)
+        .iter()
+        .map(|data| data.display().to_string())
+        .collect();
+    DoctorCheck {
+        name: "data",
+        health: if found.is_empty() {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Weak
+        },
+        found: match found.is_empty() {
+            true => "no server keeps its data in this directory".to_owned(),
+            false => format!(
+                "a server keeps its data in this directory: {}",
+                found.join(", ")
+            ),
+        },
+        means: "an agent's approved commands here can read the key and the tokens; stop the server and move its data elsewhere",
+    }
+}
+
+/// Whoever can write the log and read the key can forge the log.
+fn signing_key() -> DoctorCheck {
+    let default = server::default_data_directory().ok();
+    let mut beside: Vec<_> = recorded_data_directories()
+        .into_iter()
+        .chain(default)
+        .filter(|data| data.join("server.key").exists() && data.join("pvp.sqlite3").exists())
+        .map(|data| data.display().to_string())
+        .collect();
+    beside.sort();
+    beside.dedup();
+    DoctorCheck {
+        name: "signing key",
+        health: if beside.is_empty() {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Note
+        },
+        found: match beside.is_empty() {
+            true => "no key lies beside a log".to_owned(),
+            false => format!("the key lies beside the log in {}", beside.join(", ")),
+        },
+        means: "whoever can write that directory can forge the log; keep its public key, and exports, elsewhere",
+    }
+}
+
+/// A link is as good as a password.
+fn links() -> DoctorCheck {
+    let open = readable_links();
+    DoctorCheck {
+        name: "links",
+        health: if open.is_empty() {
+            CheckStatus::Good
+        } else {
+            CheckStatus::Bad
+        },
+        found: match open.is_empty() {
+            true => "only you can read the links that are remembered".to_owned(),
+            false => format!("others can read {}", open.join(", ")),
+        },
+        means: "take the rights away with `chmod go= FILE`, and revoke the tokens if others use this machine",
+    }
+}
+
+/// The remembered links that other users of this machine may read, and those in this directory,
+/// which agents may read.
+fn readable_links() -> Vec<String> {
+    let directories = links::links_directory().into_iter().flat_map(|links| {
+        let entries = std::fs::read_dir(links).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path()))
+    });
+    let users = links::user_link_path(ParticipantKind::Human);
+    let users = users
+        .into_iter()
+        .filter_map(|path| Some(path.parent()?.to_owned()));
+    let files = directories.chain(users).flat_map(|directory| {
+        [ParticipantKind::Human, ParticipantKind::Agent]
+            .map(|holder| directory.join(links::link_file_name(holder)))
+    });
+    let is_open = |path: &PathBuf| {
+        const READ_BY_OTHERS: u32 = 0o044;
+        path.metadata()
+            .is_ok_and(|metadata| metadata.mode() & READ_BY_OTHERS != 0)
+    };
+    files
+        .filter(is_open)
+        .chain(links::former_link_here())
+        .map(|path| path.display().to_string())
+        .collect()
 }
 
 /// Whether the kernel can create a ruleset of this version. Creating one restricts nothing.

@@ -40,12 +40,14 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
         cwd: arguments.cwd,
         executor: arguments.executor,
         origin: None,
+        secrets: Vec::new(),
         assessment: None,
         extra: ExtraFields::new(),
     };
     super::runtime()?.block_on(async {
         let options = ConnectOptions {
             history: Some(0),
+            record_check: super::reported_record_check(),
             ..ConnectOptions::default()
         };
         let (connection, mut events) = Connection::open(link, options).await?;
@@ -75,7 +77,11 @@ pub(crate) fn run(arguments: ExecArguments) -> anyhow::Result<ExitCode> {
                 Some(ConnectionEvent::Disconnected { why }) => {
                     print_notice(&format!("lost the connection, trying again: {why}"))?;
                 }
+                Some(ConnectionEvent::RecordWarning(warning)) => {
+                    super::print_error(&warning.into());
+                }
                 Some(ConnectionEvent::Ended(EndReason::Refused(report))) => bail!(report.message),
+                Some(ConnectionEvent::Ended(EndReason::RecordChanged(warning))) => bail!(warning),
                 Some(ConnectionEvent::Ended(EndReason::Closed | EndReason::Left)) | None => {
                     bail!("the connection ended before the command did");
                 }

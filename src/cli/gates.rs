@@ -2,7 +2,7 @@
 
 mod card;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use pvp_protocol::{Command, JsonObject, MessageId};
 use serde_json::json;
 
 use super::links::LinkArguments;
-use super::print_line;
+use super::{print_json, print_line};
 
 /// How long one request to the server waits for a change.
 const LONG_POLL: Duration = Duration::from_secs(30);
@@ -42,6 +42,9 @@ pub(crate) struct ShowArguments {
     link: LinkArguments,
     /// The gate: its handle as `pvp gates` prints it, its id, or its proposal's id
     gate: String,
+    /// Print the contents of the files that the command runs, as they must be when it starts
+    #[arg(long)]
+    files: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -92,6 +95,8 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     let session = arguments.link.named_session(api.link());
     if let Some(session) = &session {
+        // First, because the server may refuse a session whose log was altered.
+        super::check_record(&api, session, 0);
         // A session that does not exist must be an error, not an empty list.
         api.session(session)?;
     }
@@ -102,11 +107,15 @@ pub(crate) fn list(arguments: &GatesArguments) -> anyhow::Result<ExitCode> {
     };
     let mut list = api.list_gates(None, LONG_POLL)?;
     list.gates.retain(in_session);
+    let listed: BTreeSet<_> = list.gates.iter().map(|gate| &gate.session).collect();
+    for listed in listed.into_iter().filter(|_| session.is_none()) {
+        super::check_record(&api, listed, 0);
+    }
     if arguments.watch {
         return watch(&api, list.version, list.gates, arguments.json, in_session);
     }
     if arguments.json {
-        print_line(serde_json::to_string(&list)?)?;
+        print_json(serde_json::to_string(&list)?)?;
     } else if list.gates.is_empty() {
         print_line("nothing waits")?;
     } else {
@@ -149,6 +158,10 @@ fn watch(
         version = list.version;
         let mut gates = list.gates;
         gates.retain(&in_session);
+        let sessions: BTreeSet<_> = gates.iter().map(|gate| &gate.session).collect();
+        for session in sessions {
+            super::check_record(api, session, 0);
+        }
         next = by_id(gates);
     }
 }
@@ -169,7 +182,7 @@ fn retry_transient<T>(request: impl Fn() -> Result<T, ApiError>) -> anyhow::Resu
 fn print_opened(gate: &GateListItem, changed: bool, json: bool) -> anyhow::Result<()> {
     if json {
         let event = if changed { "changed" } else { "open" };
-        return print_line(json!({ "event": event, "gate": gate }));
+        return print_json(json!({ "event": event, "gate": gate }));
     }
     let mark = if changed { '~' } else { '+' };
     print_line(format!("{mark} {}", card::summary_line(gate, now())))
@@ -178,7 +191,7 @@ fn print_opened(gate: &GateListItem, changed: bool, json: bool) -> anyhow::Resul
 fn print_closed(api: &ApiClient, gate: &GateListItem, json: bool) -> anyhow::Result<()> {
     let state = retry_transient(|| api.gate(&gate.session, &gate.open.gate))?;
     if json {
-        return print_line(json!({ "event": "closed", "gate": state }));
+        return print_json(json!({ "event": "closed", "gate": state }));
     }
     let handle = card::gate_handle(gate);
     print_line(format!("- {handle}  {}", card::resolution_text(&state)))
@@ -266,7 +279,9 @@ pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
         Err(not_open) => fetch_closed_gate(&arguments.link, handle.id).ok_or(not_open)?,
     };
     if arguments.json {
-        print_line(serde_json::to_string(&state)?)?;
+        print_json(serde_json::to_string(&state)?)?;
+    } else if arguments.files {
+        print_line(card::file_contents(&state))?;
     } else {
         print_line(card::full_card(&state, now()))?;
     }
@@ -350,6 +365,8 @@ fn edited_arguments(gate: &GateListItem, command: &str) -> anyhow::Result<JsonOb
         ("mode", "mode"),
         ("timeout_seconds", "timeout"),
         ("driver", "driver"),
+        ("secrets", "secrets"),
+        ("files", "files"),
     ] {
         if !rest[field].is_null() {
             arguments.insert(key.to_owned(), rest[field].clone());
@@ -365,7 +382,7 @@ fn print_answer(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     if json {
-        print_line(serde_json::to_string(answer)?)?;
+        print_json(serde_json::to_string(answer)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let shown = answer.gate.open.as_ref().unwrap_or(gate);

@@ -11,7 +11,7 @@ use pvp_protocol::api::{CommandRecord, CommandStatus};
 use pvp_protocol::{MessageId, SessionId};
 
 use super::links::LinkArguments;
-use super::{one_line, print_line};
+use super::{one_line, print_json, print_line};
 
 /// Commands per request.
 const PAGE_SIZE: u64 = 200;
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &HistoryArguments) -> anyhow::Result<ExitCode> {
     commands.reverse();
     for command in &commands {
         match arguments.json {
-            true => print_line(serde_json::to_string(command)?)?,
+            true => print_json(serde_json::to_string(command)?)?,
             false => print_line(summary_line(command))?,
         }
     }
@@ -177,7 +177,7 @@ pub(crate) fn output(arguments: &OutputArguments) -> anyhow::Result<ExitCode> {
     ];
     let page = api.output(&session, &reference, &query)?;
     if arguments.json {
-        print_line(serde_json::to_string(&page)?)?;
+        print_json(serde_json::to_string(&page)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for line in &page.lines {

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::{ParticipantId, ParticipantKind, Role};
-use pvp_server::invite::create_invitation;
-use pvp_server::store::TokenTable;
+use pvp_server::invite::{Inviter, create_invitation};
+use pvp_server::store::SqliteTokens;
 
 use super::links::LinkArguments;
 
@@ -68,11 +68,14 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
                     data.display()
                 );
             }
-            let table = TokenTable::open(data).context("opening the data directory")?;
+            let tokens = SqliteTokens::open(data).context("opening the data directory")?;
             let base = arguments.url.trim_end_matches('/');
             let invite = invite(arguments.link.session_flag());
-            create_invitation(&table, invite, base, pvp_clock::now())
-                .map_err(|refusal| anyhow::anyhow!("{refusal}"))?
+            let (row, invitation) =
+                create_invitation(invite, &Inviter::Operator, base, pvp_clock::now())
+                    .map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+            tokens.insert(&row)?;
+            invitation
         }
         None => {
             let api = arguments.link.api_client()?;
@@ -89,7 +92,7 @@ pub(crate) fn run(arguments: InviteArguments) -> anyhow::Result<ExitCode> {
 
 fn print_invitation(invitation: &Invitation, json: bool) -> anyhow::Result<()> {
     if json {
-        return super::print_line(serde_json::to_string(invitation)?);
+        return super::print_json(serde_json::to_string(invitation)?);
     }
     super::print_line(format!("participant  {}", invitation.participant))?;
     let roles: Vec<_> = invitation.roles.iter().map(|role| role.as_str()).collect();

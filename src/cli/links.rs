@@ -1,24 +1,32 @@
 //! Finds the server and session that a command is about: from flags, the environment, or a saved
 //! link.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use pvp_client::user_directories::{
+    config_directory, create_private_directory, directory_key, state_directory,
+};
 use pvp_client::{ApiClient, Link};
-use pvp_protocol::SessionId;
+use pvp_protocol::{ParticipantKind, SessionId};
 
-/// The file in which a directory's link is saved.
-const LINK_FILE: &str = ".pvp/link";
+use super::link_argument;
+
+/// Where earlier versions saved a directory's link: in the directory, where an agent could read it.
+const FORMER_LINK_FILE: &str = ".pvp/link";
 
 #[derive(Args, Clone)]
 pub(crate) struct LinkArguments {
-    /// The link to use; else $PVP_LINK, the nearest `.pvp/link`, or the one for everywhere
-    #[arg(long, env = "PVP_LINK", hide_env_values = true, value_name = "LINK")]
+    /// The link, or `-` for standard input; else $PVP_LINK, or what `pvp login` remembered
+    #[arg(long, value_name = "LINK")]
     link: Option<String>,
+    /// A file that holds the link
+    #[arg(long, value_name = "FILE", conflicts_with = "link")]
+    link_file: Option<PathBuf>,
     /// The session, if the link does not name it and there is more than one
     #[arg(long, env = "PVP_SESSION", value_name = "ID", value_parser = super::parse_session_id)]
     session: Option<SessionId>,
@@ -44,27 +52,27 @@ impl LinkArguments {
     /// The link given by flag or environment, or else the nearest saved one.
     pub(crate) fn resolve_link(&self) -> anyhow::Result<(Link, LinkSource)> {
         if let Some(text) = &self.link {
-            return Ok((Link::parse(text).context("--link")?, LinkSource::Given));
+            let link = link_argument::from_argument(text).context("--link")?;
+            return Ok((link, LinkSource::Given));
         }
-        let here = std::env::current_dir().context("finding the working directory")?;
-        let candidates = here.ancestors().map(|directory| directory.join(LINK_FILE));
-        for path in candidates.chain([user_link_path()?]) {
-            match std::fs::read_to_string(&path) {
-                Ok(text) => {
-                    let link = Link::parse(&text)
-                        .with_context(|| format!("{} does not hold a link", path.display()))?;
-                    return Ok((link, LinkSource::File(path)));
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
-                Err(error) => {
-                    return Err(error).with_context(|| format!("reading {}", path.display()));
-                }
-            }
+        if let Some(path) = &self.link_file {
+            return Ok((link_argument::from_file(path)?, LinkSource::Given));
         }
-        bail!(
-            "no server is known here; give --link, set PVP_LINK, or remember one with `pvp login LINK`"
+        if let Some(link) = link_from_variable("PVP_LINK")? {
+            return Ok((link, LinkSource::Given));
+        }
+        let found = find_saved_link(&[ParticipantKind::Human, ParticipantKind::Agent])?;
+        found.context(
+            "no server is known here; remember a link with `pvp login`, give --link-file, or set PVP_LINK",
         )
+    }
+
+    /// As `resolve_link`, for a command that also takes the link as its argument.
+    pub(crate) fn resolve_link_or(&self, argument: Option<&str>) -> anyhow::Result<Link> {
+        match argument {
+            Some(text) => link_argument::from_argument(text),
+            None => Ok(self.resolve_link()?.0),
+        }
     }
 
     pub(crate) fn api_client(&self) -> anyhow::Result<ApiClient> {
@@ -108,30 +116,102 @@ impl LinkArguments {
     }
 }
 
+/// The link that an environment variable holds, if it is set.
+pub(crate) fn link_from_variable(name: &str) -> anyhow::Result<Option<Link>> {
+    let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let link = Link::parse(&text.to_string_lossy());
+    link.map(Some).with_context(|| name.to_owned())
+}
+
+/// The link that is saved for one of these holders, the first before the others: for this directory,
+/// for the nearest one above it, or else for every directory. Links in the directories themselves are not used: a repository may bring one along.
+pub(crate) fn find_saved_link(
+    holders: &[ParticipantKind],
+) -> anyhow::Result<Option<(Link, LinkSource)>> {
+    let here = super::current_directory()?;
+    let mut candidates = Vec::new();
+    for directory in here.ancestors() {
+        for holder in holders {
+            candidates.push(link_path_for(directory, *holder)?);
+        }
+    }
+    for holder in holders {
+        candidates.push(user_link_path(*holder)?);
+    }
+    let former = former_link_here();
+    for path in candidates {
+        if path.symlink_metadata().is_err() {
+            continue;
+        }
+        let link = link_argument::from_file(&path)?;
+        if let Some(former) = former {
+            super::print_warning(&format!(
+                "{} is not used; delete it, because an agent that works there can read it",
+                former.display()
+            ));
+        }
+        return Ok(Some((link, LinkSource::File(path))));
+    }
+    if let Some(former) = former {
+        bail!(
+            "{file} was left by an earlier version, or came with the files here; links are no longer taken from where an agent works. \
+             If it is yours, move it with `pvp login --link-file {file}`, else delete it",
+            file = former.display()
+        );
+    }
+    Ok(None)
+}
+
+/// The nearest link file that an earlier version left in this directory or above it.
+pub(crate) fn former_link_here() -> Option<PathBuf> {
+    let here = super::current_directory().ok()?;
+    here.ancestors()
+        .map(|directory| directory.join(FORMER_LINK_FILE))
+        .find(|path| path.symlink_metadata().is_ok())
+}
+
+/// Deletes a link file that an earlier version left, once it is saved elsewhere.
+pub(crate) fn remove_former_link(path: &Path) -> anyhow::Result<bool> {
+    if !path.ends_with(FORMER_LINK_FILE) {
+        return Ok(false);
+    }
+    remove_link(path)
+}
+
 /// The file for the link that applies in every directory.
-pub(crate) fn user_link_path() -> anyhow::Result<PathBuf> {
-    Ok(super::user_directory("XDG_CONFIG_HOME", ".config")?.join("link"))
+pub(crate) fn user_link_path(holder: ParticipantKind) -> anyhow::Result<PathBuf> {
+    Ok(config_directory()?.join(link_file_name(holder)))
 }
 
 /// The file for the link that applies in this directory and below.
-pub(crate) fn directory_link_path() -> anyhow::Result<PathBuf> {
-    let here = std::env::current_dir().context("finding the working directory")?;
-    Ok(here.join(LINK_FILE))
+pub(crate) fn directory_link_path(holder: ParticipantKind) -> anyhow::Result<PathBuf> {
+    link_path_for(&super::current_directory()?, holder)
+}
+
+fn link_path_for(directory: &Path, holder: ParticipantKind) -> anyhow::Result<PathBuf> {
+    let links = links_directory()?.join(directory_key(directory));
+    Ok(links.join(link_file_name(holder)))
+}
+
+/// The directory below which links are saved, for each directory apart.
+pub(crate) fn links_directory() -> anyhow::Result<PathBuf> {
+    Ok(state_directory()?.join("links"))
+}
+
+pub(crate) fn link_file_name(holder: ParticipantKind) -> &'static str {
+    match holder {
+        ParticipantKind::Human => "link",
+        ParticipantKind::Agent => "agent-link",
+    }
 }
 
 /// Saves a link so that only its owner can read it.
 pub(crate) fn save_link(path: &Path, link: &Link) -> anyhow::Result<()> {
     let directory = path.parent().context("a link is kept in a directory")?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    create_private_directory(directory)
         .with_context(|| format!("making {}", directory.display()))?;
-    if path.ends_with(LINK_FILE) {
-        // Keep the token out of the repository.
-        let ignore = directory.join(".gitignore");
-        std::fs::write(&ignore, "*\n").with_context(|| format!("writing {}", ignore.display()))?;
-    }
     let temporary = path.with_extension("new");
     let write = || -> std::io::Result<()> {
         let mut file = OpenOptions::new()

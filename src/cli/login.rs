@@ -1,21 +1,28 @@
 //! `pvp login`, `pvp logout` and `pvp whoami`: manage the saved link.
 
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::WhoAmI;
+use pvp_protocol::{ParticipantKind, Role};
 use serde_json::json;
 
 use super::links::{self, LinkArguments};
-use super::{one_line, print_line};
+use super::{link_argument, one_line, print_json, print_line};
 
 #[derive(Args)]
 pub(crate) struct LoginArguments {
-    /// The link, as `pvp invite` printed it
-    #[arg(value_name = "LINK", env = "PVP_LINK", hide_env_values = true)]
-    link: String,
+    /// The link, as `pvp invite` printed it; else $PVP_LINK, or the first line of standard input.
+    /// Others on this machine see an argument, so paste the link when you are asked for it
+    #[arg(value_name = "LINK")]
+    link: Option<String>,
+    /// A file that holds the link
+    #[arg(long, value_name = "FILE", conflicts_with = "link")]
+    link_file: Option<PathBuf>,
     /// Remember it for every directory, not only for this one and those below
     #[arg(long)]
     everywhere: bool,
@@ -38,30 +45,74 @@ pub(crate) struct WhoamiArguments {
 }
 
 pub(crate) fn login(arguments: &LoginArguments) -> anyhow::Result<ExitCode> {
-    let link = Link::parse(&arguments.link)?;
+    let link = arguments.read_link()?;
     if link.token().is_none() {
         bail!("the link has no token; ask for an invitation");
     }
     let me = ApiClient::new(link.clone()).whoami()?;
-    let path = match arguments.everywhere {
-        true => links::user_link_path()?,
-        false => links::directory_link_path()?,
-    };
+    let path = saved_link_path(arguments.everywhere, me.kind)?;
     links::save_link(&path, &link)?;
     print_line(format!("you are {} on {link}", identity_text(&me)))?;
     print_line(format!("remembered in {}", path.display()))?;
+    if let Some(file) = &arguments.link_file
+        && links::remove_former_link(file)?
+    {
+        print_line(format!(
+            "removed {}; if an agent worked there, it may have read the link: revoke its token",
+            file.display()
+        ))?;
+    }
+    if me.session.is_none() && me.roles.contains(&Role::Admin) {
+        super::print_warning(
+            "this is an administrator's link to every session: whoever reads it owns the server. \
+             For everyday use, invite yourself to one session with `pvp invite`, and remember that link",
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 
+impl LoginArguments {
+    fn read_link(&self) -> anyhow::Result<Link> {
+        if let Some(text) = &self.link {
+            return link_argument::from_argument(text);
+        }
+        if let Some(path) = &self.link_file {
+            return link_argument::from_file(path);
+        }
+        if let Some(link) = links::link_from_variable("PVP_LINK")? {
+            return Ok(link);
+        }
+        if std::io::stdin().is_terminal() {
+            let mut stderr = std::io::stderr();
+            write!(stderr, "Paste the link: ").context("writing to standard error")?;
+            stderr.flush().context("writing to standard error")?;
+        }
+        link_argument::from_stdin()
+    }
+}
+
+fn saved_link_path(everywhere: bool, holder: ParticipantKind) -> anyhow::Result<PathBuf> {
+    match everywhere {
+        true => links::user_link_path(holder),
+        false => links::directory_link_path(holder),
+    }
+}
+
 pub(crate) fn logout(arguments: &LogoutArguments) -> anyhow::Result<ExitCode> {
-    let path = match arguments.everywhere {
-        true => links::user_link_path()?,
-        false => links::directory_link_path()?,
-    };
-    if !links::remove_link(&path)? {
+    let mut forgotten = Vec::new();
+    for holder in [ParticipantKind::Human, ParticipantKind::Agent] {
+        let path = saved_link_path(arguments.everywhere, holder)?;
+        if links::remove_link(&path)? {
+            forgotten.push(path);
+        }
+    }
+    if forgotten.is_empty() {
+        let path = saved_link_path(arguments.everywhere, ParticipantKind::Human)?;
         bail!("nothing is remembered in {}", path.display());
     }
-    print_line(format!("forgot {}", path.display()))?;
+    for path in forgotten {
+        print_line(format!("forgot {}", path.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -71,7 +122,7 @@ pub(crate) fn whoami(arguments: &WhoamiArguments) -> anyhow::Result<ExitCode> {
         .whoami()
         .with_context(|| format!("the link {source}"))?;
     if arguments.json {
-        print_line(json!({ "me": me, "server": link.base_url(), "source": source.to_string() }))?;
+        print_json(json!({ "me": me, "server": link.base_url(), "source": source.to_string() }))?;
         return Ok(ExitCode::SUCCESS);
     }
     print_line(format!("{} on {link}", identity_text(&me)))?;

@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: PolicyArguments) -> anyhow::Result<ExitCode> {
                 .rule(&id)
                 .with_context(|| format!("there is no rule `{id}`; see `pvp policy show`"))?;
             if arguments.json {
-                super::print_line(rule_json(&rule))?
+                super::print_json(rule_json(&rule))?
             } else {
                 print_rule(&rule)?
             }
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: PolicyArguments) -> anyhow::Result<ExitCode> {
 fn print_rules(policy: &Policy, json: bool) -> anyhow::Result<()> {
     for rule in policy.rules() {
         if json {
-            super::print_line(rule_json(&rule))?;
+            super::print_json(rule_json(&rule))?;
         } else {
             super::print_line(format!(
                 "{:<11} {:<34} {}",
@@ -118,7 +118,7 @@ fn test_examples(policy: &Policy, json: bool) -> anyhow::Result<ExitCode> {
     let rules = policy.rules().count();
     if json {
         let problems: Vec<_> = failures.iter().map(ToString::to_string).collect();
-        super::print_line(json!({ "rules": rules, "failures": problems }))?;
+        super::print_json(json!({ "rules": rules, "failures": problems }))?;
     } else {
         for failure in &failures {
             super::print_line(failure)?;
@@ -149,7 +149,7 @@ fn print_explanation(
         },
     );
     if json {
-        return super::print_line(json!({
+        return super::print_json(json!({
             "assessment": explanation.assessment,
             "matched": explanation.matched_rules,
             "steps": explanation.steps,

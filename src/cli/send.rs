@@ -10,7 +10,7 @@ use pvp_protocol::payload::PromptSubmit;
 use pvp_protocol::{ExtraFields, JsonObject, MessageId, ParticipantId, ParticipantKind, SessionId};
 
 use super::links::LinkArguments;
-use super::print_line;
+use super::{print_json, print_line};
 
 #[derive(Args)]
 pub(crate) struct SendArguments {
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &SendArguments) -> anyhow::Result<ExitCode> {
     message.insert("payload".to_owned(), payload.into());
     let ack = api.send(&session, &message)?;
     if arguments.json {
-        print_line(serde_json::to_string(&ack)?)?;
+        print_json(serde_json::to_string(&ack)?)?;
     } else {
         let seq_text = ack
             .seq

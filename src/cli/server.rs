@@ -1,26 +1,70 @@
-//! `pvp server`: runs the server alone.
+//! `pvp server`: runs the server alone, rotates its key, or declares that its data was restored.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::Args;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use pvp_client::user_directories::{
+    directory_key, record_data_directory, recorded_data_directories, state_directory,
+};
+use pvp_protocol::hex;
 use pvp_server::Server;
 use pvp_server::config::{ConfigFlag, ServerConfig};
+use pvp_server::store::{self, KeyFiles, KeyRotation, RotationKind};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ServerCommandArguments {
+    #[command(subcommand)]
+    command: Option<ServerCommand>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+#[derive(Subcommand)]
+enum ServerCommand {
+    /// Sign with another key from now on and destroy the old secret key; the server must be stopped
+    RotateKey {
+        /// The server's data directory
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// The server's key, if it is not in the data directory
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Declare that the data directory was restored from a backup, so that clients do not take the
+    /// shorter logs for forged ones; the server must be stopped
+    Restored {
+        /// The server's data directory
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// The server's key, if it is not in the data directory
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
+    },
+}
+
+#[derive(Args)]
 pub(crate) struct ServerArguments {
     /// Where to listen [default: 127.0.0.1:3000]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where the log, the tokens and the key are kept [default: pvp-data]
+    /// Where the log, the tokens and the key are kept [default: a directory for where this is
+    /// started, below the user's state directory]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+    /// The key that signs the log, kept elsewhere than the log [default: server.key in the data
+    /// directory]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<String>,
     /// No login: anyone who can connect may claim any role
     #[arg(long)]
     open: bool,
@@ -41,21 +85,94 @@ pub(crate) struct ServerArguments {
     pub(super) json: bool,
 }
 
-pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ServerCommandArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        None => run_server(&arguments.server),
+        Some(ServerCommand::RotateKey {
+            data,
+            key_file,
+            json,
+        }) => rotate_key(data, key_file.as_deref(), *json),
+        Some(ServerCommand::Restored { data, key_file }) => {
+            declare_restored(data, key_file.as_deref())
+        }
+    }
+}
+
+fn run_server(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     let config = prepare(arguments)?;
-    let (data, open, json) = (config.data.clone(), config.open, arguments.json);
-    super::runtime()?.block_on(serve(config, move |server: &Server| {
-        print_startup(server, &data, open, json)
+    let (data, open, json) = (data_directory(&config)?, config.open, arguments.json);
+    super::runtime()?.block_on(serve(config, async move |server: &Server| {
+        print_startup(server, &data, open, json).await
     }))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Loads the settings, refuses dangerous ones, and starts logging.
 pub(super) fn prepare(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
-    let config = load_config(arguments)?;
+    let mut config = load_config(arguments)?;
     config.check_exposure(arguments.i_know_this_is_open)?;
+    if config.data.is_none() {
+        config.data = Some(default_data_directory()?);
+    }
     init_tracing("warn,pvp_server=info");
     Ok(config)
+}
+
+/// Where a server that is started in this directory keeps its data, unless told otherwise: outside
+/// of it, because an agent may work here.
+pub(super) fn default_data_directory() -> anyhow::Result<PathBuf> {
+    let here = super::current_directory()?;
+    let state = state_directory().context("no place for the server's data; give --data")?;
+    Ok(state.join("data").join(directory_key(&here)))
+}
+
+/// The data directory of settings that `prepare` has completed.
+pub(super) fn data_directory(config: &ServerConfig) -> anyhow::Result<PathBuf> {
+    config.data.clone().context("there is no data directory")
+}
+
+/// The data directories in a workspace, also those that an earlier version made there.
+pub(super) fn data_directories_in(workspace: &Path) -> Vec<PathBuf> {
+    let former = workspace.join("pvp-data");
+    let former = former.join("pvp.sqlite3").exists().then_some(former);
+    let mut found: Vec<_> = recorded_data_directories()
+        .into_iter()
+        .filter(|data| data.starts_with(workspace))
+        .chain(former)
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Warns of data directories in a workspace.
+pub(super) fn warn_of_data_in(workspace: &Path) {
+    for data in data_directories_in(workspace) {
+        super::print_warning(&format!(
+            "the server's data in {} lies in the workspace {}: reads are kept out of it, but approved commands are not; move it elsewhere",
+            data.display(),
+            workspace.display()
+        ));
+    }
+}
+
+/// Notes the data directory, or the key, for the executors on this machine, and warns if it lies
+/// where an agent may work.
+fn record_data(data: &Path) {
+    if let Err(error) = record_data_directory(data) {
+        super::print_warning(&format!(
+            "could not note the data directory for executors on this machine: {error}"
+        ));
+    }
+    if let (Ok(data), Ok(here)) = (data.canonicalize(), super::current_directory())
+        && data.starts_with(&here)
+    {
+        super::print_warning(&format!(
+            "the data in {} lies in this directory; if an agent works here, its reads are kept out of it, but approved commands are not",
+            data.display()
+        ));
+    }
 }
 
 fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
@@ -76,6 +193,7 @@ fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
     };
     flag("listen", arguments.listen.as_ref());
     flag("data", arguments.data.as_ref());
+    flag("key_file", arguments.key_file.as_ref());
     flag("public_url", arguments.public_url.as_ref());
     flag("policy", arguments.policy.as_ref());
     flag("open", arguments.open.then(|| "true".to_owned()).as_ref());
@@ -84,7 +202,7 @@ fn load_config(arguments: &ServerArguments) -> anyhow::Result<ServerConfig> {
         .map(|(name, text)| (name.as_str(), text.as_str()));
     let mut config = ServerConfig::load(file, std::env::vars(), &flags)?;
     if config.working_directory.is_none() {
-        let here = std::env::current_dir().context("finding the working directory")?;
+        let here = super::current_directory()?;
         config.working_directory = here.to_str().map(str::to_owned);
     }
     Ok(config)
@@ -110,12 +228,17 @@ pub(super) fn init_tracing(default_filter: &str) {
 /// Runs a server until a signal stops it. `on_listening` is called once it has its address.
 pub(super) async fn serve(
     config: ServerConfig,
-    on_listening: impl FnOnce(&Server) -> anyhow::Result<()>,
+    on_listening: impl AsyncFnOnce(&Server) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // Catch SIGXFSZ, so that a file size limit makes a write fail and does not end the process.
     let _over_limit = signal(SignalKind::from_raw(SIGXFSZ)).context("watching for signals")?;
     let shutdown = super::shutdown_signal()?;
+    let (data, key_file) = (data_directory(&config)?, config.key_file.clone());
     let server = Server::start(config).await?;
+    record_data(&data);
+    if let Some(key_file) = key_file {
+        record_data(&key_file);
+    }
     let mut hangup = signal(SignalKind::hangup()).context("watching for signals")?;
     let reloader = server.policy_reloader();
     // At a terminal, SIGHUP means that it was closed, so the server stops; otherwise it reloads the
@@ -124,7 +247,7 @@ pub(super) async fn serve(
     let stop = async move {
         let hung_up = async {
             while hangup.recv().await.is_some() && !at_a_terminal {
-                reloader.reload();
+                reloader.reload().await;
             }
         };
         tokio::select! {
@@ -132,20 +255,15 @@ pub(super) async fn serve(
             () = hung_up => {}
         }
     };
-    on_listening(&server)?;
+    on_listening(&server).await?;
     server.run(stop).await
 }
 
 /// The signal for a write beyond the file size limit; the same number on every Linux.
 const SIGXFSZ: i32 = 25;
 
-fn print_startup(
-    server: &Server,
-    data: &std::path::Path,
-    open: bool,
-    json: bool,
-) -> anyhow::Result<()> {
-    let admin_link = server.first_admin_link()?;
+async fn print_startup(server: &Server, data: &Path, open: bool, json: bool) -> anyhow::Result<()> {
+    let admin_link = server.first_admin_link().await?;
     if open {
         let mut stderr = std::io::stderr();
         writeln!(
@@ -157,7 +275,7 @@ fn print_startup(
         .context("writing to standard error")?;
     }
     if json {
-        return super::print_line(json!({
+        return super::print_json(json!({
             "listen": server.address().to_string(),
             "admin_link": admin_link,
             "data": data.display().to_string(),
@@ -167,8 +285,64 @@ fn print_startup(
     super::print_line(format!("data in {}", data.display()))?;
     match admin_link {
         Some(link) => super::print_line(format!("admin link (shown once): {link}")),
-        None => {
-            super::print_line("invite people with: pvp invite --data DIR --name NAME --role ROLE")
-        }
+        None => super::print_line(format!(
+            "invite people with: pvp invite --data {} --name NAME --role ROLE",
+            data.display()
+        )),
     }
+}
+
+fn check_data_directory(data: &Path) -> anyhow::Result<()> {
+    if !data.join("pvp.sqlite3").exists() {
+        bail!(
+            "{} is not a data directory; start `pvp server --data` there first",
+            data.display()
+        );
+    }
+    Ok(())
+}
+
+fn declare_restored(data: &Path, key_file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    check_data_directory(data)?;
+    store::declare_restored(&KeyFiles::new(data, key_file), pvp_clock::now())?;
+    super::print_line(
+        "declared; clients that remember more than is in the logs are told that they were restored",
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rotate_key(data: &Path, key_file: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
+    check_data_directory(data)?;
+    let rotation = store::rotate_key(&KeyFiles::new(data, key_file), pvp_clock::now())?;
+    if json {
+        super::print_json(json!({
+            "old": hex::encode(&rotation.old),
+            "new": hex::encode(&rotation.new),
+            "at": rotation.at,
+        }))?;
+    } else {
+        super::print_line(rotation_text(&rotation, data))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rotation_text(rotation: &KeyRotation, data: &Path) -> String {
+    let resumed = match rotation.kind {
+        RotationKind::Complete => "",
+        RotationKind::Resumed => "finished a rotation that was interrupted; no other was made\n",
+    };
+    let [first, old, new] =
+        [rotation.first, rotation.old, rotation.new].map(|key| hex::encode(&key));
+    format!(
+        "{resumed}old public key: {old}, retired at {}\n\
+         new public key: {new}\n\
+         \n\
+         The last checkpoint of every log is signed with the new key. The old secret key was\n\
+         overwritten and removed; delete it from your backups too.\n\
+         Keep the new public key elsewhere, together with the first one, and verify with both:\n\
+         \n\
+         pvp audit verify --data {} --key {first} --key {new}",
+        rotation.at,
+        data.display()
+    )
 }

@@ -1,17 +1,61 @@
-//! `pvp sessions` and `pvp create`: list and create sessions.
+//! `pvp sessions` and `pvp create`: list, create, archive and delete sessions.
 
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::Args;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use pvp_client::ApiClient;
 use pvp_protocol::api::{CreateSessionRequest, SessionListItem};
 use pvp_protocol::{SessionConfig, SessionId};
+use pvp_server::store::audit::verify_export;
 
 use super::links::LinkArguments;
-use super::print_line;
+use super::{print_json, print_line};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArguments {
+    #[command(subcommand)]
+    command: Option<SessionsCommand>,
+    #[command(flatten)]
+    list: ListArguments,
+}
+
+#[derive(Subcommand)]
+enum SessionsCommand {
+    /// Keep the whole log of a session that has ended, for `pvp audit verify --export`
+    Archive {
+        #[command(flatten)]
+        link: LinkArguments,
+        /// The session
+        #[arg(value_parser = super::parse_session_id)]
+        id: SessionId,
+        /// The file to write, which must not exist
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Delete a session that has ended; a signed tombstone remains
+    Delete {
+        #[command(flatten)]
+        link: LinkArguments,
+        /// The session
+        #[arg(value_parser = super::parse_session_id)]
+        id: SessionId,
+        /// Only if it ends where this archive ends, which `pvp sessions archive` made
+        #[arg(long, value_name = "FILE")]
+        archived: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+struct ListArguments {
     #[command(flatten)]
     link: LinkArguments,
     /// Those that have ended too
@@ -43,7 +87,75 @@ pub(crate) struct CreateArguments {
     json: bool,
 }
 
-pub(crate) fn list(arguments: &SessionsArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &SessionsArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        None => list(&arguments.list),
+        Some(SessionsCommand::Archive { link, id, to }) => archive(&link.api_client()?, id, to),
+        Some(SessionsCommand::Delete {
+            link,
+            id,
+            archived,
+            json,
+        }) => {
+            let head = match archived {
+                Some(path) => Some(archived_entries(path, id)?),
+                None => None,
+            };
+            let tombstone = link.api_client()?.delete_session(id, head)?;
+            print_line(match json {
+                true => serde_json::to_string(&tombstone)?,
+                false => format!(
+                    "deleted {id}; its tombstone says {} entries, the last with the hash {}",
+                    tombstone.entries, tombstone.head
+                ),
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn archive(api: &ApiClient, session: &SessionId, to: &Path) -> anyhow::Result<ExitCode> {
+    let file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(to)
+        .with_context(|| format!("making the file {}", to.display()))?;
+    let written = write_archive(api, session, &file).and_then(|()| archived_entries(to, session));
+    match written {
+        Ok(entries) => print_line(format!("archived {session}: {entries} entries"))?,
+        Err(error) => {
+            // Half of an archive looks like a whole one.
+            std::fs::remove_file(to)
+                .with_context(|| format!("removing {}, which is incomplete", to.display()))?;
+            return Err(error);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_archive(api: &ApiClient, session: &SessionId, file: &File) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(file);
+    api.archive_session(session, &mut out)?;
+    out.flush().context("writing the archive")?;
+    drop(out);
+    file.sync_all().context("writing the archive")
+}
+
+/// How many entries an archive has, if it is an intact one of this session.
+fn archived_entries(path: &Path, session: &SessionId) -> anyhow::Result<u64> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    let report = verify_export(&mut BufReader::new(file), &[])?;
+    if let Some(finding) = report.first_finding() {
+        bail!("{} is not intact: {finding}", path.display());
+    }
+    match report.sessions.as_slice() {
+        [one] if one.session == *session => Ok(one.entries),
+        _ => bail!("{} is not an archive of {session}", path.display()),
+    }
+}
+
+fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let api = arguments.link.api_client()?;
     let query = [
         ("limit", Some(arguments.limit.to_string())),
@@ -51,7 +163,7 @@ pub(crate) fn list(arguments: &SessionsArguments) -> anyhow::Result<ExitCode> {
     ];
     let list = api.list_sessions(&query)?;
     if arguments.json {
-        print_line(serde_json::to_string(&list)?)?;
+        print_json(serde_json::to_string(&list)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if list.sessions.is_empty() {
@@ -96,7 +208,7 @@ pub(crate) fn create(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     };
     let created = api.create_session(&new)?;
     if arguments.json {
-        print_line(serde_json::to_string(&created)?)?;
+        print_json(serde_json::to_string(&created)?)?;
     } else {
         print_line(format!("made {}", created.session))?;
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::links::LinkArguments;
 use super::log_line::LogLines;
-use super::{print_error, print_line};
+use super::{print_error, print_json, print_line};
 
 /// Messages per request.
 const PAGE_SIZE: u64 = 500;
@@ -42,20 +42,30 @@ pub(crate) struct TailArguments {
 
 pub(crate) fn run(arguments: &TailArguments) -> anyhow::Result<ExitCode> {
     let (api, session) = arguments.link.api_and_session()?;
+    // First, because the server may refuse a session whose log was altered.
+    super::check_record(&api, &session, 0);
     let head = api.session(&session)?.head;
     let mut after = arguments
         .after
         .unwrap_or_else(|| head.saturating_sub(arguments.lines));
     let mut lines = LogLines::default();
+    // The server may have been down, and come back with another log.
+    let (mut check_again, mut received) = (false, 0);
     loop {
         let wait = match arguments.follow {
             true => LONG_POLL,
             false => Duration::ZERO,
         };
         let Some(page) = fetch_page(&api, &session, after, wait)? else {
+            check_again = true;
             continue;
         };
+        if std::mem::take(&mut check_again) || page.head < received {
+            super::check_record(&api, &session, received);
+        }
         for message in page.messages {
+            let seq = message.get("seq").and_then(Value::as_u64);
+            received = received.max(seq.unwrap_or_default());
             print_message(&Value::Object(message), arguments.json, &mut lines)?;
         }
         after = page.next;
@@ -86,7 +96,7 @@ fn fetch_page(
 fn print_message(message: &Value, json: bool, lines: &mut LogLines) -> anyhow::Result<()> {
     let text = message.to_string();
     if json {
-        return print_line(text);
+        return print_json(text);
     }
     let limits = Limits {
         json_depth: 128,

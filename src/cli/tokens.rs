@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use pvp_server::store::TokenTable;
-use pvp_server::token::TokenClaims;
+use pvp_server::store::SqliteTokens;
+use pvp_server::token::{TokenClaims, with_descendants};
 use serde_json::json;
 
 #[derive(Args)]
@@ -22,7 +22,7 @@ enum TokensCommand {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
     },
-    /// Take a token back; its live connections end within seconds
+    /// Take a token back; its connections end at once, and its votes at open gates are void
     Revoke {
         #[arg(long, value_name = "DIR")]
         data: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
             for row in open_token_table(data)?.list()? {
                 let claims: TokenClaims = serde_json::from_str(&row.data)
                     .with_context(|| format!("reading token {}", row.id))?;
-                super::print_line(json!({
+                super::print_json(json!({
                     "id": row.id,
                     "participant": claims.participant,
                     "name": claims.name,
@@ -51,8 +51,12 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
             }
         }
         TokensCommand::Revoke { data, id } => {
-            if !open_token_table(data)?.revoke(id, pvp_clock::now())? {
+            let tokens = open_token_table(data)?;
+            if !tokens.revoke(id, pvp_clock::now())? {
                 bail!("there is no token `{id}`; see `pvp tokens list`");
+            }
+            for made_with_it in with_descendants(&tokens.list()?, id) {
+                tokens.revoke(&made_with_it, pvp_clock::now())?;
             }
             super::print_line(format!("revoked {id}"))?;
         }
@@ -60,9 +64,9 @@ pub(crate) fn run(arguments: &TokensArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open_token_table(data: &std::path::Path) -> anyhow::Result<TokenTable> {
+fn open_token_table(data: &std::path::Path) -> anyhow::Result<SqliteTokens> {
     if !data.join("pvp.sqlite3").exists() {
         bail!("{} is not a data directory", data.display());
     }
-    TokenTable::open(data).context("opening the data directory")
+    SqliteTokens::open(data).context("opening the data directory")
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use pvp_client::user_directories::{config_directory, state_directory};
 use pvp_client::{ApiClient, ConnectError, ConnectOptions, Link};
 use pvp_protocol::api::CreateSessionRequest;
 use pvp_protocol::{ParticipantId, Role, SessionConfig};
@@ -18,7 +19,8 @@ const HISTORY_MESSAGES: u64 = 2000;
 
 #[derive(Args)]
 pub(crate) struct TuiArguments {
-    /// The link; else what `pvp login` remembered
+    /// The link, or `-` for the first line of standard input; else $PVP_LINK, or what `pvp login`
+    /// remembered. Others on this machine see an argument
     #[arg(value_name = "LINK")]
     target: Option<String>,
     #[command(flatten)]
@@ -42,10 +44,9 @@ pub(crate) struct TuiArguments {
 
 pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
     let config = load_config(arguments.config.as_deref())?;
-    let link = match &arguments.target {
-        Some(text) => Link::parse(text)?,
-        None => arguments.link.resolve_link()?.0,
-    };
+    let link = arguments
+        .link
+        .resolve_link_or(arguments.target.as_deref())?;
     let link = match arguments.create {
         true => ensure_session(link, &arguments.link)?,
         false => link,
@@ -62,6 +63,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
         roles: (!arguments.roles.is_empty()).then(|| arguments.roles.clone()),
         participant: arguments.participant,
         history: Some(HISTORY_MESSAGES),
+        record_check: super::reported_record_check(),
         ..ConnectOptions::default()
     };
     let launch_options = LaunchOptions {
@@ -69,9 +71,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
         options,
         config,
         // Without a home directory, no input history is kept.
-        history_path: super::state_directory()
-            .map(|state| state.join("history"))
-            .ok(),
+        history_path: state_directory().map(|state| state.join("history")).ok(),
     };
     let runtime = super::runtime()?;
     let result = runtime.block_on(async {
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: TuiArguments) -> anyhow::Result<ExitCode> {
 
 /// Loads the settings file given, or else the user's if there is one.
 fn load_config(path: Option<&std::path::Path>) -> anyhow::Result<TuiConfig> {
-    let default_path = super::links::user_link_path()?.with_file_name("tui.toml");
+    let default_path = config_directory()?.join("tui.toml");
     let mut config = match path {
         Some(path) => TuiConfig::read(path)?,
         None if default_path.exists() => TuiConfig::read(&default_path)?,
@@ -127,8 +127,12 @@ fn suggest_flag(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<ConnectError>() {
         Some(ConnectError::NoSession) => error.context("say which with --session"),
         Some(ConnectError::NoParticipant) => error.context("say who with --as"),
-        Some(ConnectError::Api(_) | ConnectError::Refused(_) | ConnectError::Failed(_)) | None => {
-            error
-        }
+        Some(
+            ConnectError::Api(_)
+            | ConnectError::Refused(_)
+            | ConnectError::RecordChanged(_)
+            | ConnectError::Failed(_),
+        )
+        | None => error,
     }
 }

@@ -2,14 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use pvp_agent::agent::Agent;
+use pvp_agent::executor::ExecutorSettings;
+use pvp_client::Link;
 use serde_json::json;
 
-use crate::support::TestClient;
 use crate::support::agent_process::AgentProcess;
 use crate::support::session::{
-    approve_next, collect_output, result_of, start_session, start_session_with_env,
+    approve_next, collect_output, next_gate, result_of, start_session, start_session_with_env,
     wait_for_output, wait_for_response, wait_until,
 };
+use crate::support::{TEST_TIMEOUT, TestClient};
 
 /// Prints, and continues when the test creates a file.
 const WAITING_JOB: &str = r#"
@@ -214,4 +217,26 @@ async fn output_is_reported_as_truncated_only_beyond_the_limit() {
             "0".repeat(1024)
         );
     }
+}
+
+#[tokio::test]
+async fn stopping_a_job_that_still_waits_withdraws_it() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = directory.path().canonicalize().unwrap();
+    let settings = ExecutorSettings::new(workspace.clone(), workspace.join(".state"));
+    let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
+    let link = Link::parse(&server.link(&bot, Some("owl"))).unwrap();
+    let agent = Agent::connect(link, settings).await.unwrap();
+    let arguments = json!({ "full_command": "sleep 1000; touch a", "mode": "background" });
+    let arguments = serde_json::from_value(arguments).unwrap();
+    let job = agent.propose(arguments, "").await.unwrap();
+    next_gate(&mut ann).await;
+    assert_eq!(agent.jobs().await.unwrap(), []);
+    let stopping = agent.stop_job(&job.id, "not needed");
+    let stopped = tokio::time::timeout(TEST_TIMEOUT, stopping).await;
+    assert_eq!(
+        stopped.expect("it ends").unwrap().as_deref(),
+        Some("it did not run: cancelled")
+    );
 }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use pvp_agent::agent::{Agent, ProposalEvent, ProposalHandle};
+use pvp_agent::agent::Agent;
 use pvp_agent::executor::ExecutorSettings;
+use pvp_agent::proposer::{ProposalEvent, ProposalHandle};
 use pvp_client::Link;
 use pvp_protocol::JsonObject;
 use serde_json::{Value, json};

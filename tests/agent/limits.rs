@@ -206,18 +206,18 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
     let (server, mut ann) = start_session(json!({})).await;
     let script = r#"
         step = [
-            { shell = "echo mark is $MARK" },
+            { shell = "echo mark is $TERM" },
             { expect = { verdict = "read", exit = 0 } },
-            { shell = "touch a; echo mark is $MARK" },
+            { shell = "touch a; echo mark is $TERM" },
             { expect = { verdict = "write", exit = 0 } },
             { wait = "prompt" },
         ]
     "#;
-    let flags = ["--runner", "env MARK=set"];
+    let flags = ["--runner", "env TERM=set"];
     let agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &flags).await;
     let (open, line) = next_gate(&mut ann).await;
     // The command is unchanged; the shell that runs it is the executor's.
-    assert_eq!(line, "touch a; echo mark is $MARK");
+    assert_eq!(line, "touch a; echo mark is $TERM");
     let announced = |message: &&Value| {
         message["type"] == "participant.announce"
             && message["sender"] == agent_process.user.participant
@@ -225,7 +225,7 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
     let announced = ann.received.iter().find(announced).unwrap();
     assert_eq!(
         announced["payload"]["executor"]["runner"],
-        json!(["env", "MARK=set"])
+        json!(["env", "TERM=set"])
     );
     approve(&mut ann, &open).await;
     let write = proposal_of(&ann, &open);
@@ -233,7 +233,10 @@ async fn approved_commands_run_behind_the_runner_and_reads_do_not() {
     assert_eq!(result["result"]["stdout"], "mark is set\n");
     let read = proposal_matching(&ann, "echo mark");
     assert_ne!(read, write);
-    assert_eq!(collect_output(&ann.received, &read, "stdout"), "mark is\n");
+    assert_eq!(
+        collect_output(&ann.received, &read, "stdout"),
+        "mark is dumb\n"
+    );
 }
 
 #[tokio::test]

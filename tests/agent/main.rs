@@ -12,12 +12,15 @@ mod support;
 
 mod background;
 mod binary_output;
+mod executor_alone;
 mod fixture;
 mod git;
 mod interactive;
 mod interrupts;
 mod limits;
+mod lying_server;
 mod model;
+mod proposer;
 mod provider_errors;
 mod script;
 mod secrets;

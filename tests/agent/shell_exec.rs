@@ -55,7 +55,7 @@ async fn commands_run_in_the_login_shell_of_the_account() {
     let script = crate::support::agent_process::write_script(&cli, "[[step]]\nwait = 'prompt'\n");
     let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
     let link = server.link(&user, Some("owl"));
-    let flags = ["--script", &script];
+    let flags = ["--script", &script, "--accept-shell"];
     let environment = [("SHELL", shell.as_os_str())];
     let _agent_process = AgentProcess::start_with_link(cli, user, link, &flags, &environment).await;
     let result = run_shell_exec(&mut ann, "echo $FROM", json!({})).await;
@@ -209,7 +209,8 @@ async fn driver_cli(server: &TestServer) -> CliEnv {
 async fn pvp_exec_exits_with_the_exit_code_of_the_command() {
     let (server, _ann) = start_session(json!({ "shell_exec": "direct_all" })).await;
     let _agent_process = AgentProcess::start_idle(&server, "owl", &[]).await;
-    let cli = driver_cli(&server).await;
+    let dee = server.invite("dee", &["driver", "approver"], &[]);
+    let cli = CliEnv::logged_in(&server.link(&dee, Some("owl"))).await;
     let output = cli.run(&["exec", "echo out; echo err >&2; exit 7"]).await;
     assert_eq!(
         (output.code, output.out.as_str(), output.err.as_str()),

@@ -1,10 +1,11 @@
 //! The history of commands and their output.
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::fixture::{ApiFixture, ApiUser, SESSION, approve_vote, reject_vote};
 use crate::http_client::HttpTestClient;
-use crate::support::{TestServer, TestUser};
+use crate::support::TestServer;
 
 async fn read_output(api: &HttpTestClient, reference: &str, query: &str) -> Value {
     api.get(&format!(
@@ -182,7 +183,7 @@ async fn history_fixture() -> HistoryFixture {
         .expect_ok();
     // A running read, a person's own finished command, one waiting, one blocked, one withdrawn.
     ids.push(fixture.propose("ls -la").await);
-    let own = json!({ "type": "shell.exec", "payload": { "command": "touch c" } });
+    let own = json!({ "type": "shell.exec", "payload": { "command": "cat c" } });
     ids.push(
         fixture
             .ann
@@ -213,7 +214,7 @@ async fn history_fixture() -> HistoryFixture {
         .send_and_ack("tool.cancel", json!({ "tool_proposal": ids[6] }))
         .await;
     let all = vec![
-        "touch a", "rm -r b", "ls -la", "touch c", "touch d", "rm -rf /", "touch e",
+        "touch a", "rm -r b", "ls -la", "cat c", "touch d", "rm -rf /", "touch e",
     ];
     HistoryFixture {
         fixture,
@@ -298,12 +299,12 @@ async fn history_shows_the_outcome_of_every_command() {
                 &ids[3],
                 fixture.ann.id(),
                 "a person's own command",
-                "files.touch",
-                "write",
-                "low",
+                "read.cat",
+                "read",
+                "safe",
                 "finished"
             ),
-            json!({ "command": "touch c", "executor": bot, "cleared_by": "direct", "result": result(&ids[3], 0) }),
+            json!({ "command": "cat c", "executor": bot, "cleared_by": "direct", "result": result(&ids[3], 0) }),
         ),
         with(
             record(&ids[2], bot, "a test", "read.ls", "read", "safe", "running"),
@@ -358,10 +359,10 @@ async fn history_is_searched_paged_and_survives_a_restart() {
         ("?status=blocked", vec!["rm -rf /"]),
         ("?status=rejected", vec!["rm -r b"]),
         ("?status=cancelled", vec!["touch e"]),
-        ("?status=finished", vec!["touch c", "touch a"]),
+        ("?status=finished", vec!["cat c", "touch a"]),
         ("?status=timed_out", vec![]),
         ("?grep=rm", vec!["rm -rf /", "rm -r b"]),
-        ("?grep=touch&status=finished&limit=1", vec!["touch c"]),
+        ("?grep=c&status=finished&limit=1", vec!["cat c"]),
         ("?grep=touch%20b", vec![]),
         ("?before=0", vec![]),
         ("?limit=0", vec!["touch e"]),
@@ -392,15 +393,107 @@ async fn history_is_searched_paged_and_survives_a_restart() {
         assert_eq!(found, expected);
     }
     let outputs = read_output(eve, &past.ids[0], "").await;
-    let eve: TestUser = past.fixture.eve.user.clone();
-    let HistoryFixture { fixture, ids, .. } = past;
-    let ApiFixture {
-        mut server, agent, ..
-    } = fixture;
-    drop(agent);
-    server.kill_9().await;
-    let restarted = TestServer::start_in(&server.data, &[]).await;
-    let eve = ApiUser::with_user(&restarted, eve).await;
-    assert_eq!(get_history(&eve.api, "").await, before);
-    assert_eq!(read_output(&eve.api, &ids[0], "").await, outputs);
+    let restarted = past.restart(|_| {}).await;
+    assert_eq!(restarted.history().await, before);
+    assert_eq!(restarted.output().await, outputs);
+}
+
+/// The server after a kill and a restart.
+struct RestartedServer {
+    _server: TestServer,
+    eve: ApiUser,
+    ids: Vec<String>,
+}
+
+impl HistoryFixture {
+    /// Kills the server, lets the database be changed, and starts it again.
+    async fn restart(self, change: impl FnOnce(&Connection)) -> RestartedServer {
+        let ApiFixture {
+            mut server,
+            agent,
+            eve,
+            ..
+        } = self.fixture;
+        drop(agent);
+        server.kill_9().await;
+        change(&Connection::open(server.data.join("pvp.sqlite3")).unwrap());
+        let restarted = TestServer::start_in(&server.data, &[]).await;
+        RestartedServer {
+            eve: ApiUser::with_user(&restarted, eve.user).await,
+            _server: restarted,
+            ids: self.ids,
+        }
+    }
+}
+
+impl RestartedServer {
+    async fn history(&self) -> Value {
+        get_history(&self.eve.api, "").await
+    }
+
+    async fn output(&self) -> Value {
+        read_output(&self.eve.api, &self.ids[0], "").await
+    }
+}
+
+/// Takes back what the last migrations of the schema did.
+const TO_THE_SCHEMA_BEFORE: &str = "
+    DROP TABLE tombstones;
+    DROP INDEX sessions_by_maker;
+    DROP INDEX sessions_by_end;
+    ALTER TABLE sessions DROP COLUMN made_by;
+    ALTER TABLE sessions DROP COLUMN log_bytes;
+    ALTER TABLE sessions DROP COLUMN context_bytes;
+    DROP TABLE snapshots;
+    DROP TABLE proposals;
+    DROP TABLE outputs;
+    ALTER TABLE sessions DROP COLUMN indexed;
+    ALTER TABLE checkpoints DROP COLUMN snapshot;
+    PRAGMA user_version = 2;
+";
+
+#[tokio::test]
+async fn a_log_from_before_there_were_indexes_is_indexed_when_it_is_loaded() {
+    let past = history_fixture().await;
+    let eve = &past.fixture.eve.api;
+    let before = get_history(eve, "").await;
+    let output = read_output(eve, &past.ids[0], "").await;
+    let restarted = past
+        .restart(|database| database.execute_batch(TO_THE_SCHEMA_BEFORE).unwrap())
+        .await;
+    assert_eq!(restarted.history().await, before);
+    assert_eq!(restarted.output().await, output);
+}
+
+#[tokio::test]
+async fn an_edited_index_shows_nothing_that_the_log_does_not_say() {
+    let edits = [
+        "UPDATE proposals SET data = replace(data, 'Finished', 'Rejected')",
+        "UPDATE proposals SET data = replace(data, 'Rejected', 'Finished')",
+        "UPDATE proposals SET data = 'nothing'",
+        "UPDATE proposals SET data = replace(data, 'blocked-1', 'blocked-2')",
+    ];
+    for edit in edits {
+        let past = history_fixture().await;
+        let restarted = past.restart(|database| database.execute_batch(edit).unwrap());
+        let restarted = restarted.await;
+        let path = format!("/api/sessions/{SESSION}/history");
+        restarted.eve.api.get(&path).await.expect_refusal(503);
+    }
+    let edits = [
+        "UPDATE outputs SET data = replace(data, '\"bytes\":9', '\"bytes\":8')",
+        "UPDATE outputs SET data = replace(data, '\"chunks\":0', '\"chunks\":7')",
+        "UPDATE outputs SET data = replace(data, '\"bytes\":0', '\"bytes\":18446744073709551615')",
+        "UPDATE outputs SET data = replace(data, 'stderr', 'stdout')",
+        "DELETE FROM outputs",
+    ];
+    for edit in edits {
+        let past = history_fixture().await;
+        let restarted = past.restart(|database| {
+            assert_eq!(database.execute(edit, []).unwrap(), 1, "{edit}");
+        });
+        let restarted = restarted.await;
+        let path = format!("/api/sessions/{SESSION}/outputs/{}", restarted.ids[0]);
+        restarted.eve.api.get(&path).await.expect_refusal(503);
+    }
 }

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
-use crate::support::{TestServer, TestUser, audit, read_to_close};
+use crate::support::{TestServer, TestUser, audit, decode_chunked, read_to_close};
 
 #[allow(
     dead_code,
@@ -186,12 +186,17 @@ pub(crate) async fn raw_exchange(
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1));
     let headers = lines.filter_map(|line| line.split_once(": "));
+    let headers: BTreeMap<_, _> = headers
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let chunked = headers.get("transfer-encoding").map(String::as_str) == Some("chunked");
     HttpResponse {
         status: status.and_then(|code| code.parse().ok()).unwrap_or(0),
-        headers: headers
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-            .collect(),
-        text: text.to_owned(),
+        headers,
+        text: match chunked {
+            true => decode_chunked(text),
+            false => text.to_owned(),
+        },
     }
 }
 

@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admission;
 mod fixture;
 mod gates;
 mod history;
@@ -17,10 +18,12 @@ mod http_and_socket;
 mod http_client;
 mod limits;
 mod long_polling;
+mod message_cost;
 mod messages;
 mod metrics;
 mod open_mode;
 mod openapi;
+mod refusal_case;
 mod refusals;
 mod sessions;
 mod tokens;

@@ -240,7 +240,10 @@ async fn only_the_executors_token_reads_the_executors_copy() {
         .send_message(SESSION, "secret.share", share)
         .await
         .expect_ok();
-    let proposal = fixture.propose("touch a").await;
+    let mut propose = fixture.agent.proposal("touch a");
+    propose["arguments"]["secrets"] = json!(["API_KEY"]);
+    let proposal = fixture.agent.send("tool.propose", propose).await;
+    fixture.agent.expect_ack(&proposal).await;
     fixture
         .bob
         .api

@@ -90,7 +90,7 @@ async fn nothing_is_accessible_without_a_valid_token() {
         for (api, sentence) in [
             (
                 &nobody,
-                "bring a token as `Authorization: Bearer` or `?token=`",
+                "log in: bring a token as `Authorization: Bearer` or `?token=`",
             ),
             (&wrong, "this is not a PVP token; ask for an invitation"),
             (&brief, "the token has expired; ask for a new invitation"),
@@ -240,7 +240,8 @@ async fn a_route_accepts_only_its_own_methods_and_parameters() {
         for name in names {
             let parameters = operation["parameters"].as_array().unwrap();
             let parameter = parameters.iter().find(|one| one["name"] == name);
-            let twice = ann.get(&format!("{path}?{name}=1&{name}=1")).await;
+            let twice = format!("{path}?{name}=1&{name}=1");
+            let twice = ann.request(&method, &twice, None).await;
             assert_eq!(twice.expect_refusal(400).0, INVALID_MESSAGE);
             let bad: &[&str] = match parameter.unwrap()["schema"]["type"].as_str().unwrap() {
                 "integer" => &["", "-1", "x", "1.5", "0x1", "99999999999999999999999"],
@@ -248,7 +249,8 @@ async fn a_route_accepts_only_its_own_methods_and_parameters() {
                 _ => &[],
             };
             for value in bad {
-                let answer = ann.get(&format!("{path}?{name}={value}")).await;
+                let query = format!("{path}?{name}={value}");
+                let answer = ann.request(&method, &query, None).await;
                 let (code, sentence) = answer.expect_refusal(400);
                 assert_eq!(code, INVALID_MESSAGE);
                 assert!(
@@ -382,7 +384,7 @@ async fn a_message_that_may_not_be_sent_changes_nothing() {
             add(json!({ "session": "other" })),
             400,
             INVALID_MESSAGE,
-            "`session` says `other`, the address says `room`",
+            "this is session `room`; `session` may not say `other`",
         ),
         (
             add(json!({ "v": 2 })),

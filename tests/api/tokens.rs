@@ -81,7 +81,7 @@ async fn only_an_admin_invites_and_revokes() {
             .request("DELETE", tokens, None)
             .await
             .expect_refusal(403),
-        refusal(UNAUTHORIZED, needs)
+        refusal(UNAUTHORIZED, "revoking a token takes an admin's token")
     );
     let alone = "your token is for `room`, so you may invite to it alone";
     for session in [Value::Null, json!("other")] {

@@ -191,6 +191,38 @@ fn unknown_flags_and_arguments_are_named_in_the_error() {
         ),
         (&["audit", "verify"], &["--data", "--export"]),
         (
+            &["audit", "verify", "--data", "x", "--key", "ab"],
+            &["a key is 64 hexadecimal digits"],
+        ),
+        (
+            &["audit", "verify", "--data", "x", "--key", "ab@2026"],
+            &["a range is FROM..UNTIL, such as 2026-01-31T12:00:00Z..2026-02-28T12:00:00Z"],
+        ),
+        (
+            &["audit", "verify", "--data", "x", "--key", "ab@..soon"],
+            &["`soon` is not a time; write it as 2026-01-31T12:00:00.000Z"],
+        ),
+        (
+            &[
+                "audit",
+                "verify",
+                "--data",
+                "x",
+                "--key",
+                "ab@2026-01-02T00:00:00Z..2026-01-01T00:00:00Z",
+            ],
+            &["the range ends before it begins"],
+        ),
+        (&["server", "rotate-key"], &["--data <DIR>"]),
+        (
+            &["server", "rotate-key", "--data", "/nonexistent"],
+            &["/nonexistent is not a data directory; start `pvp server --data` there first"],
+        ),
+        (
+            &["server", "--data", "/nonexistent", "rotate-key"],
+            &["'rotate-key' cannot be used with '--data <DIR>'"],
+        ),
+        (
             &["audit", "export", "--data", "/nonexistent"],
             &["/nonexistent"],
         ),

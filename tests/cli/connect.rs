@@ -19,7 +19,9 @@ async fn lines_become_messages_and_it_exits_when_all_are_answered() {
     let mut second = prompt_message(&agent.participant, &dee.participant, "again");
     second["id"] = "my-own-id".into();
     let input = format!("{first}\n\n  \n{second}");
-    let said = cli.run_with_stdin(&["connect", &link], &input).await;
+    // The first line is the link.
+    let input = format!("{link}\n{input}");
+    let said = cli.run_with_stdin(&["connect", "-"], &input).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     let received = parse_json_lines(&said.out);
     assert_eq!(received[0]["type"], "session.welcome");
@@ -48,7 +50,7 @@ async fn lines_become_messages_and_it_exits_when_all_are_answered() {
         assert_eq!(message["id"], log[at]["id"]);
     }
     // It also works with the saved link and with empty input.
-    cli.run_ok(&["login", &link]).await;
+    cli.log_in(&link).await;
     let said = cli.run(&["connect"]).await;
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     assert_eq!(parse_json_lines(&said.out)[0]["type"], "session.welcome");
@@ -222,14 +224,17 @@ async fn a_session_that_cannot_be_joined_is_refused_with_a_reason() {
     let dee = server.invite("dee", &["driver"], &[]);
     let cli = CliEnv::new();
     let free = server.link(&dee, None);
-    let output = cli.run_refused(&["connect", &free]).await;
+    let connect = async |link: &str, more: &[&str]| {
+        let arguments = [&["connect"], more].concat();
+        let output = cli.run_with_link(link, &arguments).await;
+        output.expect_refused(&arguments)
+    };
+    let output = connect(&free, &[]).await;
     assert_eq!(
         output,
         "pvp: the link names no session; say which with --session\n"
     );
-    let output = cli
-        .run_refused(&["connect", &free, "--session", "owl"])
-        .await;
+    let output = connect(&free, &["--session", "owl"]).await;
     assert_eq!(output, "pvp: there is no session `owl`\n");
     let output = cli.run_refused(&["connect", "x"]).await;
     assert!(
@@ -237,12 +242,10 @@ async fn a_session_that_cannot_be_joined_is_refused_with_a_reason() {
         "{output}"
     );
     let bad = format!("http://{}/?token=pvp_no&session=owl", server.address);
-    let output = cli.run_refused(&["connect", &bad]).await;
+    let output = connect(&bad, &[]).await;
     assert!(output.contains("token"), "{output}");
     server.kill_9().await;
-    let output = cli
-        .run_refused(&["connect", &free, "--session", "owl"])
-        .await;
+    let output = connect(&free, &["--session", "owl"]).await;
     assert!(
         output.starts_with(&format!("pvp: cannot reach http://{}: ", server.address)),
         "{output}"

@@ -54,7 +54,7 @@ async fn without_a_link_every_command_says_how_to_give_one() {
         let output = cli.run_refused(command).await;
         assert_eq!(
             output,
-            "pvp: no server is known here; give --link, set PVP_LINK, or remember one with `pvp login LINK`\n",
+            "pvp: no server is known here; remember a link with `pvp login`, give --link-file, or set PVP_LINK\n",
             "{command:?}"
         );
         let output = cli
@@ -77,9 +77,8 @@ async fn a_server_that_cannot_be_reached_is_named() {
     let link = format!("http://{address}/?token=pvp_ab_cd&session=owl");
     let cli = CliEnv::new();
     for command in server_commands() {
-        let output = cli
-            .run_refused(&[command, &["--link", &link]].concat())
-            .await;
+        let output = cli.run_with_link(&link, command).await;
+        let output = output.expect_refused(command);
         assert!(
             output.contains(&format!("cannot reach http://{address}: ")),
             "{command:?}: {output}"
@@ -90,7 +89,7 @@ async fn a_server_that_cannot_be_reached_is_named() {
         output.contains(&format!("cannot reach http://{address}: ")),
         "{output}"
     );
-    assert!(!cli.workdir().join(".pvp").exists());
+    assert!(!cli.state().exists());
 }
 
 #[tokio::test]
@@ -108,20 +107,20 @@ async fn a_server_that_is_not_pvp_is_named() {
         let base = spawn_foreign_server(answer);
         let link = format!("{base}/?token=pvp_ab_cd&session=owl");
         for command in server_commands() {
-            let output = cli.run_refused(&[command, &["--link", &link]].concat()).await;
+            let output = cli.run_with_link(&link, command).await.expect_refused(command);
             assert!(output.starts_with("pvp: ") && output.contains(&base), "{command:?}: {output}");
             assert!(!output.chars().any(|c| c.is_control() && c != '\n'), "{output:?}");
         }
         let output = cli.run_refused(&["login", &link]).await;
         assert!(output.contains(&base), "{output}");
-        assert!(!cli.workdir().join(".pvp").exists());
+        assert!(!cli.state().exists());
     }
     let base = spawn_foreign_server(
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
     );
-    let output = cli
-        .run_refused(&["gates", "--link", &format!("{base}/?token=t")])
-        .await;
+    let link = format!("{base}/?token=t");
+    let output = cli.run_with_link(&link, &["gates"]).await;
+    let output = output.expect_refused(&["gates"]);
     assert!(
         output.starts_with(&format!(
             "pvp: {base} answered what a PVP server would not ("
@@ -185,17 +184,21 @@ async fn a_missing_or_inaccessible_session_is_named_in_the_error() {
         &["connect"],
     ];
     for command in about {
-        let there = |user, session| [command, &["--link", user, "--session", session]].concat();
+        let run_there = async |link: &str, session: &str| {
+            let arguments = [command, &["--session", session]].concat();
+            let output = cli.run_with_link(link, &arguments).await;
+            output.expect_refused(&arguments)
+        };
         let link = server.link(&dee, None);
-        let output = cli.run_refused(&there(&link, "dog")).await;
+        let output = run_there(&link, "dog").await;
         assert_eq!(output, "pvp: there is no session `dog`\n", "{command:?}");
-        let output = cli.run_refused(&there(&link, "../x")).await;
+        let output = run_there(&link, "../x").await;
         assert!(
             output.contains("--session") && output.contains("an id has '.' at position 0"),
             "{output}"
         );
         let link = server.link(&bob, None);
-        let output = cli.run_refused(&there(&link, "cat")).await;
+        let output = run_there(&link, "cat").await;
         assert_eq!(
             output, "pvp: this token is for another session\n",
             "{command:?}"
@@ -203,9 +206,8 @@ async fn a_missing_or_inaccessible_session_is_named_in_the_error() {
         // With two sessions, the command must name one.
         if command != ["connect"] && command[0] != "gates" {
             let link = server.link(&dee, None);
-            let output = cli
-                .run_refused(&[command, &["--link", &link]].concat())
-                .await;
+            let output = cli.run_with_link(&link, command).await;
+            let output = output.expect_refused(command);
             assert_eq!(
                 output, "pvp: say which with --session: cat, owl\n",
                 "{command:?}"
@@ -342,5 +344,5 @@ async fn a_workspace_or_data_directory_that_cannot_be_made_is_named() {
         let output = cli.run_refused(&[command, &listen[..]].concat()).await;
         assert!(output.contains(part), "{command:?}: {output}");
     }
-    assert!(!cli.workdir().join(".pvp").exists());
+    assert!(!cli.state().exists());
 }

@@ -62,7 +62,8 @@ async fn waiting_commands_are_listed_with_their_handles() {
     // Only those of one session, if the link or a flag names it.
     assert_eq!(cli.run_ok(&["gates", "--session", "cat"]).await, lines[1]);
     let link = server.link(&ann, Some("owl"));
-    assert_eq!(cli.run_ok(&["gates", "--link", &link]).await, lines[0]);
+    let output = cli.run_with_link(&link, &["gates"]).await;
+    assert_eq!(output.expect_ok(&["gates"]), lines[0]);
     // A user who is invited to one session sees no other.
     let bob = server.invite("bob", &["observer"], &["--session", "owl"]);
     let cli = CliEnv::logged_in(&server.link(&bob, None)).await;

@@ -12,7 +12,7 @@ fn file_mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-const NO_SERVER_KNOWN: &str = "pvp: no server is known here; give --link, set PVP_LINK, or remember one with `pvp login LINK`\n";
+const NO_SERVER_KNOWN: &str = "pvp: no server is known here; remember a link with `pvp login`, give --link-file, or set PVP_LINK\n";
 
 #[tokio::test]
 async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_forgotten() {
@@ -20,13 +20,13 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     let ann = server.invite("ann", &["approver", "driver"], &["--session", "s"]);
     let (cli, base) = (CliEnv::new(), format!("http://{}", server.address));
     let link = server.link(&ann, Some("s"));
-    let file = cli.workdir().join(".pvp/link");
+    let file = cli.link_file(&cli.workdir());
     let me = format!(
         "{} (ann; driver, approver) on {base} session s",
         ann.participant
     );
     assert_eq!(
-        cli.run_ok(&["login", &link]).await,
+        cli.log_in(&link).await,
         format!("you are {me}\nremembered in {}\n", file.display())
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{link}\n"));
@@ -34,8 +34,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
         (file_mode(&file), file_mode(file.parent().unwrap())),
         (0o600, 0o700)
     );
-    let ignored = std::fs::read_to_string(cli.workdir().join(".pvp/.gitignore"));
-    assert_eq!(ignored.unwrap(), "*\n");
+    assert_eq!(std::fs::read_dir(cli.workdir()).unwrap().count(), 0);
 
     let below = cli.workdir().join("a/b");
     std::fs::create_dir_all(&below).unwrap();
@@ -56,7 +55,7 @@ async fn a_link_is_remembered_for_this_directory_and_those_below_until_it_is_for
     );
 
     let output = cli.run_in(&below, &["logout"]).await.expect_refused(&[]);
-    let nothing = below.join(".pvp/link");
+    let nothing = cli.link_file(&below);
     assert_eq!(
         output,
         format!("pvp: nothing is remembered in {}\n", nothing.display())
@@ -82,16 +81,16 @@ async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_li
         ["far", "near", "nearer", "variable", "said"].map(invite);
     let cli = CliEnv::new();
     let everywhere = cli.config_home().join("pvp/link");
-    let out = cli
-        .run_ok(&["login", "--everywhere", &server.link(&far, None)])
-        .await;
+    let everywhere_login = ["login", "--everywhere"];
+    let link = server.link(&far, None);
+    let out = cli.run_with_link(&link, &everywhere_login).await;
+    let out = out.expect_ok(&everywhere_login);
     assert!(
         out.ends_with(&format!("remembered in {}\n", everywhere.display())),
         "{out}"
     );
     assert_eq!(file_mode(&everywhere), 0o600);
     assert_eq!(file_mode(everywhere.parent().unwrap()), 0o700);
-    assert!(!cli.config_home().join("pvp/.gitignore").exists());
     let below = cli.workdir().join("below");
     std::fs::create_dir(&below).unwrap();
     let user = ["whoami", "--json"];
@@ -101,10 +100,16 @@ async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_li
     };
 
     assert_eq!(whose(&cli.run_ok(&user).await), far.participant);
-    cli.run_ok(&["login", &server.link(&near, None)]).await;
+    cli.log_in(&server.link(&near, None)).await;
     assert_eq!(whose(&cli.run_ok(&user).await), near.participant);
-    let login = ["login", &server.link(&nearer, None)];
+    let link = below.join("link");
+    std::fs::write(&link, server.link(&nearer, None)).unwrap();
+    let login = ["login", "--link-file", "link"];
     cli.run_in(&below, &login).await.expect_ok(&login);
+    assert!(
+        link.exists(),
+        "only what an earlier version left is removed"
+    );
     assert_eq!(whose(&cli.run_ok(&user).await), near.participant);
     let out = cli.run_in(&below, &user).await.expect_ok(&user);
     assert_eq!(whose(&out), nearer.participant);
@@ -114,7 +119,9 @@ async fn the_flag_wins_then_the_variable_then_the_nearest_file_then_the_users_li
     assert_eq!(whose(&out), variable.participant);
     let link = server.link(&said, None);
     let user = ["whoami", "--json", "--link", &link];
-    let out = cli.run_with_env(&user, &environment).await.expect_ok(&user);
+    let out = cli.run_with_env(&user, &environment).await;
+    assert!(out.err.starts_with("pvp: a link on the command line"));
+    let out = out.out;
     assert_eq!(whose(&out), said.participant);
     let out: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(out["source"], "given");
@@ -138,7 +145,8 @@ async fn without_a_directory_for_settings_the_home_is_used() {
     let server = TestServer::start(&[]).await;
     let ann = server.invite("ann", &["observer"], &[]);
     let (cli, link) = (CliEnv::new(), server.link(&ann, None));
-    let mut login = cli.command(&["login", "--everywhere", &link]);
+    let mut login = cli.command(&["login", "--everywhere"]);
+    login.env("PVP_LINK", &link);
     let output = login.env("XDG_CONFIG_HOME", "").output().await.unwrap();
     assert!(output.status.success());
     let file = cli.home().join(".config/pvp/link");
@@ -155,12 +163,12 @@ async fn a_link_that_does_not_work_is_not_remembered() {
     for (link, output) in [
         (
             "x",
-            "pvp: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
+            "pvp: PVP_LINK: a link begins with http:// or https://, such as http://127.0.0.1:3000/?token=…\n",
         ),
         (&base, "pvp: the link has no token; ask for an invitation\n"),
         (
             &format!("{base}/?token=a%20b"),
-            "pvp: the link's token has characters that no token has\n",
+            "pvp: PVP_LINK: the link's token has characters that no token has\n",
         ),
         (
             &format!("{base}/?token=pvp_no"),
@@ -168,15 +176,16 @@ async fn a_link_that_does_not_work_is_not_remembered() {
         ),
         (
             &format!("{good}&session=../s"),
-            "pvp: the link's session: an id has '.' at position 0; use A-Z a-z 0-9 _ . : - and begin with a letter or digit\n",
+            "pvp: PVP_LINK: the link's session: an id has '.' at position 0; use A-Z a-z 0-9 _ . : - and begin with a letter or digit\n",
         ),
     ] {
-        assert_eq!(cli.run_refused(&["login", link]).await, output, "{link}");
-        let kept = std::fs::read_to_string(cli.workdir().join(".pvp/link")).unwrap();
+        let login = cli.run_with_link(link, &["login"]).await;
+        assert_eq!(login.expect_refused(&["login"]), output, "{link}");
+        let kept = std::fs::read_to_string(cli.link_file(&cli.workdir())).unwrap();
         assert_eq!(kept, format!("{good}\n"));
     }
     let output = CliEnv::new().run_refused(&["login"]).await;
-    assert!(output.contains("<LINK>"), "{output}");
+    assert_eq!(output, "pvp: there is no link on standard input\n");
 }
 
 #[tokio::test]
@@ -185,7 +194,8 @@ async fn an_invalid_link_file_is_named_and_no_other_is_used() {
     let ann = server.invite("ann", &["observer"], &[]);
     let cli = CliEnv::logged_in(&server.link(&ann, None)).await;
     let below = cli.workdir().join("below");
-    let file = below.join(".pvp/link");
+    let file = cli.link_file(&below);
+    std::fs::create_dir_all(&below).unwrap();
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     let where_it_is = file.display();
     for text in ["", "hello\n", "\0"] {
@@ -214,14 +224,16 @@ async fn an_invalid_link_file_is_named_and_no_other_is_used() {
         "{output}"
     );
     // Logging in there cannot replace a directory, and the error names it.
-    let login = ["login", &server.link(&ann, None)];
-    let output = cli.run_in(&below, &login).await.expect_refused(&login);
+    let mut login = cli.command(&["login"]);
+    login.env("PVP_LINK", server.link(&ann, None));
+    let output = login.current_dir(&below).output().await.unwrap();
+    let output = String::from_utf8(output.stderr).unwrap();
     assert!(
         output.starts_with(&format!("pvp: writing {where_it_is}: ")),
         "{output}"
     );
+    std::fs::remove_dir(&file).unwrap();
     // A `.pvp` that is a file is ignored.
-    std::fs::remove_dir_all(below.join(".pvp")).unwrap();
     std::fs::write(below.join(".pvp"), "").unwrap();
     let out = cli.run_in(&below, &["whoami"]).await.expect_ok(&[]);
     assert!(out.starts_with(&ann.participant), "{out}");

@@ -15,6 +15,7 @@ mod connect;
 mod errors;
 mod gates;
 mod history;
+mod key_rotation;
 mod login;
 mod mixed_approval;
 mod send_and_tail;

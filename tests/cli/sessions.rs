@@ -193,7 +193,11 @@ async fn an_invitation_grants_what_it_says() {
         "--participant",
         name,
     ];
-    assert_eq!(cli.run_json(&again).await["participant"], participant);
+    let refused = cli.run(&again).await;
+    assert!(refused.err.contains("is somebody already"), "{refused:?}");
+    let data = server.data.to_str().unwrap();
+    let by_operator = [&again[..], &["--data", data]].concat();
+    assert_eq!(cli.run_json(&by_operator).await["participant"], participant);
 }
 
 #[tokio::test]
@@ -249,7 +253,7 @@ async fn an_invitation_through_the_data_directory_needs_no_link() {
     );
     // A saved link or a variable does not interfere.
     let link = server.link(&server.admin(), None);
-    cli.run_ok(&["login", &link]).await;
+    cli.log_in(&link).await;
     cli.run_json(&invite).await;
 }
 

@@ -1,6 +1,7 @@
 //! `pvp doctor`, `pvp completions`, `pvp man`
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::support::cli::CliEnv;
 
@@ -18,6 +19,10 @@ async fn doctor_checks_everything_and_leaves_no_files_behind() {
         [
             "landlock",
             "seccomp",
+            "account",
+            "data",
+            "signing key",
+            "links",
             "cgroups",
             "limits",
             "open files",
@@ -41,6 +46,59 @@ async fn doctor_checks_everything_and_leaves_no_files_behind() {
     assert_eq!(std::fs::read_dir(cli.workdir()).unwrap().count(), 0);
     let output = cli.run_refused(&["doctor", "who"]).await;
     assert!(output.contains("'who'"), "{output}");
+}
+
+#[tokio::test]
+async fn doctor_warns_of_credentials_that_others_can_read() {
+    let cli = CliEnv::new();
+    let check = async |name: &str| {
+        let output = cli.run(&["doctor", "--json"]).await;
+        let checks: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+        let mut checks = checks.as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == name).unwrap();
+        let text = |key: &str| check[key].as_str().unwrap().to_owned();
+        (text("health"), text("found"), output.code)
+    };
+    for name in ["data", "signing key", "links"] {
+        assert_eq!(check(name).await.0, "good", "{name}");
+    }
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    let account = if is_root { "weak" } else { "good" };
+    assert_eq!(check("account").await.0, account);
+
+    let up = [
+        "up",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "chosen",
+    ];
+    let mut server = cli.spawn(&up);
+    server.next_json().await;
+    let warning = server.next_stderr_line().await;
+    let data = cli.workdir().join("chosen").display().to_string();
+    assert!(warning.contains(&data), "{warning}");
+    let (health, found, code) = check("data").await;
+    assert_eq!((health.as_str(), code), ("weak", Some(0)));
+    assert!(found.contains(&data), "{found}");
+    let (health, found, _) = check("signing key").await;
+    assert_eq!(health, "note");
+    assert!(found.contains(&data), "{found}");
+
+    let link = cli.link_file(&cli.workdir());
+    std::fs::set_permissions(&link, PermissionsExt::from_mode(0o644)).unwrap();
+    let (health, found, code) = check("links").await;
+    assert_eq!((health.as_str(), code), ("bad", Some(1)));
+    assert!(found.contains(&link.display().to_string()), "{found}");
+    std::fs::set_permissions(&link, PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(check("links").await.0, "good");
+    let former = cli.workdir().join(".pvp/link");
+    std::fs::create_dir(former.parent().unwrap()).unwrap();
+    std::fs::write(&former, "").unwrap();
+    let (health, found, _) = check("links").await;
+    assert_eq!(health, "bad");
+    assert!(found.contains(&former.display().to_string()), "{found}");
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ async fn up_prints_working_links_and_reuses_the_session() {
         (&json!("main"), &json!(true))
     );
     assert_eq!(said["listen"], listen.as_str());
-    let remembered = std::fs::read_to_string(cli.workdir().join(".pvp/link")).unwrap();
+    let file = cli.link_file(&cli.workdir());
+    let remembered = std::fs::read_to_string(&file).unwrap();
     assert_eq!(remembered.trim(), said["link"].as_str().unwrap());
     let roles = async |key: &str| {
         let link = said[key].as_str().unwrap();
@@ -34,7 +35,11 @@ async fn up_prints_working_links_and_reuses_the_session() {
     };
     assert_eq!(
         roles("link").await,
-        json!(["dee", "human", ["driver", "admin"], null])
+        json!(["dee", "human", ["driver", "approver"], "main"])
+    );
+    assert_eq!(
+        roles("admin_link").await,
+        json!(["admin", "human", ["admin"], null])
     );
     assert_eq!(
         roles("approver_link").await,
@@ -46,8 +51,8 @@ async fn up_prints_working_links_and_reuses_the_session() {
     );
 
     // The agent proposes, the approver approves, and the result is visible.
-    let mut agent =
-        CliEnv::new().spawn(&["connect", "--stay", said["agent_link"].as_str().unwrap()]);
+    let agent_cli = CliEnv::logged_in(said["agent_link"].as_str().unwrap()).await;
+    let mut agent = agent_cli.spawn(&["connect", "--stay"]);
     let welcome = agent.next_json().await;
     let propose = json!({ "type": "tool.propose", "payload": {
         "tool_name": "shell", "arguments": { "full_command": "make" }, "agent": welcome["payload"]["participant"],
@@ -77,10 +82,8 @@ async fn up_prints_working_links_and_reuses_the_session() {
         (&json!("main"), &json!(false))
     );
     assert_eq!(second["link"], said["link"]);
-    assert_eq!(
-        std::fs::read_to_string(cli.workdir().join(".pvp/link")).unwrap(),
-        remembered
-    );
+    assert_eq!(second["admin_link"], Value::Null, "it is shown once");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), remembered);
     assert_eq!(cli.run_ok(&["history"]).await.lines().count(), 1);
     process.signal("TERM");
     assert_eq!(process.ended().await.code, Some(0));
@@ -107,18 +110,19 @@ async fn up_prints_how_to_join() {
         "{first}"
     );
     let mut links = Vec::new();
-    for user in ["you", "approver", "agent"] {
+    for user in ["you", "approver", "agent", "admin"] {
         let line = process.wait_for_line(user).await;
         links.push(line.split_whitespace().nth(1).unwrap().to_owned());
     }
     process.wait_for_line("pvp gates, pvp tail --follow").await;
+    let invite = process.wait_for_line("Invite others: pvp ").await;
     for link in links {
         CliEnv::logged_in(&link).await.run_ok(&["sessions"]).await;
     }
     // The commands that it suggests work.
     cli.run_ok(&["gates"]).await;
-    cli.run_ok(&["invite", "--name", "Ann", "--role", "approver"])
-        .await;
+    let invite: Vec<_> = invite.split_whitespace().skip(3).collect();
+    assert!(cli.run_ok(&invite).await.contains("session=owl"));
     let sessions = cli.run_ok(&["sessions"]).await;
     assert!(sessions.contains("The owl"), "{sessions}");
     // The data directory is in use, and so is the address.

@@ -18,7 +18,9 @@ async fn run_example(server: &TestServer, name: &str) -> String {
     let cli = CliEnv::new();
     let link = server.link(&server.admin(), None);
     let mut command = cli.program(example_path(name));
-    let output = CliProcess::spawn(command.arg(link)).ended().await;
+    let output = CliProcess::spawn(command.env("PVP_LINK", link))
+        .ended()
+        .await;
     output.expect_ok(&[name])
 }
 
@@ -119,7 +121,7 @@ async fn the_minimal_approver_approves_with_y_and_rejects_with_a_reason() {
     let cli = CliEnv::new();
     let mut command = cli.program(example_path("watch_and_approve"));
     command
-        .arg(server.link(&ann, Some("owl")))
+        .env("PVP_LINK", server.link(&ann, Some("owl")))
         .stdin(std::process::Stdio::piped());
     let mut watching = CliProcess::spawn(&mut command);
     let me = format!("watching as {}", ann.participant);
@@ -180,7 +182,7 @@ async fn the_shell_tool_demo_covers_every_category() {
     let bot = server.invite("bot", &["driver"], &["--kind", "agent"]);
     let cli = CliEnv::new();
     let mut command = cli.program(example_path("shell_tool_demo"));
-    command.arg(server.link(&bot, Some("owl")));
+    command.env("PVP_LINK", server.link(&bot, Some("owl")));
     let mut tool = CliProcess::spawn(&mut command);
 
     tool.wait_for_line("$ ls -la").await;

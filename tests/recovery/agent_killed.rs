@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::agent_process::{AgentProcess, write_script};
 use crate::support::session::{
-    approve, approve_next, next_gate, reject, result_of, send_prompt, start_session,
+    approve, approve_next, next_gate, proposal_of, reject, result_of, send_prompt, start_session,
     wait_for_output, wait_for_response,
 };
 
@@ -106,6 +106,38 @@ async fn an_agent_that_was_killed_while_it_waited_may_propose_again() {
     approve(&mut ann, &open).await;
     wait_for_response(&mut ann, "all done").await;
     assert_eq!(agent_process.read_file("made"), "once\n");
+}
+
+#[tokio::test]
+async fn what_was_granted_while_the_agent_was_down_does_not_run() {
+    let (server, mut ann) = start_session(json!({})).await;
+    let script = r#"
+        step = [
+            { wait = "prompt" },
+            { shell = "touch made" },
+        ]
+    "#;
+    let mut agent_process = AgentProcess::start_scripted_with(&server, "owl", script, &[]).await;
+    let agent = agent_process.user.participant.clone();
+    send_prompt(&mut ann, &agent, "make it").await;
+    let (gate, _) = next_gate(&mut ann).await;
+    agent_process.kill_9().await;
+    approve(&mut ann, &gate).await;
+    agent_process.restart().await;
+    let proposal = proposal_of(&ann, &gate);
+    let result = result_of(&mut ann, &proposal).await;
+    assert_eq!(
+        (&result["success"], &result["outcome"], &result["error"]),
+        (
+            &json!(false),
+            &json!("known"),
+            &json!(
+                "since this executor was started, nothing of the kind was proposed or asked of it"
+            )
+        )
+    );
+    agent_process.wait_until_idle().await;
+    assert!(!agent_process.workspace().join("made").exists());
 }
 
 #[tokio::test]

@@ -523,7 +523,7 @@ async fn a_damaged_session_is_refused_by_name_and_the_others_keep_working() {
         let other = "0".repeat(64);
         let (good, output, _) =
             run_pvp(&[&["audit", "verify"], &place[..], &["--key", &other]].concat());
-        assert!(!good && output.contains("another key"), "{output}");
+        assert!(!good && output.contains("an unknown key"), "{output}");
     }
 
     swap_body(data.path(), "bad", 4, None);

@@ -107,7 +107,7 @@ async fn without_a_token_or_with_a_wrong_one_nobody_gets_in() {
     let ann = server.invite("ann", &["approver", "driver"], &[]);
     let mut unjoined = TestClient::connect(&server.address, None, &ann.participant).await;
     unjoined.session = "login".to_owned();
-    let log_in = "log in: bring a token as `Authorization: Bearer`, `?token=` or in `session.join`";
+    let log_in = "log in: bring a token as `Authorization: Bearer` or `?token=`";
     observer
         .expect_refused(
             &mut unjoined,
@@ -403,8 +403,19 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
     assert_eq!(by_data["link"], format!("{url}/?token={token}&session=s1"));
 
     // With the admin's link.
-    let (good, out, problem) =
-        crate::support::run_pvp(&[&["invite", "--json", "--link", &link], &user[..]].concat());
+    let links = tempfile::tempdir().unwrap();
+    let file = |link: &str| {
+        let path = links.path().join("link");
+        std::fs::write(&path, link).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (good, out, problem) = crate::support::run_pvp(
+        &[
+            &["invite", "--json", "--link-file", &file(&link)],
+            &user[..],
+        ]
+        .concat(),
+    );
     assert!(good, "{problem}");
     let by_link = fields(&out);
     assert_eq!(by_link["expires"], Value::Null);
@@ -436,11 +447,12 @@ async fn invitations_come_from_the_data_directory_or_from_an_admin() {
         ),
         (
             url.clone(),
-            "bring a token as `Authorization: Bearer` or `?token=`",
+            "log in: bring a token as `Authorization: Bearer` or `?token=`",
         ),
     ] {
-        let (good, out, problem) =
-            crate::support::run_pvp(&[&["invite", "--link", &link], &user[..]].concat());
+        let (good, out, problem) = crate::support::run_pvp(
+            &[&["invite", "--link-file", &file(&link)], &user[..]].concat(),
+        );
         assert!(!good && out.is_empty());
         assert_eq!(problem, format!("pvp: {part}\n"));
     }

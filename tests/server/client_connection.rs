@@ -115,6 +115,7 @@ impl ConnectionAgent {
             executor: Some(ExecutorInfo {
                 profiles: Vec::new(),
                 shell_exec: false,
+                edits: true,
                 working_directory: None,
                 runner: Vec::new(),
                 shell: None,
@@ -258,7 +259,8 @@ impl ViewWatcher {
                 }
                 ConnectionEvent::Disconnected { .. } => self.disconnects += 1,
                 ConnectionEvent::Connected { resumed } => self.resumed.push(resumed),
-                ConnectionEvent::Message { envelope: None, .. } => {}
+                ConnectionEvent::Message { envelope: None, .. }
+                | ConnectionEvent::RecordWarning(_) => {}
                 ConnectionEvent::Ended(ending) => panic!("{ending:?}"),
             }
         }
@@ -277,6 +279,7 @@ async fn approve_everything(connection: Connection, mut events: ConnectionEvents
             } => view.fold(&envelope),
             ConnectionEvent::Connected { .. }
             | ConnectionEvent::Message { envelope: None, .. }
+            | ConnectionEvent::RecordWarning(_)
             | ConnectionEvent::Disconnected { .. } => continue,
             ConnectionEvent::Ended(_) => return,
         }
@@ -515,10 +518,25 @@ async fn dropping_the_connection_closes_it_once_everything_is_answered() {
         said.push(clone.prompt(&bot, &number.to_string()).await.unwrap());
     }
     drop(connection);
-    assert!(matches!(wait_end(&mut events).await, EndReason::Closed));
+    // Everything up to the last answer comes before the end.
+    let mut seqs = Vec::new();
+    let end = loop {
+        match next_event(&mut events).await {
+            ConnectionEvent::Message { envelope, .. } => {
+                seqs.extend(envelope.and_then(|envelope| envelope.seq));
+            }
+            ConnectionEvent::Ended(end) => break end,
+            ConnectionEvent::Connected { .. } | ConnectionEvent::RecordWarning(_) => {}
+            ConnectionEvent::Disconnected { why } => panic!("{why}"),
+        }
+    };
+    assert!(matches!(end, EndReason::Closed));
+    let mut last = 0;
     for receipt in said {
-        assert!(wait_answer(receipt).await.unwrap().is_some());
+        last = wait_answer(receipt).await.unwrap().unwrap();
     }
+    let expected: Vec<_> = (1..=last).collect();
+    assert!(seqs.starts_with(&expected), "{seqs:?}");
     assert_eq!(
         id_counts(&export_log(&server.data, "owl"), "prompt.submit").len(),
         100
@@ -641,6 +659,7 @@ async fn another_log_at_the_same_address_starts_a_fresh_view() {
                 ..
             } => view.fold(&envelope),
             ConnectionEvent::Message { envelope: None, .. }
+            | ConnectionEvent::RecordWarning(_)
             | ConnectionEvent::Disconnected { .. } => {}
             ConnectionEvent::Ended(ending) => panic!("{ending:?}"),
         }

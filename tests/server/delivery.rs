@@ -286,6 +286,38 @@ async fn a_late_joiner_gets_as_much_history_as_requested() {
 }
 
 #[tokio::test]
+async fn those_present_are_announced_unless_a_joiner_declines() {
+    let server = TestServer::start(&[]).await;
+    server.create_session("full", json!({})).await;
+    for name in ["ann", "bob"] {
+        let present = observer(&server, name);
+        server.join("full", &present).await.sync().await;
+    }
+    for (name, more, announced) in [
+        ("usual", json!({ "history": 0 }), 2),
+        ("asks", json!({ "history": 0, "announce_others": true }), 3),
+        (
+            "declines",
+            json!({ "history": 0, "announce_others": false }),
+            0,
+        ),
+    ] {
+        let joiner = observer(&server, name);
+        let mut client = server.connect(&joiner).await;
+        let welcome = client.join("full", &joiner, more).await;
+        client.sync().await;
+        let others = client
+            .received
+            .iter()
+            .filter(|message| message["type"] == "participant.announce" && message["seq"].is_null())
+            .count();
+        assert_eq!(others, announced, "{name}");
+        let listed = welcome["payload"]["people"].as_array().unwrap();
+        assert!(listed.iter().any(|person| person["name"] == "ann"));
+    }
+}
+
+#[tokio::test]
 async fn resuming_is_exact_at_the_head_and_refused_beyond_it() {
     let server = TestServer::start(&[]).await;
     server.create_session("exact", json!({})).await;

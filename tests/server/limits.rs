@@ -228,7 +228,8 @@ async fn a_message_that_is_too_big_closes_with_1009_and_costs_no_memory() {
         }
         assert_eq!(client.wait_closed().await, Some(1009));
     }
-    let grown = server.peak_memory() - before;
+    // The kernel counts pages roughly, so that a peak can look lower later.
+    let grown = server.peak_memory().saturating_sub(before);
     assert!(grown < 24 * MIB as u64, "{grown} bytes more");
     observer.expect_no_trace(&server).await;
 }

@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answer_order;
 mod auth;
 mod client_connection;
 mod delivery;

@@ -602,7 +602,9 @@ async fn health_answers_and_the_transcript_shows_what_everyone_may_see() {
         transcript["messages"].as_array().unwrap().len()
     );
     assert!(body.contains("for-all"));
-    for hidden in ["for-one", "for-nobody", "HIDDEN", "for-approvers", "unseen"] {
+    // The name of a secret is for everyone, its value for nobody.
+    assert!(body.contains("HIDDEN"));
+    for hidden in ["for-one", "for-nobody", "for-approvers", "unseen"] {
         assert!(!body.contains(hidden), "{hidden}");
     }
     let path = "/sessions/told/transcript?messages=session.create,context.add";

@@ -111,7 +111,10 @@ async fn nobody_can_forge_the_sender() {
         ] {
             let mut envelope = fixture.ann.envelope(kind, payload);
             envelope["sender"] = json!(claimed);
-            let sentence = wrong_sender_message(&ann, "sender", claimed);
+            let sentence = match claimed {
+                "system" => "nobody but the server is `system`".to_owned(),
+                _ => wrong_sender_message(&ann, "sender", claimed),
+            };
             fixture
                 .observer
                 .expect_envelope_refused(&mut fixture.ann, envelope, UNAUTHORIZED, &sentence)
@@ -935,7 +938,7 @@ async fn a_session_is_created_once_and_accepts_messages_only_after_a_join() {
             .expect_refused(&mut unjoined, kind, payload, UNAUTHORIZED, first)
             .await;
     }
-    let sentence = "this connection has joined `here`, not `there`; open another for that";
+    let sentence = "this is session `here`; `session` may not say `there`";
     for (kind, payload) in [
         (
             "gate.approve",
@@ -950,7 +953,7 @@ async fn a_session_is_created_once_and_accepts_messages_only_after_a_join() {
         let mut envelope = fixture.ann.envelope(kind, payload);
         envelope["session"] = json!("there");
         there
-            .expect_envelope_refused(&mut fixture.ann, envelope, UNAUTHORIZED, sentence)
+            .expect_envelope_refused(&mut fixture.ann, envelope, INVALID_MESSAGE, sentence)
             .await;
     }
     let again = json!({ "participant": fixture.people[0].announce(), "supported_versions": [1] });

@@ -297,7 +297,10 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     );
 
     let run = async |ann: &mut TestClient, bot: &mut TestClient| {
-        let proposal = bot.propose("touch a").await;
+        let mut propose = bot.proposal("touch a");
+        propose["arguments"]["secrets"] = json!(["API_KEY"]);
+        let proposal = bot.send("tool.propose", propose).await;
+        bot.expect_ack(&proposal).await;
         ann.approve(&proposal).await;
         let fits = |message: &Value| {
             message["type"] == "tool.execute"
@@ -353,23 +356,16 @@ async fn a_secret_value_reaches_the_executor_and_nothing_else() {
     for client in [&mut ann, &mut bob, &mut eve, &mut bot] {
         client.sync().await;
     }
-    assert!(
-        has_received(&ann, "API_KEY") && has_received(&bob, "API_KEY"),
-        "the name is for the scope"
-    );
     let name = "\"key\":\"API_KEY\"";
-    assert!(
-        !has_received(&eve, name),
-        "and for nobody else, admin or not"
-    );
-    assert_eq!(
-        finds_by_each_route(&server, "secrets", &other, name).await,
-        NOWHERE
-    );
-    assert_eq!(
-        finds_by_each_route(&server, "secrets", &scoped, name).await,
-        EVERYWHERE
-    );
+    for client in [&ann, &bob, &eve] {
+        assert!(has_received(client, name), "the name is for everyone");
+    }
+    for user in [&other, &scoped] {
+        assert_eq!(
+            finds_by_each_route(&server, "secrets", user, name).await,
+            EVERYWHERE
+        );
+    }
     for client in [&ann, &bob, &eve] {
         // The errors for Ann's own bad messages quote no value either, except the number.
         assert!(!has_received(client, VALUE) || client.participant == ann.participant);

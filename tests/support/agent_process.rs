@@ -72,7 +72,8 @@ impl AgentProcess {
         Self::start_scripted_with(server, session, script, &["--once"]).await
     }
 
-    /// Starts an agent that waits for prompts, with extra environment variables.
+    /// Starts an agent that waits for prompts and runs people's own commands, with extra environment
+    /// variables.
     pub async fn start_idle(
         server: &TestServer,
         session: &str,
@@ -82,7 +83,8 @@ impl AgentProcess {
         let path = write_script(&cli, "[[step]]\nwait = 'prompt'\n");
         let user = server.invite("worker", &["driver"], &["--kind", "agent"]);
         let link = server.link(&user, Some(session));
-        Self::start_with_link(cli, user, link, &["--script", &path], environment).await
+        let flags = ["--script", &path, "--accept-shell"];
+        Self::start_with_link(cli, user, link, &flags, environment).await
     }
 
     /// Starts an agent that follows this script, with extra flags.
@@ -155,10 +157,10 @@ fn launch(
     arguments: &[String],
     environment: &[(OsString, OsString)],
 ) -> CliProcess {
-    let mut command = cli.command(&["agent", link]);
+    let mut command = cli.command(&["agent"]);
     command
         .args(arguments)
-        .env_remove("XDG_STATE_HOME")
+        .env("PVP_LINK", link)
         .env_remove("ANTHROPIC_API_KEY")
         .env_remove("OPENAI_API_KEY")
         .envs(environment.iter().cloned());

@@ -37,8 +37,26 @@ impl CliEnv {
     /// An environment that is logged in with this link.
     pub async fn logged_in(link: &str) -> Self {
         let cli = Self::new();
-        cli.run_ok(&["login", link]).await;
+        cli.log_in(link).await;
         cli
+    }
+
+    /// Remembers a link for the working directory; returns what is printed.
+    pub async fn log_in(&self, link: &str) -> String {
+        let output = self.run_with_stdin(&["login"], &format!("{link}\n")).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.out
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> PathBuf {
+        self.home().join(".local/state/pvp")
+    }
+
+    /// The file in which the link for a directory is remembered.
+    pub fn link_file(&self, directory: &Path) -> PathBuf {
+        let key = pvp_client::user_directories::directory_key(directory);
+        self.state().join("links").join(key).join("link")
     }
 
     pub fn workdir(&self) -> PathBuf {
@@ -66,6 +84,8 @@ impl CliEnv {
             .current_dir(self.workdir())
             .env("HOME", self.home())
             .env("XDG_CONFIG_HOME", self.config_home())
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_DATA_HOME")
             .env("USER", "dee")
             .env("SHELL", "/bin/sh")
             .env("LC_ALL", "C.UTF-8")
@@ -104,6 +124,11 @@ impl CliEnv {
     ) -> CliOutput {
         let mut command = self.command(arguments);
         run_to_end(command.envs(environment.iter().copied()), "").await
+    }
+
+    /// Runs `pvp` with this link in its environment.
+    pub async fn run_with_link(&self, link: &str, arguments: &[&str]) -> CliOutput {
+        self.run_with_env(arguments, &[("PVP_LINK", link)]).await
     }
 
     /// Runs `pvp`, which must succeed and print nothing to standard error; returns its output.

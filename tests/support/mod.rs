@@ -17,6 +17,7 @@ pub mod audit;
 pub mod cli;
 pub mod fake_model;
 pub mod load;
+pub mod lying_server;
 pub mod program;
 pub mod proxy;
 pub mod session;
@@ -53,6 +54,8 @@ pub struct TestServer {
     pub data: PathBuf,
     /// The data directory if it is temporary, removed when dropped.
     _owned_data: Option<tempfile::TempDir>,
+    /// Its user's state directory, removed when dropped.
+    _state: tempfile::TempDir,
     /// Reserves the port while the server is down.
     _reserved_port: TcpSocket,
 }
@@ -103,6 +106,7 @@ impl TestServer {
         if let Some(log) = log {
             command.stderr(log);
         }
+        let state = tempfile::tempdir().unwrap();
         let mut child = command
             .args(["server", "--listen", &listen, "--json", "--data"])
             .arg(data)
@@ -113,6 +117,7 @@ impl TestServer {
             )
             // On a busy machine a client may need longer to join than the default allows.
             .env("PVP_JOIN_SECONDS", "120")
+            .env("XDG_STATE_HOME", state.path())
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -134,6 +139,7 @@ impl TestServer {
             admin_token: token.map(str::to_owned),
             data: data.to_owned(),
             _owned_data: None,
+            _state: state,
             _reserved_port: port,
         }
     }
@@ -322,6 +328,8 @@ pub struct TestClient {
     pub received: Vec<Value>,
     /// The close code that the server sent.
     pub close_code: Option<u16>,
+    /// The reason that the server gave with it.
+    pub close_reason: String,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -376,6 +384,7 @@ impl TestClient {
             unread: VecDeque::new(),
             received: Vec::new(),
             close_code: None,
+            close_reason: String::new(),
         })
     }
 
@@ -400,6 +409,7 @@ impl TestClient {
             unread: VecDeque::new(),
             received: Vec::new(),
             close_code: None,
+            close_reason: String::new(),
         }
     }
 
@@ -476,7 +486,10 @@ impl TestClient {
                     return Some(message);
                 }
                 Ok(Message::Close(frame)) => {
-                    self.close_code = frame.map(|frame| frame.code.into());
+                    if let Some(frame) = frame {
+                        self.close_code = Some(frame.code.into());
+                        self.close_reason = frame.reason.to_string();
+                    }
                     return None;
                 }
                 Err(_) => return None,
@@ -674,7 +687,7 @@ pub async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-fn decode_chunked(body: &str) -> String {
+pub fn decode_chunked(body: &str) -> String {
     let mut rest = body;
     let mut whole = String::new();
     while let Some((size, after)) = rest.split_once("\r\n") {

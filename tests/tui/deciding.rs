@@ -1,6 +1,6 @@
 //! Deciding at gates on real screens.
 
-use pvp_agent::agent::ProposalEvent;
+use pvp_agent::proposer::ProposalEvent;
 use pvp_protocol::payload::GateOutcome;
 use serde_json::json;
 

@@ -58,8 +58,12 @@ impl TestScreen {
     ) -> Self {
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pvp"));
         command.arg("tui");
-        command.args(arguments);
-        Self::spawn(command, environment, columns, rows)
+        let is_link = |argument: &&str| argument.starts_with("http://");
+        let arguments = arguments.iter().copied();
+        command.args(arguments.clone().filter(|argument| !is_link(argument)));
+        let link = arguments.filter(is_link).map(|link| ("PVP_LINK", link));
+        let environment: Vec<_> = environment.iter().copied().chain(link).collect();
+        Self::spawn(command, &environment, columns, rows)
     }
 
     /// Starts a shell with job control, where `$pvp` is the real binary.
@@ -334,6 +338,7 @@ impl TuiFixture {
         std::fs::create_dir(&workspace).unwrap();
         let mut settings = ExecutorSettings::new(workspace.clone(), place.path().join("state"));
         settings.program = env!("CARGO_BIN_EXE_pvp").into();
+        settings.accepted.shell_exec = true;
         let link = Link::parse(&server.link(&bot, Some("owl"))).unwrap();
         let agent = Agent::connect(link, settings).await.unwrap();
         Self {

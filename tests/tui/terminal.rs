@@ -1,6 +1,6 @@
 //! Terminal behaviour: hostile output, sizes, lost connections, settings, exiting.
 
-use pvp_agent::agent::ProposalEvent;
+use pvp_agent::proposer::ProposalEvent;
 use serde_json::json;
 
 use crate::fixture::{TestScreen, TuiFixture, propose_read, send_signal};
@@ -200,7 +200,8 @@ async fn configured_keys_work_and_bad_settings_are_refused() {
         output.starts_with("pvp: reading nowhere.toml: "),
         "{output}"
     );
-    let output = cli.run_refused(&["tui", &link]).await;
+    let output = cli.run_with_link(&link, &["tui"]).await;
+    let output = output.expect_refused(&["tui"]);
     assert_eq!(
         output,
         "pvp: this needs a terminal; --plain works without one\n"

@@ -185,7 +185,7 @@ fn welcome() -> Value {
         })
     };
     json!({
-        "participant": "ann", "roles": ["admin"], "capabilities": [], "config": SessionConfig::default(),
+        "participant": "ann", "roles": ["admin"], "capabilities": pvp_protocol::Role::Admin.capabilities(), "config": SessionConfig::default(),
         "head": 0, "people": [person("ann", "human", &["admin", "driver"]), person("bot", "agent", &[])],
         "gates": [], "running": [], "limits": Limits::default(), "server": "bench",
         "extensions": {

@@ -17,7 +17,7 @@ use pvp_client::narrate;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pvp_client::view::View;
-use pvp_client::{ShellResultQueue, fresh_id};
+use pvp_client::{RecordWarning, ShellResultQueue, fresh_id};
 use pvp_protocol::payload::TerminalSize;
 use pvp_protocol::{ClientMessage, Digest, MessageId, ParticipantId, Timestamp};
 use ratatui::layout::Size;
@@ -157,6 +157,8 @@ pub(crate) struct App {
     pub(crate) pty_screens: PtyScreens,
     /// Results of the user's own commands that go to the agent with the next prompt.
     pub(crate) shell_results: ShellResultQueue,
+    /// That the log is not the one that was seen before; it stays on the screen.
+    pub(crate) record_warning: Option<RecordWarning>,
     /// The notice on the screen.
     pub(crate) notice: Option<Notice>,
     /// The agent that `/to` chose for prompts; `None` if the user chose none.
@@ -202,6 +204,7 @@ impl App {
             stream_scroll: StreamScrollState::default(),
             pty_screens: PtyScreens::default(),
             shell_results: ShellResultQueue::default(),
+            record_warning: None,
             notice: None,
             prompt_target: None,
             terminal_focused: None,
@@ -235,6 +238,7 @@ impl App {
             }
             AppInput::Message(envelope) => self.on_message(&envelope),
             AppInput::Connected { resumed } => self.on_connected(resumed),
+            AppInput::RecordWarning(warning) => self.on_record_warning(warning),
             AppInput::Disconnected { reason } => {
                 let since = self.now;
                 self.connection = ConnectionState::Reconnecting { reason, since };

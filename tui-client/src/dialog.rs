@@ -51,8 +51,11 @@ impl Dialog {
         }
     }
 
-    pub(crate) fn allow(prefix: &str) -> Self {
-        let prefix = Editor::new(&format!("{prefix} for 1h"));
+    /// Suggests a prefix, in the directory of the command that it is for.
+    pub(crate) fn allow(prefix: &str, directory: Option<&str>) -> Self {
+        let place = directory.map(|directory| format!(" in {directory}"));
+        let place = place.unwrap_or_default();
+        let prefix = Editor::new(&format!("{prefix}{place} for 1h"));
         Dialog::Allow { prefix }
     }
 

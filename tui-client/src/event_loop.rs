@@ -222,12 +222,14 @@ impl EventLoop {
             }) => AppInput::Message(envelope),
             Some(ConnectionEvent::Message { envelope: None, .. }) => return Ok(()),
             Some(ConnectionEvent::Connected { resumed }) => AppInput::Connected { resumed },
+            Some(ConnectionEvent::RecordWarning(warning)) => AppInput::RecordWarning(warning),
             Some(ConnectionEvent::Disconnected { why }) => AppInput::Disconnected { reason: why },
             Some(ConnectionEvent::Ended(ending)) => {
                 let reason = match ending {
                     EndReason::Closed => "the connection is closed".to_owned(),
                     EndReason::Left => "you left".to_owned(),
                     EndReason::Refused(report) => report.message,
+                    EndReason::RecordChanged(warning) => warning.to_string(),
                 };
                 AppInput::Closed { reason }
             }

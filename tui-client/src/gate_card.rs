@@ -174,6 +174,15 @@ impl CardRowsBuilder<'_> {
         for (name, value) in &requested.env {
             self.add_row("env", &format!("{name}={value}"), self.theme.warning);
         }
+        if !requested.secrets.is_empty() {
+            let names = requested.secrets.join(", ");
+            let text = format!("{names} (shared; the values are not shown)");
+            self.add_row("secrets", &text, self.theme.warning);
+        }
+        for file in &requested.files {
+            let text = narrate::bound_file(file);
+            self.add_row("file", &text, self.theme.plain);
+        }
     }
 
     fn add_parts(&mut self, requested: &RequestedAction) {

@@ -1,7 +1,10 @@
 //! Drives the app in tests: delivers messages and keys, and returns the screen as text.
 
 use crossterm::event::{KeyEvent, KeyModifiers};
-use pvp_protocol::{Digest, Limits, SessionConfig, Timestamp, WireMessage, parse_server_message};
+use pvp_protocol::{
+    Digest, Limits, ParticipantKind, Role, SessionConfig, Timestamp, WireMessage, capabilities_of,
+    parse_server_message,
+};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -70,8 +73,10 @@ impl AppHarness {
                 "executor": (kind == "agent").then(|| json!({ "profiles": ["read"], "shell_exec": true, "working_directory": "/srv/shop" })),
             })
         };
+        let own_roles: Vec<Role> = roles.iter().map(|role| role.parse().unwrap()).collect();
+        let capabilities = capabilities_of(ParticipantKind::Human, &own_roles, &[]);
         let welcome = json!({
-            "participant": "ann", "roles": roles, "capabilities": [], "name": "The shop",
+            "participant": "ann", "roles": roles, "capabilities": capabilities, "name": "The shop",
             "config": SessionConfig::default(), "head": self.seq,
             "people": [
                 person("ann", "human", roles, "active"),

@@ -299,6 +299,7 @@ mod tests {
             lines: (offset..(offset + limit).min(total)).map(line).collect(),
             total_lines: total,
             total_bytes: 0,
+            next: None,
             finished: true,
             cut: false,
         }

@@ -2,7 +2,7 @@
 
 use crate::text::narrator;
 use pvp_client::narrate;
-use pvp_client::view::{CommandHistoryEntry, GateCard, ProposalState, View};
+use pvp_client::view::{CommandHistoryEntry, GateCard, ProposalState, View, escape_invisible};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::ExecutorInfo;
 use ratatui::text::{Line, Span};
@@ -196,7 +196,9 @@ pub(crate) fn rules(app: &App) -> TextPage {
     for (index, rule) in app.view.active_rules(app.now).enumerate() {
         let left = narrate::duration(rule.expires_at.millis_since(app.now));
         let by = app.view.display_name(&rule.by);
-        let text = format!("{} …   for another {left}, by {by}", rule.prefix.join(" "));
+        let place = narrate::rule_place(rule.directory.as_deref());
+        let prefix = rule.prefix.join(" ");
+        let text = format!("{prefix} …   {place} for another {left}, by {by}");
         builder.row(&(index + 1).to_string(), 3, &text);
     }
     if builder.lines.is_empty() {
@@ -357,6 +359,19 @@ pub(crate) fn explanation(card: &GateCard, view: &View, theme: &Theme) -> TextPa
         for part in &assessment.parts {
             builder.row(part.category.as_str(), 11, &part.text);
             builder.row("", 11, &format!("{} [{}]", part.reason, part.rule));
+        }
+    }
+    for file in &card.requested.files {
+        builder.heading(&narrate::bound_file(file));
+        let contents = &card.requested.file_contents;
+        match contents.iter().find(|content| content.path == file.path) {
+            Some(content) => {
+                for line in sanitize(&escape_invisible(&content.text)).lines() {
+                    builder.line(line);
+                }
+            }
+            None if file.sha256.is_none() => builder.line("There must still be none at the start."),
+            None => builder.line("Its content did not come with the proposal."),
         }
     }
     builder.heading("Who decides");

@@ -1,11 +1,12 @@
 //! A recap of what an agent did in a session before it was started, folded from the replayed log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
+use pvp_client::View;
 use pvp_protocol::payload::{FinishReason, GateOutcome};
-use pvp_protocol::{Action, Envelope, MessageId, ParticipantId, Sender, ServerMessage};
+use pvp_protocol::{Envelope, MessageId, ParticipantId, Sender, ServerMessage};
 
-use super::session_context::SessionContext;
+use super::MAX_NAME_BYTES;
 use crate::brain::result_text::truncate_middle;
 
 /// Bytes of the whole recap; the oldest lines are dropped.
@@ -14,16 +15,12 @@ const MAX_BYTES: usize = 16 * 1024;
 /// Bytes of one line.
 const MAX_LINE_BYTES: usize = 2 * 1024;
 
-/// Proposed commands whose result has not been seen yet.
-const MAX_PENDING_COMMANDS: usize = 256;
-
 /// What happened so far, one line per event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionRecap {
     lines: VecDeque<String>,
     bytes: usize,
     response_text: String,
-    pending_commands: BTreeMap<MessageId, String>,
     unanswered_prompt: Option<MessageId>,
 }
 
@@ -51,17 +48,12 @@ impl SessionRecap {
         self.unanswered_prompt.as_ref()
     }
 
-    /// Adds one replayed message to the recap.
+    /// Adds one replayed message to the recap; the view is folded up to it.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else was not between people and this agent"
     )]
-    pub(super) fn on_message(
-        &mut self,
-        envelope: &Envelope,
-        me: &ParticipantId,
-        session_context: &SessionContext,
-    ) {
+    pub(super) fn on_message(&mut self, envelope: &Envelope, me: &ParticipantId, view: &View) {
         let by = match &envelope.header.sender {
             Sender::System => None,
             Sender::Participant(id) => Some(id),
@@ -69,12 +61,10 @@ impl SessionRecap {
         let mine = by == Some(me);
         match &envelope.message {
             ServerMessage::PromptSubmit(prompt) if prompt.target_agent == *me => {
-                let who = by.map_or_else(
-                    || "someone".to_owned(),
-                    |id| session_context.display_name(id),
-                );
+                let who = by.map_or("someone", |id| view.display_name(id));
                 self.push(format!(
-                    "{who} asked: {}",
+                    "{} asked: {}",
+                    truncate_middle(who, MAX_NAME_BYTES),
                     truncate_middle(&prompt.content, MAX_LINE_BYTES)
                 ));
                 self.unanswered_prompt = Some(envelope.header.id.clone());
@@ -100,17 +90,8 @@ impl SessionRecap {
                     | FinishReason::MaxTokens => self.unanswered_prompt = None,
                 }
             }
-            ServerMessage::ToolPropose(propose) if mine => {
-                if let Ok(action) = Action::from_arguments(&propose.tool_name, &propose.arguments)
-                    && self.pending_commands.len() < MAX_PENDING_COMMANDS
-                {
-                    let command = truncate_middle(&action.command.summary(), MAX_LINE_BYTES);
-                    self.pending_commands
-                        .insert(envelope.header.id.clone(), command);
-                }
-            }
             ServerMessage::GateResolve(resolve) if resolve.outcome != GateOutcome::Approved => {
-                if let Some(command) = self.pending_commands.remove(&resolve.tool_proposal) {
+                if let Some(command) = command_of(view, me, &resolve.tool_proposal) {
                     let why = resolve.reason.as_deref().unwrap_or("no reason given");
                     let why = truncate_middle(why, MAX_LINE_BYTES);
                     self.push(format!(
@@ -119,7 +100,7 @@ impl SessionRecap {
                 }
             }
             ServerMessage::ToolResult(result) => {
-                if let Some(command) = self.pending_commands.remove(&result.tool_proposal) {
+                if let Some(command) = command_of(view, me, &result.tool_proposal) {
                     let code = result.result.as_ref().and_then(|body| body.exit_code);
                     let how = match (&result.error, code) {
                         (Some(why), _) => truncate_middle(why, MAX_LINE_BYTES),
@@ -143,6 +124,13 @@ impl SessionRecap {
             self.bytes -= oldest.len();
         }
     }
+}
+
+/// The command of a proposal that this agent made.
+fn command_of(view: &View, me: &ParticipantId, proposal: &MessageId) -> Option<String> {
+    let proposal = view.proposal(proposal)?;
+    let mine = proposal.requested.proposer.as_ref() == Some(me);
+    mine.then(|| truncate_middle(&proposal.requested.command, MAX_LINE_BYTES))
 }
 
 #[cfg(test)]

@@ -1,58 +1,38 @@
-//! The task behind an agent: passes every message to the executor, and events to whoever proposed
-//! a command or reads the inputs.
+//! The task behind an agent: folds the view, hands every message to the executor and the proposals,
+//! and passes on what people ask.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
 
-use pvp_client::{Connection, ConnectionEvent, ConnectionEvents, EndReason};
+use pvp_client::view::ProposalView;
+use pvp_client::{Connection, ConnectionEvents, View, now};
 use pvp_protocol::payload::{
-    GateAmend, GateOutcome, InterruptAcknowledge, InterruptAction, InterruptRaise,
-    InterruptUrgency, OutputPage, SessionWelcome, ToolPropose, ToolResult,
+    InterruptAcknowledge, InterruptAction, InterruptRaise, InterruptUrgency, SessionWelcome,
 };
-use pvp_protocol::{Action, Envelope, ExtraFields, MessageId, RunMode, Sender, ServerMessage};
+use pvp_protocol::{Envelope, ExtraFields, MessageId, Sender, ServerMessage};
 use tokio::sync::{mpsc, oneshot};
 
 use super::recap::SessionRecap;
-use super::session_context::SessionContext;
-use super::{AgentInput, ProposalEvent};
+use super::shared_context::SharedContext;
+use super::{AgentInput, MAX_NAME_BYTES, Requester};
+use crate::brain::result_text::truncate_middle;
 use crate::brain::tools::BackgroundJob;
 use crate::executor::{Executor, RunEvent};
-
-/// Background jobs that are remembered; those that have ended are dropped first, oldest first.
-const MAX_JOBS: usize = 64;
+use crate::proposer::{ProposalEvent, ProposalTracker, ProposerRequest};
+use crate::received::{Received, next_received};
 
 /// Recent prompts to this agent; an amendment of an older one is ignored.
 const MAX_PROMPTS: usize = 64;
 
-/// How long the server may take to accept the last results and the leave message.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Secrets that one command receives; the server takes no more.
+const MAX_SECRETS: usize = 100;
 
 /// A command from the [`Agent`](super::Agent) handle to its task.
 pub(super) enum AgentCommand {
-    /// Registers a proposal that is about to be sent, so that its grant and its events are
-    /// expected.
-    TrackProposal {
-        /// The proposal's id.
-        id: MessageId,
-        /// The message that is about to be sent.
-        propose: Box<ToolPropose>,
-        /// The command as people read it, for the list of jobs.
-        command: String,
-        /// How the command runs; a background command is added to the list of jobs.
-        mode: RunMode,
-        /// Where the proposal's events go.
-        events: mpsc::UnboundedSender<ProposalEvent>,
-        /// Notified once the proposal is registered; only then it is sent.
-        registered: oneshot::Sender<()>,
-    },
-    /// Registers a read of output that is about to be sent.
-    TrackOutputRead {
-        id: MessageId,
-        page: oneshot::Sender<OutputPage>,
-    },
     ListJobs {
         jobs: oneshot::Sender<Vec<BackgroundJob>>,
     },
+    /// Asks for the names of the secrets that are shared with this agent.
+    ListSecrets { names: oneshot::Sender<Vec<String>> },
     /// Waits until a job ends; answers at once if it has ended or is not known.
     AwaitJobEnd {
         id: MessageId,
@@ -63,25 +43,23 @@ pub(super) enum AgentCommand {
 pub(super) struct AgentTask {
     /// The connection to the session.
     connection: Connection,
+    /// The session as the server describes it: the one fold that everything here reads.
+    view: View,
     /// Runs the granted commands.
     executor: Executor,
-    /// Where the events of each unfinished proposal go.
-    open_proposals: BTreeMap<MessageId, mpsc::UnboundedSender<ProposalEvent>>,
-    /// The proposal behind each open gate.
-    gate_proposals: BTreeMap<MessageId, MessageId>,
-    /// Who waits for the page of each output read, by the id of the request.
-    pending_reads: BTreeMap<MessageId, oneshot::Sender<OutputPage>>,
-    /// The background jobs, oldest first, at most [`MAX_JOBS`].
-    jobs: VecDeque<BackgroundJob>,
+    /// Who waits for what becomes of which proposal.
+    proposals: ProposalTracker,
+    /// The process ids of background jobs, which only this machine knows; those that the view has
+    /// forgotten are dropped.
+    job_pids: BTreeMap<MessageId, u32>,
     /// Who waits for the end of which job.
     job_waiters: Vec<(MessageId, oneshot::Sender<Option<String>>)>,
     /// The latest prompts to this agent, oldest first, at most [`MAX_PROMPTS`].
     recent_prompts: VecDeque<MessageId>,
-    /// The names of participants and the shared context.
-    session_context: SessionContext,
-    /// The head of the log at the time of joining, and the recap of the entries up to it; `None`
-    /// before the welcome and once the replay has passed the head.
-    replay: Option<(u64, SessionRecap)>,
+    /// The contents of the shared context.
+    shared_context: SharedContext,
+    /// The recap of the past that is being replayed; `None` before the welcome and afterwards.
+    recap: Option<SessionRecap>,
     /// Whether the welcome of this connection was handled; reset when a reconnect does not resume.
     welcomed: bool,
     /// Where the inputs go.
@@ -96,15 +74,14 @@ impl AgentTask {
     ) -> Self {
         Self {
             connection,
+            view: View::default(),
             executor,
-            open_proposals: BTreeMap::new(),
-            gate_proposals: BTreeMap::new(),
-            pending_reads: BTreeMap::new(),
-            jobs: VecDeque::new(),
+            proposals: ProposalTracker::default(),
+            job_pids: BTreeMap::new(),
             job_waiters: Vec::new(),
             recent_prompts: VecDeque::new(),
-            session_context: SessionContext::default(),
-            replay: None,
+            shared_context: SharedContext::default(),
+            recap: None,
             welcomed: false,
             inputs,
         }
@@ -115,6 +92,7 @@ impl AgentTask {
     pub(super) async fn run(
         mut self,
         mut commands: mpsc::Receiver<AgentCommand>,
+        mut requests: mpsc::Receiver<ProposerRequest>,
         mut events: ConnectionEvents,
     ) -> Option<String> {
         let refusal = loop {
@@ -123,102 +101,96 @@ impl AgentTask {
                     Some(agent_command) => self.handle_command(agent_command),
                     None => break None,
                 },
+                Some(request) = requests.recv() => self.on_request(request).await,
                 run_event = self.executor.next_event() => self.on_run_event(run_event),
-                event = events.next() => match event {
-                    Some(ConnectionEvent::Message { envelope: Some(envelope), .. }) => {
+                received = next_received(&mut events) => match received {
+                    Received::Message(envelope) => {
                         self.on_message(&envelope);
                         if let ServerMessage::SessionEnd(_) = envelope.message {
                             break None;
                         }
                     }
-                    Some(ConnectionEvent::Connected { resumed }) => self.welcomed &= resumed,
-                    Some(ConnectionEvent::Disconnected { .. } | ConnectionEvent::Message { envelope: None, .. }) => {}
-                    Some(ConnectionEvent::Ended(EndReason::Refused(report))) => break Some(report.message),
-                    Some(ConnectionEvent::Ended(EndReason::Closed | EndReason::Left)) | None => break None,
+                    Received::NotResumed => {
+                        self.view = View::default();
+                        self.welcomed = false;
+                    },
+                    Received::Over(refusal) => break refusal,
                 },
             }
         };
-        self.leave(events).await;
+        self.executor.leave(events).await;
         refusal
     }
 
-    /// Stops everything that runs, reports how it ended, and leaves the session. Does not wait long
-    /// for a server that cannot be reached.
-    async fn leave(mut self, mut events: ConnectionEvents) {
-        // Acknowledgements arrive only while events are read.
-        let drain = tokio::spawn(async move { while events.next().await.is_some() {} });
-        let shutdown = async {
-            self.executor.stop_all("the agent has stopped");
-            while self.executor.running_count() > 0 {
-                self.executor.next_event().await;
+    /// The executor writes a proposal down before it is sent; one that it cannot write down is not.
+    async fn on_request(&mut self, request: ProposerRequest) {
+        if let ProposerRequest::Track { id, action, .. } = &request
+            && let Err(error) = self.executor.record_proposal(id, action).await
+        {
+            if let ProposerRequest::Track { registered, .. } = request {
+                // The caller may have gone.
+                let _ = registered.send(Err(format!("{error:#}")));
             }
-            let why = Some("the agent has stopped".to_owned());
-            self.connection.clone().leave(why).await
-        };
-        match tokio::time::timeout(LEAVE_TIMEOUT, shutdown).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "left without a word"),
-            Err(_) => tracing::warn!("the server did not hear that the agent has stopped"),
+            return;
         }
-        drain.abort();
+        self.proposals.on_request(request, &self.view);
     }
 
     fn handle_command(&mut self, agent_command: AgentCommand) {
+        // In each case the caller may have gone; then nobody waits for the answer.
         match agent_command {
-            AgentCommand::TrackProposal {
-                id,
-                propose,
-                command,
-                mode,
-                events,
-                registered,
-            } => {
-                self.executor.grant_check().on_propose(&id, &propose);
-                if mode == RunMode::Background {
-                    self.add_job(id.clone(), command);
-                }
-                self.open_proposals.retain(|_, events| !events.is_closed());
-                self.open_proposals.insert(id, events);
-                // The caller may have gone; then nothing is sent.
-                let _ = registered.send(());
-            }
-            AgentCommand::TrackOutputRead { id, page } => {
-                self.pending_reads.retain(|_, page| !page.is_closed());
-                self.pending_reads.insert(id, page);
-            }
-            AgentCommand::ListJobs { jobs } => {
-                let has_started = |job: &&BackgroundJob| job.pid.is_some();
-                let _ = jobs.send(self.jobs.iter().filter(has_started).cloned().collect());
-            }
-            AgentCommand::AwaitJobEnd { id, ended } => self.await_job_end(id, ended),
-        }
-    }
-
-    /// Answers at once if the job has ended or is not known, otherwise when it ends.
-    fn await_job_end(&mut self, id: MessageId, ended: oneshot::Sender<Option<String>>) {
-        let known = self.job(&id).map(|job| job.ended.clone());
-        match known {
-            Some(None) => {
+            AgentCommand::ListJobs { jobs } => drop(jobs.send(self.jobs())),
+            AgentCommand::ListSecrets { names } => drop(names.send(self.secret_names())),
+            AgentCommand::AwaitJobEnd { id, ended } => {
                 self.job_waiters.retain(|(_, ended)| !ended.is_closed());
                 self.job_waiters.push((id, ended));
+                self.answer_job_waiters();
             }
-            // The caller may have gone.
-            Some(how) => drop(ended.send(how)),
-            None => drop(ended.send(None)),
         }
     }
 
-    fn add_job(&mut self, reference: MessageId, command: String) {
-        self.jobs.push_back(BackgroundJob {
-            reference,
-            command,
-            pid: None,
-            ended: None,
+    /// The secrets that are shared with this agent and that a command may receive.
+    fn secret_names(&self) -> Vec<String> {
+        let (me, now) = (self.connection.participant(), now());
+        let usable = self.view.secrets.iter().filter(|(name, secret)| {
+            secret.scope.contains(me)
+                && secret.expires_at.is_none_or(|expires| expires > now)
+                && !pvp_policy::changes_meaning(name)
         });
-        if self.jobs.len() > MAX_JOBS {
-            let over = self.jobs.iter().position(|job| job.ended.is_some());
-            self.jobs.remove(over.unwrap_or(0));
+        let names = usable.map(|(name, _)| name.clone());
+        names.take(MAX_SECRETS).collect()
+    }
+
+    /// The background jobs that this process started, oldest first, as far as the view has them.
+    fn jobs(&self) -> Vec<BackgroundJob> {
+        let started = |proposal: &ProposalView| {
+            Some(BackgroundJob {
+                reference: proposal.id.clone(),
+                command: proposal.requested.command.clone(),
+                pid: Some(*self.job_pids.get(&proposal.id)?),
+                ended: end_of(proposal),
+            })
+        };
+        let mine = self.view.proposals_of(self.connection.participant());
+        mine.filter_map(started).collect()
+    }
+
+    /// Answers whoever waits for a job that has ended, or that is not a job of this agent.
+    fn answer_job_waiters(&mut self) {
+        let (view, me) = (&self.view, self.connection.participant());
+        let is_job = |proposal: &&ProposalView| {
+            proposal.is_background() && proposal.requested.proposer.as_ref() == Some(me)
+        };
+        let mut waiting = Vec::new();
+        for (id, ended) in self.job_waiters.drain(..) {
+            let job = view.proposal(&id).filter(is_job);
+            match job {
+                Some(job) if !job.state.is_over() => waiting.push((id, ended)),
+                // The caller may have gone.
+                Some(_) | None => drop(ended.send(job.and_then(end_of))),
+            }
         }
+        self.job_waiters = waiting;
     }
 
     fn on_run_event(&mut self, run_event: RunEvent) {
@@ -228,45 +200,47 @@ impl AgentTask {
                 pid,
                 file,
             } => {
-                if let Some(job) = self.job(&proposal) {
-                    job.pid = Some(pid);
+                let view = &self.view;
+                if view
+                    .proposal(&proposal)
+                    .is_some_and(ProposalView::is_background)
+                {
+                    self.job_pids.retain(|id, _| view.proposal(id).is_some());
+                    self.job_pids.insert(proposal.clone(), pid);
                 }
-                self.send_event(&proposal, ProposalEvent::Started { pid, file });
+                let started = ProposalEvent::Started { pid, file };
+                self.proposals.send(&proposal, started);
             }
             RunEvent::Finished { .. } => {}
         }
     }
 
-    fn job(&mut self, proposal: &MessageId) -> Option<&mut BackgroundJob> {
-        self.jobs.iter_mut().find(|job| job.reference == *proposal)
-    }
-
     fn on_message(&mut self, envelope: &Envelope) {
-        self.executor.on_message(envelope);
-        self.session_context.on_message(envelope);
+        self.view.fold(envelope);
+        self.executor.on_message(&self.view, envelope);
+        self.proposals.on_message(&self.view, envelope);
+        self.shared_context.on_message(envelope);
+        if !self.job_waiters.is_empty() {
+            self.answer_job_waiters();
+        }
         if let ServerMessage::SessionWelcome(welcome) = &envelope.message {
             self.on_welcome(welcome);
         }
-        // The entry at the head may not be visible to this agent.
-        self.finish_replay(|head| envelope.seq.is_some_and(|seq| seq > head));
-        match &mut self.replay {
-            Some((_, recap)) if envelope.seq.is_some() => {
-                recap.on_message(
-                    envelope,
-                    self.connection.participant(),
-                    &self.session_context,
-                );
-            }
-            Some(_) | None => self.on_live_message(envelope),
+        let is_history = self.view.is_history(envelope.seq);
+        let recapped = self.recap.as_mut().filter(|_| is_history).map(|recap| {
+            recap.on_message(envelope, self.connection.participant(), &self.view);
+        });
+        if envelope.seq.is_some() && !self.view.is_replaying() {
+            self.send_recap();
         }
-        self.finish_replay(|head| envelope.seq == Some(head));
+        if recapped.is_none() {
+            self.on_live_message(envelope);
+        }
     }
 
-    /// Sends the recap once the replay is complete.
-    fn finish_replay(&mut self, is_over: impl Fn(u64) -> bool) {
-        if let Some((_, recap)) = self.replay.take_if(|(head, _)| is_over(*head))
-            && !recap.is_empty()
-        {
+    /// Sends the recap of the replay that is complete.
+    fn send_recap(&mut self) {
+        if let Some(recap) = self.recap.take().filter(|recap| !recap.is_empty()) {
             self.send_input(AgentInput::Recap(Box::new(recap)));
         }
     }
@@ -275,13 +249,12 @@ impl AgentTask {
         if std::mem::replace(&mut self.welcomed, true) {
             return;
         }
-        self.replay = Some((welcome.head, SessionRecap::default()));
+        self.recap = Some(SessionRecap::default());
         let me = self.connection.participant();
-        let open: BTreeSet<_> = self.open_proposals.keys().cloned().collect();
         for gate in &welcome.gates {
             let proposal = gate.request.action_ref.clone();
             // The process that made this proposal is gone, so nobody would act on its result.
-            if gate.proposer == *me && !open.contains(&proposal) {
+            if gate.proposer == *me && !self.proposals.is_open(&proposal) {
                 let connection = self.connection.clone();
                 tokio::spawn(async move {
                     let why = Some("the agent that proposed it was restarted".to_owned());
@@ -293,74 +266,25 @@ impl AgentTask {
         }
     }
 
-    /// Handles what happens to proposals, and people's requests.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "everything else is for screens"
-    )]
-    fn on_live_message(&mut self, envelope: &Envelope) {
-        let id = &envelope.header.id;
-        match &envelope.message {
-            ServerMessage::ToolPropose(propose) => {
-                if let Some(assessment) = &propose.assessment {
-                    self.send_event(id, ProposalEvent::Assessed(Box::new(assessment.clone())));
-                }
-            }
-            ServerMessage::GateRequest(request) => {
-                if self.open_proposals.contains_key(&request.action_ref) {
-                    self.gate_proposals
-                        .insert(id.clone(), request.action_ref.clone());
-                }
-                let quorum = request.quorum.to_string();
-                self.send_event(&request.action_ref, ProposalEvent::GateOpened { quorum });
-            }
-            ServerMessage::GateAmend(amend) => self.on_gate_amend(envelope, amend),
-            ServerMessage::GateResolve(resolve) => {
-                self.gate_proposals.remove(&resolve.gate);
-                if resolve.outcome != GateOutcome::Approved {
-                    let event = ProposalEvent::NotRun(Box::new(resolve.clone()));
-                    self.send_last_event(&resolve.tool_proposal, event);
-                }
-            }
-            ServerMessage::ToolExecute(execute) => {
-                let approved_by = execute.approved_by.clone();
-                self.send_event(
-                    &execute.tool_proposal,
-                    ProposalEvent::Granted { approved_by },
-                );
-            }
-            ServerMessage::ToolOutput(output) if !output.text.is_empty() => {
-                let (stream, text) = (output.stream, output.text.clone());
-                self.send_event(
-                    &output.tool_proposal,
-                    ProposalEvent::Output { stream, text },
-                );
-            }
-            ServerMessage::ToolResult(result) => self.on_tool_result(result),
-            ServerMessage::OutputPage(page) => {
-                let request = envelope.header.reference.as_ref();
-                if let Some(waiting) = request.and_then(|id| self.pending_reads.remove(id)) {
-                    // The caller may have gone.
-                    let _ = waiting.send(page.clone());
-                }
-            }
-            ServerMessage::Error(report) => {
-                // A refused proposal has no further events.
-                if let Some(id) = &report.related_to {
-                    self.open_proposals.remove(id);
-                }
-            }
-            _ => self.on_participant_message(envelope),
+    /// The participant who sent a message; `None` if it was the server.
+    fn requester(&self, sender: &Sender) -> Option<Requester> {
+        match sender {
+            Sender::System => None,
+            Sender::Participant(id) => Some(Requester {
+                id: id.clone(),
+                name: truncate_middle(self.view.display_name(id), MAX_NAME_BYTES),
+            }),
         }
     }
 
+    /// Handles people's requests.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "everything else is not for this agent"
     )]
-    fn on_participant_message(&mut self, envelope: &Envelope) {
+    fn on_live_message(&mut self, envelope: &Envelope) {
         let id = envelope.header.id.clone();
-        let Some(by) = self.session_context.requester(&envelope.header.sender) else {
+        let Some(by) = self.requester(&envelope.header.sender) else {
             return;
         };
         let me = self.connection.participant();
@@ -370,7 +294,7 @@ impl AgentTask {
                 if self.recent_prompts.len() > MAX_PROMPTS {
                     self.recent_prompts.pop_front();
                 }
-                let context = self.session_context.lookup_context(&prompt.context_keys);
+                let context = self.shared_context.lookup(&prompt.context_keys);
                 let prompt = Box::new(prompt.clone());
                 self.send_input(AgentInput::Prompt {
                     id,
@@ -403,55 +327,6 @@ impl AgentTask {
         }
     }
 
-    fn on_gate_amend(&mut self, envelope: &Envelope, amend: &GateAmend) {
-        let proposal = self
-            .gate_proposals
-            .get(&amend.gate)
-            .unwrap_or(&amend.gate)
-            .clone();
-        if let Ok(action) = Action::from_arguments("shell", &amend.arguments) {
-            let by = match &envelope.header.sender {
-                Sender::System => None,
-                Sender::Participant(by) => Some(by.clone()),
-            };
-            let command = action.command.summary();
-            if let Some(job) = self.job(&proposal) {
-                job.command.clone_from(&command);
-            }
-            let reason = amend.reason.clone();
-            self.send_event(
-                &proposal,
-                ProposalEvent::Edited {
-                    by,
-                    command,
-                    reason,
-                },
-            );
-        }
-    }
-
-    fn on_tool_result(&mut self, result: &ToolResult) {
-        let id = &result.tool_proposal;
-        if let Some(job) = self.job(id) {
-            let code = result.result.as_ref().and_then(|body| body.exit_code);
-            let how = match (&result.error, code) {
-                (Some(why), _) => why.clone(),
-                (None, Some(code)) => format!("exit code {code}"),
-                (None, None) => "by a signal".to_owned(),
-            };
-            job.ended = Some(how.clone());
-            for (_, ended) in self
-                .job_waiters
-                .extract_if(.., |(awaited, _)| awaited == id)
-            {
-                // The caller may have gone.
-                let _ = ended.send(Some(how.clone()));
-            }
-        }
-        let event = ProposalEvent::Finished(Box::new(result.clone()));
-        self.send_last_event(&result.tool_proposal, event);
-    }
-
     fn acknowledge_interrupt(&self, id: &MessageId, interrupt: &InterruptRaise) {
         let action_taken = match interrupt.urgency {
             InterruptUrgency::Pause => InterruptAction::Paused,
@@ -471,16 +346,19 @@ impl AgentTask {
             let _ = connection.send(acknowledge).await;
         });
     }
+}
 
-    fn send_event(&self, proposal: &MessageId, event: ProposalEvent) {
-        if let Some(events) = self.open_proposals.get(proposal) {
-            // The caller may have dropped its handle.
-            let _ = events.send(event);
-        }
+/// How a command ended; `None` if it has not.
+fn end_of(proposal: &ProposalView) -> Option<String> {
+    if !proposal.state.is_over() {
+        return None;
     }
-
-    fn send_last_event(&mut self, proposal: &MessageId, event: ProposalEvent) {
-        self.send_event(proposal, event);
-        self.open_proposals.remove(proposal);
-    }
+    let Some(finish) = &proposal.finish else {
+        return Some(format!("it did not run: {}", proposal.state.as_str()));
+    };
+    Some(match (&finish.error, finish.exit_code) {
+        (Some(why), _) => why.clone(),
+        (None, Some(code)) => format!("exit code {code}"),
+        (None, None) => "by a signal".to_owned(),
+    })
 }

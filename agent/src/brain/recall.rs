@@ -63,6 +63,9 @@ pub fn render_page(read: &OutputRead, page: &OutputPage) -> String {
             "\n\nThis page was cut ({left_out} lines left out here); ask for fewer lines at a time."
         ));
     }
+    if let Some(next) = page.next {
+        text.push_str(&format!("\n\nThere is more; go on with offset {next}."));
+    }
     if !page.finished {
         text.push_str("\n\nThe command is still running; more may come.");
     }
@@ -119,6 +122,7 @@ mod tests {
             lines: lines.iter().map(line).collect(),
             total_lines: 90,
             total_bytes: 1234,
+            next: None,
             finished: true,
             cut: false,
         }

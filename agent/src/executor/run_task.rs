@@ -1,5 +1,7 @@
 //! The task that takes one grant to its result.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +15,16 @@ use tokio::task::JoinHandle;
 
 use super::job_file::JobFile;
 use super::output_sender::{self, OutputSender};
-use super::{ExecutorSettings, RunTaskEvent, failed_result, git_notes, spawn_spec, unknown_result};
+use super::{ExecutorSettings, RunTaskEvent, git_notes, spawn_spec};
+use crate::bound_files::{self, FileIdentity};
+use crate::grant_check::AcceptedGrant;
 use crate::journal::Journal;
 use crate::reaper::SpawnSpec;
 use crate::run::{
     OverflowAction, ReaperPool, RunError, RunLimits, StopReceiver, SupervisedProcess,
 };
+use crate::run_results::{failed_result, unknown_result};
+use crate::working_directory::WorkingDirectory;
 
 pub(super) struct RunTask {
     /// The connection to the session.
@@ -37,6 +43,10 @@ pub(super) struct RunTask {
     pub(super) proposal: MessageId,
     /// What was granted.
     pub(super) grant: GrantTerms,
+    /// How the executor acts on it.
+    pub(super) accepted: AcceptedGrant,
+    /// The values that are masked in its output.
+    pub(super) masked: BTreeMap<String, String>,
 }
 
 impl RunTask {
@@ -76,7 +86,7 @@ impl RunTask {
                 }
             },
         };
-        if self.grant.expires_at <= now() {
+        if self.grant.expires_at <= self.connection.server_now() {
             let why = "the grant expired while other commands ran; propose it again";
             return Some(failed_result(self.proposal.clone(), why));
         }
@@ -111,22 +121,47 @@ impl RunTask {
                 return failed_result(self.proposal.clone(), &why);
             }
         };
-        let spawn_spec = match spawn_spec::from_grant(&self.grant, &self.settings, temporary.path())
-        {
-            Ok(spawn_spec) => spawn_spec,
+        let prepared = self.prepare(temporary.path()).await;
+        let (spawn_spec, directory, identities) = match prepared {
+            Ok(prepared) => prepared,
             Err(why) => return failed_result(self.proposal.clone(), &why),
         };
         let snapshot = match git_notes::is_enabled_for(&self.grant, &self.settings) {
             true => git_notes::RepositorySnapshot::capture(&spawn_spec.directory).await,
             false => None,
         };
-        let result = self.run_and_stream(&spawn_spec, stop_receiver).await;
+        let mut result = self.run_and_stream(&spawn_spec, stop_receiver).await;
+        // Open until here, so that no other directory could take its identity.
+        drop(directory);
+        let changed = bound_files::changed_since(&self.settings.workspace, &identities);
+        if !changed.is_empty() {
+            let extra = &mut result.extra;
+            extra.insert("changed_while_running".to_owned(), json!(changed));
+        }
         if let Some(snapshot) = snapshot.filter(|_| result.success) {
             snapshot
                 .annotate_new_commits(&self.connection, &self.proposal, &self.grant)
                 .await;
         }
         result
+    }
+
+    /// Opens the working directory, checks the files that the command binds, and builds the spec.
+    async fn prepare(
+        &self,
+        temporary: &Path,
+    ) -> Result<(SpawnSpec, WorkingDirectory, Vec<FileIdentity>), String> {
+        let (grant, settings) = (self.grant.clone(), self.settings.clone());
+        let (accepted, temporary) = (self.accepted, temporary.to_owned());
+        let preparing = tokio::task::spawn_blocking(move || {
+            let directory = spawn_spec::open_directory(&grant, accepted, &settings)?;
+            let identities = bound_files::check(&settings.workspace, &grant.action.files)?;
+            let spec = spawn_spec::from_grant(&grant, accepted, &settings, &directory, &temporary)?;
+            Ok((spec, directory, identities))
+        });
+        preparing
+            .await
+            .unwrap_or_else(|_| Err("the executor failed while it prepared the command".to_owned()))
     }
 
     /// Runs the command to its end and sends what it prints.
@@ -148,13 +183,12 @@ impl RunTask {
             file: file.as_ref().map(|file| file.path().to_owned()),
             pty_input: run.pty_input(),
         });
-        let secrets = self.grant.secret_env.clone().unwrap_or_default();
         let (chunk_sender, chunks) = mpsc::channel(4);
         let limits = self.grant.limits;
         let max_bytes = limits.output_bytes;
         let output_sender =
             OutputSender::new(&self.connection, &self.proposal, max_bytes, file.as_mut());
-        let running = run.stream_to_end(self.run_limits(), &secrets, chunk_sender);
+        let running = run.stream_to_end(self.run_limits(), &self.masked, chunk_sender);
         let (finished, sent) = tokio::join!(running, output_sender.send_all(chunks));
         let mut result = match &finished {
             Ok(finish) => output_sender::tool_result(&self.proposal, finish, limits, sent),

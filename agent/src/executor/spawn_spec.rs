@@ -1,14 +1,18 @@
 //! Turns a grant into the spec that a reaper runs: exactly the granted bytes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pvp_protocol::payload::{ClearedBy, GrantTerms};
 use pvp_protocol::{Command, RunMode};
 
 use super::ExecutorSettings;
 use crate::environment::{self, Interactivity};
+use crate::grant_check::AcceptedGrant;
+use crate::private_paths::private_paths;
 use crate::reaper::{PtySize, SpawnSpec};
 use crate::sandbox::{ResourceLimits, Sandbox};
+use crate::shown_actions::ActionOrigin;
+use crate::working_directory::WorkingDirectory;
 
 /// The size of a terminal until a client sends another.
 const DEFAULT_PTY_SIZE: PtySize = PtySize {
@@ -29,7 +33,9 @@ pub(super) fn login_shell() -> String {
 /// The spec of a grant's command, or why it cannot run.
 pub(super) fn from_grant(
     grant: &GrantTerms,
+    accepted: AcceptedGrant,
     settings: &ExecutorSettings,
+    directory: &WorkingDirectory,
     temporary: &Path,
 ) -> Result<SpawnSpec, String> {
     let (program, arguments) = argv(&grant.action.command)?;
@@ -51,7 +57,9 @@ pub(super) fn from_grant(
         terminal,
         program,
         arguments: argv.collect(),
-        directory: resolve_directory(grant.action.cwd.as_deref(), &settings.workspace)?,
+        directory: directory.path().to_owned(),
+        directory_identity: Some(directory.identity()),
+        files: grant.action.files.clone(),
         environment: environment::command_environment(
             utf8_environment(),
             &grant.action.env,
@@ -60,9 +68,10 @@ pub(super) fn from_grant(
             interactivity,
         ),
         sandbox: Sandbox {
-            profile: grant.profile,
+            profile: accepted.profile,
             workspace: settings.workspace.clone(),
             temporary: temporary.to_owned(),
+            private: private_paths(settings),
             limits: resource_limits(grant, settings),
         },
         grace_ms: u64::try_from(settings.kill_grace.as_millis()).unwrap_or(u64::MAX),
@@ -101,18 +110,24 @@ fn argv(command: &Command) -> Result<(String, Vec<String>), String> {
     }
 }
 
-/// The directory that a command runs in; the error names a directory that does not exist.
-pub(crate) fn resolve_directory(cwd: Option<&str>, workspace: &Path) -> Result<PathBuf, String> {
-    let directory = match cwd {
-        None => workspace.to_owned(),
-        Some(cwd) => workspace.join(cwd),
-    };
-    match std::fs::metadata(&directory) {
-        Ok(metadata) if metadata.is_dir() => Ok(directory),
-        Ok(_) => Err(format!(
-            "cannot work in {}: it is not a directory",
-            directory.display()
-        )),
-        Err(error) => Err(format!("cannot work in {}: {error}", directory.display())),
+/// Opens the directory that a command runs in. The directory of a proposal was resolved when it was
+/// made, so its path must still lead to itself.
+pub(super) fn open_directory(
+    grant: &GrantTerms,
+    accepted: AcceptedGrant,
+    settings: &ExecutorSettings,
+) -> Result<WorkingDirectory, String> {
+    let cwd = grant.action.cwd.as_deref();
+    let directory = WorkingDirectory::open(cwd, &settings.workspace)?;
+    if let (Some(cwd), ActionOrigin::Proposal) = (cwd, accepted.origin) {
+        let resolved = directory.resolved_path();
+        let resolved = resolved.map_err(|error| format!("cannot work in {cwd}: {error}"))?;
+        if resolved != settings.workspace.join(cwd) {
+            let resolved = resolved.display();
+            return Err(format!(
+                "the directory `{cwd}` changed since it was approved: it leads to {resolved}"
+            ));
+        }
     }
+    Ok(directory)
 }

@@ -1,5 +1,6 @@
 //! The exec step: the process that applies the sandbox to itself and then becomes the command.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context;
+use pvp_protocol::SandboxProfile;
 use rustix::process::{
     Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid,
 };
@@ -17,6 +19,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::cgroup::Cgroup;
 use super::process_tree::ProcessTree;
 use super::{EXEC_STEP_SUBCOMMAND, SpawnSpec};
+use crate::bound_files;
+use crate::read_git;
+use crate::working_directory::WorkingDirectory;
 
 /// A started exec step that waits for its spec.
 pub(super) struct ExecStep(Child);
@@ -122,30 +127,55 @@ fn exec_command(request: &ExecRequest) -> anyhow::Result<Infallible> {
         cgroup.enter().context("entering the command's cgroup")?;
     }
     let spawn_spec = &request.spawn_spec;
-    std::env::set_current_dir(&spawn_spec.directory)
+    enter_directory(spawn_spec)
         .with_context(|| format!("cannot work in {}", spawn_spec.directory.display()))?;
     let (stdin, terminal) = match spawn_spec.terminal {
         Some(_) => take_controlling_terminal().context("taking the terminal")?,
         None => (Stdio::null(), Vec::new()),
     };
+    let environment = prepare_environment(spawn_spec)?;
     let mut command = Command::new(&spawn_spec.program);
     command
         .args(&spawn_spec.arguments)
         .env_clear()
-        .envs(
-            spawn_spec
-                .environment
-                .iter()
-                .map(|(key, value)| (key, value)),
-        )
+        .envs(environment)
         .stdin(stdin);
     reset_ignored_signals().context("heeding signals")?;
+    // The executor has checked them too, and says why it starts nothing; this is the last moment.
+    bound_files::check(&spawn_spec.sandbox.workspace, &spawn_spec.files)
+        .map_err(anyhow::Error::msg)?;
     spawn_spec
         .sandbox
         .apply(&terminal)
         .context("cannot confine the command, so it does not run")?;
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", spawn_spec.program))
+}
+
+/// The command's environment; a read's also keeps git from running what a repository configures.
+fn prepare_environment(spawn_spec: &SpawnSpec) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut environment = spawn_spec.environment.iter().cloned().collect();
+    let sandbox = &spawn_spec.sandbox;
+    match sandbox.profile {
+        SandboxProfile::Read | SandboxProfile::ReadNet => {
+            read_git::prepare(&sandbox.temporary, &mut environment)
+                .context("cannot keep git to reading, so the command does not run")?;
+        }
+        SandboxProfile::None | SandboxProfile::Workspace => {}
+    }
+    Ok(environment)
+}
+
+/// Enters the directory that the executor has opened, by a descriptor of this process's own.
+fn enter_directory(spawn_spec: &SpawnSpec) -> anyhow::Result<()> {
+    let directory = WorkingDirectory::open_path(&spawn_spec.directory)?;
+    let expected = spawn_spec.directory_identity;
+    let is_same = expected.is_none_or(|identity| identity == directory.identity());
+    anyhow::ensure!(
+        is_same,
+        "it was replaced by another while the command started"
+    );
+    Ok(directory.enter()?)
 }
 
 /// Makes the terminal on standard output the controlling one of this session, so that keys such as

@@ -1,14 +1,15 @@
 //! Restricts by Landlock which files a command may read and write, and whom it may signal.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use pvp_protocol::SandboxProfile;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::Sandbox;
 
@@ -30,7 +31,6 @@ const SYSTEM_PATHS: &[&str] = &[
     "/opt",
     "/nix",
     "/snap",
-    "/proc",
     "/sys/block",
     "/sys/bus",
     "/sys/class",
@@ -45,6 +45,65 @@ const SYSTEM_PATHS: &[&str] = &[
     "/var/lib/rpm",
     "/run/current-system",
 ];
+
+/// What /proc says about the machine. What it says about processes is left out, because anybody may
+/// read their arguments, which may hold passwords. `self` is the process that becomes the command;
+/// those that it starts cannot read about themselves.
+const PROC_PATHS: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/buddyinfo",
+    "/proc/bus",
+    "/proc/cgroups",
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/consoles",
+    "/proc/cpuinfo",
+    "/proc/crypto",
+    "/proc/devices",
+    "/proc/diskstats",
+    "/proc/dma",
+    "/proc/driver",
+    "/proc/execdomains",
+    "/proc/fb",
+    "/proc/filesystems",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/irq",
+    "/proc/kallsyms",
+    "/proc/loadavg",
+    "/proc/locks",
+    "/proc/mdstat",
+    "/proc/meminfo",
+    "/proc/misc",
+    "/proc/modules",
+    "/proc/mtrr",
+    "/proc/pagetypeinfo",
+    "/proc/partitions",
+    "/proc/pressure",
+    "/proc/schedstat",
+    "/proc/scsi",
+    "/proc/self",
+    "/proc/slabinfo",
+    "/proc/softirqs",
+    "/proc/stat",
+    "/proc/swaps",
+    "/proc/sys",
+    "/proc/sysvipc",
+    "/proc/timer_list",
+    "/proc/tty",
+    "/proc/uptime",
+    "/proc/version",
+    "/proc/version_signature",
+    "/proc/vmallocinfo",
+    "/proc/vmstat",
+    "/proc/zoneinfo",
+];
+
+/// Where PVP keeps links, journals and data below a home, unless the environment says otherwise.
+const PRIVATE_HOME: &[&str] = &[".config/pvp", ".local/state/pvp"];
 
 /// Entries of /etc that hold keys or passwords, whoever may read them. Entries that are not
 /// world-readable are not readable here either; this list is for files deeper in a directory, and
@@ -230,6 +289,7 @@ fn ruleset(profile: SandboxProfile, level: CompatLevel) -> anyhow::Result<Rulese
 /// Restricts this process for good; the files of its own terminal stay accessible.
 pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Result<()> {
     let ruleset = ruleset(sandbox.profile, CompatLevel::HardRequirement)?.create()?;
+    let private = PrivatePaths::new(sandbox);
     let read = AccessFs::from_read(PREFERRED_ABI);
     // A device node gives access to the same device wherever it is made, such as a disk.
     let everything =
@@ -237,21 +297,25 @@ pub(super) fn restrict(sandbox: &Sandbox, terminal: &[PathBuf]) -> anyhow::Resul
     let ruleset = match sandbox.profile {
         SandboxProfile::None => return Ok(()),
         SandboxProfile::Workspace => {
-            let ruleset = allow_path(ruleset, Path::new("/"), read)?;
+            // What is private and lies in the workspace stays accessible: without a rule for the
+            // workspace as a whole, no file could be created in it.
+            let private = private.outside(&sandbox.workspace);
+            let ruleset = private.allow_beside(ruleset, OpenPath::open(Path::new("/")), read)?;
             allow_path(ruleset, &sandbox.workspace, everything)?
         }
         SandboxProfile::Read | SandboxProfile::ReadNet => {
-            let mut ruleset = allow_path(ruleset, &sandbox.workspace, read)?;
+            let workspace = OpenPath::open(&sandbox.workspace);
+            let mut ruleset = private.allow_workspace(ruleset, workspace, read)?;
             for path in system_paths() {
-                ruleset = allow_path(ruleset, &path, read)?;
+                ruleset = private.allow_beside(ruleset, OpenPath::open(&path), read)?;
             }
             for path in etc_paths() {
-                if let Some(open_path) = OpenPath::open(&path).filter(OpenPath::is_world_readable) {
-                    ruleset = open_path.add_rule(ruleset, &path, read)?;
-                }
+                let open_path = OpenPath::open(&path).filter(OpenPath::is_world_readable);
+                ruleset = private.allow_beside(ruleset, open_path, read)?;
             }
-            // The names in /etc may be listed even where the files may not be read.
-            allow_path(ruleset, Path::new("/etc"), AccessFs::ReadDir.into())?
+            // Names may be listed even where the files may not be read.
+            let ruleset = allow_path(ruleset, Path::new("/etc"), AccessFs::ReadDir.into())?;
+            allow_path(ruleset, Path::new("/proc"), AccessFs::ReadDir.into())?
         }
     };
     let mut ruleset = allow_path(ruleset, &sandbox.temporary, everything)?;
@@ -271,7 +335,7 @@ fn system_paths() -> impl Iterator<Item = PathBuf> {
     let open = READABLE_ETC.iter().map(|path| Path::new("/etc").join(path));
     let home = home_directory().into_iter();
     let home = home.flat_map(|home| READABLE_HOME.iter().map(move |path| home.join(path)));
-    let system = SYSTEM_PATHS.iter().map(PathBuf::from);
+    let system = SYSTEM_PATHS.iter().chain(PROC_PATHS).map(PathBuf::from);
     system.chain(open).chain(home)
 }
 
@@ -297,6 +361,99 @@ fn home_directory() -> Option<PathBuf> {
     })
 }
 
+/// What must not be read even where a rule allows what surrounds it.
+struct PrivatePaths(Vec<PathBuf>);
+
+impl PrivatePaths {
+    fn new(sandbox: &Sandbox) -> Self {
+        let home = home_directory().into_iter();
+        let home = home.flat_map(|home| PRIVATE_HOME.iter().map(move |path| home.join(path)));
+        let paths = sandbox.private.iter().cloned().chain(home);
+        Self(paths.map(|path| resolve_existing(&path)).collect())
+    }
+
+    /// Those that do not lie in the workspace.
+    fn outside(self, workspace: &Path) -> Self {
+        let workspace = resolve_existing(workspace);
+        let Self(mut paths) = self;
+        paths.retain(|path| !path.starts_with(&workspace));
+        Self(paths)
+    }
+
+    /// Allows access to a path, unless it is private or lies in what is, and except to what is
+    /// private below it.
+    fn allow_beside(
+        &self,
+        ruleset: RulesetCreated,
+        open_path: Option<OpenPath>,
+        access: BitFlags<AccessFs>,
+    ) -> anyhow::Result<RulesetCreated> {
+        let Some(open_path) = open_path else {
+            return Ok(ruleset);
+        };
+        let path = open_path.real_path()?;
+        match self.0.iter().any(|private| path.starts_with(private)) {
+            true => Ok(ruleset),
+            false => self.allow_open_path(ruleset, open_path, &path, access),
+        }
+    }
+
+    /// Allows access to the workspace, which may lie in what is private, such as a data directory.
+    fn allow_workspace(
+        &self,
+        ruleset: RulesetCreated,
+        workspace: Option<OpenPath>,
+        access: BitFlags<AccessFs>,
+    ) -> anyhow::Result<RulesetCreated> {
+        let Some(workspace) = workspace else {
+            return Ok(ruleset);
+        };
+        let path = workspace.real_path()?;
+        match self.0.contains(&path) {
+            true => Ok(ruleset),
+            false => self.allow_open_path(ruleset, workspace, &path, access),
+        }
+    }
+
+    /// Allows access to a path, except to what is private below it.
+    ///
+    /// Landlock rules can only allow, and hold for everything below. So if something below is
+    /// private, each entry beside it gets a rule, and so on down to it. The directories on the way
+    /// can be listed, and so can what is private: its names show, its content does not.
+    fn allow_open_path(
+        &self,
+        mut ruleset: RulesetCreated,
+        open_path: OpenPath,
+        real_path: &Path,
+        access: BitFlags<AccessFs>,
+    ) -> anyhow::Result<RulesetCreated> {
+        if !self.0.iter().any(|private| private.starts_with(real_path)) {
+            return open_path.add_rule(ruleset, real_path, access);
+        }
+        let listed = access & AccessFs::ReadDir;
+        ruleset = open_path.add_rule(ruleset, real_path, listed)?;
+        let entries = std::fs::read_dir(real_path).into_iter().flatten();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            // A symbolic link gives no access to what it leads to.
+            let entry = OpenPath::open_entry(&path).filter(|entry| !entry.is_symlink());
+            if let Some(entry) = entry.filter(|_| !self.0.contains(&path)) {
+                ruleset = self.allow_open_path(ruleset, entry, &path, access)?;
+            }
+        }
+        Ok(ruleset)
+    }
+}
+
+/// The path without symbolic links, as far as it exists.
+fn resolve_existing(path: &Path) -> PathBuf {
+    let resolved = path.ancestors().find_map(|ancestor| {
+        let real_path = ancestor.canonicalize().ok()?;
+        Some(real_path.join(path.strip_prefix(ancestor).ok()?))
+    });
+    // Joining an empty rest leaves a slash at the end, which the components do not have.
+    resolved.map_or_else(|| path.to_owned(), |path| path.components().collect())
+}
+
 /// Adds a rule for a path; a path that does not exist needs none.
 fn allow_path(
     ruleset: RulesetCreated,
@@ -311,15 +468,36 @@ fn allow_path(
 
 /// An open file or directory whose mode is read only once: there are hundreds for each command.
 struct OpenPath {
-    fd: PathFd,
+    fd: OwnedFd,
     mode: u32,
 }
 
 impl OpenPath {
+    /// Opens what a path leads to.
     fn open(path: &Path) -> Option<Self> {
-        let fd = PathFd::new(path).ok()?;
+        Self::open_with(path, OFlags::empty())
+    }
+
+    /// Opens an entry of a directory, also if it is a symbolic link.
+    fn open_entry(path: &Path) -> Option<Self> {
+        Self::open_with(path, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(path: &Path, flags: OFlags) -> Option<Self> {
+        let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
         let mode = rustix::fs::fstat(&fd).ok()?.st_mode;
         Some(Self { fd, mode })
+    }
+
+    /// Where it is, without symbolic links.
+    fn real_path(&self) -> anyhow::Result<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        std::fs::read_link(link).context("finding where a path leads")
+    }
+
+    fn is_symlink(&self) -> bool {
+        FileType::from_raw_mode(self.mode).is_symlink()
     }
 
     /// Whether every user may read it; root is restricted in the same way.

@@ -9,11 +9,13 @@ use tokio::sync::Notify;
 
 use super::prompt_queue::Halt;
 use super::{AgentEvent, AgentEventCallback, INTERRUPTED_RESULT};
-use crate::agent::{Agent, ProposalEvent, ProposalHandle, ProposeError};
+use crate::agent::Agent;
 use crate::brain::proposal_result::{AppliedEdit, CallResult};
 use crate::brain::result_text::truncate_middle;
 use crate::brain::tools::{JobsCall, ShellCall, render_jobs};
 use crate::brain::{ParsedToolCall, ProposalResult, ResultTextLimits, ToolCall, recall};
+use crate::proposer::{ProposalEvent, ProposalHandle, ProposeError};
+use crate::run_results::unknown_result;
 
 /// Calls of one answer that are started.
 const MAX_CALLS: usize = 64;
@@ -228,6 +230,7 @@ impl<'a> ToolCallBatch<'a> {
                     by,
                     command,
                     reason,
+                    action: _,
                 } => {
                     progress.edit = Some(AppliedEdit {
                         by,
@@ -248,12 +251,20 @@ impl<'a> ToolCallBatch<'a> {
                         edit: progress.edit.take(),
                     };
                 }
-                ProposalEvent::Started { .. } | ProposalEvent::Output { .. } => {}
+                ProposalEvent::Started { .. }
+                | ProposalEvent::Output { .. }
+                | ProposalEvent::CancelRequested { .. } => {}
                 ProposalEvent::Finished(result) => {
                     let edit = progress.edit.take();
                     return ProposalResult::Ran { result, edit };
                 }
                 ProposalEvent::NotRun(resolve) => return ProposalResult::NotApproved(resolve),
+                ProposalEvent::Lost => {
+                    let why = "the server no longer has the log in which it was proposed";
+                    let result = Box::new(unknown_result(proposal.id, why));
+                    let edit = progress.edit.take();
+                    return ProposalResult::Ran { result, edit };
+                }
             }
         }
         let why = "the session is over".to_owned();

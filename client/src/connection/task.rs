@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use pvp_clock::{Backoff, BackoffState, fresh_id};
-use pvp_protocol::payload::{
-    Announce, ErrorReport, HeartbeatPing, HeartbeatPong, SessionAck, SessionJoin,
-};
+use pvp_protocol::payload::{Announce, ErrorReport, HeartbeatPong, SessionAck, SessionJoin};
 use pvp_protocol::{
     ClientMessage, Envelope, EnvelopeHeader, ErrorCode, ExtraFields, Limits, MessageId, Sender,
     ServerMessage, SessionId, VERSION, parse_server_message,
@@ -23,10 +21,13 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
+use super::server_clock::ServerClock;
 use super::{
-    AckSender, ConnectError, ConnectionEvent, EndReason, SendError, WelcomeLimits, encode_envelope,
+    AckSender, ConnectError, ConnectionEvent, EndReason, RecordCheck, SendError, WelcomeLimits,
+    encode_envelope,
 };
 use crate::Link;
+use crate::api::ApiClient;
 use crate::outbox::{Outbox, OutgoingMessage, ResendPolicy};
 
 /// Delays between attempts to connect.
@@ -41,6 +42,9 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// How many heartbeat intervals may pass without a message before the connection counts as lost.
 const MAX_MISSED_HEARTBEATS: u64 = 3;
 
+/// How long a connection goes on before the log is compared again, and its end remembered.
+const RECORD_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Messages that may be unsent or unacknowledged before no more are accepted from callers.
 const MAX_QUEUED: usize = 1024;
 
@@ -48,11 +52,18 @@ type ClientSocket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// What is needed to join, and to join again.
 pub(super) struct JoinParams {
+    /// Where the server is, with the token.
     pub(super) link: Link,
+    /// The session to join.
     pub(super) session: SessionId,
+    /// Who joins.
     pub(super) announce: Announce,
+    /// The sequence number to resume after; `None` to join without resuming.
     pub(super) after: Option<u64>,
+    /// How many past messages to receive when not resuming.
     pub(super) history: Option<u64>,
+    /// Whether the log is compared with what was seen of it before.
+    pub(super) record_check: RecordCheck,
 }
 
 /// How one socket ended.
@@ -64,6 +75,10 @@ enum SocketEnd {
 struct ConnectionTask {
     /// What to join with; its `after` advances with every message received.
     params: JoinParams,
+    /// The last entry that was received on any socket.
+    received: u64,
+    /// When the log is compared again with what was seen of it.
+    next_record_check: Instant,
     /// Messages from the callers of the connection.
     outgoing: mpsc::Receiver<OutgoingMessage<AckSender>>,
     /// Where events go.
@@ -74,21 +89,20 @@ struct ConnectionTask {
     queued: usize,
     /// The limits of the last welcome; defaults until then.
     limits: WelcomeLimits,
+    /// What time it is for the server.
+    server_clock: ServerClock,
     /// Receives the result of the first join; `None` once it has been sent.
     first_join: Option<oneshot::Sender<Result<(), ConnectError>>>,
     /// How long to wait before the next attempt to connect.
     backoff: BackoffState,
     /// Every handle is dropped, so no more messages will be sent.
     closing: bool,
-    /// The ping sent before closing, and the last sequence number received when it was sent.
-    closing_ping: Option<(MessageId, Option<u64>)>,
-    /// The highest sequence number that the server has mentioned. Messages up to it are still
-    /// expected, unless they are not for this participant to see.
-    expected_seq: u64,
     /// The server has accepted our `session.leave`.
     leaving: bool,
     /// The current socket has been welcomed.
     joined: bool,
+    /// The current socket's join has been answered, so everything logged before it has come.
+    caught_up: bool,
 }
 
 /// Runs until the connection has ended for good.
@@ -97,21 +111,24 @@ pub(super) async fn run(
     outgoing: mpsc::Receiver<OutgoingMessage<AckSender>>,
     events: mpsc::Sender<ConnectionEvent>,
     first_join: oneshot::Sender<Result<(), ConnectError>>,
+    server_clock: ServerClock,
 ) {
     let mut task = ConnectionTask {
         params,
+        received: 0,
+        next_record_check: Instant::now(),
         outgoing,
         events,
         outbox: Outbox::default(),
         queued: 0,
         limits: WelcomeLimits::default(),
+        server_clock,
         first_join: Some(first_join),
         backoff: BackoffState::new(BACKOFF),
         closing: false,
-        closing_ping: None,
-        expected_seq: 0,
         leaving: false,
         joined: false,
+        caught_up: false,
     };
     let end_reason = loop {
         match task.run_socket().await {
@@ -133,6 +150,9 @@ pub(super) async fn run(
         (Some(first_join), EndReason::Refused(report)) => {
             let _ = first_join.send(Err(ConnectError::Refused(report)));
         }
+        (Some(first_join), EndReason::RecordChanged(warning)) => {
+            let _ = first_join.send(Err(ConnectError::RecordChanged(warning)));
+        }
         (_, end_reason) => task.emit(ConnectionEvent::Ended(end_reason)).await,
     }
 }
@@ -152,6 +172,7 @@ impl ConnectionTask {
             let _ = outgoing.ack_sender.send(Err(SendError::Dropped));
         }
         self.joined = false;
+        self.caught_up = false;
         self.emit(ConnectionEvent::Disconnected { why }).await;
         let retry_at = Instant::now() + self.backoff.next_delay();
         loop {
@@ -250,6 +271,7 @@ impl ConnectionTask {
             supported_versions: vec![u32::from(VERSION)],
             after: self.params.after,
             history: self.params.history,
+            announce_others: Some(false),
             extra: ExtraFields::new(),
         };
         encode_envelope(
@@ -277,11 +299,11 @@ impl ConnectionTask {
     ) -> SocketEnd {
         let mut idle_deadline = Instant::now() + JOIN_TIMEOUT;
         loop {
-            match self.is_ready_to_close(socket).await {
-                Ok(true) if self.leaving => return SocketEnd::Ended(EndReason::Left),
-                Ok(true) => return SocketEnd::Ended(EndReason::Closed),
-                Ok(false) => {}
-                Err(error) => return SocketEnd::Lost(error.to_string()),
+            if self.is_ready_to_close() {
+                return SocketEnd::Ended(match self.leaving {
+                    true => EndReason::Left,
+                    false => EndReason::Closed,
+                });
             }
             let frame = tokio::select! {
                 frame = socket.next() => frame,
@@ -312,35 +334,10 @@ impl ConnectionTask {
         }
     }
 
-    /// Whether every answer and every message that will come has come. Log messages reach the
-    /// connection by a different path than answers, so a ping finds out whether more are coming.
-    async fn is_ready_to_close(&mut self, socket: &mut ClientSocket) -> Result<bool, Error> {
-        if !self.joined || !self.closing || !self.outbox.is_empty() {
-            return Ok(false);
-        }
-        if self.params.after.unwrap_or(0) >= self.expected_seq {
-            return Ok(true);
-        }
-        if self.closing_ping.is_none() {
-            let id = fresh_id();
-            let ping = ClientMessage::HeartbeatPing(HeartbeatPing::default());
-            let text = encode_envelope(self.header(id.clone(), None), ping);
-            self.closing_ping = Some((id, self.params.after));
-            socket.send(Message::text(text)).await?;
-        }
-        Ok(false)
-    }
-
-    /// If nothing was received since the ping, the missing messages are not for us to see.
-    fn on_pong(&mut self, ping: &MessageId) {
-        if let Some((id, after)) = &self.closing_ping
-            && id == ping
-        {
-            if *after == self.params.after {
-                self.expected_seq = 0;
-            }
-            self.closing_ping = None;
-        }
+    /// Whether everything that this connection asked for has come. An answer follows what was
+    /// logged before it, so there is nothing to wait for after the last one.
+    fn is_ready_to_close(&self) -> bool {
+        self.closing && self.caught_up && self.outbox.is_empty()
     }
 
     fn on_close_frame(&self, frame: Option<CloseFrame>) -> SocketEnd {
@@ -396,14 +393,17 @@ impl ConnectionTask {
         };
         if let Some(seq) = envelope.seq {
             self.params.after = Some(self.params.after.unwrap_or(0).max(seq));
+            self.received = self.received.max(seq);
         }
         let mut end = None;
         if let ServerMessage::SessionWelcome(welcome) = &envelope.message
             && envelope.header.reference.as_ref() == Some(join_id)
         {
             self.limits = WelcomeLimits::from(welcome);
-            self.closing_ping = None;
-            self.expected_seq = self.expected_seq.max(welcome.head);
+            self.server_clock.set(envelope.at);
+            if let Some(end) = self.check_record().await {
+                return Some(end);
+            }
             // From here on a resume is possible, even if no message follows.
             self.params.after.get_or_insert(0);
             self.on_welcome(resume_after.is_some()).await;
@@ -411,6 +411,11 @@ impl ConnectionTask {
             end = self.on_reply(&envelope, join_id);
         }
         if let ServerMessage::HeartbeatPing(_) = &envelope.message {
+            if Instant::now() >= self.next_record_check
+                && let Some(end) = self.check_record().await
+            {
+                return Some(end);
+            }
             let header = self.header(fresh_id(), Some(envelope.header.id.clone()));
             let pong = ClientMessage::HeartbeatPong(HeartbeatPong::default());
             if let Err(error) = socket
@@ -428,6 +433,31 @@ impl ConnectionTask {
             return Some(SocketEnd::Lost(error.to_string()));
         }
         end
+    }
+
+    /// Compares the log with what was seen of it, before anything of it is acted on.
+    async fn check_record(&mut self) -> Option<SocketEnd> {
+        let memory = self.params.record_check.memory()?.clone();
+        self.next_record_check = Instant::now() + RECORD_CHECK_INTERVAL;
+        let (link, session) = (self.params.link.clone(), self.params.session.clone());
+        let received = self.received;
+        let checking = tokio::task::spawn_blocking(move || {
+            memory.check(&ApiClient::new(link), &session, received)
+        });
+        let warning = match checking.await {
+            Ok(Ok(warning)) => warning?,
+            Ok(Err(error)) => return Some(SocketEnd::Lost(error.to_string())),
+            Err(panic) => return Some(SocketEnd::Lost(panic.to_string())),
+        };
+        match (&self.params.record_check, warning.is_grave()) {
+            (RecordCheck::Enforce(_), true) => {
+                Some(SocketEnd::Ended(EndReason::RecordChanged(warning)))
+            }
+            (RecordCheck::Enforce(_), false) | (RecordCheck::Report(_) | RecordCheck::Off, _) => {
+                self.emit(ConnectionEvent::RecordWarning(warning)).await;
+                None
+            }
+        }
     }
 
     async fn on_welcome(&mut self, resumed: bool) {
@@ -448,13 +478,12 @@ impl ConnectionTask {
     fn on_reply(&mut self, envelope: &Envelope, join_id: &MessageId) -> Option<SocketEnd> {
         let report = match &envelope.message {
             ServerMessage::SessionAck(ack) => {
-                self.expected_seq = self.expected_seq.max(ack.seq.unwrap_or(0));
+                self.caught_up |= ack.id == *join_id;
                 self.complete_send(&ack.id, Ok(ack.clone()));
                 return None;
             }
             ServerMessage::HeartbeatPong(_) | ServerMessage::OutputPage(_) => {
                 let id = envelope.header.reference.clone()?;
-                self.on_pong(&id);
                 let (seq, duplicate) = (None, false);
                 self.complete_send(&id.clone(), Ok(SessionAck { id, seq, duplicate }));
                 return None;

@@ -1,9 +1,9 @@
 //! Numbers, sizes, times and names of the protocol as words.
 
-use pvp_protocol::Role;
 use pvp_protocol::payload::{GateOutcome, PresenceStatus};
+use pvp_protocol::{BoundFile, Role};
 
-use crate::view::ParticipantView;
+use crate::view::{ParticipantView, escape_invisible};
 
 /// The beginning of a text that is longer than so many characters.
 pub fn shorten(text: &str, max_chars: usize) -> String {
@@ -74,6 +74,15 @@ pub fn outcome_text(outcome: GateOutcome) -> &'static str {
         GateOutcome::Rejected => "rejected",
         GateOutcome::TimedOut => "timed out",
         GateOutcome::Cancelled => "cancelled",
+    }
+}
+
+/// A file that a command binds, in one line.
+pub fn bound_file(file: &BoundFile) -> String {
+    let path = escape_invisible(&file.path);
+    match file.sha256 {
+        Some(digest) => format!("{path}, {}, SHA-256 {digest}", byte_size(file.bytes)),
+        None => format!("{path} does not exist"),
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use pvp_protocol::payload::{Approval, GateRequest};
 use pvp_protocol::{
     Approvers, Category, Digest, GateTimeoutAction, MessageId, ParticipantId, ParticipantKind,
-    ParticipantTimeoutAction, QuorumRule, Role, SessionConfig, Timestamp, tally,
+    ParticipantTimeoutAction, QuorumRule, Role, SessionConfig, Timestamp, dependent_approvals,
+    tally,
 };
 use serde::Serialize;
 
@@ -100,6 +101,9 @@ pub struct GateCard {
     pub received: u32,
     /// How many approvals the gate needs.
     pub required: u32,
+    /// Approvals that do not count as those of one more person, and who keeps them from it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub not_counted: BTreeMap<ParticipantId, ParticipantId>,
     /// Participants who must approve and have not.
     pub awaited: BTreeSet<ParticipantId>,
     /// Participants who have not approved and whose approval would count.
@@ -143,6 +147,7 @@ impl GateCard {
             voters: request.voters.iter().cloned().collect(),
             received: 0,
             required: 0,
+            not_counted: BTreeMap::new(),
             awaited: BTreeSet::new(),
             undecided: BTreeSet::new(),
             standing: VoteEligibility::NotHere,
@@ -168,6 +173,7 @@ impl GateCard {
         let approvers = self.approvers(context);
         let approved = self.votes.keys().cloned().collect();
         let tally = tally(&self.quorum, &approvers, &approved);
+        self.not_counted = dependent_approvals(&self.quorum, &approvers, &approved);
         self.received = tally.received;
         self.required = tally.required;
         self.awaited = tally.awaited;
@@ -181,8 +187,17 @@ impl GateCard {
     /// is decisive.
     fn approvers(&self, context: &TallyContext<'_>) -> Approvers {
         let skip_absent = context.config.on_participant_timeout == ParticipantTimeoutAction::Skip;
-        let mut approvers = Approvers::default();
+        let mut approvers = Approvers {
+            owner: self.owner(context),
+            ..Approvers::default()
+        };
         for (id, participant) in context.people {
+            if let Some(inviter) = &participant.invited_by
+                && context.config.quorum_independent
+                && !participant.invited_before_session
+            {
+                approvers.invited_by.insert(id.clone(), inviter.clone());
+            }
             if !participant.may_vote() || self.ineligibility(participant, context.config).is_some()
             {
                 continue;
@@ -195,6 +210,16 @@ impl GateCard {
             }
         }
         approvers
+    }
+
+    /// Whom the proposal speaks for: a person for themselves, an agent for who invited it.
+    fn owner(&self, context: &TallyContext<'_>) -> Option<ParticipantId> {
+        let proposer = self.requested.proposer.as_ref()?;
+        let participant = context.people.get(proposer)?;
+        match participant.kind {
+            ParticipantKind::Human => Some(proposer.clone()),
+            ParticipantKind::Agent => participant.invited_by.clone(),
+        }
     }
 
     /// Why a participant who may approve in general may not vote on this card.
@@ -225,9 +250,18 @@ impl GateCard {
                 .is_some_and(|roles| roles.contains(role)),
             QuorumRule::Specific { participants } => participants.contains(id),
         };
+        let voted: BTreeSet<_> = self.votes.keys().cloned().collect();
         let eligible = approvers.eligible.iter();
-        let not_voted = eligible.filter(|id| !self.votes.contains_key(*id));
-        not_voted.filter(would_count).cloned().collect()
+        let not_voted = eligible.filter(|id| !voted.contains(*id));
+        let with_vote = |id: &ParticipantId| voted.iter().chain([id]).cloned().collect();
+        not_voted
+            .filter(would_count)
+            .filter(|id| {
+                let dependent = dependent_approvals(&self.quorum, approvers, &with_vote(id));
+                !dependent.contains_key(*id)
+            })
+            .cloned()
+            .collect()
     }
 
     fn vote_eligibility(&self, context: &TallyContext<'_>) -> VoteEligibility {
@@ -243,7 +277,7 @@ impl GateCard {
         if me.kind == ParticipantKind::Agent {
             return VoteEligibility::Agent;
         }
-        if !me.may_vote() {
+        if !me.may_vote() || !context.me.is_some_and(|me| me.may_approve) {
             return VoteEligibility::NotAnApprover;
         }
         if let Some(ineligibility) = self.ineligibility(me, context.config) {

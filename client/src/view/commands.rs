@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pvp_protocol::payload::{
     ShellExec, ToolCancel, ToolExecute, ToolOutput, ToolPropose, ToolResult,
 };
-use pvp_protocol::{Action, Category, Command, MessageId};
+use pvp_protocol::{Action, Category, MessageId};
 
 use super::proposal::{
     CancelRequestView, CommandHistoryEntry, CommandOrigin, ProposalState, ProposalView, RunView,
@@ -38,7 +38,8 @@ impl View {
         };
         let assessment = propose.assessment.as_ref();
         let requested =
-            RequestedAction::new(&propose.agent, &action, assessment, &propose.description);
+            RequestedAction::new(&propose.agent, &action, assessment, &propose.description)
+                .with_contents(&action, &propose.file_contents);
         self.record_proposal(meta, CommandOrigin::Agent, requested);
         let proposal = meta.id.clone();
         self.push_logged_item(meta, TimelineEvent::Proposed { proposal });
@@ -46,12 +47,7 @@ impl View {
 
     pub(super) fn fold_shell_exec(&mut self, meta: &MessageMeta<'_>, exec: &ShellExec) {
         let Some(by) = meta.participant() else { return };
-        let line = exec.command.clone();
-        let action = Action {
-            cwd: exec.cwd.clone(),
-            timeout_seconds: exec.timeout_seconds,
-            ..Action::new(Command::LoginShell { line })
-        };
+        let action = Action::from_shell_exec(exec);
         let requested =
             RequestedAction::new(by, &action, exec.assessment.as_ref(), OWN_COMMAND_PURPOSE);
         self.record_proposal(meta, CommandOrigin::Person, requested);
@@ -69,9 +65,12 @@ impl View {
         let blocked = requested.category() == Some(Category::Blocked);
         if let Some(known) = self.remove_proposal(meta.id) {
             let requested = match known.requested.assessment {
-                Some(_) => Arc::clone(&known.requested),
+                Some(_) => with_contents_of(&known.requested, requested),
                 None => Arc::new(requested),
             };
+            if let Some(card) = self.card_mut(meta.id) {
+                card.requested = Arc::clone(&requested);
+            }
             let (seq, at) = (meta.seq, Some(meta.at));
             // Moved to the end, so that the list is in log order.
             self.commands.push_back(ProposalView {
@@ -213,4 +212,23 @@ impl View {
             proposal.cancel = Some(CancelRequestView { by, at, reason });
         }
     }
+}
+
+/// What a welcome told about a command, with the file contents that only its proposal has.
+fn with_contents_of(
+    known: &Arc<RequestedAction>,
+    proposed: RequestedAction,
+) -> Arc<RequestedAction> {
+    let mut contents = proposed.file_contents;
+    contents.retain(|content| {
+        let mut files = known.files.iter();
+        files.any(|file| file.has_content(&content.path, &content.text))
+    });
+    if contents.is_empty() {
+        return Arc::clone(known);
+    }
+    Arc::new(RequestedAction {
+        file_contents: contents,
+        ..known.as_ref().clone()
+    })
 }

@@ -27,8 +27,7 @@ impl View {
 
     /// The proposal id that belongs to a gate id; a proposal id is returned as it is.
     fn proposal_id_of(&self, id: &MessageId) -> MessageId {
-        let gated = |proposal: &&super::ProposalView| proposal.gate.as_ref() == Some(id);
-        let proposal = self.commands.iter().rev().find(gated);
+        let proposal = self.proposal_at_gate(id);
         proposal.map_or(id, |proposal| &proposal.id).clone()
     }
 

@@ -42,6 +42,12 @@ pub struct ParticipantView {
     pub left: bool,
     /// They have been silent for so long that `on_participant_timeout` applies.
     pub timed_out: bool,
+    /// Who invited them, if a participant did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invited_by: Option<ParticipantId>,
+    /// They were invited before the session was created.
+    #[serde(skip)]
+    pub(super) invited_before_session: bool,
     /// Capabilities given in addition to those of the roles.
     #[serde(skip)]
     pub(super) explicit_capabilities: BTreeSet<Capability>,
@@ -61,6 +67,8 @@ impl ParticipantView {
             last_active: None,
             left: false,
             timed_out: false,
+            invited_by: announce.invited_by.clone(),
+            invited_before_session: announce.invited_before_session == Some(true),
             explicit_capabilities,
         }
     }
@@ -133,6 +141,27 @@ impl SelfView {
             may_prompt: participant.has_capability(Capability::Prompt),
         }
     }
+
+    /// The same with only the rights that this client's token gives.
+    pub(super) fn bounded_by(mut self, limits: Option<&OwnLimits>) -> Self {
+        let Some(limits) = limits else { return self };
+        self.roles.retain(|role| limits.roles.contains(role));
+        self.capabilities
+            .retain(|capability| limits.capabilities.contains(capability));
+        let allows = |capability| self.capabilities.contains(&capability);
+        self.may_approve &= allows(Capability::Approve);
+        self.may_exec &= allows(Capability::Exec);
+        self.may_interrupt &= allows(Capability::Interrupt);
+        self.may_prompt &= allows(Capability::Prompt);
+        self
+    }
+}
+
+/// What this client's token allows, where that is less than what its participant may do.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OwnLimits {
+    pub(super) roles: BTreeSet<Role>,
+    pub(super) capabilities: BTreeSet<Capability>,
 }
 
 /// The absent participants that pause the session, joined by "and"; `None` if it is not paused.
@@ -246,6 +275,10 @@ impl View {
         );
         if !participant.may_vote() {
             self.remove_from_votes(&change.participant);
+        } else if change.votes_void == Some(true) {
+            for card in &mut self.gates {
+                card.votes.remove(&change.participant);
+            }
         }
         self.recompute_derived();
     }
@@ -306,7 +339,8 @@ impl View {
             .as_ref()
             .and_then(|me| self.people.get(&me.participant));
         if let Some(participant) = me {
-            self.me = Some(SelfView::new(participant, &self.config));
+            let me = SelfView::new(participant, &self.config);
+            self.me = Some(me.bounded_by(self.own_limits.as_ref()));
         }
         self.recount();
     }

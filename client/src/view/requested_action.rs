@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pvp_protocol::payload::OpenGate;
+use pvp_protocol::payload::{FileContent, OpenGate};
 use pvp_protocol::{
-    Action, Assessment, Category, Command, JsonObject, PartAssessment, ParticipantId, RunMode,
+    Action, Assessment, BoundFile, Category, Command, JsonObject, PartAssessment, ParticipantId,
+    RunMode,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -67,6 +68,15 @@ pub struct RequestedAction {
     pub timeout_seconds: Option<u32>,
     /// Who may type, in `pty` mode.
     pub driver: Option<ParticipantId>,
+    /// The names of the shared secrets that it receives as variables.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// The files that it runs, as they must be when it starts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<BoundFile>,
+    /// The contents of these files, as far as they came with the proposal and fit their hashes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub file_contents: Vec<FileContent>,
     /// Why the proposer wants to run it, in their words.
     pub purpose: String,
     /// The policy's assessment; `None` if it is unknown.
@@ -147,12 +157,25 @@ impl RequestedAction {
             mode: action.mode,
             timeout_seconds: action.timeout_seconds,
             driver: action.driver.clone(),
+            secrets: truncated_secrets(&action.secrets, &mut truncation),
+            files: truncated_files(&action.files, &mut truncation),
+            file_contents: Vec::new(),
             purpose: String::new(),
             assessment: None,
             prefix: Vec::new(),
             edited_by: None,
             cut_bytes: truncation.0,
         }
+    }
+
+    /// The request with those of the contents that are what its action binds.
+    pub(super) fn with_contents(mut self, action: &Action, contents: &[FileContent]) -> Self {
+        let bound = contents
+            .iter()
+            .take(MAX_LIST_ITEMS)
+            .filter(|content| action.binds_content(&content.path, &content.text));
+        self.file_contents = bound.cloned().collect();
+        self
     }
 
     /// The request with the arguments of an amendment. `None` if they are not a valid action.
@@ -164,14 +187,15 @@ impl RequestedAction {
     ) -> Option<Self> {
         let tool = self.tool.as_deref().unwrap_or("shell");
         let action = Action::from_arguments(tool, arguments).ok()?;
-        Some(Self {
+        let edited = Self {
             proposer: self.proposer.clone(),
             purpose: self.purpose.clone(),
             assessment: Some(truncated_assessment(assessment)),
             prefix: suggested_prefix(&action, Some(assessment.category)),
             edited_by: by.cloned(),
             ..Self::from_action(&action)
-        })
+        };
+        Some(edited.with_contents(&action, &self.file_contents))
     }
 
     /// The request with the granted action, which is exactly what runs.
@@ -182,12 +206,14 @@ impl RequestedAction {
             assessment: self.assessment.clone(),
             prefix: self.prefix.clone(),
             edited_by: self.edited_by.clone(),
+            file_contents: self.file_contents.clone(),
             ..Self::from_action(action)
         }
     }
 
     /// Truncates a long command that has ended, to save memory.
     pub(super) fn shorten(&mut self) {
+        self.file_contents.clear();
         let kept = truncate(&self.command, MAX_CLOSED_COMMAND_BYTES);
         if kept.len() < self.command.len() {
             self.cut_bytes += (self.command.len() - kept.len()) as u64;
@@ -221,6 +247,14 @@ impl RequestedAction {
             ),
             ("timeout", self.timeout_seconds.map(Value::from)),
             ("driver", self.driver.as_ref().map(to_json)),
+            (
+                "secrets",
+                (!self.secrets.is_empty()).then(|| to_json(&self.secrets)),
+            ),
+            (
+                "files",
+                (!self.files.is_empty()).then(|| to_json(&self.files)),
+            ),
         ];
         let fields = fields.into_iter();
         Some(
@@ -288,6 +322,25 @@ fn truncated_env(
             truncation.truncate(name, MAX_LINE_BYTES),
             truncation.truncate(value, MAX_LINE_BYTES),
         )
+    })
+    .collect()
+}
+
+fn truncated_secrets(names: &[String], truncation: &mut TruncationCounter) -> Vec<String> {
+    let dropped = names.iter().skip(MAX_LIST_ITEMS);
+    dropped.for_each(|name| truncation.count_dropped(name));
+    let kept = names.iter().take(MAX_LIST_ITEMS);
+    kept.map(|name| truncation.truncate(name, MAX_LINE_BYTES))
+        .collect()
+}
+
+fn truncated_files(files: &[BoundFile], truncation: &mut TruncationCounter) -> Vec<BoundFile> {
+    let dropped = files.iter().skip(MAX_LIST_ITEMS);
+    dropped.for_each(|file| truncation.count_dropped(&file.path));
+    let kept = files.iter().take(MAX_LIST_ITEMS);
+    kept.map(|file| BoundFile {
+        path: truncation.truncate(&file.path, MAX_LINE_BYTES),
+        ..file.clone()
     })
     .collect()
 }
@@ -421,7 +474,8 @@ mod tests {
     fn an_edit_keeps_everything_but_the_line() {
         let arguments = json!({
             "command": "ls", "args": ["a b"], "cwd": "/w", "env": {"A": "b"},
-            "mode": "slow", "timeout": 7
+            "mode": "slow", "timeout": 7, "secrets": ["KEY"],
+            "files": [{"path": "ls", "sha256": "00".repeat(32), "bytes": 3}, {"path": "make"}]
         });
         let action = Action::from_arguments("shell", arguments.as_object().unwrap()).unwrap();
         let requested = RequestedAction::from_action(&action);

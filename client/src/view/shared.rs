@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pvp_protocol::payload::{
     AllowRuleInfo, Content, ContentRef, ContextAdd, ContextContentType, ContextRemove,
-    ContextUpdate, PolicyAllow, PolicyRevoke, SecretRevoke, SecretShare, SecretType,
+    ContextUpdate, PolicyAllow, PolicyRevoke, SecretInfo, SecretRevoke, SecretShare, SecretType,
 };
 use pvp_protocol::{MessageId, ParticipantId, Sender, Timestamp};
 use serde::Serialize;
@@ -40,7 +40,8 @@ pub struct ContextView {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SecretView {
     pub by: Sender,
-    pub at: Timestamp,
+    /// When it was shared; `None` if that was before the messages received.
+    pub at: Option<Timestamp>,
     pub scope: Vec<ParticipantId>,
     pub expires_at: Option<Timestamp>,
     pub secret_type: Option<SecretType>,
@@ -57,6 +58,9 @@ pub struct AllowRuleView {
     pub at: Timestamp,
     /// The words that a command must begin with.
     pub prefix: Vec<String>,
+    /// Where it must run: the executor's own directory if `None`, anywhere if `*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// When it expires.
     pub expires_at: Timestamp,
     /// The reason given, if any.
@@ -123,7 +127,7 @@ impl View {
         let scope: Vec<_> = share.scope.iter().take(MAX_SHARED_ITEMS).cloned().collect();
         let secret = SecretView {
             by: meta.sender.clone(),
-            at: meta.at,
+            at: Some(meta.at),
             scope: scope.clone(),
             expires_at: share.expires_at,
             secret_type: share.secret_type,
@@ -145,6 +149,7 @@ impl View {
             .take(MAX_RULE_WORDS)
             .map(|word| truncate_line(word))
             .collect();
+        let directory = truncate_optional_line(allow.directory.as_ref());
         let (expires_at, reason) = (
             allow.expires_at,
             truncate_optional_line(allow.reason.as_ref()),
@@ -156,6 +161,7 @@ impl View {
                 by: by.clone(),
                 at: meta.at,
                 prefix: prefix.clone(),
+                directory: directory.clone(),
                 expires_at,
                 reason: reason.clone(),
             };
@@ -166,10 +172,28 @@ impl View {
             meta,
             TimelineEvent::Allowed {
                 prefix,
+                directory,
                 expires_at,
                 reason,
             },
         );
+    }
+
+    /// Replaces the secrets with those of a welcome, and keeps what it leaves out about them.
+    pub(super) fn set_secrets(&mut self, secrets: &[SecretInfo]) {
+        let mut known = std::mem::take(&mut self.secrets);
+        for info in secrets.iter().take(MAX_SHARED_ITEMS) {
+            let key = truncate_line(&info.key);
+            let known = known.remove(&key);
+            let secret = SecretView {
+                by: Sender::Participant(info.by.clone()),
+                at: known.as_ref().and_then(|secret| secret.at),
+                scope: info.scope.iter().take(MAX_SHARED_ITEMS).cloned().collect(),
+                expires_at: info.expires_at,
+                secret_type: known.and_then(|secret| secret.secret_type),
+            };
+            self.secrets.insert(key, secret);
+        }
     }
 
     /// Replaces the rules with those of a welcome.
@@ -184,6 +208,7 @@ impl View {
                 .take(MAX_RULE_WORDS)
                 .map(|word| truncate_line(word))
                 .collect(),
+            directory: truncate_optional_line(standing_rule.directory.as_ref()),
             expires_at: standing_rule.expires_at,
             reason: truncate_optional_line(standing_rule.reason.as_ref()),
         };

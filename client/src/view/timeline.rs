@@ -200,6 +200,8 @@ pub enum TimelineEvent {
     },
     Allowed {
         prefix: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        directory: Option<String>,
         expires_at: Timestamp,
         reason: Option<String>,
     },

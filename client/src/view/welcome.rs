@@ -9,7 +9,7 @@ use pvp_protocol::{MessageId, ParticipantTimeoutAction};
 use super::View;
 use super::card::GateCard;
 use super::gates::MAX_CARDS;
-use super::participants::{ParticipantView, SelfView};
+use super::participants::{OwnLimits, ParticipantView, SelfView};
 use super::proposal::{CommandOrigin, ProposalState, ProposalView, RunView};
 use super::requested_action::RequestedAction;
 use super::text::{truncate_line, truncate_optional_line};
@@ -31,9 +31,12 @@ impl View {
         self.fold_open_gates(&welcome.gates);
         self.fold_running(&welcome.running);
         self.set_rules(&welcome.rules);
+        self.set_secrets(&welcome.secrets);
         self.close_missing_proposals(welcome);
         let me = self.people.get(&welcome.participant);
-        self.me = me.map(|participant| SelfView::new(participant, &self.config));
+        self.own_limits = me.and_then(|me| own_limits(welcome, me));
+        let me = me.map(|participant| SelfView::new(participant, &self.config));
+        self.me = me.map(|me| me.bounded_by(self.own_limits.as_ref()));
         self.paused = truncate_optional_line(welcome.paused.as_ref());
         self.recount();
     }
@@ -123,6 +126,17 @@ impl View {
             self.close_proposal(&id, ProposalState::Over);
         }
     }
+}
+
+/// What this client's token allows, if the participant may do more with another.
+fn own_limits(welcome: &SessionWelcome, me: &ParticipantView) -> Option<OwnLimits> {
+    let limits = OwnLimits {
+        roles: welcome.roles.iter().copied().collect(),
+        capabilities: welcome.capabilities.iter().copied().collect(),
+    };
+    let all_roles = me.roles.iter().all(|role| limits.roles.contains(role));
+    let all = all_roles && me.capabilities.is_subset(&limits.capabilities);
+    (!all).then_some(limits)
 }
 
 /// The card of an open gate, with details that only the earlier card of the same gate has.

@@ -4,7 +4,9 @@ use crate::support::{at, fold_all, id};
 use proptest::prelude::*;
 use pvp_client::View;
 use pvp_client::view::{MAX_HISTORY, MAX_ITEMS, MAX_PARTICIPANTS, MAX_PROPOSALS};
-use pvp_protocol::{Envelope, EnvelopeHeader, ParticipantId, Sender, ServerMessage, SessionId};
+use pvp_protocol::{
+    Envelope, EnvelopeHeader, ParticipantId, Role, Sender, ServerMessage, SessionId,
+};
 use serde_json::{Value, json};
 
 /// Upper bound for a view's size as JSON, in bytes. Most of it is output.
@@ -377,6 +379,8 @@ fn a_command_too_long_to_show_cannot_be_approved() {
     let mut welcome = welcome("a", "m9", 0);
     (welcome["people"], welcome["gates"], welcome["running"]) =
         (json!([person]), json!([]), json!([]));
+    (welcome["roles"], welcome["capabilities"]) =
+        (json!(["admin"]), json!(Role::Admin.capabilities()));
     let proposal = |text: &str| {
         let (kind, payload) = arbitrary_message(23, "c", "", 0, text);
         let propose = server_envelope(Some(1), "c", kind, &payload);

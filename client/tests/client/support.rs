@@ -68,6 +68,7 @@ pub fn identity(announce: &Announce) -> Identity {
         kind: announce.kind,
         roles: announce.roles.iter().copied().collect(),
         capabilities: announce.capabilities.iter().flatten().copied().collect(),
+        invited_by: None,
     }
 }
 
@@ -237,6 +238,7 @@ impl StoryPlayer {
     pub fn submit(&mut self, by: &str, submitted: SubmittedMessage) {
         self.apply(Input::Submit {
             by: participant_id(by),
+            ceiling: None,
             submitted,
         });
     }

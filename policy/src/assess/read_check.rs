@@ -5,9 +5,10 @@ use pvp_protocol::{Category, Risk};
 use super::Assessor;
 use crate::environment::is_harmless;
 use crate::paths::{PathAccess, PathRoot, ResolvedPath};
-use crate::read_rules::ReadRule;
+use crate::read_rules::{ReadRule, ReadTargets};
 use crate::rule_file::OperandKind;
 use crate::rule_table::RuleOrigin;
+use crate::secret_files::{is_aimed_at_secret, is_secret};
 use crate::syntax::SimpleCommand;
 use crate::verdict::CommandVerdict;
 use crate::word::ShellWord;
@@ -44,7 +45,7 @@ impl Assessor<'_> {
                 continue;
             }
             match read.check(rest) {
-                Ok(paths) => return self.check_read_paths(read, paths, command).map_err(Some),
+                Ok(targets) => return self.check_targets(read, &targets, command).map_err(Some),
                 Err(reason) => {
                     not_read_verdict.get_or_insert_with(|| not_a_read_verdict(&name, &reason));
                 }
@@ -88,17 +89,20 @@ impl Assessor<'_> {
     }
 
     /// A read, if everything that it would open may be read without a vote.
-    fn check_read_paths(
+    fn check_targets(
         &mut self,
         read: &ReadRule,
-        paths: Vec<ShellWord>,
+        targets: &ReadTargets,
         command: &SimpleCommand,
     ) -> Result<CommandVerdict, CommandVerdict> {
+        for name in &targets.names {
+            self.check_name(name)?;
+        }
         let here = [ShellWord::literal(".")];
-        let paths = if paths.is_empty() {
+        let paths = if targets.paths.is_empty() {
             &here[..]
         } else {
-            &paths[..]
+            &targets.paths[..]
         };
         self.check_paths(paths, &command.directories, read.data.text)?;
         if read.data.operands == OperandKind::Pattern {
@@ -149,6 +153,21 @@ impl Assessor<'_> {
         }
     }
 
+    /// Refuses the name of a file that may hold secrets, or a pattern that may match one.
+    fn check_name(&mut self, name: &str) -> Result<(), CommandVerdict> {
+        let path = ResolvedPath::new(PathRoot::Workspace).join(name.trim_start_matches('/'));
+        if is_secret(&path) || is_aimed_at_secret(&path) {
+            return Err(self.secret_verdict(name));
+        }
+        Ok(())
+    }
+
+    fn secret_verdict(&mut self, path: &str) -> CommandVerdict {
+        self.notes.insert(format!("may hold secrets: {path}"));
+        let reason = format!("reads `{path}`, which may hold secrets");
+        CommandVerdict::write(Risk::High, "path.secret", &reason)
+    }
+
     fn check_path(&mut self, path: &ResolvedPath) -> Result<(), CommandVerdict> {
         match self.workspace.classify_read(path) {
             PathAccess::Allowed => Ok(()),
@@ -157,11 +176,7 @@ impl Assessor<'_> {
                 let reason = format!("reads `{path}`, which is outside the workspace");
                 Err(CommandVerdict::write(Risk::Low, "path.outside", &reason))
             }
-            PathAccess::Secret(path) => {
-                self.notes.insert(format!("may hold secrets: {path}"));
-                let reason = format!("reads `{path}`, which may hold secrets");
-                Err(CommandVerdict::write(Risk::High, "path.secret", &reason))
-            }
+            PathAccess::Secret(path) => Err(self.secret_verdict(&path)),
         }
     }
 }

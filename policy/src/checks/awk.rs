@@ -6,7 +6,7 @@ use crate::word::ShellWord;
 
 /// Words that can access other files or programs, wherever they occur.
 const FORBIDDEN_WORDS: &[&str] = &[
-    "system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "/inet", "popen",
+    "system", "getline", "ARGV", "ARGC", "@", "PROCINFO", "ENVIRON", "/inet", "popen",
 ];
 
 /// The first operand is the program; the others are files or assignments.
@@ -17,7 +17,7 @@ pub(super) fn check(checked: &mut CheckedArguments) -> Result<(), String> {
         return Err("its program may write or run something".to_owned());
     }
     let is_file = |word: &&ShellWord| !is_assignment(&word.text());
-    checked.paths = checked.operands[1..]
+    checked.targets.paths = checked.operands[1..]
         .iter()
         .filter(is_file)
         .cloned()

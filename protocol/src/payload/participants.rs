@@ -17,7 +17,6 @@ wire_enums! {
 
 wire_structs! {
     /// What an executor can do; announced by agents that run commands.
-    #[derive(Default)]
     pub struct ExecutorInfo {
         /// Sandbox profiles that this machine enforces.
         #[serde(default)]
@@ -25,6 +24,10 @@ wire_structs! {
         /// Whether it runs people's own commands.
         #[serde(default)]
         pub shell_exec: bool,
+        /// Whether it runs commands as people edited them; it does unless it says otherwise.
+        #[serde(default = "accepts_edits", skip_serializing_if = "is_default_edits")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub edits: bool,
         /// The working directory of commands that name none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub working_directory: Option<String>,
@@ -60,6 +63,12 @@ wire_structs! {
         /// What their executor can do; set by agents that run commands.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub executor: Option<ExecutorInfo>,
+        /// Who invited them, if a participant did; set by the server.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub invited_by: Option<ParticipantId>,
+        /// Whether they were invited before the session was created; set by the server.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub invited_before_session: Option<bool>,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
@@ -82,6 +91,10 @@ wire_structs! {
         /// Capabilities beyond those of the roles; replaces those that an admin gave before.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub capabilities: Option<Vec<Capability>>,
+        /// Whether their approvals at open gates are void; set by the server when a token of theirs
+        /// was revoked or has expired.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub votes_void: Option<bool>,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
@@ -112,5 +125,27 @@ wire_structs! {
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]
         pub extra: ExtraFields,
+    }
+}
+
+/// Executors that do not say otherwise run edited commands.
+fn accepts_edits() -> bool {
+    true
+}
+
+fn is_default_edits(edits: &bool) -> bool {
+    *edits == accepts_edits()
+}
+
+impl Default for ExecutorInfo {
+    fn default() -> Self {
+        Self {
+            profiles: Vec::new(),
+            shell_exec: false,
+            edits: accepts_edits(),
+            working_directory: None,
+            runner: Vec::new(),
+            shell: None,
+        }
     }
 }

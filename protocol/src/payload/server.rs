@@ -47,6 +47,19 @@ wire_structs! {
         pub since: Timestamp,
     }
 
+    /// A shared secret, as described to someone who joins; the value is in no message.
+    pub struct SecretInfo {
+        /// The name of the variable.
+        pub key: String,
+        /// Who shared it.
+        pub by: ParticipantId,
+        /// The participants it is shared with.
+        pub scope: Vec<ParticipantId>,
+        /// When the server revokes it; never if not given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub expires_at: Option<Timestamp>,
+    }
+
     /// An allow rule, as described to someone who joins; it may have expired already.
     pub struct AllowRuleInfo {
         /// The id of its `policy.allow`.
@@ -57,6 +70,9 @@ wire_structs! {
         pub at: Timestamp,
         /// The words that an allowed command begins with.
         pub prefix: Vec<String>,
+        /// Where an allowed command runs, as in `policy.allow`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub directory: Option<String>,
         /// When the rule expires.
         pub expires_at: Timestamp,
         /// Why it was allowed.
@@ -105,6 +121,10 @@ wire_structs! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
         pub rules: Vec<AllowRuleInfo>,
+        /// The shared secrets, by name.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub secrets: Vec<SecretInfo>,
         /// What the session and its participants may use.
         pub limits: Limits,
         /// What this server supports beyond the published protocol.

@@ -56,6 +56,10 @@ wire_structs! {
         /// How many past messages to send when not resuming.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub history: Option<u64>,
+        /// Whether everyone who is present is announced after the welcome, which lists them too;
+        /// they are if this is not given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub announce_others: Option<bool>,
         /// Fields this version does not know.
         #[serde(flatten)]
         #[cfg_attr(feature = "generate", ts(skip))]

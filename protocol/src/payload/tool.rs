@@ -39,6 +39,15 @@ wire_enums! {
 }
 
 wire_structs! {
+    /// The content of a file that a proposal binds, for those who vote.
+    #[derive(Eq)]
+    pub struct FileContent {
+        /// The path, as in the `files` of the arguments.
+        pub path: String,
+        /// The whole content; its SHA-256 is the bound one.
+        pub text: String,
+    }
+
     /// `tool.propose`
     pub struct ToolPropose {
         /// The tool; `shell` runs commands.
@@ -59,6 +68,10 @@ wire_structs! {
         pub suggested_approvers: Option<Vec<ParticipantId>>,
         /// The kind of tool, as the agent states it.
         pub category: ToolCategory,
+        /// The contents of the files that the arguments bind, as far as they are text and short.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub file_contents: Vec<FileContent>,
         /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,
@@ -250,6 +263,10 @@ wire_structs! {
         /// Always `ui_bang`; set by the server.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub origin: Option<String>,
+        /// The names of the shared secrets that the command receives; set by the server.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "generate", ts(as = "Option<_>"))]
+        pub secrets: Vec<String>,
         /// The server's assessment; it replaces whatever a client sends here.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub assessment: Option<Assessment>,
@@ -262,6 +279,10 @@ wire_structs! {
     /// `policy.allow`: lets commands that begin with these words run without a vote
     pub struct PolicyAllow {
         pub prefix: Vec<String>,
+        /// Where the commands must run: a directory, relative to the executor's own or absolute,
+        /// or `*` for anywhere. Without it, the executor's own directory.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub directory: Option<String>,
         /// When the rule expires.
         pub expires_at: Timestamp,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -290,7 +311,7 @@ wire_structs! {
         /// The stream to read; both if not given.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub stream: Option<OutputStream>,
-        /// The first line, counted from 0.
+        /// The first line, counted from 0; with `grep`, the line at which the search begins.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub offset: Option<u64>,
         /// The most lines to return; not with `head` or `tail`.
@@ -329,6 +350,9 @@ wire_structs! {
         pub total_lines: u64,
         /// Bytes recorded so far in the requested streams.
         pub total_bytes: u64,
+        /// The `offset` of the next page; left out if this one reaches the end.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub next: Option<u64>,
         /// Whether the command has ended, so that no more lines will come.
         pub finished: bool,
         /// Whether the page was truncated to fit in a message.

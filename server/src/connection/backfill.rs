@@ -34,35 +34,23 @@ pub(super) async fn read_page(
     from: u64,
     until: u64,
 ) -> Result<BackfillPage, String> {
-    let permit = directory
-        .read_permits
-        .clone()
-        .acquire_owned()
-        .await
-        .map_err(|error| error.to_string())?;
-    let store = directory.store.clone();
-    let read = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        let records = store
-            .read(&session, from, READ_LIMIT)
-            .map_err(|error| error.to_string())?;
-        let mut frames = BytesMut::new();
-        let mut next_seq = from;
-        for record in records.iter().take_while(|record| record.seq < until) {
-            let delivery =
-                delivery::from_record(record, &secrets).map_err(|error| error.to_string())?;
-            if let Some(body) = delivery.body_for(&viewer) {
-                append_text_frame(&mut frames, body);
-            }
-            next_seq = record.seq + 1;
+    let records = directory.store.read(&session, from, READ_LIMIT).await;
+    let records = records.map_err(|error| error.to_string())?;
+    let mut frames = BytesMut::new();
+    let mut next_seq = from;
+    for record in records.iter().take_while(|record| record.seq < until) {
+        let delivery =
+            delivery::from_record(record, &secrets).map_err(|error| error.to_string())?;
+        if let Some(body) = delivery.body_for(&viewer) {
+            append_text_frame(&mut frames, body);
         }
-        if next_seq == from {
-            return Err(format!("entry {from} is not in the store"));
-        }
-        Ok(BackfillPage {
-            frames: frames.freeze(),
-            next_seq,
-        })
-    });
-    read.await.unwrap_or_else(|panic| Err(panic.to_string()))
+        next_seq = record.seq + 1;
+    }
+    if next_seq == from {
+        return Err(format!("entry {from} is not in the store"));
+    }
+    Ok(BackfillPage {
+        frames: frames.freeze(),
+        next_seq,
+    })
 }

@@ -1,20 +1,22 @@
 //! Routes for a session's commands: the history, newest first, and the output of one command.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Json, Response};
 use pvp_protocol::api::{CommandPage, CommandRecord, CommandResult, CommandStatus};
-use pvp_protocol::payload::{OutputPage, OutputRead, OutputStream};
-use pvp_protocol::{Action, ExtraFields, Refusal, Sender, ServerMessage, SessionId, Timestamp};
+use pvp_protocol::payload::{GateOutcome, OutputPage, OutputRead, OutputStream};
+use pvp_protocol::{
+    Action, Envelope, ExtraFields, Refusal, Sender, ServerMessage, SessionId, Timestamp,
+};
 use pvp_session::{ProposalOutcome, ProposalRecord};
 
-use super::RefusalResponse;
 use super::extractors::{AuthorizedSession, PathMessageId, StrictQuery, parameters};
-use super::messages::read_entry_blocking;
+use super::{RefusalResponse, messages};
+use crate::admission::Allowance;
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::output;
-use crate::store::Store;
 
 /// Commands in a page unless the caller gives a number, and the most they may ask for.
 const DEFAULT_LIMIT: usize = 50;
@@ -22,6 +24,9 @@ const MAX_LIMIT: usize = 200;
 
 /// The most commands that one search reads; the next page continues from there.
 const MAX_SCANNED: usize = 2000;
+
+/// How many commands are read from the log at a time.
+const COMMANDS_PER_READ: usize = 64;
 
 parameters! {
     OutputParameters {
@@ -56,9 +61,19 @@ pub(super) async fn read_output(
     PathMessageId(reference): PathMessageId,
     StrictQuery(query): StrictQuery<OutputParameters>,
 ) -> Result<Response, RefusalResponse> {
-    directory
+    let kind = login.as_ref().map(|login| login.claims.kind);
+    let access = directory
         .http_access(&session, login.map(|login| login.claims.participant))
         .await?;
+    if let Some(viewer) = &access.viewer {
+        // It costs as much as the message that asks for the same on a connection.
+        let allowance = Allowance {
+            viewer,
+            kind,
+            limits: &directory.settings.limits,
+        };
+        allowance.charge(None)?;
+    }
     let read = OutputRead {
         reference,
         stream: query.stream,
@@ -105,67 +120,97 @@ pub(super) async fn history(
         .http_access(&session, login.map(|login| login.claims.participant))
         .await?;
     let before = query.before.unwrap_or(u64::MAX);
-    let proposals = directory
-        .query(&session, move |session| {
-            session.proposals_before(before, MAX_SCANNED + 1)
-        })
-        .await
-        .ok_or_else(log_unreadable)?;
-    let permit = directory.read_permits.clone().acquire_owned().await;
-    let store = directory.store.clone();
-    let page = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        select_commands(&store, &session, &proposals, &query)
-    });
-    let page = page
-        .await
-        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?;
-    Ok(Json(page.ok_or_else(log_unreadable)?))
+    let proposals = proposals_before(&directory, &session, before, MAX_SCANNED + 1).await?;
+    let page = select_commands(&directory, &session, &proposals, &query).await?;
+    Ok(Json(page))
+}
+
+/// The last `limit` proposals with a sequence number below `before`, newest first.
+async fn proposals_before(
+    directory: &Arc<SessionDirectory>,
+    session: &SessionId,
+    before: u64,
+    limit: usize,
+) -> Result<Vec<ProposalRecord>, Refusal> {
+    let open = directory.query(session, |session| session.open_proposals());
+    let open = open.await.ok_or_else(log_unreadable)?;
+    // After the open ones: a proposal that is closed in between is then in both, not in neither.
+    let closed = directory
+        .store
+        .closed_proposals(session, before, limit)
+        .await?;
+    let mut proposals: BTreeMap<u64, ProposalRecord> = BTreeMap::new();
+    for proposal in open.into_iter().chain(closed) {
+        if proposal.seqs.proposed < before {
+            proposals.insert(proposal.seqs.proposed, proposal);
+        }
+    }
+    Ok(proposals.into_values().rev().take(limit).collect())
 }
 
 /// The commands that match the query, and where the next page starts.
-fn select_commands(
-    store: &Store,
+async fn select_commands(
+    directory: &Arc<SessionDirectory>,
     session: &SessionId,
     proposals: &[ProposalRecord],
     query: &HistoryParameters,
-) -> Option<CommandPage> {
+) -> Result<CommandPage, Refusal> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    let matches = |record: &CommandRecord| {
+        let grep = query.grep.as_ref();
+        query.status.is_none_or(|status| status == record.status)
+            && grep.is_none_or(|grep| record.command.contains(grep))
+    };
     let mut commands = Vec::new();
-    for (scanned, proposal) in proposals.iter().enumerate() {
-        if commands.len() == limit || scanned == MAX_SCANNED {
-            // The command before this one was the last one read.
-            let next = Some(proposal.seqs.proposed + 1);
-            return Some(CommandPage { commands, next });
-        }
-        let record = build_record(store, session, proposal)?;
-        let matches = query.status.is_none_or(|status| status == record.status)
-            && query
-                .grep
-                .as_ref()
-                .is_none_or(|grep| record.command.contains(grep));
-        if matches {
-            commands.push(record);
+    let mut scanned = 0;
+    for chunk in proposals.chunks(COMMANDS_PER_READ) {
+        let seqs = chunk.iter().flat_map(seqs_of).collect();
+        let entries = messages::read_entries(directory, session, seqs).await?;
+        for proposal in chunk {
+            if commands.len() == limit || scanned == MAX_SCANNED {
+                // The command before this one was the last one read.
+                let next = Some(proposal.seqs.proposed + 1);
+                return Ok(CommandPage { commands, next });
+            }
+            scanned += 1;
+            let record = build_record(&entries, proposal).ok_or_else(log_unreadable)?;
+            commands.extend(matches(&record).then_some(record));
         }
     }
-    Some(CommandPage {
+    Ok(CommandPage {
         commands,
         next: None,
     })
 }
 
-/// What the log says about a command.
-fn build_record(
-    store: &Store,
-    session: &SessionId,
-    proposal: &ProposalRecord,
-) -> Option<CommandRecord> {
-    let (mut record, tool) = read_proposal(store, session, proposal)?;
+/// The entries that say what there is to know about a command, in order.
+fn seqs_of(proposal: &ProposalRecord) -> impl Iterator<Item = u64> + use<> {
     let seqs = proposal.seqs;
     let end = proposal.closed.map(|(_, seq)| seq);
     let later = [seqs.amended, seqs.resolved, seqs.granted, end];
-    for seq in later.into_iter().flatten() {
-        let envelope = read_entry_blocking(store, session, seq)?;
+    std::iter::once(seqs.proposed).chain(later.into_iter().flatten())
+}
+
+/// What the log says about a command.
+fn build_record(
+    entries: &BTreeMap<u64, Envelope>,
+    proposal: &ProposalRecord,
+) -> Option<CommandRecord> {
+    let mut seqs = seqs_of(proposal);
+    let proposed = entries.get(&seqs.next()?)?;
+    if !is_about(proposed, proposal) {
+        return None;
+    }
+    let (mut record, tool) = read_proposal(proposed.clone(), proposal)?;
+    let closed_by = proposal.closed.map(|(_, seq)| seq);
+    for seq in seqs {
+        let envelope = entries.get(&seq)?.clone();
+        // The index says where to look; what happened is what the entry says.
+        let ended_otherwise =
+            Some(seq) == closed_by && closing_status(&envelope.message) != Some(record.status);
+        if ended_otherwise || !is_about(&envelope, proposal) {
+            return None;
+        }
         let (by, at) = (envelope.header.sender, envelope.at);
         apply_entry(&mut record, &tool, by, at, envelope.message);
     }
@@ -176,12 +221,7 @@ fn build_record(
     clippy::wildcard_enum_match_arm,
     reason = "only these two messages start a proposal"
 )]
-fn read_proposal(
-    store: &Store,
-    session: &SessionId,
-    proposal: &ProposalRecord,
-) -> Option<(CommandRecord, String)> {
-    let envelope = read_entry_blocking(store, session, proposal.seqs.proposed)?;
+fn read_proposal(envelope: Envelope, proposal: &ProposalRecord) -> Option<(CommandRecord, String)> {
     let (action, assessment, description, tool) = match envelope.message {
         ServerMessage::ToolPropose(propose) => (
             Action::from_arguments(&propose.tool_name, &propose.arguments).ok()?,
@@ -231,6 +271,45 @@ fn command_status(proposal: &ProposalRecord) -> CommandStatus {
         Some((ProposalOutcome::TimedOut, _)) => CommandStatus::TimedOut,
         Some((ProposalOutcome::Cancelled, _)) => CommandStatus::Cancelled,
         Some((ProposalOutcome::Finished, _)) => CommandStatus::Finished,
+    }
+}
+
+/// Whether an entry is about a proposal.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "no other entry is about a command"
+)]
+fn is_about(envelope: &Envelope, proposal: &ProposalRecord) -> bool {
+    match &envelope.message {
+        ServerMessage::ToolPropose(_) | ServerMessage::ShellExec(_) => {
+            envelope.header.id == proposal.id
+        }
+        ServerMessage::GateAmend(amend) => {
+            amend.gate == proposal.id || Some(&amend.gate) == proposal.gate.as_ref()
+        }
+        ServerMessage::GateResolve(resolve) => resolve.tool_proposal == proposal.id,
+        ServerMessage::ToolExecute(execute) => execute.tool_proposal == proposal.id,
+        ServerMessage::ToolResult(result) => result.tool_proposal == proposal.id,
+        _ => false,
+    }
+}
+
+/// How a command ended that this entry closed.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "no other entry closes a command"
+)]
+fn closing_status(message: &ServerMessage) -> Option<CommandStatus> {
+    match message {
+        ServerMessage::ToolResult(_) => Some(CommandStatus::Finished),
+        ServerMessage::ToolPropose(_) | ServerMessage::ShellExec(_) => Some(CommandStatus::Blocked),
+        ServerMessage::GateResolve(resolve) => match resolve.outcome {
+            GateOutcome::Approved => None,
+            GateOutcome::Rejected => Some(CommandStatus::Rejected),
+            GateOutcome::TimedOut => Some(CommandStatus::TimedOut),
+            GateOutcome::Cancelled => Some(CommandStatus::Cancelled),
+        },
+        _ => None,
     }
 }
 

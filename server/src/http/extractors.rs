@@ -1,6 +1,7 @@
 //! Extracts the caller, the session, the parameters and the body from a request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -11,9 +12,9 @@ use http::{HeaderMap, StatusCode};
 use pvp_protocol::{MessageId, Refusal, SessionId, nesting_depth};
 use serde::de::DeserializeOwned;
 
-use super::{RefusalResponse, presented_token};
-use crate::connection::check_token;
-use crate::directory::SessionDirectory;
+use super::{RefusalResponse, body, presented_token};
+use crate::admission;
+use crate::directory::{ConnectionSlot, SessionDirectory};
 use crate::token::Login;
 
 /// Who makes the request; `None` only on a server without login.
@@ -27,14 +28,17 @@ impl FromRequestParts<Arc<SessionDirectory>> for Caller {
         directory: &Arc<SessionDirectory>,
     ) -> Result<Self, RefusalResponse> {
         match presented_token(&parts.headers, &parts.uri) {
-            Some(token) => match check_token(directory, token).await {
-                Ok(login) => Ok(Self(Some(login))),
+            Some(token) => match admission::authenticate(directory, token).await {
+                Ok(login) => {
+                    if let Some(slot) = parts.extensions.get::<Arc<ConnectionSlot>>() {
+                        slot.begin_request(&login.token_id)?;
+                    }
+                    Ok(Self(Some(login)))
+                }
                 Err(refusal) => Err(RefusalResponse::unauthenticated(refusal)),
             },
             None if directory.config.open => Ok(Self(None)),
-            None => Err(RefusalResponse::unauthenticated(Refusal::Unauthorized(
-                "bring a token as `Authorization: Bearer` or `?token=`".to_owned(),
-            ))),
+            None => Err(RefusalResponse::unauthenticated(admission::login_required())),
         }
     }
 }
@@ -42,10 +46,8 @@ impl FromRequestParts<Arc<SessionDirectory>> for Caller {
 impl Caller {
     /// The caller's login, for routes that need one even on a server without login.
     pub(super) fn require_login(self) -> Result<Login, RefusalResponse> {
-        self.0.ok_or_else(|| {
-            let problem = "this takes a token; ask for an invitation".to_owned();
-            RefusalResponse::unauthenticated(Refusal::Unauthorized(problem))
-        })
+        self.0
+            .ok_or_else(|| RefusalResponse::unauthenticated(admission::token_required()))
     }
 }
 
@@ -71,13 +73,7 @@ impl FromRequestParts<Arc<SessionDirectory>> for AuthorizedSession {
         let session = names.get("session").map_or("", String::as_str);
         let session =
             SessionId::parse(session).map_err(|error| Refusal::Malformed(error.to_string()))?;
-        let allowed = login
-            .as_ref()
-            .is_none_or(|login| login.claims.allows_session(&session));
-        if !allowed {
-            let problem = "this token is for another session".to_owned();
-            return Err(Refusal::Unauthorized(problem).into());
-        }
+        admission::check_session(login.as_ref(), &session)?;
         Ok(Self { session, login })
     }
 }
@@ -162,26 +158,38 @@ impl<T: QueryParameters> FromRequestParts<Arc<SessionDirectory>> for StrictQuery
 
 parameters! { NoParameters {} }
 
-/// The bytes of a body within the size limit.
-pub(super) struct RawBody(pub(super) Bytes);
+/// The text of a body within the route's size limit; `too_large` is the refusal of another.
+async fn read_text(
+    request: Request,
+    directory: &Arc<SessionDirectory>,
+    too_large: impl FnOnce() -> Refusal,
+) -> Result<String, RefusalResponse> {
+    let seconds = directory.config.stall_seconds;
+    let (request, pace) = body::require_pace(request, Duration::from_secs(seconds));
+    let body = match Bytes::from_request(request, directory).await {
+        Ok(body) => body,
+        Err(_) if pace.was_missed() => return Err(Refusal::BodyTooSlow { seconds }.into()),
+        Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            return Err(RefusalResponse::too_large(too_large()));
+        }
+        Err(error) => return Err(Refusal::Malformed(error.body_text()).into()),
+    };
+    String::from_utf8(body.into())
+        .map_err(|_| Refusal::Malformed("a body is JSON in UTF-8".to_owned()).into())
+}
 
-impl FromRequest<Arc<SessionDirectory>> for RawBody {
+/// The text of a message.
+pub(super) struct MessageBody(pub(super) String);
+
+impl FromRequest<Arc<SessionDirectory>> for MessageBody {
     type Rejection = RefusalResponse;
 
     async fn from_request(
         request: Request,
         directory: &Arc<SessionDirectory>,
     ) -> Result<Self, RefusalResponse> {
-        match Bytes::from_request(request, directory).await {
-            Ok(body) => Ok(Self(body)),
-            Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                let problem = "the body is larger than this takes".to_owned();
-                let mut refused = RefusalResponse::from(Refusal::Malformed(problem));
-                refused.status = StatusCode::PAYLOAD_TOO_LARGE;
-                Err(refused)
-            }
-            Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
-        }
+        let too_large = || admission::too_big(&directory.settings.limits);
+        read_text(request, directory, too_large).await.map(Self)
     }
 }
 
@@ -199,12 +207,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
             let problem = "send JSON, with `Content-Type: application/json`".to_owned();
             return Err(Refusal::Malformed(problem).into());
         }
-        let RawBody(body) = RawBody::from_request(request, directory).await?;
-        let text = std::str::from_utf8(&body)
-            .map_err(|_| Refusal::Malformed("a body is JSON in UTF-8".to_owned()))?;
+        let too_large = || Refusal::Malformed("the body is larger than this takes".to_owned());
+        let text = read_text(request, directory, too_large).await?;
         // The body becomes the payload of a message, which is one level deeper.
         let deepest = directory.settings.limits.json_depth - 1;
-        if nesting_depth(text, deepest) > deepest {
+        if nesting_depth(&text, deepest) > deepest {
             let problem = format!("JSON is nested deeper than {deepest} levels");
             return Err(Refusal::Malformed(problem).into());
         }
@@ -213,7 +220,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<SessionDirectory>> for JsonBody<T> {
             let problem = "a body is one JSON object, not a list".to_owned();
             return Err(Refusal::Malformed(problem).into());
         }
-        match Json::<T>::from_bytes(&body) {
+        match Json::<T>::from_bytes(text.as_bytes()) {
             Ok(Json(body)) => Ok(Self(body)),
             Err(error) => Err(Refusal::Malformed(error.body_text()).into()),
         }

@@ -1,5 +1,6 @@
 //! Routes that list gates, show one, and vote on it or edit its command.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,17 +9,21 @@ use pvp_protocol::api::{
     EditRequest, GateDetails, GateList, GateListItem, GateStatus, GateUpdateResponse, VoteChoice,
     VoteRequest,
 };
-use pvp_protocol::payload::{GateAmend, GateApprove, GateOutcome, GateReject, GateResolve};
+use pvp_protocol::payload::{
+    FileContent, GateAmend, GateApprove, GateOutcome, GateReject, GateResolve, OpenGate,
+};
 use pvp_protocol::{
-    ClientMessage, ExtraFields, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
+    Action, ClientMessage, ExtraFields, MessageId, ParticipantId, Refusal, ServerMessage, SessionId,
 };
 use pvp_session::{Session, SubmittedMessage};
 
 use super::extractors::{
     AuthorizedSession, Caller, JsonBody, NoParameters, PathMessageId, StrictQuery, parameters,
 };
-use super::messages::{HttpSender, read_entry};
+use super::messages::read_entries;
+use super::send::HttpParticipant;
 use super::{RefusalResponse, clamp_wait};
+use crate::admission::{self, Principal};
 use crate::directory::{SessionDirectory, log_unreadable};
 use crate::token::{Login, TokenClaims};
 
@@ -37,10 +42,7 @@ pub(super) async fn list_all(
     Caller(login): Caller,
     StrictQuery(query): StrictQuery<WatchParameters>,
 ) -> Result<Json<GateList>, RefusalResponse> {
-    let slot = login
-        .as_ref()
-        .map(|login| directory.acquire_request_slot(&login.token_id));
-    let _slot = slot.transpose()?;
+    let _slot = admission::count_request(&directory, login.as_ref())?;
     let mut changes = directory.watch_gates();
     let mut shutdown = directory.shutdown_signal();
     if let (Some(after), Some(wait)) = (query.after, query.wait) {
@@ -48,15 +50,15 @@ pub(super) async fn list_all(
             _ = changes.wait_for(|version| *version != after) => {}
             () = tokio::time::sleep(clamp_wait(wait)) => {}
             _ = shutdown.wait_for(|stopping| *stopping) => {}
+            refusal = admission::wait_token_ended(login.as_ref().map(|login| login.live.as_ref())) => {
+                return Err(RefusalResponse::unauthenticated(refusal));
+            }
         }
     }
     // Read before the gates, so that a change in between shows up as a change.
     let version = *changes.borrow_and_update();
-    let store = directory.store.clone();
-    let sessions = tokio::task::spawn_blocking(move || store.sessions_with_open_gates())
-        .await
-        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
-        .map_err(|error| Refusal::ReadFailed(error.to_string()))?;
+    let sessions = directory.store.sessions_with_open_gates().await;
+    let sessions = sessions.map_err(Refusal::from)?;
     let claims = login.map(|login| login.claims);
     let mut gates = Vec::new();
     for session in sessions {
@@ -88,19 +90,38 @@ pub(super) fn list_open_gates(session: &Session, me: Option<&TokenClaims>) -> Ve
             let joined = session.member(&me.participant).is_some_and(|m| !m.left);
             // A vote from someone who has not joined makes them join with the roles of the token.
             let would_be_eligible = !joined && me.may_vote() && !gate.escalated;
-            approvers.eligible.contains(&me.participant) || would_be_eligible
+            let is_eligible = approvers.eligible.contains(&me.participant)
+                && session.may_vote(&me.participant, &me.ceiling());
+            is_eligible || would_be_eligible
         });
-        (gate.tally(&approvers), may_vote)
+        (
+            gate.tally(&approvers),
+            gate.dependent_approvals(&approvers),
+            may_vote,
+        )
     });
     open.into_iter()
         .zip(tallies)
-        .map(|(open, (tally, may_vote))| GateListItem {
+        .map(|(open, (tally, not_counted, may_vote))| GateListItem {
             session: session.id().clone(),
+            invited_by: inviters(session, &open),
+            not_counted,
             open,
             received: tally.received,
             required: tally.required,
             awaited: tally.awaited.into_iter().collect(),
             may_vote,
+        })
+        .collect()
+}
+
+/// Who invited those who approved.
+fn inviters(session: &Session, open: &OpenGate) -> BTreeMap<ParticipantId, ParticipantId> {
+    let approved = open.approvals.iter().map(|approval| &approval.participant);
+    approved
+        .filter_map(|id| {
+            let inviter = session.member(id)?.announce.invited_by.clone()?;
+            Some((id.clone(), inviter))
         })
         .collect()
 }
@@ -144,21 +165,18 @@ async fn gate_state(
     gate: MessageId,
     me: Option<TokenClaims>,
 ) -> Result<GateDetails, Refusal> {
-    let name = gate.clone();
-    let found = directory
-        .query(session, move |session| {
-            let proposal = session.proposal_id_of(&name)?.clone();
-            let open = list_open_gates(session, me.as_ref());
-            let open = open
-                .into_iter()
-                .find(|listed| listed.open.request.action_ref == proposal);
-            let resolved = session.proposal_seqs(&proposal)?.resolved;
-            Some((proposal, open, resolved))
-        })
-        .await
-        .ok_or_else(log_unreadable)?;
-    let (tool_proposal, open, resolved) = found.ok_or(Refusal::NoSuchGate(gate.clone()))?;
-    let resolution = match resolved {
+    let proposal = directory.find_proposal(session, &gate).await?;
+    let proposal = proposal.ok_or(Refusal::NoSuchGate(gate))?;
+    let tool_proposal = proposal.id.clone();
+    let open = directory.query(session, move |session| {
+        let mut open = list_open_gates(session, me.as_ref()).into_iter();
+        let open = open.find(|listed| listed.open.request.action_ref == proposal.id);
+        // It may have been decided meanwhile.
+        let now = session.find_proposal(&proposal.id).unwrap_or(proposal);
+        (open, now.seqs)
+    });
+    let (open, seqs) = open.await.ok_or_else(log_unreadable)?;
+    let resolution = match seqs.resolved {
         Some(seq) => Some(read_resolution(directory, session, seq).await?),
         None => None,
     };
@@ -175,13 +193,41 @@ async fn gate_state(
             return Err(Refusal::InvalidState(problem));
         }
     };
+    let file_contents = match &open {
+        Some(item) if !item.open.action.files.is_empty() => {
+            read_file_contents(directory, session, seqs.proposed, &item.open.action).await?
+        }
+        Some(_) | None => Vec::new(),
+    };
     Ok(GateDetails {
         session: session.clone(),
         tool_proposal,
         status,
         open,
+        file_contents,
         resolution,
     })
+}
+
+/// The contents that a proposal came with, of the files that its action still binds.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only this message carries contents"
+)]
+async fn read_file_contents(
+    directory: &Arc<SessionDirectory>,
+    session: &SessionId,
+    proposed: u64,
+    action: &Action,
+) -> Result<Vec<FileContent>, Refusal> {
+    let mut entries = read_entries(directory, session, vec![proposed]).await?;
+    let entry = entries.remove(&proposed).ok_or_else(log_unreadable)?;
+    let mut contents = match entry.message {
+        ServerMessage::ToolPropose(propose) => propose.file_contents,
+        _ => Vec::new(),
+    };
+    contents.retain(|content| action.binds_content(&content.path, &content.text));
+    Ok(contents)
 }
 
 async fn read_resolution(
@@ -189,11 +235,11 @@ async fn read_resolution(
     session: &SessionId,
     seq: u64,
 ) -> Result<GateResolve, Refusal> {
-    let ServerMessage::GateResolve(resolve) = read_entry(directory, session, seq).await?.message
-    else {
-        return Err(log_unreadable());
-    };
-    Ok(resolve)
+    let mut entries = read_entries(directory, session, vec![seq]).await?;
+    match entries.remove(&seq).map(|envelope| envelope.message) {
+        Some(ServerMessage::GateResolve(resolve)) => Ok(resolve),
+        Some(_) | None => Err(log_unreadable()),
+    }
 }
 
 pub(super) async fn vote(
@@ -277,8 +323,9 @@ async fn submit_and_read_gate(
 ) -> Result<Json<GateUpdateResponse>, RefusalResponse> {
     let claims = me.claims.clone();
     let submitted = SubmittedMessage::new(id.unwrap_or_else(pvp_clock::fresh_id), message);
-    let ack = HttpSender::from(me)
-        .submit(directory, session, submitted)
+    let ack = HttpParticipant::find(directory, session, Principal::new(Some(me)), None)
+        .await?
+        .charge_and_submit(submitted)
         .await?;
     let gate = gate_state(directory, session, gate, Some(claims)).await?;
     Ok(Json(GateUpdateResponse { ack, gate }))

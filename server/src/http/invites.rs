@@ -12,7 +12,7 @@ use pvp_protocol::{Refusal, Role};
 use super::RefusalResponse;
 use super::extractors::{Caller, JsonBody, NoParameters, StrictQuery};
 use crate::directory::SessionDirectory;
-use crate::invite;
+use crate::invite::Inviter;
 use crate::token::Login;
 
 pub(super) async fn whoami(
@@ -36,22 +36,29 @@ pub(super) async fn create_invite(
     StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
     JsonBody(invite): JsonBody<InviteRequest>,
 ) -> Result<(StatusCode, Json<Invitation>), RefusalResponse> {
-    let admin = require_admin(caller)?;
+    let admin = require_admin(caller, "inviting people")?;
     if let Some(bound) = &admin.claims.session
         && invite.session.as_ref() != Some(bound)
     {
         let problem = format!("your token is for `{bound}`, so you may invite to it alone");
         return Err(Refusal::Unauthorized(problem).into());
     }
-    let base = directory.base_url();
-    let store = directory.store.clone();
-    let creating = tokio::task::spawn_blocking(move || {
-        invite::create_invitation(store.tokens(), invite, &base, pvp_clock::now())
-    });
-    let invitation = creating
-        .await
-        .map_err(|panic| Refusal::WriteFailed(panic.to_string()))?;
-    Ok((StatusCode::CREATED, Json(invitation?)))
+    if let Some(participant) = &invite.participant
+        && *participant != admin.claims.participant
+        && directory.is_known_participant(participant).await?
+    {
+        return Err(Refusal::Unauthorized(format!(
+            "`{participant}` is somebody already; only they, or the server's operator with `pvp invite --data`, may make a token for them"
+        ))
+        .into());
+    }
+    directory
+        .check_invitations_by(&admin.claims.participant)
+        .await?;
+    let invitation = directory
+        .invite(invite, &Inviter::Participant(&admin))
+        .await?;
+    Ok((StatusCode::CREATED, Json(invitation)))
 }
 
 pub(super) async fn revoke_token(
@@ -60,32 +67,28 @@ pub(super) async fn revoke_token(
     token: Result<Path<String>, PathRejection>,
     StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
 ) -> Result<StatusCode, RefusalResponse> {
-    let admin = require_admin(caller)?;
+    let admin = require_admin(caller, "revoking a token")?;
     let Path(token) = token.map_err(|error| Refusal::Malformed(error.body_text()))?;
     if admin.claims.session.is_some() {
         let problem = "revoking takes an admin token that is not bound to a session";
         return Err(Refusal::Unauthorized(problem.to_owned()).into());
     }
-    let store = directory.store.clone();
-    let revoked =
-        tokio::task::spawn_blocking(move || store.tokens().revoke(&token, pvp_clock::now())).await;
-    match revoked {
-        Ok(Ok(true)) => Ok(StatusCode::NO_CONTENT),
-        Ok(Ok(false)) => Err(RefusalResponse {
+    match directory.revoke_token(&token).await {
+        Ok(true) => Ok(StatusCode::NO_CONTENT),
+        Ok(false) => Err(RefusalResponse {
             status: StatusCode::NOT_FOUND,
             ..RefusalResponse::from(Refusal::Malformed("there is no such token".to_owned()))
         }),
-        Ok(Err(error)) => Err(Refusal::WriteFailed(error.to_string()).into()),
-        Err(panic) => Err(Refusal::WriteFailed(panic.to_string()).into()),
+        Err(error) => Err(Refusal::WriteFailed(error.to_string()).into()),
     }
 }
 
 /// Requires a token with the admin role, even on a server without login.
-fn require_admin(caller: Caller) -> Result<Login, RefusalResponse> {
+pub(super) fn require_admin(caller: Caller, what: &str) -> Result<Login, RefusalResponse> {
     let login = caller.require_login()?;
     if login.claims.roles.contains(&Role::Admin) {
         return Ok(login);
     }
-    let problem = "inviting people takes an admin's token".to_owned();
+    let problem = format!("{what} takes an admin's token");
     Err(Refusal::Unauthorized(problem).into())
 }

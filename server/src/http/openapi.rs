@@ -1,17 +1,27 @@
 //! Builds the OpenAPI document from the table of routes and the generated schema.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
-use axum::response::Json;
+use axum::response::Response;
+use http::HeaderMap;
 use pvp_protocol::SCHEMA;
 use serde_json::{Map, Value, json};
 
 use super::routes::{self, ApiRoute, ResponseBody, RouteAccess};
+use super::static_document::StaticDocument;
 use crate::directory::SessionDirectory;
 
-pub(super) async fn document(State(directory): State<Arc<SessionDirectory>>) -> Json<Value> {
-    Json(build_document(&routes::all(&directory)))
+pub(super) async fn document(
+    State(directory): State<Arc<SessionDirectory>>,
+    headers: HeaderMap,
+) -> Response {
+    static DOCUMENT: OnceLock<StaticDocument> = OnceLock::new();
+    let document = || {
+        let json = build_document(&routes::all(&directory)).to_string();
+        StaticDocument::new("application/json", json)
+    };
+    DOCUMENT.get_or_init(document).respond(&headers)
 }
 
 fn build_document(routes: &[ApiRoute]) -> Value {

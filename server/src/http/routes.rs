@@ -6,7 +6,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::extractors::{NoParameters, QueryParameter, QueryParameters};
-use super::{commands, gates, invites, messages, openapi, sessions, transcript};
+use super::{archives, commands, gates, invites, messages, openapi, send, sessions, transcript};
 use crate::directory::SessionDirectory;
 
 /// Who may use a route.
@@ -117,6 +117,8 @@ impl ApiRoute {
 
 const SESSIONS: &str = "/api/sessions";
 const SESSION: &str = "/api/sessions/{session}";
+const ARCHIVE: &str = "/api/sessions/{session}/archive";
+const HEAD: &str = "/api/sessions/{session}/head";
 const MESSAGES: &str = "/api/sessions/{session}/messages";
 const SESSION_GATES: &str = "/api/sessions/{session}/gates";
 const GATE: &str = "/api/sessions/{session}/gates/{gate}";
@@ -135,6 +137,8 @@ const KNOWN_PATHS: &[&str] = &[
     "/ws",
     SESSIONS,
     SESSION,
+    ARCHIVE,
+    HEAD,
     MESSAGES,
     SESSION_GATES,
     GATE,
@@ -174,13 +178,27 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
             .returns_status(201, ResponseBody::Schema("CreatedSession")),
         ApiRoute::get(SESSION, "A session as it is: people, gates, what runs", get(sessions::get))
             .returns("SessionDetails"),
+        ApiRoute {
+            method: "delete",
+            ..ApiRoute::get(SESSION, "Delete a session that has ended; a signed tombstone remains", delete(archives::delete_session))
+        }
+        .with_query::<archives::DeleteParameters>()
+        .returns("SessionTombstone")
+        .admin_only(),
+        ApiRoute::get(ARCHIVE, "The whole log of a session that has ended, as `pvp audit verify --export` reads it", get(archives::archive_session))
+            .with_query::<NoParameters>()
+            .returns_status(200, ResponseBody::Text)
+            .admin_only(),
+        ApiRoute::get(HEAD, "Where the log of a session ends, by its hash, and the server's key", get(sessions::head))
+            .with_query::<sessions::HeadParameters>()
+            .returns("SessionHead"),
         ApiRoute::get(MESSAGES, "Messages in order; with `wait`, the next one when it comes", get(messages::read))
             .with_query::<messages::ReadParameters>()
             .returns("MessagePage"),
         ApiRoute::post(
             MESSAGES,
             "Say something: a client message, of which `v`, `id`, `session` and `sender` may be left out",
-            post(messages::send).layer(message_body_limit),
+            post(send::send).layer(message_body_limit),
         )
         .with_body("client")
         .returns("SessionAck"),
@@ -231,13 +249,12 @@ pub(super) fn all(directory: &SessionDirectory) -> Vec<ApiRoute> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_route_has_a_name_for_its_counter() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = crate::store::Store::open(dir.path()).unwrap();
+    #[tokio::test]
+    async fn every_route_has_a_name_for_its_counter() {
+        let store = Arc::new(crate::store::memory::MemoryStore::default());
         let config = crate::config::ServerConfig::default();
         let policy = pvp_policy::Policy::built_in();
-        let directory = SessionDirectory::new(store, config, policy).unwrap();
+        let directory = SessionDirectory::new(store, config, policy).await.unwrap();
         for route in all(&directory) {
             assert_eq!(known_path(route.path), Some(route.path));
         }

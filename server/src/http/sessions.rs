@@ -1,4 +1,4 @@
-//! Routes that list sessions, create one, and show one.
+//! Routes that list sessions, create one, and show one and where its log ends.
 
 use std::sync::Arc;
 
@@ -6,18 +6,20 @@ use axum::extract::State;
 use axum::response::Json;
 use http::StatusCode;
 use pvp_protocol::api::{
-    CreateSessionRequest, CreatedSession, SessionDetails, SessionList, SessionListItem,
+    CreateSessionRequest, CreatedSession, EntryHash, SessionDetails, SessionHead, SessionList,
+    SessionListItem,
 };
 use pvp_protocol::payload::{PresenceStatus, SessionCreate};
-use pvp_protocol::{ExtraFields, ParticipantId, Refusal, SessionId};
+use pvp_protocol::{ExtraFields, ParticipantId, Refusal, SessionId, hex};
 use pvp_session::{Answer, Session};
 
 use super::extractors::{
     AuthorizedSession, Caller, JsonBody, NoParameters, StrictQuery, parameters,
 };
 use super::{RefusalResponse, gates};
+use crate::admission;
 use crate::directory::{SessionDirectory, log_unreadable};
-use crate::store::SessionSummary;
+use crate::store::{LogHead, SessionFilter, SessionSummary};
 use crate::token::TokenClaims;
 
 /// Sessions in a page unless the caller gives a number, and the most they may ask for.
@@ -35,38 +37,88 @@ parameters! {
     }
 }
 
+parameters! {
+    HeadParameters {
+        /// Also say the hash of the entry with this seq.
+        at: u64 = "integer",
+    }
+}
+
+/// Where the log ends, as the store has it, whether or not the session can be loaded.
+pub(super) async fn head(
+    State(directory): State<Arc<SessionDirectory>>,
+    AuthorizedSession { session, .. }: AuthorizedSession,
+    StrictQuery(query): StrictQuery<HeadParameters>,
+) -> Result<Json<SessionHead>, RefusalResponse> {
+    let store = &directory.store;
+    let Some(head) = store.head(&session).await.map_err(Refusal::from)? else {
+        return Err(Refusal::NoSuchSession(session).into());
+    };
+    let found = match query.at {
+        Some(seq) => store.read_each(&session, vec![seq]).await,
+        None => Ok(Vec::new()),
+    };
+    let entry_hash = |head: LogHead| EntryHash {
+        seq: head.seq,
+        hash: hex::encode(&head.hash),
+    };
+    let found = found.map_err(Refusal::from)?;
+    let identity = store.identity();
+    Ok(Json(SessionHead {
+        session,
+        head: entry_hash(head),
+        entry: found.first().map(|record| entry_hash(record.head())),
+        key: hex::encode(&identity.key),
+        earlier_keys: identity
+            .earlier_keys
+            .iter()
+            .map(|key| hex::encode(key))
+            .collect(),
+        restored_at: identity.restored_at,
+        now: pvp_clock::now(),
+    }))
+}
+
 pub(super) async fn list(
     State(directory): State<Arc<SessionDirectory>>,
     Caller(login): Caller,
     StrictQuery(query): StrictQuery<ListParameters>,
 ) -> Result<Json<SessionList>, RefusalResponse> {
-    let store = directory.store.clone();
-    let all = tokio::task::spawn_blocking(move || store.list_sessions())
-        .await
-        .map_err(|panic| Refusal::ReadFailed(panic.to_string()))?
-        .map_err(|error| Refusal::ReadFailed(error.to_string()))?;
-    let allowed = |summary: &SessionSummary| {
-        let claims = login.as_ref().map(|login| &login.claims);
-        claims.is_none_or(|claims| claims.allows_session(&summary.session))
+    let only = login.and_then(|login| login.claims.session);
+    let before = match query.before {
+        Some(before) => Some(find_visible(&directory, before, only.as_ref()).await?),
+        None => None,
     };
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
-    let matches_filter =
-        |summary: &SessionSummary| query.ended.is_none_or(|ended| ended == summary.index.ended);
-    let mut newest: Vec<_> = all.into_iter().rev().filter(allowed).collect();
-    if let Some(before) = &query.before {
-        let at = newest
-            .iter()
-            .position(|summary| summary.session.as_str() == before);
-        let at = at.ok_or_else(|| {
-            Refusal::Malformed("`before` names no session that you may see".to_owned())
-        })?;
-        newest.drain(..=at);
-    }
-    newest.retain(matches_filter);
+    let filter = SessionFilter {
+        session: only,
+        before,
+        ended: query.ended,
+    };
+    // One more than asked for tells whether there are more.
+    let found = directory.store.list_sessions(filter, limit + 1).await;
+    let mut newest = found.map_err(Refusal::from)?;
     let more = newest.len() > limit;
     newest.truncate(limit);
     let sessions = newest.into_iter().map(to_list_item).collect();
     Ok(Json(SessionList { sessions, more }))
+}
+
+/// The session that `before` names, if it exists and the caller may see it.
+async fn find_visible(
+    directory: &SessionDirectory,
+    before: String,
+    only: Option<&SessionId>,
+) -> Result<SessionId, Refusal> {
+    let unknown = || Refusal::Malformed("`before` names no session that you may see".to_owned());
+    let before = SessionId::parse(&before).map_err(|_| unknown())?;
+    if only.is_some_and(|only| *only != before) {
+        return Err(unknown());
+    }
+    match directory.store.head(&before).await? {
+        Some(_) => Ok(before),
+        None => Err(unknown()),
+    }
 }
 
 fn to_list_item(summary: SessionSummary) -> SessionListItem {
@@ -87,12 +139,8 @@ pub(super) async fn create(
     StrictQuery(NoParameters {}): StrictQuery<NoParameters>,
     JsonBody(new): JsonBody<CreateSessionRequest>,
 ) -> Result<(StatusCode, Json<CreatedSession>), RefusalResponse> {
-    let claims = caller.require_login()?.claims;
-    if !claims.may_create_sessions() {
-        let problem =
-            "creating a session takes a token with driver or admin that is not bound to one";
-        return Err(Refusal::Unauthorized(problem.to_owned()).into());
-    }
+    let login = caller.require_login()?;
+    admission::check_may_create(&login)?;
     let session = match new.session {
         Some(session) => session,
         None => SessionId::parse(pvp_clock::fresh_id().as_str()).expect("an id is an id"),
@@ -103,7 +151,13 @@ pub(super) async fn create(
         extra: ExtraFields::new(),
     };
     let created = directory
-        .create(&session, claims.participant, pvp_clock::fresh_id(), create)
+        .create(
+            &session,
+            login.claims.participant,
+            Some(login.token_id),
+            pvp_clock::fresh_id(),
+            create,
+        )
         .await?;
     let seq = match created {
         Answer::Accepted(seq) => seq.unwrap_or(1),

@@ -19,6 +19,17 @@ pub fn text_frame(text: &[u8]) -> Bytes {
     buffer.freeze()
 }
 
+/// Encodes one text message whose text is these parts one after the other.
+pub fn text_frame_of_parts(parts: &[&[u8]]) -> Bytes {
+    let length = parts.iter().map(|part| part.len()).sum();
+    let mut buffer = BytesMut::with_capacity(MAX_HEADER_BYTES + length);
+    append_header(&mut buffer, TEXT, length);
+    for part in parts {
+        buffer.put_slice(part);
+    }
+    buffer.freeze()
+}
+
 /// Encodes one text message at the end of a buffer, so that one buffer can hold several.
 pub fn append_text_frame(buffer: &mut BytesMut, text: &[u8]) {
     append_frame(buffer, TEXT, text);
@@ -43,8 +54,13 @@ pub(super) fn close_frame(code: Option<u16>, reason: &str) -> Bytes {
 
 fn append_frame(buffer: &mut BytesMut, first: u8, payload: &[u8]) {
     buffer.reserve(MAX_HEADER_BYTES + payload.len());
+    append_header(buffer, first, payload.len());
+    buffer.put_slice(payload);
+}
+
+fn append_header(buffer: &mut BytesMut, first: u8, length: usize) {
     buffer.put_u8(first);
-    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+    match (u8::try_from(length), u16::try_from(length)) {
         (Ok(short @ ..=125), _) => buffer.put_u8(short),
         (_, Ok(medium)) => {
             buffer.put_u8(126);
@@ -52,10 +68,9 @@ fn append_frame(buffer: &mut BytesMut, first: u8, payload: &[u8]) {
         }
         (_, Err(_)) => {
             buffer.put_u8(127);
-            buffer.put_u64(payload.len() as u64);
+            buffer.put_u64(length as u64);
         }
     }
-    buffer.put_slice(payload);
 }
 
 fn truncate_reason(reason: &str) -> &str {
@@ -89,6 +104,13 @@ mod tests {
         append_text_frame(&mut merged, b"one");
         append_text_frame(&mut merged, b"two");
         assert_eq!(merged, [text_frame(b"one"), text_frame(b"two")].concat());
+    }
+
+    #[test]
+    fn a_frame_of_parts_is_the_frame_of_the_whole_text() {
+        let long = [b'x'; 70_000];
+        let parts: [&[u8]; 3] = [b"one", &long, b"two"];
+        assert_eq!(text_frame_of_parts(&parts), text_frame(&parts.concat()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tungstenite::handshake::derive_accept_key;
 
 use super::{Socket, SocketLimits, SocketStream};
+use crate::connection_stream::ConnectionStream;
 
 /// The subprotocol, selected if the client offers it; a client that offers none is served too.
 pub const SUBPROTOCOL: &str = "pvp.v1";
@@ -62,20 +63,25 @@ impl PendingUpgrade {
 }
 
 fn unwrap_tcp(upgraded: Upgraded) -> (SocketStream, Bytes) {
-    let (tcp, leftover) = match upgraded.downcast::<TokioIo<TcpStream>>() {
-        Ok(parts) => (parts.io.into_inner(), parts.read_buf),
+    let upgraded = match upgraded.downcast::<TokioIo<ConnectionStream>>() {
+        Ok(parts) => return plain_tcp(parts.io.into_inner().into_tcp(), parts.read_buf),
+        Err(upgraded) => upgraded,
+    };
+    match upgraded.downcast::<TokioIo<TcpStream>>() {
+        Ok(parts) => plain_tcp(parts.io.into_inner(), parts.read_buf),
         // `axum::serve` wraps the connection once more.
         Err(upgraded) => match downcast::<TokioIo<TcpStream>>(upgraded) {
-            Ok(parts) => (parts.io.into_inner(), parts.read_buf),
-            Err(upgraded) => {
-                // hyper returns what it has already read when this stream is read.
-                return (
-                    SocketStream::Other(Box::new(TokioIo::new(upgraded))),
-                    Bytes::new(),
-                );
-            }
+            Ok(parts) => plain_tcp(parts.io.into_inner(), parts.read_buf),
+            // hyper returns what it has already read when this stream is read.
+            Err(upgraded) => (
+                SocketStream::Other(Box::new(TokioIo::new(upgraded))),
+                Bytes::new(),
+            ),
         },
-    };
+    }
+}
+
+fn plain_tcp(tcp: TcpStream, leftover: Bytes) -> (SocketStream, Bytes) {
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(%error, "small frames may be delayed");
     }

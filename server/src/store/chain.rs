@@ -3,7 +3,7 @@
 use pvp_protocol::SessionId;
 use sha2::{Digest, Sha256};
 
-use super::{AppendError, AppendRequest, LogHead};
+use super::{AppendError, AppendRequest, LogHead, LogRecord};
 
 /// A SHA-256 hash.
 pub type Hash = [u8; 32];
@@ -55,6 +55,14 @@ pub(super) fn verify_append(append: &AppendRequest) -> Result<LogHead, AppendErr
             return Err(bad_chain("its hash does not follow from the one before"));
         }
         head = record.head();
+    }
+    if let Some(snapshot) = &append.snapshot {
+        let seq = snapshot.head.seq;
+        let mut heads = append.records.iter().map(LogRecord::head);
+        if snapshot.head != append.prev && !heads.any(|head| head == snapshot.head) {
+            let why = "its snapshot was made at an entry that is not part of the append";
+            return Err(AppendError::BadChain { seq, why });
+        }
     }
     Ok(head)
 }

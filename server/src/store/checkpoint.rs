@@ -2,24 +2,40 @@
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use pvp_protocol::{SessionId, Timestamp};
-use rusqlite::{Connection, Row, params};
+use sha2::{Digest as _, Sha256};
 
 use super::keys::PublicKey;
-use super::schema::{get_millis, get_seq, millis_column, seq_column};
-use super::{Hash, LogHead};
+use super::{Hash, LogHead, LogSnapshot};
 
 const SIGNING_CONTEXT: &[u8] = b"pvp.checkpoint.v1\0";
+
+/// For checkpoints that also vouch for a snapshot.
+const SNAPSHOT_SIGNING_CONTEXT: &[u8] = b"pvp.checkpoint.v2\0";
 
 /// After this many entries without a checkpoint, a session gets one.
 pub const CHECKPOINT_EVERY: u64 = 256;
 
+/// Whether entries of this type may wait for the next checkpoint. It is the text that streams while
+/// a command or a model produces it; every other entry is signed by the append that writes it, in
+/// the same transaction. No crash can leave one of those without a checkpoint that covers it.
+pub(crate) fn may_wait_for_checkpoint(kind: &str) -> bool {
+    matches!(kind, "tool.output" | "response.chunk" | "thinking.chunk")
+}
+
 /// The server's signature that the entry `seq` of a session's log had this hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
+    /// The last entry that it covers.
     pub seq: u64,
+    /// The hash of that entry.
     pub hash: Hash,
+    /// When it was signed.
     pub at: Timestamp,
+    /// The SHA-256 of the snapshot made at that entry; `None` if none was made there.
+    pub snapshot: Option<Hash>,
+    /// The public key of the signer.
     pub key: PublicKey,
+    /// The Ed25519 signature over all of this and the session's id.
     pub signature: [u8; 64],
 }
 
@@ -29,65 +45,63 @@ impl Checkpoint {
         session: &SessionId,
         head: LogHead,
         at: Timestamp,
+        snapshot: Option<Hash>,
     ) -> Self {
-        let signature = key.sign(&signed_message(session, head.seq, &head.hash, at));
-        Self {
+        let mut checkpoint = Self {
             seq: head.seq,
             hash: head.hash,
             at,
+            snapshot,
             key: key.verifying_key().to_bytes(),
-            signature: signature.to_bytes(),
-        }
+            signature: [0; 64],
+        };
+        checkpoint.signature = key.sign(&checkpoint.signed_message(session)).to_bytes();
+        checkpoint
     }
 
     /// Whether the holder of `self.key` signed this about `session`.
     pub fn is_signed(&self, session: &SessionId) -> bool {
-        let message = signed_message(session, self.seq, &self.hash, self.at);
+        let message = self.signed_message(session);
         let signature = Signature::from_bytes(&self.signature);
         VerifyingKey::from_bytes(&self.key)
             .is_ok_and(|key| key.verify_strict(&message, &signature).is_ok())
     }
 
-    pub(super) fn insert(&self, connection: &Connection, session: i64) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(
-                "INSERT INTO checkpoints (session, seq, hash, at, key, signature)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                session,
-                seq_column(self.seq)?,
-                self.hash,
-                millis_column(self.at),
-                self.key,
-                self.signature
-            ])?;
-        Ok(())
+    fn signed_message(&self, session: &SessionId) -> Vec<u8> {
+        let context = match self.snapshot {
+            None => SIGNING_CONTEXT,
+            Some(_) => SNAPSHOT_SIGNING_CONTEXT,
+        };
+        let session = session.as_str().as_bytes();
+        [
+            context,
+            &(session.len() as u64).to_le_bytes(),
+            session,
+            &self.seq.to_le_bytes(),
+            &self.hash,
+            &self.at.as_millis().to_le_bytes(),
+            self.snapshot.as_ref().map_or(&[], Hash::as_slice),
+        ]
+        .concat()
     }
 
-    /// Reads the columns seq, hash, at, key, signature.
-    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            seq: get_seq(row, 0)?,
-            hash: row.get(1)?,
-            at: get_millis(row, 2)?,
-            key: row.get(3)?,
-            signature: row.get(4)?,
-        })
+    /// The entry that it covers.
+    pub fn head(&self) -> LogHead {
+        LogHead {
+            seq: self.seq,
+            hash: self.hash,
+        }
+    }
+
+    /// Whether a snapshot is the one that this checkpoint vouches for, if it is trusted.
+    pub(super) fn covers(&self, snapshot: &LogSnapshot) -> bool {
+        self.head() == snapshot.head && self.snapshot == Some(snapshot_hash(&snapshot.body))
     }
 }
 
-fn signed_message(session: &SessionId, seq: u64, hash: &Hash, at: Timestamp) -> Vec<u8> {
-    let session = session.as_str().as_bytes();
-    [
-        SIGNING_CONTEXT,
-        &(session.len() as u64).to_le_bytes(),
-        session,
-        &seq.to_le_bytes(),
-        hash,
-        &at.as_millis().to_le_bytes(),
-    ]
-    .concat()
+/// The hash of a snapshot, as its checkpoint signs it.
+pub(super) fn snapshot_hash(body: &[u8]) -> Hash {
+    Sha256::digest(body).into()
 }
 
 #[cfg(test)]
@@ -102,15 +116,20 @@ mod tests {
             seq: 9,
             hash: [1; 32],
         };
-        let good = Checkpoint::sign(&key, &session, head, Timestamp::from_millis(5));
+        let at = Timestamp::from_millis(5);
+        let plain = Checkpoint::sign(&key, &session, head, at, None);
+        assert!(plain.is_signed(&session));
+        let good = Checkpoint::sign(&key, &session, head, at, Some([7; 32]));
         assert!(good.is_signed(&session));
         assert!(!good.is_signed(&SessionId::parse("red-owl").unwrap()));
         let other_key = SigningKey::from_bytes(&[4; 32]).verifying_key().to_bytes();
-        let edits: [fn(&mut Checkpoint); 4] = [
+        let edits: [fn(&mut Checkpoint); 6] = [
             |checkpoint| checkpoint.seq = 8,
             |checkpoint| checkpoint.hash[0] ^= 1,
             |checkpoint| checkpoint.at = Timestamp::from_millis(6),
             |checkpoint| checkpoint.signature[63] ^= 1,
+            |checkpoint| checkpoint.snapshot = None,
+            |checkpoint| checkpoint.snapshot = Some([8; 32]),
         ];
         for (number, edit) in edits.iter().enumerate() {
             let mut bad = good.clone();

@@ -7,24 +7,42 @@ use std::mem;
 use std::path::Path;
 
 use bytes::Bytes;
+use pvp_protocol::api::SessionTombstone;
 use pvp_protocol::{SessionId, Timestamp, hex};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::audit::{AuditError, AuditReport, KeySource, LogItem, SessionReport, for_each_log_item};
+use super::anchor::KnownHeads;
+use super::audit::{
+    AuditError, AuditReport, KeySource, LogItem, SessionReport, StatedKeys, TombstoneReport,
+    for_each_log_item, read_tombstones,
+};
+use super::key_set::{KeyRange, KeySet};
 use super::verifier::LogVerifier;
-use super::{Checkpoint, LogRecord, PublicKey, keys};
+use super::{Checkpoint, LogRecord, Tombstone, keys};
 
 /// The most bytes in a line; an export never contains a longer one.
 const MAX_LINE_BYTES: u64 = 32 * 1024 * 1024;
 
-const EXPORT_FORMAT: u64 = 1;
+/// The format with tombstones, which earlier builds do not read.
+const TOMBSTONE_FORMAT: u64 = 3;
+
+/// The format with a history of keys.
+const EXPORT_FORMAT: u64 = 2;
+
+/// The format that names only the current key, which earlier builds read too.
+const SINGLE_KEY_FORMAT: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportHeader<'a> {
     pvp_export: u64,
+    /// The current key, in hex.
     key: Cow<'a, str>,
+    /// The history of keys as the directory states it, oldest first; `None` if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keys: Option<Vec<Value>>,
 }
 
 #[derive(Serialize)]
@@ -37,13 +55,18 @@ struct RecordLine<'a> {
 }
 
 #[derive(Serialize)]
+struct TombstoneLine {
+    tombstone: SessionTombstone,
+}
+
+#[derive(Serialize)]
 struct CheckpointLine<'a> {
     checkpoint: CheckpointFields<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CheckpointFields<'a> {
+pub(super) struct CheckpointFields<'a> {
     /// The session that the checkpoint belongs to.
     session: Cow<'a, SessionId>,
     /// The sequence number of the last entry that it covers.
@@ -52,13 +75,46 @@ struct CheckpointFields<'a> {
     hash: Cow<'a, str>,
     /// When it was signed.
     at: Timestamp,
+    /// The hash of the snapshot that it vouches for, in hex; left out if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Cow<'a, str>>,
     /// The public key of the signer, in hex.
     key: Cow<'a, str>,
     /// The Ed25519 signature, in hex.
     signature: Cow<'a, str>,
 }
 
-/// Either kind of line. An untagged enum would not keep the exact bytes of `meta` and `entry`.
+impl<'a> CheckpointFields<'a> {
+    pub(super) fn new(session: &'a SessionId, checkpoint: &Checkpoint) -> Self {
+        Self {
+            session: Cow::Borrowed(session),
+            seq: checkpoint.seq,
+            hash: hex::encode(&checkpoint.hash).into(),
+            at: checkpoint.at,
+            snapshot: checkpoint.snapshot.map(|hash| hex::encode(&hash).into()),
+            key: hex::encode(&checkpoint.key).into(),
+            signature: hex::encode(&checkpoint.signature).into(),
+        }
+    }
+
+    pub(super) fn parse(self) -> Result<(SessionId, Checkpoint), String> {
+        let snapshot = match &self.snapshot {
+            Some(hash) => Some(hex::decode(hash).ok_or("`snapshot` is not 64 hex digits")?),
+            None => None,
+        };
+        let checkpoint = Checkpoint {
+            seq: self.seq,
+            snapshot,
+            hash: hex::decode(&self.hash).ok_or("`hash` is not 64 hex digits")?,
+            at: self.at,
+            key: hex::decode(&self.key).ok_or("`key` is not 64 hex digits")?,
+            signature: hex::decode(&self.signature).ok_or("`signature` is not 128 hex digits")?,
+        };
+        Ok((self.session.into_owned(), checkpoint))
+    }
+}
+
+/// Any kind of line. An untagged enum would not keep the exact bytes of `meta` and `entry`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportLine<'a> {
@@ -77,45 +133,87 @@ struct ExportLine<'a> {
     /// The checkpoint; `None` for an entry.
     #[serde(borrow)]
     checkpoint: Option<CheckpointFields<'a>>,
+    /// The tombstone, on a line of its own.
+    #[serde(default)]
+    tombstone: Option<SessionTombstone>,
 }
 
 /// Writes the log of one session, or of all, as JSON lines. A running server may be using the
 /// directory.
 pub fn export(dir: &Path, only: Option<&SessionId>, out: &mut dyn Write) -> Result<(), AuditError> {
+    let stated = keys::read_stated(dir)?;
+    let tombstones = match only {
+        None => read_tombstones(dir)?,
+        Some(_) => Vec::new(),
+    };
     let header = ExportHeader {
-        pvp_export: EXPORT_FORMAT,
-        key: hex::encode(&keys::read_public(dir)?).into(),
+        pvp_export: match stated.records {
+            _ if !tombstones.is_empty() => TOMBSTONE_FORMAT,
+            Some(_) => EXPORT_FORMAT,
+            None => SINGLE_KEY_FORMAT,
+        },
+        key: hex::encode(&stated.current).into(),
+        keys: stated.records.clone(),
     };
     write_line(out, &header)?;
+    for tombstone in &tombstones {
+        let tombstone = tombstone.to_text();
+        write_line(out, &TombstoneLine { tombstone })?;
+    }
     for_each_log_item(dir, only, &mut |session, item| match item {
         LogItem::Record(record) => write_record(out, session, &record),
         LogItem::Checkpoint(checkpoint) => write_line(out, &checkpoint_line(session, &checkpoint)),
     })?;
+    if keys::read_stated(dir)? != stated {
+        return Err(AuditError::Rotated);
+    }
     Ok(out.flush()?)
 }
 
-/// Verifies an export, holding one line in memory at a time.
+/// Verifies an export, holding one line in memory at a time. Without pinned keys, those that the
+/// export states are trusted.
 pub fn verify_export(
     input: &mut dyn BufRead,
-    pinned: Option<&PublicKey>,
+    pins: &[KeyRange],
+) -> Result<AuditReport, AuditError> {
+    verify_export_since(input, pins, &KnownHeads::default())
+}
+
+/// As [`verify_export`], where the logs must contain these entries.
+pub fn verify_export_since(
+    input: &mut dyn BufRead,
+    pins: &[KeyRange],
+    known: &KnownHeads,
 ) -> Result<AuditReport, AuditError> {
     let mut lines = ExportReader::new(input);
-    let header = lines.read_header()?;
-    let (key, key_source) = match pinned {
-        Some(key) => (*key, KeySource::Pinned),
-        None => (header, KeySource::ExportHeader),
-    };
-    let mut sessions = SessionVerifiers::default();
-    while let Some((session, item)) = lines.next_item()? {
-        sessions
-            .verifier_for(session, key)
-            .map_err(|why| lines.line_error(why))?
-            .verify_item(&item);
+    let stated = lines.read_header()?;
+    let (keys, key_source, key_finding) = stated.trusted(pins, KeySource::ExportHeader)?;
+    let mut sessions = SessionVerifiers::new(known);
+    let mut tombstones = Vec::new();
+    while let Some(item) = lines.next_item()? {
+        match item {
+            ExportItem::Log(session, item) => sessions
+                .verifier_for(session, &keys)
+                .map_err(|why| lines.line_error(why))?
+                .verify_item(&item),
+            ExportItem::Tombstone(tombstone) => {
+                // What was deleted is accounted for by its tombstone.
+                sessions.deleted.insert(tombstone.session.clone());
+                tombstones.push(tombstone);
+            }
+        }
     }
+    let sessions = sessions.finish();
+    let tombstones = tombstones
+        .into_iter()
+        .map(|tombstone| TombstoneReport::new(tombstone, &keys, &sessions))
+        .collect();
     Ok(AuditReport {
-        key,
+        keys,
         key_source,
-        sessions: sessions.finish(),
+        key_finding,
+        sessions,
+        tombstones,
     })
 }
 
@@ -154,14 +252,7 @@ fn as_raw_json(bytes: &[u8]) -> Option<&RawValue> {
 
 fn checkpoint_line<'a>(session: &'a SessionId, checkpoint: &Checkpoint) -> CheckpointLine<'a> {
     CheckpointLine {
-        checkpoint: CheckpointFields {
-            session: Cow::Borrowed(session),
-            seq: checkpoint.seq,
-            hash: hex::encode(&checkpoint.hash).into(),
-            at: checkpoint.at,
-            key: hex::encode(&checkpoint.key).into(),
-            signature: hex::encode(&checkpoint.signature).into(),
-        },
+        checkpoint: CheckpointFields::new(session, checkpoint),
     }
 }
 
@@ -197,20 +288,22 @@ impl<'a> ExportReader<'a> {
         Ok(read > 0)
     }
 
-    fn read_header(&mut self) -> Result<PublicKey, AuditError> {
+    fn read_header(&mut self) -> Result<StatedKeys, AuditError> {
         self.advance()?;
         let header: ExportHeader<'_> = serde_json::from_slice(&self.line)
             .map_err(|error| self.line_error(format!("this is not a PVP export: {error}")))?;
-        if header.pvp_export != EXPORT_FORMAT {
-            let found = header.pvp_export;
+        let found = header.pvp_export;
+        if !(SINGLE_KEY_FORMAT..=TOMBSTONE_FORMAT).contains(&found) {
             return Err(self.line_error(format!(
-                "export format {found}, this program knows {EXPORT_FORMAT}; upgrade this program"
+                "export format {found}, this program knows up to {TOMBSTONE_FORMAT}; upgrade this program"
             )));
         }
-        hex::decode(&header.key).ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))
+        let current = hex::decode(&header.key)
+            .ok_or_else(|| self.line_error("`key` is not 64 hex digits".into()))?;
+        Ok(StatedKeys::new(current, header.keys))
     }
 
-    fn next_item(&mut self) -> Result<Option<(SessionId, LogItem)>, AuditError> {
+    fn next_item(&mut self) -> Result<Option<ExportItem>, AuditError> {
         if !self.advance()? {
             return Ok(None);
         }
@@ -227,7 +320,13 @@ impl<'a> ExportReader<'a> {
     }
 }
 
-fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
+/// What one line of an export says.
+enum ExportItem {
+    Log(SessionId, LogItem),
+    Tombstone(Tombstone),
+}
+
+fn parse_line(line: &[u8]) -> Result<ExportItem, String> {
     let line: ExportLine<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     match line {
         ExportLine {
@@ -237,7 +336,20 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
             meta: None,
             entry: None,
             checkpoint: Some(fields),
-        } => parse_checkpoint(fields),
+            tombstone: None,
+        } => {
+            let (session, checkpoint) = fields.parse()?;
+            Ok(ExportItem::Log(session, LogItem::Checkpoint(checkpoint)))
+        }
+        ExportLine {
+            session: None,
+            seq: None,
+            hash: None,
+            meta: None,
+            entry: None,
+            checkpoint: None,
+            tombstone: Some(text),
+        } => Ok(ExportItem::Tombstone(Tombstone::from_text(text)?)),
         ExportLine {
             session: Some(session),
             seq: Some(seq),
@@ -245,6 +357,7 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
             meta,
             entry: Some(entry),
             checkpoint: None,
+            tombstone: None,
         } => {
             let bytes = |value: &RawValue| Bytes::copy_from_slice(value.get().as_bytes());
             let record = LogRecord {
@@ -253,46 +366,48 @@ fn parse_line(line: &[u8]) -> Result<(SessionId, LogItem), String> {
                 body: bytes(entry),
                 hash: hex::decode(&hash).ok_or("`hash` is not 64 hex digits")?,
             };
-            Ok((session, LogItem::Record(record)))
+            Ok(ExportItem::Log(session, LogItem::Record(record)))
         }
-        ExportLine { .. } => Err("it is neither an entry nor a checkpoint".into()),
+        ExportLine { .. } => Err("it is neither an entry nor a checkpoint nor a tombstone".into()),
     }
 }
 
-fn parse_checkpoint(fields: CheckpointFields<'_>) -> Result<(SessionId, LogItem), String> {
-    let checkpoint = Checkpoint {
-        seq: fields.seq,
-        hash: hex::decode(&fields.hash).ok_or("`hash` is not 64 hex digits")?,
-        at: fields.at,
-        key: hex::decode(&fields.key).ok_or("`key` is not 64 hex digits")?,
-        signature: hex::decode(&fields.signature).ok_or("`signature` is not 128 hex digits")?,
-    };
-    Ok((fields.session.into_owned(), LogItem::Checkpoint(checkpoint)))
-}
-
 /// Verifies the sessions of an export one at a time, in the order of the file.
-#[derive(Default)]
-struct SessionVerifiers {
-    current: Option<LogVerifier>,
+struct SessionVerifiers<'k> {
+    known: &'k KnownHeads,
+    current: Option<LogVerifier<'k>>,
     seen: BTreeSet<SessionId>,
+    /// The sessions of the tombstones.
+    deleted: BTreeSet<SessionId>,
     finished: Vec<SessionReport>,
 }
 
-impl SessionVerifiers {
+impl<'k> SessionVerifiers<'k> {
+    fn new(known: &'k KnownHeads) -> Self {
+        Self {
+            known,
+            current: None,
+            seen: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+            finished: Vec::new(),
+        }
+    }
+
     fn verifier_for(
         &mut self,
         session: SessionId,
-        key: PublicKey,
-    ) -> Result<&mut LogVerifier, String> {
+        keys: &'k KeySet,
+    ) -> Result<&mut LogVerifier<'k>, String> {
         if self.current.as_ref().map(LogVerifier::session) != Some(&session) {
             self.end_current();
             if !self.seen.insert(session.clone()) {
                 return Err(format!("session `{session}` begins a second time"));
             }
         }
+        let known = self.known.of(&session);
         Ok(self
             .current
-            .get_or_insert_with(|| LogVerifier::new(session, key)))
+            .get_or_insert_with(|| LogVerifier::new(session, keys, known)))
     }
 
     fn end_current(&mut self) {
@@ -302,6 +417,9 @@ impl SessionVerifiers {
 
     fn finish(mut self) -> Vec<SessionReport> {
         self.end_current();
+        let accounted_for = self.seen.union(&self.deleted).cloned().collect();
+        self.finished
+            .extend(self.known.missing_sessions(&accounted_for));
         mem::take(&mut self.finished)
     }
 }

@@ -1,24 +1,34 @@
 //! Verifies one log, entry by entry.
 
-use pvp_protocol::{SessionId, hex};
+use pvp_protocol::SessionId;
 use serde::Deserialize;
 
 use super::audit::{AuditFinding, EntryFault, LogItem, SessionReport};
-use super::{CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, PublicKey, chain_hash};
+use super::key_set::{KeyOrder, KeySet};
+use super::{
+    CHECKPOINT_EVERY, Checkpoint, LogHead, LogRecord, chain_hash, may_wait_for_checkpoint,
+};
 
 /// Verifies the items of one log in order, and reports the first fault.
-pub(super) struct LogVerifier {
-    key: PublicKey,
+pub(super) struct LogVerifier<'k> {
+    key_order: KeyOrder<'k>,
     head: LogHead,
+    /// The first good entry after the last good checkpoint that cannot be without one.
+    unsigned_seq: Option<u64>,
+    /// Entries that the log must contain.
+    known: &'k [LogHead],
     report: SessionReport,
 }
 
-impl LogVerifier {
-    pub(super) fn new(session: SessionId, key: PublicKey) -> Self {
+impl<'k> LogVerifier<'k> {
+    /// The log must contain the entries in `known`.
+    pub(super) fn new(session: SessionId, keys: &'k KeySet, known: &'k [LogHead]) -> Self {
         let head = LogHead::empty(&session);
         Self {
-            key,
+            key_order: KeyOrder::new(keys),
             head,
+            unsigned_seq: None,
+            known,
             report: SessionReport {
                 session,
                 entries: 0,
@@ -39,29 +49,42 @@ impl LogVerifier {
             LogItem::Record(record) => {
                 self.report.entries += 1;
                 self.verify_record(record)
+                    .map(|signing| self.advance(record, signing))
             }
             LogItem::Checkpoint(checkpoint) => {
                 self.report.checkpoints += 1;
                 self.verify_checkpoint(checkpoint)
+                    .map(|()| self.advance_signed(checkpoint))
             }
         };
-        if self.report.finding.is_some() {
-            return;
-        }
-        match (result, item) {
-            (Err((seq, fault)), _) => self.record_finding(seq, fault),
-            (Ok(()), LogItem::Record(record)) => {
-                self.head = record.head();
-                self.report.head = record.hash;
-            }
-            (Ok(()), LogItem::Checkpoint(checkpoint)) => {
-                self.report.checkpoint_seq = checkpoint.seq
-            }
+        if let Err((seq, fault)) = result {
+            self.record_finding(seq, fault);
         }
     }
 
-    pub(super) fn record_unreadable(&mut self, error: &rusqlite::Error) {
-        self.record_finding(self.head.seq + 1, EntryFault::Unreadable(error.to_string()));
+    /// Goes on after a good entry. After a finding, the place of the last good entry is kept.
+    fn advance(&mut self, record: &LogRecord, signing: Signing) {
+        if self.report.finding.is_some() {
+            return;
+        }
+        self.head = record.head();
+        self.report.head = record.hash;
+        match signing {
+            Signing::AtOnce => drop(self.unsigned_seq.get_or_insert(record.seq)),
+            Signing::Later => {}
+        }
+    }
+
+    fn advance_signed(&mut self, checkpoint: &Checkpoint) {
+        if self.report.finding.is_none() {
+            self.key_order.advance(checkpoint);
+            self.report.checkpoint_seq = checkpoint.seq;
+            self.unsigned_seq = None;
+        }
+    }
+
+    pub(super) fn record_unreadable(&mut self, why: String) {
+        self.record_finding(self.head.seq + 1, EntryFault::Unreadable(why));
     }
 
     /// Ends the verification. `claimed_head` is where the session's row says that the log ends;
@@ -76,6 +99,17 @@ impl LogVerifier {
                     says: claimed_head.seq,
                 },
             );
+        }
+        let reached = self.head.seq;
+        let beyond = self.known.iter().map(|known| known.seq).max();
+        if let Some(anchored) = beyond.filter(|anchored| *anchored > reached) {
+            self.record_finding(reached + 1, EntryFault::CutBeforeAnchor { anchored });
+        }
+        if let Err(fault) = self.key_order.verify_end() {
+            self.record_finding(self.report.checkpoint_seq, fault);
+        }
+        if let Some(seq) = self.unsigned_seq {
+            self.record_finding(seq, EntryFault::Unsigned);
         }
         // The writer never leaves this many entries without a checkpoint, so one was removed.
         if self.head.seq - self.report.checkpoint_seq >= CHECKPOINT_EVERY {
@@ -96,13 +130,17 @@ impl LogVerifier {
         });
     }
 
-    fn verify_record(&self, record: &LogRecord) -> Result<(), (u64, EntryFault)> {
+    fn verify_record(&self, record: &LogRecord) -> Result<Signing, (u64, EntryFault)> {
         let expected = self.head.seq + 1;
         if record.seq != expected {
             return Err((expected, EntryFault::Missing { next: record.seq }));
         }
         if record.hash != chain_hash(&self.head.hash, &record.meta, &record.body) {
             return Err((expected, EntryFault::Hash));
+        }
+        let is_other = |known: &LogHead| known.seq == record.seq && known.hash != record.hash;
+        if self.known.iter().any(is_other) {
+            return Err((expected, EntryFault::OtherThanAnchor));
         }
         verify_body(record, &self.report.session).map_err(|fault| (expected, fault))
     }
@@ -121,29 +159,35 @@ impl LogVerifier {
         if covered_seq < last {
             return Err((last, EntryFault::MisplacedCheckpoint(covered_seq)));
         }
-        if checkpoint.key != self.key {
-            return Err((
-                last,
-                EntryFault::CheckpointKey(hex::encode(&checkpoint.key)),
-            ));
-        }
+        let at_last = |fault| (last, fault);
+        let key = self.key_order.find_key(checkpoint).map_err(at_last)?;
         if checkpoint.hash != self.head.hash {
             return Err((last, EntryFault::CheckpointHash));
         }
         if !checkpoint.is_signed(&self.report.session) {
             return Err((last, EntryFault::CheckpointSignature));
         }
-        Ok(())
+        self.key_order.verify_next(key, checkpoint).map_err(at_last)
     }
+}
+
+/// When an entry gets a checkpoint that covers it.
+enum Signing {
+    /// With the append that writes it.
+    AtOnce,
+    /// With one of the entries after it.
+    Later,
 }
 
 /// Checks that an entry's text, which is what people see, names the session and the sequence number
 /// it is stored under.
-fn verify_body(record: &LogRecord, session: &SessionId) -> Result<(), EntryFault> {
+fn verify_body(record: &LogRecord, session: &SessionId) -> Result<Signing, EntryFault> {
     #[derive(Deserialize)]
     struct EntryPosition {
         seq: u64,
         session: String,
+        #[serde(default, rename = "type")]
+        kind: String,
     }
     let position: EntryPosition = serde_json::from_slice(&record.body)
         .map_err(|error| EntryFault::NotAnEntry(error.to_string()))?;
@@ -153,5 +197,8 @@ fn verify_body(record: &LogRecord, session: &SessionId) -> Result<(), EntryFault
     if position.session != session.as_str() {
         return Err(EntryFault::OtherSession(position.session));
     }
-    Ok(())
+    Ok(match may_wait_for_checkpoint(&position.kind) {
+        true => Signing::Later,
+        false => Signing::AtOnce,
+    })
 }

@@ -8,15 +8,21 @@ use pvp_protocol::{MessageId, ParticipantId, Refusal};
 use pvp_session::{Answer, Identity, Session, SubmittedMessage};
 use tokio::sync::oneshot;
 
+use crate::admission::{Charge, Speaker};
 use crate::feed::SessionFeed;
+use crate::live_tokens::EndedToken;
 use crate::reply_queue::{ConnectionReply, ReplyQueue};
+use crate::roster::RosterForJoiner;
 use crate::secrets::SecretStore;
+use crate::store::{LogHead, Tombstone};
 use crate::viewer::{DeviceGuard, Viewer};
 
 /// A request to change the session, which the session accepts or refuses.
 pub(crate) enum SessionRequest {
+    /// `token`: the id of the token that makes it; `None` on a server without login.
     Create {
         by: ParticipantId,
+        token: Option<String>,
         id: MessageId,
         create: SessionCreate,
     },
@@ -29,7 +35,7 @@ pub(crate) enum SessionRequest {
         create_if_missing: Option<Box<SessionCreate>>,
     },
     Submit {
-        by: ParticipantId,
+        by: Speaker,
         submitted: SubmittedMessage,
     },
 }
@@ -53,10 +59,22 @@ pub(crate) enum SessionCommand {
     ConnectionClosed,
     /// An HTTP request wants access to the session.
     HttpAccess(Option<ParticipantId>, oneshot::Sender<Option<HttpAccess>>),
+    /// A token of a participant was revoked or has expired.
+    TokenEnded(Box<EndedToken>),
     /// A query on the current state of the session.
     Query(SessionQuery),
+    /// An admin deletes the session.
+    Delete(DeletionRequest, oneshot::Sender<Result<Tombstone, Refusal>>),
     /// The server is shutting down.
     Stop,
+}
+
+/// Who deletes a session.
+pub(crate) struct DeletionRequest {
+    /// A participant's id, or what the store calls retention.
+    pub(crate) by: String,
+    /// Where its log must end; `None` if that does not matter.
+    pub(crate) head: Option<LogHead>,
 }
 
 /// What a connection needs to follow a session.
@@ -67,10 +85,10 @@ pub(crate) struct JoinedSession {
     pub(crate) feed: Arc<SessionFeed>,
     /// The values of the session's secrets, for the executor's copies of grants.
     pub(crate) secrets: Arc<SecretStore>,
-    /// The message that answers the join.
+    /// The message that answers the join, without people.
     pub(crate) welcome: SessionWelcome,
-    /// How the other participants announced themselves.
-    pub(crate) other_announcements: Vec<Announce>,
+    /// The people of the welcome, and how the others announced themselves.
+    pub(crate) roster: RosterForJoiner,
     /// The session's working directory, shared as context; `None` if none was shared.
     pub(crate) working_directory: Option<ContextAdd>,
     /// The first sequence number that is not history: that of the participant's own announcement,
@@ -78,6 +96,8 @@ pub(crate) struct JoinedSession {
     pub(crate) live_from_seq: u64,
     /// The sequence number of the entry that the join made; `None` if it made none.
     pub(crate) accepted_seq: Option<u64>,
+    /// The number of the last ephemeral message that the roster takes into account.
+    pub(crate) last_ephemeral: u64,
 }
 
 /// What an HTTP request needs to read a session.
@@ -92,7 +112,8 @@ pub(crate) struct HttpAccess {
 
 /// Where an answer goes.
 pub(crate) enum ReplyTo {
-    Queue(Arc<ReplyQueue>, MessageId),
+    /// The queue of a connection, the id of its message, and whether that has been charged.
+    Queue(Arc<ReplyQueue>, MessageId, Charge),
     Oneshot(oneshot::Sender<Result<Answer, Refusal>>),
     Join(
         oneshot::Sender<Result<Box<JoinedSession>, Refusal>>,
@@ -108,8 +129,8 @@ impl ReplyTo {
     /// Sends the answer. A caller that has stopped waiting does not need it.
     pub(crate) fn answer(self, answer: Answer) {
         match self {
-            ReplyTo::Queue(reply_queue, id) => {
-                reply_queue.push(ConnectionReply { id, answer });
+            ReplyTo::Queue(reply_queue, id, charge) => {
+                reply_queue.push(ConnectionReply { id, answer }, charge);
             }
             ReplyTo::Oneshot(sender) => {
                 let _ = sender.send(match answer {
@@ -132,7 +153,13 @@ impl SessionCommand {
     pub(crate) fn refuse(self, refusal: Refusal) {
         match self {
             SessionCommand::Request(_, reply) => reply.refuse(refusal),
-            SessionCommand::ParticipantReturned(_)
+            SessionCommand::Delete(_, answer) => {
+                // The caller may have stopped waiting.
+                let _ = answer.send(Err(refusal));
+            }
+            // When the log is readable again, the store says which tokens have ended.
+            SessionCommand::TokenEnded(_)
+            | SessionCommand::ParticipantReturned(_)
             | SessionCommand::ConnectionClosed
             | SessionCommand::HttpAccess(..)
             | SessionCommand::Query(_)

@@ -1,23 +1,34 @@
 //! Writes decided entries to the store, and publishes them once they are durable.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use pvp_protocol::{Refusal, ServerMessage};
-use pvp_session::{Answer, Entry};
+use futures_util::future::BoxFuture;
+use pvp_protocol::{Refusal, ServerMessage, WireMessage};
+use pvp_session::{Answer, Entry, IndexChange};
 use tokio::time::Instant;
 
 use super::command::{DeferredReply, ReplyTo};
 use super::{RETRY_DELAY, SessionTask};
 use crate::delivery;
 use crate::store::{
-    AppendCallback, AppendError, AppendRequest, CheckpointTiming, LogHead, LogRecord, SessionIndex,
+    AppendError, AppendRequest, CheckpointTiming, LogHead, LogRecord, LogSnapshot, SessionIndex,
+    may_wait_for_checkpoint,
 };
+
+/// After this many entries without a snapshot, a session gets one.
+const SNAPSHOT_EVERY: u64 = 4096;
+
+/// How often an append is sent again if it is unknown whether it was written.
+pub(super) const MAX_RESENDS: u32 = 2;
 
 /// The entries of one append, and the replies that wait for it.
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub(super) entries: Vec<(Entry, Bytes)>,
+    /// What the entries add to the indexes of the log.
+    pub(super) index_changes: Vec<IndexChange>,
     pub(super) answers: Vec<(ReplyTo, Answer)>,
     /// Replies to queries on the session's state after this batch.
     pub(super) deferred_replies: Vec<DeferredReply>,
@@ -28,6 +39,7 @@ pub(super) struct WriteBatch {
 impl WriteBatch {
     fn extend(&mut self, later: Self) {
         self.entries.extend(later.entries);
+        self.index_changes.extend(later.index_changes);
         self.answers.extend(later.answers);
         self.deferred_replies.extend(later.deferred_replies);
         self.secret_values.extend(later.secret_values);
@@ -36,9 +48,17 @@ impl WriteBatch {
 
 /// A batch in the form that the store writes.
 pub(super) struct PendingAppend {
+    /// The head that the records follow.
     prev: LogHead,
+    /// The records of its entries.
     records: Vec<LogRecord>,
+    /// What is known about the session after them.
     index: SessionIndex,
+    /// What they add to the indexes of the log.
+    index_changes: Vec<IndexChange>,
+    /// The state after one of them, if a snapshot was due.
+    snapshot: Option<LogSnapshot>,
+    /// Whether they need a checkpoint at once.
     checkpoint: CheckpointTiming,
 }
 
@@ -46,57 +66,103 @@ impl PendingAppend {
     fn extend(&mut self, later: Self) {
         self.records.extend(later.records);
         self.index = later.index;
+        self.index_changes.extend(later.index_changes);
+        self.snapshot = later.snapshot.or(self.snapshot.take());
         if later.checkpoint == CheckpointTiming::Now {
             self.checkpoint = CheckpointTiming::Now;
         }
     }
 }
 
+/// An append that the store is writing.
+pub(super) struct SentAppend {
+    append: Arc<AppendRequest>,
+    result: BoxFuture<'static, Result<(), AppendError>>,
+    sent_at: Instant,
+    /// How often it was sent again because the outcome was unknown.
+    resends: u32,
+}
+
+/// Waits for the outcome of the append that the store is writing; for ever if there is none.
+pub(super) async fn append_result(sent: &mut Option<SentAppend>) -> Result<(), AppendError> {
+    match sent {
+        Some(sent) => (&mut sent.result).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl SessionTask {
     /// Handles the outcome of an append: publishes its batch, or refuses it and reloads.
     pub(super) async fn on_append_result(&mut self, result: Result<(), AppendError>) {
+        let Some(sent) = self.sent_append.take() else {
+            return;
+        };
+        let result = match result {
+            Err(AppendError::Unknown(why)) if sent.resends < MAX_RESENDS => {
+                tracing::warn!(session = %self.id, why, "sends an append again");
+                self.resend(sent);
+                return;
+            }
+            // An earlier attempt has written it after all.
+            Err(AppendError::Conflict { found, .. })
+                if sent.resends > 0 && found == sent.append.new_head() =>
+            {
+                Ok(())
+            }
+            result => result,
+        };
         let Some(batch) = self.in_flight.pop_front() else {
             return;
         };
         self.entries_in_flight -= batch.entries.len();
-        let took = self.append_sent_at.elapsed();
+        let took = sent.sent_at.elapsed();
         self.directory.metrics.record_append(took, result.is_ok());
         match result {
             Ok(()) => {
                 if let Some(append) = self.pending_append.take() {
-                    self.send_append(append).await;
+                    self.send_append(append);
                 }
+                self.reserved &= !self.session.is_created();
                 self.publish(batch);
             }
             Err(error) => {
                 tracing::error!(session = %self.id, %error, "could not write the log");
                 self.refuse_batch(batch, &error.to_string());
-                self.refuse_pending();
+                // They depend on the failed one.
+                self.refuse_unsent("an earlier entry could not be written");
                 self.backoff_until = Instant::now() + RETRY_DELAY;
                 self.load().await;
+                // Part of what was refused may be in the log all the same.
+                self.directory.notify_gates_changed();
             }
         }
     }
 
-    /// Refuses the batches that follow a failed append; they depend on it, so they are not sent.
-    fn refuse_pending(&mut self) {
+    /// Sends the same append again after a while.
+    fn resend(&mut self, sent: SentAppend) {
+        let (store, append) = (self.directory.store.clone(), sent.append.clone());
+        let result = async move {
+            tokio::time::sleep(RETRY_DELAY).await;
+            store.append(append).await
+        };
+        self.sent_append = Some(SentAppend {
+            result: Box::pin(result),
+            resends: sent.resends + 1,
+            ..sent
+        });
+    }
+
+    /// Refuses the batches that were not sent to the store.
+    pub(super) fn refuse_unsent(&mut self, why: &str) {
         self.pending_append = None;
-        self.entries_in_flight = 0;
-        for batch in std::mem::take(&mut self.in_flight) {
-            self.refuse_batch(batch, "an earlier entry could not be written");
+        let sent = usize::from(self.sent_append.is_some());
+        for batch in self.in_flight.split_off(sent.min(self.in_flight.len())) {
+            self.entries_in_flight -= batch.entries.len();
+            self.refuse_batch(batch, why);
         }
     }
 
     fn refuse_batch(&self, batch: WriteBatch, why: &str) {
-        let creates_session =
-            |entry: &Entry| matches!(entry.envelope.message, ServerMessage::SessionCreate(_));
-        if batch
-            .entries
-            .iter()
-            .any(|(entry, _)| creates_session(entry))
-        {
-            self.directory.release_reserved_session();
-        }
         for (reply, _) in batch.answers {
             reply.refuse(Refusal::WriteFailed(why.to_owned()));
         }
@@ -115,7 +181,7 @@ impl SessionTask {
             deliveries.push(delivery::from_entry(&entry, body, &self.secrets));
         }
         if members_changed {
-            self.refresh_viewers();
+            self.refresh_changed_viewers();
         }
         self.feed.publish(deliveries);
         if gates_changed {
@@ -155,7 +221,7 @@ impl SessionTask {
     /// Sends a batch to the store. While the store writes an earlier batch, later ones are merged,
     /// so that what was decided meanwhile is written and published together. A batch without
     /// entries only waits for the batch before it.
-    pub(super) async fn persist(&mut self, batch: WriteBatch) {
+    pub(super) fn persist(&mut self, mut batch: WriteBatch) {
         if batch.entries.is_empty() {
             match self.in_flight.back_mut() {
                 Some(last) => last.extend(batch),
@@ -163,7 +229,7 @@ impl SessionTask {
             }
             return;
         }
-        let append = self.build_append(&batch);
+        let append = self.build_append(&mut batch);
         self.entries_in_flight += batch.entries.len();
         match (&mut self.pending_append, self.in_flight.back_mut()) {
             (Some(pending), Some(last)) => {
@@ -176,13 +242,13 @@ impl SessionTask {
             }
             (_, None) => {
                 self.in_flight.push_back(batch);
-                self.send_append(append).await;
+                self.send_append(append);
             }
         }
     }
 
     /// Builds the append for a batch, which the session has already applied.
-    fn build_append(&mut self, batch: &WriteBatch) -> PendingAppend {
+    fn build_append(&mut self, batch: &mut WriteBatch) -> PendingAppend {
         let prev = self.head;
         let checkpoint_now = batch
             .entries
@@ -198,6 +264,8 @@ impl SessionTask {
             prev,
             records,
             index: self.session_index(),
+            index_changes: std::mem::take(&mut batch.index_changes),
+            snapshot: self.snapshot_if_due(SNAPSHOT_EVERY),
             checkpoint: if checkpoint_now {
                 CheckpointTiming::Now
             } else {
@@ -206,31 +274,46 @@ impl SessionTask {
         }
     }
 
+    /// A snapshot of the state, if at least this many entries have followed the last one.
+    pub(super) fn snapshot_if_due(&mut self, entries: u64) -> Option<LogSnapshot> {
+        if self.head.seq < self.snapshot_seq + entries {
+            return None;
+        }
+        self.snapshot_seq = self.head.seq;
+        Some(LogSnapshot {
+            head: self.head,
+            body: self.session.to_snapshot().into(),
+        })
+    }
+
     pub(super) fn session_index(&self) -> SessionIndex {
         SessionIndex {
             name: self.session.name().map(str::to_owned),
             next_deadline: self.session.next_deadline(),
             open_gates: u32::try_from(self.session.open_gates().len()).unwrap_or(u32::MAX),
             ended: self.session.has_ended(),
+            made_by: self.made_by.clone(),
+            usage: self.usage,
         }
     }
 
-    async fn send_append(&mut self, append: PendingAppend) {
-        self.append_sent_at = Instant::now();
-        let sender = self.append_result_sender.clone();
-        self.directory
-            .store
-            .append(AppendRequest {
-                session: self.id.clone(),
-                prev: append.prev,
-                records: append.records,
-                index: append.index,
-                at: pvp_clock::now(),
-                checkpoint: append.checkpoint,
-                // The receiver is gone only when nothing waits for the result any more.
-                on_done: AppendCallback::new(move |result| drop(sender.send(result))),
-            })
-            .await;
+    fn send_append(&mut self, append: PendingAppend) {
+        let append = Arc::new(AppendRequest {
+            session: self.id.clone(),
+            prev: append.prev,
+            records: append.records,
+            index: Some(append.index),
+            index_changes: append.index_changes,
+            snapshot: append.snapshot,
+            at: pvp_clock::now(),
+            checkpoint: append.checkpoint,
+        });
+        self.sent_append = Some(SentAppend {
+            result: self.directory.store.append(append.clone()),
+            append,
+            sent_at: Instant::now(),
+            resends: 0,
+        });
     }
 }
 
@@ -248,11 +331,8 @@ fn changes_a_gate(entry: &Entry) -> bool {
     )
 }
 
-/// True for entries that say what ran and how it ended. They get a checkpoint at once, so that
-/// cutting them off the log is always detected.
+/// True for every entry but streamed text. The checkpoint is written in the same transaction, so that
+/// an entry on which rights or decisions rest is never without a signature, not even after a crash.
 fn needs_immediate_checkpoint(entry: &Entry) -> bool {
-    matches!(
-        entry.envelope.message,
-        ServerMessage::ToolExecute(_) | ServerMessage::ToolResult(_)
-    )
+    !may_wait_for_checkpoint(entry.envelope.message.kind())
 }

@@ -7,7 +7,7 @@ use super::{AnswerResult, DecisionBuilder};
 use crate::authority;
 use crate::entry::Audience;
 use crate::input::SubmittedMessage;
-use crate::state::ContextItem;
+use crate::state::{ContextItem, ContextSlot};
 
 /// The longest key of a context item, in bytes.
 const MAX_KEY_BYTES: usize = 256;
@@ -30,11 +30,17 @@ impl DecisionBuilder<'_> {
             let problem = "`context.add` needs `content` or `content_ref`";
             return Err(Refusal::Malformed(problem.to_owned()));
         }
-        if self
-            .session
-            .context
-            .get(&add.key)
-            .is_some_and(|item| item.by.as_ref() != Some(by))
+        let (audience, slot) = match &add.visible_to {
+            None => (Audience::everyone(), ContextSlot::Public),
+            Some(people) => (
+                Audience::only(people.iter().chain([by]).cloned()),
+                ContextSlot::Private(by.clone()),
+            ),
+        };
+        // Only keys that everyone sees can be taken. A refusal would tell of the others.
+        if slot == ContextSlot::Public
+            && let Some(item) = self.session.context.get(&add.key)
+            && item.by.as_ref() != Some(by)
         {
             let problem = format!(
                 "the key `{}` is taken; use another, or `context.update`",
@@ -42,11 +48,8 @@ impl DecisionBuilder<'_> {
             );
             return Err(Refusal::InvalidState(problem));
         }
-        let audience = match &add.visible_to {
-            None => Audience::everyone(),
-            Some(people) => Audience::only(people.iter().chain([by]).cloned()),
-        };
-        self.check_context_size(&add.key, ContextItem::stored_bytes(&add, &audience))?;
+        let bytes = ContextItem::stored_bytes(&add, &audience);
+        self.check_context_size(self.bytes_replaced_by(by, &add.key), bytes)?;
         Ok(self.relay_to(by, submitted, add, audience))
     }
 
@@ -64,7 +67,7 @@ impl DecisionBuilder<'_> {
         }
         let item = self.visible_item(by, &update.key)?;
         let audience = item.audience.clone();
-        self.check_context_size(&update.key, item.stored_bytes_after(&update))?;
+        self.check_context_size(item.bytes, item.stored_bytes_after(&update))?;
         Ok(self.relay_to(by, submitted, update, audience))
     }
 
@@ -81,19 +84,25 @@ impl DecisionBuilder<'_> {
 
     /// The item with this key. One that the sender may not see is treated as missing.
     fn visible_item(&self, by: &ParticipantId, key: &str) -> Result<&ContextItem, Refusal> {
-        let may_approve = self.session.members[by].may_vote();
-        self.session
-            .context
-            .get(key)
-            .filter(|item| item.audience.includes(by, may_approve))
+        let slot = self.session.context_slot(by, key);
+        slot.and_then(|slot| self.session.context_item(key, &slot))
             .ok_or_else(|| Refusal::InvalidState(format!("there is no context `{key}`")))
     }
 
-    /// Checks that the context stays within its limit if this key uses `bytes`.
-    fn check_context_size(&self, key: &str, bytes: usize) -> Result<(), Refusal> {
+    /// How many bytes are freed if this participant adds this key: those of their own items.
+    fn bytes_replaced_by(&self, by: &ParticipantId, key: &str) -> usize {
+        let public = self.session.context.get(key);
+        let public = public.filter(|item| item.by.as_ref() == Some(by));
+        let private = ContextSlot::Private(by.clone());
+        let private = self.session.context_item(key, &private);
+        let items = public.into_iter().chain(private);
+        items.map(|item| item.bytes).sum()
+    }
+
+    /// Checks that the context stays within its limit if `bytes` take the place of `replaced`.
+    fn check_context_size(&self, replaced: usize, bytes: usize) -> Result<(), Refusal> {
         let limit = self.decision_context.settings.limits.context_bytes;
-        let current_bytes = self.session.context.get(key).map_or(0, |item| item.bytes);
-        let would_be = self.session.context_bytes() - current_bytes + bytes;
+        let would_be = self.session.context_bytes() - replaced + bytes;
         if would_be > limit {
             return Err(Refusal::ContextTooLarge { would_be, limit });
         }
@@ -109,6 +118,14 @@ impl DecisionBuilder<'_> {
         if !is_variable_name(&share.key) {
             let problem = "a secret's `key` is a variable name: letters, digits and _, at most 128";
             return Err(Refusal::Malformed(problem.to_owned()));
+        }
+        if pvp_policy::changes_meaning(&share.key) {
+            let problem = format!(
+                "a secret may not be called `{}`, because variables of that name decide which \
+                 code a command runs; share it under another name",
+                share.key
+            );
+            return Err(Refusal::Malformed(problem));
         }
         if share.value_ref.len() > MAX_KEY_BYTES {
             let problem = "`value_ref` says where the value is; it is at most 256 bytes";
@@ -138,8 +155,8 @@ impl DecisionBuilder<'_> {
             Some(_) | None => {}
         }
         share.value = None;
-        let audience = Audience::only(share.scope.iter().chain([by]).cloned());
-        Ok(self.relay_to(by, submitted, share, audience))
+        // Everyone hears which variables commands may receive; the value is in no message.
+        Ok(self.relay(by, submitted, share))
     }
 
     pub(super) fn secret_revoke(
@@ -151,14 +168,10 @@ impl DecisionBuilder<'_> {
         let unknown = || Refusal::InvalidState(format!("there is no secret `{}`", revoke.key));
         let secret = self.session.secrets.get(&revoke.key).ok_or_else(unknown)?;
         if secret.by != *by {
-            authority::require_capability(
-                &self.session.members[by],
-                Capability::ManageParticipants,
-            )
-            .map_err(|_| unknown())?;
+            authority::require_capability(self.sender()?, Capability::ManageParticipants)
+                .map_err(|_| unknown())?;
         }
-        let audience = Audience::only(secret.scope.iter().chain([by, &secret.by]).cloned());
-        Ok(self.relay_to(by, submitted, revoke, audience))
+        Ok(self.relay(by, submitted, revoke))
     }
 }
 
@@ -176,7 +189,7 @@ fn check_context_key(key: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn is_variable_name(key: &str) -> bool {
+pub(super) fn is_variable_name(key: &str) -> bool {
     let mut characters = key.chars();
     characters
         .next()

@@ -7,7 +7,6 @@ use pvp_protocol::{ExtraFields, GateTimeoutAction, MessageId};
 
 use super::DecisionBuilder;
 use super::proposals::eligible_admins;
-use crate::entry::Audience;
 use crate::gate::{Clearance, Gate, escalated_rule};
 use crate::proposal::Proposal;
 
@@ -117,30 +116,18 @@ impl DecisionBuilder<'_> {
     }
 
     fn expire_secrets(&mut self) {
-        let expired: Vec<_> = self
-            .session
-            .secrets
-            .iter()
+        let secrets = self.session.secrets.iter();
+        let expired: Vec<_> = secrets
             .filter(|(_, secret)| secret.expires_at.is_some_and(|expires| expires <= self.at))
-            .map(|(key, secret)| {
-                (
-                    key.clone(),
-                    secret
-                        .scope
-                        .iter()
-                        .chain([&secret.by])
-                        .cloned()
-                        .collect::<Vec<_>>(),
-                )
-            })
+            .map(|(key, _)| key.clone())
             .collect();
-        for (key, scope) in expired {
+        for key in expired {
             let revoke = SecretRevoke {
                 key,
                 reason: "expired".to_owned(),
                 extra: ExtraFields::new(),
             };
-            self.append_system_to(revoke, None::<MessageId>, Audience::only(scope), None);
+            self.append_system(revoke, None::<MessageId>);
         }
     }
 }

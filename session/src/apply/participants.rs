@@ -157,6 +157,7 @@ impl DecisionBuilder<'_> {
             )));
         }
         check_name(&announce.name)?;
+        self.record_invitation(identity, &mut announce, known);
         check_announcement(&announce)?;
         if let Some(member) = known.filter(|member| member.roles_set_by_admin) {
             announce.roles.clone_from(&member.announce.roles);
@@ -174,8 +175,7 @@ impl DecisionBuilder<'_> {
         if !beyond.is_empty() {
             return Err(Refusal::RolesNotInToken(beyond));
         }
-        let roles: BTreeSet<_> = announce.roles.iter().copied().collect();
-        announce.roles = roles.into_iter().collect();
+        let mut roles: BTreeSet<_> = announce.roles.iter().copied().collect();
         let allowed = capabilities_of(identity.kind, &identity.roles, &identity.capabilities);
         let claimed = announce.capabilities.take().unwrap_or_default();
         if let Some(beyond) = claimed
@@ -185,12 +185,40 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::MissingCapability(*beyond));
         }
         // Capabilities beyond the roles come from the token, whether or not they were claimed.
-        let explicit: BTreeSet<_> = claimed
+        let mut explicit: BTreeSet<_> = claimed
             .into_iter()
             .chain(identity.capabilities.iter().copied())
             .collect();
+        if let Some(member) = known.filter(|member| identity.has_token() && !member.left) {
+            // Their other devices keep what they have; this one may do what its token allows.
+            roles.extend(&member.announce.roles);
+            explicit.extend(&member.extra_capabilities);
+        }
+        announce.roles = roles.into_iter().collect();
         announce.capabilities = (!explicit.is_empty()).then(|| explicit.into_iter().collect());
         Ok(announce)
+    }
+
+    /// Says in the announcement who invited them. Whoever was in the session before stays invited by
+    /// whom they were, also with a new token.
+    fn record_invitation(
+        &self,
+        identity: &Identity,
+        announce: &mut Announce,
+        known: Option<&Member>,
+    ) {
+        announce.invited_by = None;
+        announce.invited_before_session = None;
+        if let Some(member) = known {
+            announce.invited_by.clone_from(&member.announce.invited_by);
+            announce.invited_before_session = member.announce.invited_before_session;
+        } else if let Some(invited_by) = &identity.invited_by
+            && invited_by.participant != identity.participant
+        {
+            announce.invited_by = Some(invited_by.participant.clone());
+            let earlier = invited_by.at < self.session.created_at;
+            announce.invited_before_session = earlier.then_some(true);
+        }
     }
 
     fn check_capacity(&self, newcomer: &ParticipantId) -> Result<(), Refusal> {
@@ -229,6 +257,8 @@ impl DecisionBuilder<'_> {
             kind: current.kind,
             roles: current.roles.clone(),
             capabilities: current.capabilities.clone(),
+            invited_by: current.invited_by.clone(),
+            invited_before_session: current.invited_before_session,
             ..announce
         };
         Ok(self.relay(by, submitted, announce))
@@ -239,7 +269,12 @@ impl DecisionBuilder<'_> {
         by: &ParticipantId,
         submitted: &SubmittedMessage,
         leave: SessionLeave,
-    ) -> Answer {
+    ) -> AnswerResult {
+        let sender = self.sender()?;
+        if sender.capabilities() != self.session.members[by].capabilities() {
+            let problem = "your token has not all of your rights, so your other devices stay; close the connection instead";
+            return Err(Refusal::Unauthorized(problem.to_owned()));
+        }
         let answer = self.relay(by, submitted, leave);
         let waiting: Vec<_> = self
             .session
@@ -258,7 +293,7 @@ impl DecisionBuilder<'_> {
         }
         self.close_runs_as_unknown(by, "the executor left the session");
         self.grant_passed_gates();
-        answer
+        Ok(answer)
     }
 
     pub(super) fn session_end(
@@ -336,6 +371,7 @@ impl DecisionBuilder<'_> {
                 roles.join(", ")
             )));
         }
+        change.votes_void = None;
         let once: BTreeSet<_> = change.new_roles.into_iter().collect();
         change.new_roles = once.into_iter().collect();
         let answer = self.relay(by, submitted, change);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use pvp_policy::Workspace;
-use pvp_protocol::payload::{GateActionType, GateRequest, ToolPropose};
+use pvp_policy::{FilePresence, Workspace};
+use pvp_protocol::payload::{FileContent, GateActionType, GateRequest, ToolPropose};
 use pvp_protocol::{
     Action, Assessment, Category, Command, ExecutionLimits, ExtraFields, MessageId, ParticipantId,
     QuorumRule, Refusal, Risk, Role, RunMode, SandboxProfile, Timestamp, ToolCategory,
 };
 
+use super::context::is_variable_name;
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::entry::Audience;
 use crate::gate::Clearance;
@@ -21,6 +22,12 @@ const SHELL_TOOL: &str = "shell";
 
 /// The most variables that an action may add to the environment.
 const MAX_ENV_VARIABLES: usize = 100;
+
+/// The most files that an action may bind.
+const MAX_BOUND_FILES: usize = 64;
+
+/// The most bytes of file contents that a proposal may carry. They stay in the log.
+const MAX_CONTENT_BYTES: usize = 64 * 1024;
 
 /// The longest time limit that an action may ask for, in seconds.
 const MAX_TIMEOUT_SECONDS: u32 = 300;
@@ -45,8 +52,10 @@ impl DecisionBuilder<'_> {
         let action = Action::from_arguments(&propose.tool_name, &propose.arguments)
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
         self.check_action(&action)?;
+        check_file_contents(&action, &propose.file_contents)?;
         self.check_proposal_limits(by)?;
         let mut assessment = self.assess(&action, by);
+        self.note_unbound_files(&mut assessment, &action, by);
         raise_to_claimed_risk(&mut assessment, propose.risk_level);
         let approval = self.approval_requirement(&propose, &assessment, by);
         if let ApprovalRequirement::Required(note) = &approval {
@@ -75,19 +84,44 @@ impl DecisionBuilder<'_> {
 
     /// Assesses an action that this executor would run.
     pub(super) fn assess(&self, action: &Action, executor: &ParticipantId) -> Assessment {
-        let executor_info = self
-            .session
-            .members
-            .get(executor)
-            .and_then(|member| member.announce.executor.as_ref());
-        let workspace =
-            executor_info.and_then(|executor_info| executor_info.working_directory.clone());
-        self.decision_context.policy.assess(
-            action,
-            &Workspace {
-                directory: workspace,
-            },
-        )
+        let workspace = self.workspace_of(executor);
+        self.decision_context.policy.assess(action, &workspace)
+    }
+
+    /// Where this executor runs commands, as far as it has announced it.
+    pub(super) fn workspace_of(&self, executor: &ParticipantId) -> Workspace {
+        let member = self.session.members.get(executor);
+        let executor_info = member.and_then(|member| member.announce.executor.as_ref());
+        let directory = executor_info.and_then(|info| info.working_directory.clone());
+        Workspace { directory }
+    }
+
+    /// Tells those who vote which files that the action runs are not bound by its digest.
+    pub(super) fn note_unbound_files(
+        &self,
+        assessment: &mut Assessment,
+        action: &Action,
+        executor: &ParticipantId,
+    ) {
+        let workspace = self.workspace_of(executor);
+        let named = self.decision_context.policy.named_files(action, &workspace);
+        let is_bound = |path: &str| action.files.iter().any(|bound| bound.path == path);
+        let unbound = named
+            .files
+            .iter()
+            .filter(|file| file.presence == FilePresence::Expected && !is_bound(&file.path))
+            .map(|file| format!("`{}`", file.path));
+        let unbound: Vec<_> = unbound.collect();
+        if !unbound.is_empty() {
+            let files = unbound.join(", ");
+            let note = format!("{files} can still be changed after the vote");
+            assessment.notes.push(note);
+        }
+        if named.incomplete {
+            let note = "it may run files that are not listed here and can still be changed after \
+                        the vote";
+            assessment.notes.push(note.to_owned());
+        }
     }
 
     /// Whether something other than the assessment requires a vote.
@@ -155,16 +189,8 @@ impl DecisionBuilder<'_> {
         if directory.is_empty() || directory.len() > 4096 || directory.contains('\0') {
             return malformed("`cwd` is a path of 1 to 4096 bytes");
         }
-        let bad_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
-        let bad_value = |value: &String| value.contains('\0');
-        if action.env.len() > MAX_ENV_VARIABLES
-            || action.env.keys().any(bad_name)
-            || action.env.values().any(bad_value)
-        {
-            return malformed(
-                "`env` has at most 100 additions, with names and values that can be set",
-            );
-        }
+        check_variables(action)?;
+        check_bound_files(action)?;
         let most = if action.mode == RunMode::Slow {
             MAX_SLOW_TIMEOUT_SECONDS
         } else {
@@ -215,8 +241,8 @@ impl DecisionBuilder<'_> {
         if self.session.open_gates().len() >= limits.open_gates as usize {
             return too_many("open gates; wait for some to be decided", limits.open_gates);
         }
-        if self.session.closed_proposals.len() + self.session.proposals.len()
-            >= limits.proposals as usize
+        if self.session.closed_proposals.count() + self.session.proposals.len() as u64
+            >= u64::from(limits.proposals)
         {
             return too_many(
                 "proposals in one session; start another session",
@@ -356,6 +382,68 @@ impl DecisionBuilder<'_> {
     }
 }
 
+/// Refuses variables that cannot be set, or that change what the command means.
+fn check_variables(action: &Action) -> Result<(), Refusal> {
+    let names = || action.env.keys().chain(&action.secrets);
+    if let Some(name) = names().find(|name| pvp_policy::changes_meaning(name)) {
+        return Err(Refusal::Malformed(format!(
+            "the environment may not set `{name}`, because it decides which code runs; write it \
+             in the command line, where it is assessed"
+        )));
+    }
+    let bad_name = |name: &String| !is_variable_name(name);
+    let bad_value = |value: &String| value.contains('\0');
+    if names().count() > MAX_ENV_VARIABLES
+        || names().any(bad_name)
+        || action.env.values().any(bad_value)
+    {
+        let problem = "`env` and `secrets` have at most 100 names, of letters, digits and _, with \
+                       values that can be set";
+        return Err(Refusal::Malformed(problem.to_owned()));
+    }
+    let unique: BTreeSet<_> = names().collect();
+    if unique.len() < names().count() {
+        let problem = "each variable has one name in `env` and `secrets`, and only once";
+        return Err(Refusal::Malformed(problem.to_owned()));
+    }
+    Ok(())
+}
+
+fn check_bound_files(action: &Action) -> Result<(), Refusal> {
+    let bad_path = |path: &str| {
+        path.is_empty() || path.len() > 4096 || path.starts_with('/') || path.contains('\0')
+    };
+    let unique: BTreeSet<_> = action.files.iter().map(|file| &file.path).collect();
+    let twice = unique.len() < action.files.len();
+    let bad = action.files.iter().any(|file| bad_path(&file.path));
+    if action.files.len() > MAX_BOUND_FILES || twice || bad {
+        return Err(Refusal::Malformed(format!(
+            "`files` has at most {MAX_BOUND_FILES} paths from the workspace, each only once"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses contents that are not those of the bound files: people would read one script, and
+/// another would run.
+fn check_file_contents(action: &Action, contents: &[FileContent]) -> Result<(), Refusal> {
+    let bytes: usize = contents.iter().map(|content| content.text.len()).sum();
+    if contents.len() > MAX_BOUND_FILES || bytes > MAX_CONTENT_BYTES {
+        return Err(Refusal::Malformed(format!(
+            "`file_contents` has at most {MAX_BOUND_FILES} files and {MAX_CONTENT_BYTES} bytes"
+        )));
+    }
+    for content in contents {
+        if !action.binds_content(&content.path, &content.text) {
+            return Err(Refusal::Malformed(format!(
+                "the content of `{}` is not the one that `files` binds",
+                content.path
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Raises an assessment to the agent's own estimate, which never lowers it.
 fn raise_to_claimed_risk(assessment: &mut Assessment, claim: Risk) {
     if claim <= assessment.risk {
@@ -407,7 +495,7 @@ pub(super) fn eligible_admins(
 pub(super) fn proposal_id_of(builder: &DecisionBuilder<'_>, id: &MessageId) -> Option<MessageId> {
     let session = &builder.session;
     let proposal = session.proposal_by_gate.get(id).unwrap_or(id);
-    let known =
-        session.proposals.contains_key(proposal) || session.closed_proposals.contains_key(proposal);
+    let known = session.proposals.contains_key(proposal)
+        || session.closed_proposals.get(proposal).is_some();
     known.then(|| proposal.clone())
 }

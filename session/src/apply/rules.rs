@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pvp_policy::Workspace;
 use pvp_protocol::payload::{PolicyAllow, PolicyRevoke};
 use pvp_protocol::{
     Approvers, Category, MessageId, ParticipantId, QuorumRule, Refusal, RunMode, tally,
@@ -19,6 +20,12 @@ const MAX_RULES: usize = 200;
 /// The most words of a prefix.
 const MAX_PREFIX_WORDS: usize = 32;
 
+/// The `directory` of a rule that holds everywhere.
+const ANYWHERE: &str = "*";
+
+/// The longest path of a rule's directory.
+const MAX_DIRECTORY_BYTES: usize = 4096;
+
 /// The longest lifetime of a rule: a week.
 const MAX_RULE_LIFETIME_MS: u64 = 7 * 86_400_000;
 
@@ -30,6 +37,15 @@ impl DecisionBuilder<'_> {
         allow: PolicyAllow,
     ) -> AnswerResult {
         check_prefix(&allow.prefix)?;
+        if let Some(directory) = &allow.directory {
+            check_directory(directory)?;
+        }
+        if let Some(program) = self.decision_context.policy.runs_given_code(&allow.prefix) {
+            let problem = format!(
+                "`{program}` runs whatever it is given, so no prefix of it can be allowed; allow the commands that it would run"
+            );
+            return Err(Refusal::Malformed(problem));
+        }
         if allow.expires_at <= self.at
             || allow.expires_at > self.at.plus_millis(MAX_RULE_LIFETIME_MS)
         {
@@ -44,7 +60,7 @@ impl DecisionBuilder<'_> {
             });
         }
         let quorum = self.quorum_for_category(Category::Write);
-        if !self.could_approve_alone(by, &quorum) {
+        if !self.could_approve_alone(by, &quorum)? {
             let problem = format!("writes need {quorum} here, so one person cannot allow them");
             return Err(Refusal::Unauthorized(problem));
         }
@@ -74,16 +90,40 @@ impl DecisionBuilder<'_> {
             return None;
         }
         let words = pvp_policy::plain_words(&proposal.action)?;
+        let policy = &self.decision_context.policy;
+        if policy.runs_given_code(&words).is_some() {
+            return None;
+        }
+        let workspace = self.workspace_of(&proposal.executor);
         let quorum = self.quorum_for(&proposal.assessment);
         self.session
             .allow_rules
             .iter()
             .filter(|(_, rule)| rule.expires_at > self.at && words.starts_with(&rule.prefix))
-            .find(|(_, rule)| self.could_approve_alone(&rule.by, &quorum))
+            .filter(|(_, rule)| holds_in(rule, &workspace, proposal.action.cwd.as_deref()))
+            .find(|(_, rule)| self.approval_would_pass(&rule.by, &quorum))
             .map(|(id, _)| id.clone())
     }
 
-    fn could_approve_alone(&self, by: &ParticipantId, quorum: &QuorumRule) -> bool {
+    /// Whether the sender's approval alone would pass a gate with this quorum.
+    pub(super) fn could_approve_alone(
+        &self,
+        by: &ParticipantId,
+        quorum: &QuorumRule,
+    ) -> Result<bool, Refusal> {
+        let sender = self.sender()?;
+        let needed = match quorum {
+            QuorumRule::Role { role, .. } => Some(*role),
+            QuorumRule::Any { .. }
+            | QuorumRule::All
+            | QuorumRule::Specific { .. }
+            | QuorumRule::Majority => None,
+        };
+        let allowed = sender.may_vote() && needed.is_none_or(|role| sender.has_role(role));
+        Ok(allowed && self.approval_would_pass(by, quorum))
+    }
+
+    fn approval_would_pass(&self, by: &ParticipantId, quorum: &QuorumRule) -> bool {
         let voters = || {
             self.session
                 .members
@@ -98,9 +138,32 @@ impl DecisionBuilder<'_> {
             roles: voters()
                 .map(|(id, member)| (id.clone(), roles(member)))
                 .collect(),
+            ..Approvers::default()
         };
         tally(quorum, &approvers, &BTreeSet::from([by.clone()])).passed
     }
+}
+
+/// Whether a rule holds for a command in this directory.
+fn holds_in(rule: &AllowRule, workspace: &Workspace, cwd: Option<&str>) -> bool {
+    match rule.directory.as_deref() {
+        Some(ANYWHERE) => true,
+        directory => workspace.is_same_directory(directory, cwd),
+    }
+}
+
+/// Checks that a directory is one, written so that it means the same to everyone.
+fn check_directory(directory: &str) -> Result<(), Refusal> {
+    let plain = |c: char| !c.is_control() && !"*?[]{}~$`\"'\\".contains(c);
+    let named = !directory.is_empty()
+        && directory.len() <= MAX_DIRECTORY_BYTES
+        && directory.chars().all(plain)
+        && directory.split('/').all(|name| name != "..");
+    if named || directory == ANYWHERE {
+        return Ok(());
+    }
+    let problem = "`directory` is a path without `..`, `~` or shell signs, or `*` for anywhere";
+    Err(Refusal::Malformed(problem.to_owned()))
 }
 
 /// Checks that a prefix is words and not a list of commands: the first is a bare command name, and

@@ -10,7 +10,8 @@ use pvp_protocol::{Capability, ExtraFields, MessageId, ParticipantId, Refusal};
 use super::{Answer, AnswerResult, DecisionBuilder};
 use crate::authority;
 use crate::input::SubmittedMessage;
-use crate::proposal::{Execution, OutputStreamState, Proposal, ProposalOutcome, ProposalStage};
+use crate::output_index::OutputStreamPosition;
+use crate::proposal::{Execution, Proposal, ProposalOutcome, ProposalStage};
 
 /// How many bytes of each stream a result repeats; the rest is in the output entries.
 const MAX_EXCERPT_BYTES: usize = 64 * 1024;
@@ -31,13 +32,18 @@ impl DecisionBuilder<'_> {
         by: &ParticipantId,
         id: &MessageId,
     ) -> Result<(&Proposal, &Execution), Refusal> {
-        if let Some(closed) = self.session.closed_proposals.get(id) {
-            return Err(match closed.outcome {
-                ProposalOutcome::Finished => Refusal::AlreadyFinished(id.clone()),
-                ProposalOutcome::Blocked
-                | ProposalOutcome::Rejected
-                | ProposalOutcome::TimedOut
-                | ProposalOutcome::Cancelled => Refusal::NotRunning(id.clone()),
+        let open = self.session.proposals.get(id);
+        if open.is_none() && self.session.closed_proposals.get(id).is_some() {
+            let recent = self.session.closed_proposals.recent(id);
+            return Err(match recent.and_then(|record| record.closed) {
+                Some((ProposalOutcome::Finished, _)) | None => Refusal::AlreadyFinished(id.clone()),
+                Some((
+                    ProposalOutcome::Blocked
+                    | ProposalOutcome::Rejected
+                    | ProposalOutcome::TimedOut
+                    | ProposalOutcome::Cancelled,
+                    _,
+                )) => Refusal::NotRunning(id.clone()),
             });
         }
         let unknown = || Refusal::NoSuchProposal(id.clone());
@@ -125,7 +131,7 @@ impl DecisionBuilder<'_> {
         by: &ParticipantId,
         proposal: &MessageId,
         whole: &[String; 2],
-        recorded: [OutputStreamState; 2],
+        recorded: [OutputStreamPosition; 2],
     ) {
         let mut remaining_bytes =
             MAX_UNSTREAMED_RESULT_BYTES.saturating_sub(recorded[0].bytes + recorded[1].bytes);
@@ -174,12 +180,11 @@ impl DecisionBuilder<'_> {
     ) -> AnswerResult {
         let id = super::proposals::proposal_id_of(self, &cancel.tool_proposal)
             .ok_or_else(|| Refusal::NoSuchProposal(cancel.tool_proposal.clone()))?;
-        if self.session.closed_proposals.contains_key(&id) {
+        let Some(proposal) = self.session.proposals.get(&id) else {
             return Err(Refusal::AlreadyFinished(id));
-        }
-        let proposal = &self.session.proposals[&id];
+        };
         if proposal.proposer != *by {
-            authority::require_capability(&self.session.members[by], Capability::Interrupt)?;
+            authority::require_capability(self.sender()?, Capability::Interrupt)?;
         }
         let waiting = matches!(proposal.stage, ProposalStage::Gated(_));
         let (executor, reason) = (proposal.executor.clone(), cancel.reason.clone());

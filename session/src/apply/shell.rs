@@ -10,6 +10,9 @@ use crate::input::SubmittedMessage;
 /// The time limit of a person's own command unless they set one, in seconds.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 120;
 
+/// The most secrets that a person's own command receives.
+const MAX_SECRETS: usize = 100;
+
 /// The `origin` of these commands in the log.
 const SHELL_EXEC_ORIGIN: &str = "ui_bang";
 
@@ -29,10 +32,20 @@ impl DecisionBuilder<'_> {
         }
         let executor = self.find_shell_executor(exec.executor.as_ref())?;
         exec.timeout_seconds.get_or_insert(DEFAULT_TIMEOUT_SECONDS);
-        let action = Action::from_shell_exec(&exec);
+        exec.secrets = Vec::new();
+        let mut action = Action::from_shell_exec(&exec);
+        if self.assess(&action, &executor).category != Category::Read {
+            let secrets = self.session.secrets_for(&executor, self.at).into_iter();
+            let allowed = secrets.filter(|name| !pvp_policy::changes_meaning(name));
+            exec.secrets = allowed.map(str::to_owned).take(MAX_SECRETS).collect();
+            action = Action::from_shell_exec(&exec);
+        }
         self.check_action(&action)?;
         self.check_proposal_limits(by)?;
-        let assessment = self.assess(&action, &executor);
+        let mut assessment = self.assess(&action, &executor);
+        if mode == ShellExecMode::Gated || assessment.category > Category::Write {
+            self.note_unbound_files(&mut assessment, &action, &executor);
+        }
         exec.executor = Some(executor);
         exec.origin = Some(SHELL_EXEC_ORIGIN.to_owned());
         exec.assessment = Some(assessment.clone());
@@ -46,6 +59,10 @@ impl DecisionBuilder<'_> {
             ShellExecMode::DirectAll => true,
             ShellExecMode::Gated | ShellExecMode::Off => false,
         };
+        // Nobody gets by their own command what they could not approve for others.
+        let quorum = self.quorum_for(&assessment);
+        let direct = direct
+            && (assessment.category == Category::Read || self.could_approve_alone(by, &quorum)?);
         let proposal = self.session.proposals[&submitted.id].clone();
         match direct
             .then(|| Clearance::for_own_command(&proposal))

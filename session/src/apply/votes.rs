@@ -5,7 +5,8 @@ use pvp_protocol::payload::{
     ToolReject,
 };
 use pvp_protocol::{
-    Action, Category, Command, Digest, MessageId, ParticipantId, Refusal, Role, ServerMessage,
+    Action, Category, Command, Digest, MessageId, ParticipantId, QuorumRule, Refusal, Role,
+    ServerMessage,
 };
 
 use super::proposals::proposal_id_of;
@@ -136,10 +137,8 @@ impl DecisionBuilder<'_> {
         if self.session.config.four_eyes && gate.amended_by.as_ref() == Some(by) {
             return Err(Refusal::OwnAmendment);
         }
-        if gate.escalated && !self.session.members[by].has_role(Role::Admin) {
-            let problem = "the deadline has passed and the gate went to the admins";
-            return Err(Refusal::Unauthorized(problem.to_owned()));
-        }
+        self.check_escalation(gate)?;
+        self.check_voting_role(by, gate)?;
         let shown = match ballot.digest {
             Some(digest) => digest == proposal.assessment.digest,
             // A client that does not know of edits has seen only the first version.
@@ -149,6 +148,29 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::CommandChanged);
         }
         Ok(proposal.id.clone())
+    }
+
+    /// Refuses everyone but admins after the first deadline.
+    fn check_escalation(&self, gate: &Gate) -> Result<(), Refusal> {
+        if gate.escalated && !self.sender()?.has_role(Role::Admin) {
+            let problem = "the deadline has passed and the gate went to the admins";
+            return Err(Refusal::Unauthorized(problem.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Refuses a vote that would count for a role which the voter holds and their token does not.
+    fn check_voting_role(&self, by: &ParticipantId, gate: &Gate) -> Result<(), Refusal> {
+        let QuorumRule::Role { role, .. } = gate.request.quorum else {
+            return Ok(());
+        };
+        if self.session.members[by].has_role(role) && !self.sender()?.has_role(role) {
+            return Err(Refusal::Unauthorized(format!(
+                "this gate counts the votes of {}s, and your token does not have that role",
+                role.as_str()
+            )));
+        }
+        Ok(())
     }
 
     /// Refuses an approval after the deadline, even if the deadline has not acted yet.
@@ -162,13 +184,12 @@ impl DecisionBuilder<'_> {
 
     fn find_open_gate(&self, id: &MessageId) -> Result<(&Proposal, &Gate), Refusal> {
         let name = proposal_id_of(self, id).ok_or_else(|| Refusal::NoSuchGate(id.clone()))?;
-        if let Some(closed) = self.session.closed_proposals.get(&name) {
-            return Err(Refusal::GateClosed(format!(
-                "the proposal is {}",
-                closed.outcome
-            )));
-        }
-        let proposal = &self.session.proposals[&name];
+        // Open ones first: what is remembered of closed ones is a hash that an open one may share.
+        let Some(proposal) = self.session.proposals.get(&name) else {
+            let closed = self.session.closed_proposals.get(&name);
+            let outcome = closed.map_or_else(String::new, |closed| closed.outcome_text());
+            return Err(Refusal::GateClosed(format!("the proposal is {outcome}")));
+        };
         match &proposal.stage {
             ProposalStage::Gated(gate) => Ok((proposal, gate)),
             ProposalStage::Assessed | ProposalStage::Cleared | ProposalStage::Running(_) => {
@@ -189,10 +210,7 @@ impl DecisionBuilder<'_> {
         if amend.digest != proposal.assessment.digest {
             return Err(Refusal::CommandChanged);
         }
-        if gate.escalated && !self.session.members[by].has_role(Role::Admin) {
-            let problem = "the deadline has passed and the gate went to the admins";
-            return Err(Refusal::Unauthorized(problem.to_owned()));
-        }
+        self.check_escalation(gate)?;
         let tool = match &proposal.action.command {
             Command::Shell { .. } | Command::Argv { .. } => "shell".to_owned(),
             Command::Tool { name, .. } => name.clone(),
@@ -201,13 +219,15 @@ impl DecisionBuilder<'_> {
                 return Err(Refusal::InvalidState(problem.to_owned()));
             }
         };
+        self.check_takes_edits(&proposal.executor)?;
         let action = Action::from_arguments(&tool, &amend.arguments)
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
         self.check_action(&action)?;
         if action == proposal.action {
             return Err(Refusal::InvalidState("the edit changes nothing".to_owned()));
         }
-        let assessment = self.assess(&action, &proposal.executor);
+        let mut assessment = self.assess(&action, &proposal.executor);
+        self.note_unbound_files(&mut assessment, &action, &proposal.executor);
         if assessment.category == Category::Blocked {
             let (rule, reason) = (assessment.rule, assessment.reason);
             return Err(Refusal::Blocked { rule, reason });
@@ -218,6 +238,22 @@ impl DecisionBuilder<'_> {
         amend.voters = Some(self.electorate(&proposal.proposer));
         amend.assessment = Some(assessment);
         Ok(self.relay(by, submitted, amend))
+    }
+
+    /// Refuses an edit that the executor would not run.
+    fn check_takes_edits(&self, executor: &ParticipantId) -> Result<(), Refusal> {
+        let member = self.session.members.get(executor);
+        match member.and_then(|member| member.announce.executor.as_ref()) {
+            Some(info) if info.edits => Ok(()),
+            Some(_) => Err(Refusal::InvalidState(format!(
+                "`{executor}` runs only what it proposed itself; reject the command, and say what \
+                 to run instead"
+            ))),
+            None => Err(Refusal::InvalidState(format!(
+                "`{executor}` cannot be told of an edit, because it did not announce that it runs \
+                 commands for this server; reject the command, and say what to run instead"
+            ))),
+        }
     }
 
     /// Grants every gate that has passed, after a vote or a change of who may vote.

@@ -9,9 +9,9 @@ use pvp_protocol::payload::{
 use pvp_protocol::{Action, Assessment, Category, Command, MessageId, ParticipantId, Timestamp};
 
 use crate::gate::Gate;
+use crate::output_index::{IndexChange, OutputPosition};
 use crate::proposal::{
-    ClosedProposal, Execution, OutputStreamState, Proposal, ProposalOutcome, ProposalSeqs,
-    ProposalStage,
+    Execution, Proposal, ProposalOutcome, ProposalRecord, ProposalSeqs, ProposalStage,
 };
 use crate::state::Session;
 
@@ -33,13 +33,12 @@ impl Session {
         &mut self,
         id: &MessageId,
         propose: &ToolPropose,
-    ) -> Result<(), String> {
+    ) -> Result<Option<IndexChange>, String> {
         let action = Action::from_arguments(&propose.tool_name, &propose.arguments)
             .map_err(|error| error.to_string())?;
         let assessment = propose.assessment.as_ref().ok_or(NOT_ASSESSED)?;
         let agent = &propose.agent;
-        self.open_proposal(id, agent, agent, action, assessment, &propose.description);
-        Ok(())
+        Ok(self.open_proposal(id, agent, agent, action, assessment, &propose.description))
     }
 
     pub(super) fn fold_shell_exec(
@@ -47,19 +46,18 @@ impl Session {
         id: &MessageId,
         by: Option<&ParticipantId>,
         exec: &ShellExec,
-    ) -> Result<(), String> {
+    ) -> Result<Option<IndexChange>, String> {
         let by = by.ok_or("a person's own command without a person")?;
         let executor = exec.executor.as_ref().ok_or("it names no executor")?;
         let assessment = exec.assessment.as_ref().ok_or(NOT_ASSESSED)?;
-        self.open_proposal(
+        Ok(self.open_proposal(
             id,
             by,
             executor,
             Action::from_shell_exec(exec),
             assessment,
             "a person's own command",
-        );
-        Ok(())
+        ))
     }
 
     pub(super) fn open_proposal(
@@ -70,7 +68,7 @@ impl Session {
         action: Action,
         assessment: &Assessment,
         description: &str,
-    ) {
+    ) -> Option<IndexChange> {
         let proposal = Proposal {
             id: id.clone(),
             proposer: proposer.clone(),
@@ -79,14 +77,16 @@ impl Session {
             assessment: assessment.clone(),
             description: description.to_owned(),
             stage: ProposalStage::Assessed,
+            gate: None,
             seqs: ProposalSeqs {
                 proposed: self.head,
                 ..ProposalSeqs::default()
             },
         };
         self.proposals.insert(id.clone(), proposal);
-        if assessment.category == Category::Blocked {
-            self.close_proposal(id, ProposalOutcome::Blocked);
+        match assessment.category {
+            Category::Blocked => self.close_proposal(id, ProposalOutcome::Blocked),
+            Category::Read | Category::Write | Category::Destructive => None,
         }
     }
 
@@ -95,6 +95,7 @@ impl Session {
         let Some(proposal) = self.proposals.get_mut(&request.action_ref) else {
             return;
         };
+        proposal.gate = Some(id.clone());
         proposal.stage = ProposalStage::Gated(Gate {
             id: id.clone(),
             request: request.clone(),
@@ -206,7 +207,7 @@ impl Session {
         }
     }
 
-    pub(super) fn fold_resolution(&mut self, resolve: &GateResolve) {
+    pub(super) fn fold_resolution(&mut self, resolve: &GateResolve) -> Option<IndexChange> {
         if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
             proposal.seqs.resolved = Some(self.head);
         }
@@ -215,13 +216,13 @@ impl Session {
                 if let Some(proposal) = self.proposals.get_mut(&resolve.tool_proposal) {
                     proposal.stage = ProposalStage::Cleared;
                 }
-                return;
+                return None;
             }
             GateOutcome::Rejected => ProposalOutcome::Rejected,
             GateOutcome::TimedOut => ProposalOutcome::TimedOut,
             GateOutcome::Cancelled => ProposalOutcome::Cancelled,
         };
-        self.close_proposal(&resolve.tool_proposal, outcome);
+        self.close_proposal(&resolve.tool_proposal, outcome)
     }
 
     pub(super) fn fold_grant(&mut self, execute: &ToolExecute, at: Timestamp) {
@@ -237,8 +238,7 @@ impl Session {
             deadline: limited
                 .then(|| at.plus_millis(grant.limits.timeout_ms.saturating_add(RESULT_GRACE_MS))),
             driver: grant.driver.clone(),
-            stdout: OutputStreamState::default(),
-            stderr: OutputStreamState::default(),
+            output: OutputPosition::default(),
             cancelled: false,
             mode: grant.action.mode,
         });
@@ -251,13 +251,12 @@ impl Session {
         }
     }
 
-    pub(super) fn fold_output(&mut self, output: &ToolOutput) {
-        let Some(execution) = self.execution_mut(&output.tool_proposal) else {
-            return;
-        };
-        let stream = execution.stream_mut(output.stream);
-        stream.bytes += output.text.len() as u64;
-        stream.complete |= output.complete;
+    pub(super) fn fold_output(&mut self, output: &ToolOutput) -> Option<IndexChange> {
+        let seq = self.head;
+        let run = self.proposals.get(&output.tool_proposal)?.seqs.proposed;
+        let execution = self.execution_mut(&output.tool_proposal)?;
+        let chunk = execution.output.advance(run, seq, output);
+        Some(IndexChange::Output(chunk))
     }
 
     pub(super) fn fold_cancel(&mut self, proposal: &MessageId, at: Timestamp) {
@@ -270,14 +269,20 @@ impl Session {
         }
     }
 
-    pub(super) fn close_proposal(&mut self, proposal: &MessageId, outcome: ProposalOutcome) {
-        if let Some(open) = self.proposals.remove(proposal) {
-            let closed = ClosedProposal {
-                outcome,
-                seqs: open.seqs,
-                last_seq: self.head,
-            };
-            self.closed_proposals.insert(proposal.clone(), closed);
+    pub(super) fn close_proposal(
+        &mut self,
+        proposal: &MessageId,
+        outcome: ProposalOutcome,
+    ) -> Option<IndexChange> {
+        let open = self.proposals.remove(proposal)?;
+        let record = ProposalRecord {
+            closed: Some((outcome, self.head)),
+            ..open.record()
+        };
+        let forgotten = self.closed_proposals.insert(record.clone());
+        if let Some(gate) = forgotten.and_then(|forgotten| forgotten.gate) {
+            self.proposal_by_gate.remove(&gate);
         }
+        Some(IndexChange::Closed(record))
     }
 }

@@ -309,7 +309,7 @@ fn several_deadlines_can_be_due_at_once() {
             "21 system gate.resolve p2 approved by quorum approvals=[ann]",
             "22 system tool.execute p2 `make` on bot cleared_by=quorum approved_by=[ann] profile=none 60000ms 5242880B until +210 | nonce for bot",
             "23 system tool.result p3 failed unknown outcome unknown: no result came within its time limit",
-            "24 system secret.revoke A expired | only [bot,dan]",
+            "24 system secret.revoke A expired",
             "= accepted",
         ],
     );

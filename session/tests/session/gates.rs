@@ -260,13 +260,8 @@ fn a_blocked_command_is_logged_and_refused_without_a_gate() {
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
-    assert_eq!(
-        fixture
-            .session
-            .closed_proposal(&message_id("p1"))
-            .map(|closed| closed.outcome),
-        Some(ProposalOutcome::Blocked)
-    );
+    let blocked = fixture.session.find_proposal(&message_id("p1")).unwrap();
+    assert_eq!(blocked.closed, Some((ProposalOutcome::Blocked, 8)));
     let again = fixture.proposes("p1", "rm -rf /");
     assert_lines(
         again,
@@ -377,19 +372,19 @@ fn actions_that_no_executor_should_run_are_refused() {
         ),
         (
             json!({"full_command": "ls", "env": {"A=B": "x"}}),
-            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+            "InvalidMessage: `env` and `secrets` have at most 100 names, of letters, digits and _, with values that can be set",
         ),
         (
             json!({"full_command": "ls", "env": {"": "x"}}),
-            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+            "InvalidMessage: `env` and `secrets` have at most 100 names, of letters, digits and _, with values that can be set",
         ),
         (
             json!({"full_command": "ls", "env": {"A": "\u{0}"}}),
-            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+            "InvalidMessage: `env` and `secrets` have at most 100 names, of letters, digits and _, with values that can be set",
         ),
         (
             json!({"full_command": "ls", "env": many}),
-            "InvalidMessage: `env` has at most 100 additions, with names and values that can be set",
+            "InvalidMessage: `env` and `secrets` have at most 100 names, of letters, digits and _, with values that can be set",
         ),
         (
             json!({"full_command": "ls", "timeout": 0}),
@@ -666,6 +661,7 @@ fn an_extreme_number_in_a_tools_arguments_is_the_same_after_a_restart() {
         .unwrap();
     let decision = fixture.apply_unchecked(Input::Submit {
         by: participant_id("bot"),
+        ceiling: None,
         submitted: SubmittedMessage::new(message_id("p1"), message),
     });
     let mut restarted = Session::new(fixture.session.id().clone());

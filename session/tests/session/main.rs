@@ -11,6 +11,8 @@ mod refusals;
 mod rules;
 mod runs;
 mod shell;
+mod snapshots;
 mod support;
+mod tokens;
 mod transcripts;
 mod votes;

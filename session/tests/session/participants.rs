@@ -191,6 +191,7 @@ fn a_token_limits_roles_and_capabilities() {
         kind: pvp_protocol::ParticipantKind::Human,
         roles: [Role::Approver, Role::Observer].into(),
         capabilities: [Capability::Prompt].into(),
+        invited_by: None,
     };
     for (claim, answer) in [
         (
@@ -546,7 +547,7 @@ fn a_configuration_changes_as_a_whole_or_not_at_all() {
         ),
         (
             json!({"notes": "n".repeat(70_000)}),
-            "InvalidMessage: a configuration has at most 65536 bytes, not 70417",
+            "InvalidMessage: a configuration has at most 65536 bytes, not 70443",
         ),
     ] {
         assert_refusal(
@@ -682,17 +683,17 @@ fn leaving_cancels_waiting_proposals_and_closes_runs_as_unknown() {
 #[test]
 fn a_person_who_leaves_withdraws_their_waiting_command_but_not_a_running_one() {
     let mut fixture = SessionFixture::team(json!({}));
-    fixture.sends_with_id("s1", "dan", "shell.exec", json!({"command": "make"}));
+    fixture.sends_with_id("s1", "ann", "shell.exec", json!({"command": "make"}));
     fixture.sends_with_id(
         "s2",
-        "dan",
+        "ann",
         "shell.exec",
         json!({"command": "rm -rf build"}),
     );
     assert_lines(
-        fixture.leaves("dan"),
+        fixture.leaves("ann"),
         &[
-            "12 dan session.leave",
+            "12 ann session.leave",
             "13 system gate.resolve s2 cancelled by proposer_left",
             "= accepted 12",
         ],
@@ -795,6 +796,7 @@ fn the_number_of_remembered_participants_is_limited() {
         );
         fixture.apply_unchecked(Input::Submit {
             by: participant_id(name),
+            ceiling: None,
             submitted: leave,
         });
         answer

@@ -43,6 +43,7 @@ impl VoterSubsets {
             eligible: self.subsets[eligible].clone(),
             electorate: self.subsets[electorate].clone(),
             roles,
+            ..Approvers::default()
         };
         let approved = &self.subsets[approved];
         let counted = tally(rule, &approvers, approved);
@@ -50,6 +51,7 @@ impl VoterSubsets {
             eligible,
             electorate,
             roles,
+            ..
         } = &approvers;
         let expected = quorum_met(rule, eligible, electorate, roles, approved);
         assert_eq!(
@@ -136,4 +138,60 @@ fn specific_people_for_every_list_of_them() {
             }
         }
     }
+}
+
+#[test]
+fn whoever_was_invited_by_another_approver_or_the_owner_is_not_one_more_person() {
+    let people = |names: &str| -> BTreeSet<ParticipantId> {
+        names.split_whitespace().map(participant_id).collect()
+    };
+    let everyone = people("ann bob cat dan eve");
+    let invitations = [("bob", "ann"), ("cat", "bob"), ("eve", "owner"), ("x", "y")];
+    let approvers = Approvers {
+        eligible: everyone.clone(),
+        electorate: everyone.clone(),
+        roles: everyone
+            .iter()
+            .map(|id| (id.clone(), BTreeSet::from([Role::Approver])))
+            .collect(),
+        invited_by: invitations
+            .map(|(who, by)| (participant_id(who), participant_id(by)))
+            .into(),
+        owner: Some(participant_id("owner")),
+    };
+    let two = QuorumRule::Any { count: 2 };
+    for (approved, counted, why) in [
+        ("ann bob", "ann", "ann invited bob"),
+        ("ann cat", "ann", "ann invited bob, who invited cat"),
+        ("bob cat", "bob", "bob invited cat"),
+        ("ann dan", "ann dan", "nobody invited either"),
+        ("bob dan", "bob dan", "ann does not vote"),
+        ("dan eve", "dan", "the owner invited eve"),
+        ("eve", "", "the owner invited eve"),
+    ] {
+        for rule in [
+            two.clone(),
+            QuorumRule::Role {
+                role: Role::Approver,
+                count: 2,
+            },
+            QuorumRule::Majority,
+        ] {
+            let tally = tally(&rule, &approvers, &people(approved));
+            assert_eq!(tally.counted, people(counted), "{rule:?} {approved}: {why}");
+        }
+        // One is enough, or all are needed: nobody is counted in place of somebody else.
+        for rule in [QuorumRule::Any { count: 1 }, QuorumRule::All] {
+            let tally = tally(&rule, &approvers, &people(approved));
+            assert_eq!(tally.counted, people(approved), "{rule:?}");
+        }
+    }
+    // A circle of invitations ends, and counts nobody.
+    let circle = Approvers {
+        invited_by: [("ann", "bob"), ("bob", "ann")]
+            .map(|(who, by)| (participant_id(who), participant_id(by)))
+            .into(),
+        ..approvers
+    };
+    assert_eq!(tally(&two, &circle, &people("ann bob")).counted, people(""));
 }

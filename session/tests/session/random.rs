@@ -588,7 +588,7 @@ fn every_invariant_holds_in_every_random_run() {
 fn random_runs_reach_the_interesting_outcomes() {
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeMap::<String, usize>::new();
-    for _ in 0..60 {
+    for _ in 0..120 {
         let ((a, b, c), moves) = random_runs()
             .new_tree(&mut runner)
             .expect("a story")

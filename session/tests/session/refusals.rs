@@ -118,6 +118,7 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
         );
         fixture.apply_unchecked(Input::Submit {
             by: participant_id("dan"),
+            ceiling: None,
             submitted,
         });
     }
@@ -128,6 +129,7 @@ fn proposals_and_gates_are_remembered_longer_than_other_messages() {
         );
         let decision = fixture.apply_unchecked(Input::Submit {
             by: participant_id("bot"),
+            ceiling: None,
             submitted,
         });
         assert_eq!(decision.entries, []);

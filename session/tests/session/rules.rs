@@ -111,7 +111,7 @@ fn a_rule_never_covers_destructive_commands_environments_or_terminals() {
     claimed["risk_level"] = json!("high");
     assert!(needs_approval(&mut fixture, "p3", claimed));
     let mut environment = shell_proposal("bot", "make");
-    environment["arguments"]["env"] = json!({"PATH": "/evil"});
+    environment["arguments"]["env"] = json!({"TARGET": "/evil"});
     assert!(needs_approval(&mut fixture, "p4", environment));
     let mut terminal = shell_proposal("bot", "make");
     terminal["arguments"]["mode"] = json!("pty");

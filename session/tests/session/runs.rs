@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use pvp_protocol::ExecutionLimits;
-use pvp_session::{OutputRange, SessionSettings};
+use pvp_session::{OutputStreams, SessionSettings};
 use serde_json::{Value, json};
 
 fn running(settings: SessionSettings) -> SessionFixture {
@@ -74,14 +74,12 @@ fn output_is_recorded_in_order_and_a_result_closes_the_run() {
         ],
     );
     assert_eq!(fixture.session.running().count(), 0);
-    assert_eq!(
-        fixture.session.output_range(&message_id("p1")),
-        Some(OutputRange {
-            first_seq: 8,
-            last_seq: Some(14)
-        })
-    );
-    assert_eq!(fixture.session.output_range(&message_id("p9")), None);
+    let run = fixture.session.find_proposal(&message_id("p1")).unwrap();
+    assert_eq!((run.seqs.proposed, run.closed.unwrap().1), (8, 14));
+    let both = OutputStreams(None);
+    assert_eq!(run.output.total_bytes(both), 12);
+    assert_eq!(run.output.total_lines(both), 2);
+    assert_eq!(fixture.session.find_proposal(&message_id("p9")), None);
     assert_refusal(
         fixture.refused("bot", "tool.output", output("stdout", None, "more", false)),
         "InvalidState: `p1` is finished; its record is closed",
@@ -327,6 +325,7 @@ fn an_open_result_that_is_too_long_is_cut_between_characters() {
     let almost = "x".repeat(24 * 1024 * 1024 - 1);
     let decision = fixture.apply_unchecked(pvp_session::Input::Submit {
         by: participant_id("bot"),
+        ceiling: None,
         submitted: pvp_session::SubmittedMessage::new(
             message_id("r1"),
             client_message("tool.result", &result(&almost, "é")),

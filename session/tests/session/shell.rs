@@ -70,23 +70,53 @@ fn direct_all_runs_everything_but_blocked_commands() {
     assert_lines(
         fixture.sends_with_id(
             "s1",
-            "dan",
+            "ann",
             "shell.exec",
             json!({"command": "rm -rf build"}),
         ),
         &[
-            "8 dan shell.exec `rm -rf build` destructive on bot within 120s",
+            "8 ann shell.exec `rm -rf build` destructive on bot within 120s",
             "9 system tool.execute s1 `rm -rf build` on bot cleared_by=direct approved_by=[] profile=none 120000ms 1048576B until +60 | nonce for bot",
             "= accepted 8",
         ],
     );
     assert_lines(
-        fixture.sends_with_id("s2", "dan", "shell.exec", json!({"command": "rm -rf /"})),
+        fixture.sends_with_id("s2", "ann", "shell.exec", json!({"command": "rm -rf /"})),
         &[
-            "10 dan shell.exec `rm -rf /` blocked on bot within 120s",
+            "10 ann shell.exec `rm -rf /` blocked on bot within 120s",
             "= refused GateFailed: blocked by rule `blocked.rm-root`: deletes the root, a system directory or a home directory",
         ],
     );
+}
+
+#[test]
+fn a_persons_own_command_needs_votes_where_they_could_not_approve_it_alone() {
+    let two = json!({"shell_exec": "direct_all",
+        "quorum_by_category": {"write": {"type": "any", "count": 2},
+            "destructive": {"type": "role", "role": "navigator", "count": 1}}});
+    let mut fixture = SessionFixture::team(two);
+    let mut runs_at_once = |who: &str, command: &str| {
+        let id = format!(
+            "{who}-{}",
+            command.replace(|c: char| !c.is_alphanumeric(), "-")
+        );
+        let lines = fixture.sends_with_id(&id, who, "shell.exec", json!({"command": command}));
+        let gated = lines.iter().any(|line| line.contains("gate.request"));
+        let granted = lines.iter().any(|line| line.contains("tool.execute"));
+        assert_ne!(gated, granted, "{lines:?}");
+        granted
+    };
+    assert!(runs_at_once("ann", "ls") && runs_at_once("dan", "ls"));
+    assert!(!runs_at_once("ann", "make"), "writes need two");
+    assert!(!runs_at_once("ann", "rm -rf build"), "she is no navigator");
+    fixture.configures(json!({"quorum_by_category": {}}));
+    let mut runs_at_once = |who: &str, id: &str| {
+        let make = json!({"command": "make"});
+        let lines = fixture.sends_with_id(id, who, "shell.exec", make);
+        lines.iter().any(|line| line.contains("tool.execute"))
+    };
+    assert!(runs_at_once("ann", "s1"), "an admin may approve");
+    assert!(!runs_at_once("dan", "s2"), "a driver may approve nothing");
 }
 
 #[test]

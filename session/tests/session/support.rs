@@ -81,6 +81,7 @@ pub fn identity(announce: &Announce) -> Identity {
         kind: announce.kind,
         roles: announce.roles.iter().copied().collect(),
         capabilities: announce.capabilities.iter().flatten().copied().collect(),
+        invited_by: None,
     }
 }
 
@@ -205,6 +206,7 @@ impl SessionFixture {
         }
         self.audit.invariant_nothing_half_done();
         assert_eq!(self.replayed, self.session, "replay equals live");
+        auditor::invariant_snapshot(&self.session);
         self.log.extend(decision.entries.iter().cloned());
         decision
     }
@@ -298,6 +300,7 @@ impl SessionFixture {
     pub fn submit(&mut self, who: &str, submitted: SubmittedMessage) -> Decision {
         self.apply(Input::Submit {
             by: participant_id(who),
+            ceiling: None,
             submitted,
         })
     }

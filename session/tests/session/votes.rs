@@ -124,8 +124,8 @@ fn a_role_quorum_counts_only_holders_of_the_role() {
         fixture.approves("cat", "p1"),
         &[
             "11 cat gate.approve p1",
-            "12 system gate.resolve p1 approved by quorum approvals=[ann,cat]",
-            "13 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[ann,cat] profile=none 60000ms 5242880B until +60 | nonce for bot",
+            "12 system gate.resolve p1 approved by quorum approvals=[cat]",
+            "13 system tool.execute p1 `make` on bot cleared_by=quorum approved_by=[cat] profile=none 60000ms 5242880B until +60 | nonce for bot",
             "= accepted 11",
         ],
     );
@@ -449,6 +449,72 @@ fn an_edit_voids_votes_and_later_votes_need_its_digest() {
         } else {
             assert_eq!(lines.len(), 2);
         }
+    }
+}
+
+#[test]
+fn an_edit_is_refused_if_the_executor_would_not_run_it() {
+    let mut fixture = SessionFixture::team(json!({}));
+    fixture.joins(executor_announcement("bee", json!({"edits": false})));
+    fixture.sends_with_id("p1", "bee", "tool.propose", shell_proposal("bee", "make"));
+    let amend = edit(&fixture, "make -j2");
+    assert_refusal(
+        fixture.refused("cat", "gate.amend", amend),
+        "InvalidState: `bee` runs only what it proposed itself; reject the command, and say what to run instead",
+    );
+}
+
+#[test]
+fn a_vote_binds_the_files_and_the_secrets_of_a_command() {
+    let mut fixture = SessionFixture::team(json!({}));
+    let file = |sha256: &str| json!({"path": "run.sh", "sha256": sha256, "bytes": 3});
+    let propose = |arguments: Value| {
+        let mut propose = shell_proposal("bot", "./run.sh");
+        for (name, value) in arguments.as_object().unwrap() {
+            propose["arguments"][name] = value.clone();
+        }
+        propose
+    };
+    let one = propose(json!({"files": [file(&"11".repeat(32))]}));
+    fixture.sends_with_id("p1", "bot", "tool.propose", one);
+    let shown = fixture.digest("p1");
+    let mut edited = edit(&fixture, "./run.sh");
+    edited["arguments"]["files"] = json!([file(&"22".repeat(32))]);
+    fixture.sends("cat", "gate.amend", edited);
+    assert_refusal(
+        fixture.refused(
+            "ann",
+            "gate.approve",
+            json!({"gate": "p1", "approver": "ann", "digest": shown}),
+        ),
+        "InvalidState: the command was edited since you saw it; look again and vote with its digest",
+    );
+    for (arguments, answer) in [
+        (
+            json!({"files": [file("00"), file("00")]}),
+            "InvalidMessage: `arguments.files` must be a list of `path`, `sha256` and `bytes`",
+        ),
+        (
+            json!({"files": [{"path": "/etc/passwd"}]}),
+            "InvalidMessage: `files` has at most 64 paths from the workspace, each only once",
+        ),
+        (
+            json!({"files": [{"path": "a"}, {"path": "a"}]}),
+            "InvalidMessage: `files` has at most 64 paths from the workspace, each only once",
+        ),
+        (
+            json!({"secrets": ["A"], "env": {"A": "b"}}),
+            "InvalidMessage: each variable has one name in `env` and `secrets`, and only once",
+        ),
+        (
+            json!({"secrets": ["PATH"]}),
+            "InvalidMessage: the environment may not set `PATH`, because it decides which code runs; write it in the command line, where it is assessed",
+        ),
+    ] {
+        assert_refusal(
+            fixture.refused("bot", "tool.propose", propose(arguments)),
+            answer,
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use pvp_client::narrate;
 use pvp_client::view::escape_invisible;
 use pvp_protocol::api::{GateDetails, GateListItem, GateStatus};
 use pvp_protocol::payload::GateResolve;
@@ -43,15 +44,55 @@ pub(super) fn summary_line(gate: &GateListItem, now: Timestamp) -> String {
         short.push('…');
     }
     format!(
-        "{}  {}  {:<11}  {}/{}  {:>6}  {}",
+        "{}  {}  {:<11}  {}/{}  {:>6}  {}{}",
         gate_handle(gate),
         gate.session,
         assessment.category.as_str(),
         gate.received,
         gate.required,
         time_left(gate, now),
-        short
+        short,
+        added_variables(gate)
     )
+}
+
+/// The names of the variables that the command receives; empty if there are none.
+fn added_variables(gate: &GateListItem) -> String {
+    let action = &gate.open.action;
+    let names = action.env.keys().chain(&action.secrets);
+    let names: Vec<_> = names.map(|name| one_line(name)).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!("  [with {}]", names.join(", ")),
+    }
+}
+
+/// The contents of the files that the command binds, for `pvp show --files`.
+pub(super) fn file_contents(state: &GateDetails) -> String {
+    let Some(gate) = &state.open else {
+        return "the gate is closed; `pvp audit show` has what was proposed".to_owned();
+    };
+    if gate.open.action.files.is_empty() {
+        return "the command binds no files".to_owned();
+    }
+    let mut text = String::new();
+    for file in &gate.open.action.files {
+        let _ = writeln!(text, "{}", one_line(&narrate::bound_file(file)));
+        let mut contents = state.file_contents.iter();
+        // What the server sends is shown only if it is what the vote binds.
+        let bound = contents
+            .find(|it| it.path == file.path && gate.open.action.binds_content(&it.path, &it.text));
+        match bound {
+            Some(content) => {
+                for line in escape_invisible(&content.text).lines() {
+                    let _ = writeln!(text, "> {line}");
+                }
+            }
+            None if file.sha256.is_none() => text += "  there must still be none at the start\n",
+            None => text += "  its content did not come with the proposal\n",
+        }
+    }
+    text.trim_end().to_owned()
 }
 
 fn time_left(gate: &GateListItem, now: Timestamp) -> String {
@@ -75,6 +116,12 @@ pub(super) fn tally_text(gate: &GateListItem) -> String {
         .collect();
     if !voted.is_empty() {
         let _ = write!(text, " ({})", voted.join(", "));
+    }
+    for (approver, inviter) in &gate.invited_by {
+        let _ = write!(text, ", {approver} was invited by {inviter}");
+        if gate.not_counted.contains_key(approver) {
+            text += " and does not count";
+        }
     }
     if !gate.awaited.is_empty() {
         let awaited: Vec<_> = gate.awaited.iter().map(ParticipantId::as_str).collect();
@@ -152,6 +199,18 @@ pub(super) fn full_card(state: &GateDetails, now: Timestamp) -> String {
             .env
             .iter()
             .map(|(key, value)| ("env", one_line(&format!("{key}={value}")))),
+    );
+    rows.extend(open.action.secrets.iter().map(|name| {
+        (
+            "secret",
+            format!("{} (the value is not shown)", one_line(name)),
+        )
+    }));
+    rows.extend(
+        open.action
+            .files
+            .iter()
+            .map(|file| ("file", one_line(&narrate::bound_file(file)))),
     );
     if let Command::Argv { .. } = open.action.command {
         rows.push(("form", "words, without a shell".to_owned()));

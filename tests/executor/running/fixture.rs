@@ -38,6 +38,8 @@ impl CommandFixture {
             program: "/bin/bash".to_owned(),
             arguments: words.map(str::to_owned).into(),
             directory: self.workspace.path().to_owned(),
+            directory_identity: None,
+            files: Vec::new(),
             environment: vec![
                 ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
                 ("MARK".to_owned(), self.mark()),
@@ -47,6 +49,7 @@ impl CommandFixture {
                 profile: SandboxProfile::None,
                 workspace: self.workspace.path().to_owned(),
                 temporary: self.temporary.path().to_owned(),
+                private: Vec::new(),
                 limits: ResourceLimits::default(),
             },
             grace_ms: 100,

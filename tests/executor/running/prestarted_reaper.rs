@@ -112,6 +112,30 @@ async fn a_prestarted_reaper_that_is_killed_is_replaced() {
     }
 }
 
+/// A reaper with two threads would be half dead for a while when it is killed, and its command's
+/// parent-death signal would follow one of them.
+#[tokio::test]
+async fn a_reaper_and_its_exec_step_have_one_thread() {
+    let noted = RecordedReapers::new();
+    noted.run(&noted.read_spec("true")).await;
+    let waiting = noted.started_pids(2).await[1];
+    wait_until("it waits", || child_pids(waiting).len() == 1).await;
+    let next = noted.read_spec("echo ready; exec sleep 1000");
+    for pid in [waiting, child_pids(waiting)[0]] {
+        assert_eq!(thread_count(pid), 1);
+    }
+    let mut running = TestRun::start_with_reapers(&noted.reapers, &next, generous_limits()).await;
+    running.wait_for_text("ready").await;
+    assert_eq!(thread_count(waiting), 1, "also while it supervises");
+    running.stop_sender.kill("enough");
+    running.finish().await.unwrap();
+}
+
+fn thread_count(pid: u32) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.count()
+}
+
 #[tokio::test]
 async fn a_prestarted_reaper_ends_with_its_pool() {
     let noted = RecordedReapers::new();

@@ -153,7 +153,7 @@ async fn a_command_has_its_three_files_and_no_rights() {
             SandboxProfile::ReadNet,
             SandboxProfile::Workspace,
         ] {
-            let line = "ls /proc/self/fd | tr '\\n' ' '; grep -E 'NoNewPrivs|Seccomp:|CapAmb|CapInh' /proc/self/status";
+            let line = "ls /proc/self/fd | tr '\\n' ' '; grep -E 'NoNewPrivs|Seccomp:|CapAmb|CapInh' /proc/$$/status";
             let (_, output) = fixture.run_line(line, profile).await;
             let filtered = match profile {
                 SandboxProfile::None | SandboxProfile::Workspace => 0,
@@ -165,6 +165,65 @@ async fn a_command_has_its_three_files_and_no_rights() {
             );
             assert_eq!(output.out, expected, "{profile:?} as {user:?}: {output:?}");
         }
+    }
+}
+
+/// What is private stays so wherever it lies, also behind symbolic links, and what lies beside it
+/// stays readable.
+#[tokio::test]
+async fn what_is_private_cannot_be_read_where_everything_beside_it_can() {
+    for user in RunAsUser::available() {
+        let fixture = SandboxFixture::new(user);
+        let run = async |line: &str, profile| {
+            let mut spawn_spec = fixture.spawn_spec(line, profile);
+            spawn_spec.sandbox.private = ["work/dir", "outside/dir/inner", "work/later/link"]
+                .map(|name| fixture.path(name))
+                .into();
+            let (_, output) = fixture.run(&spawn_spec).await;
+            output.out
+        };
+        for profile in [SandboxProfile::Read, SandboxProfile::ReadNet] {
+            let beside = run("cat keep link; ls; ls dir; ./run.sh", profile).await;
+            for part in [
+                "kept one\nkept two\nkept three\nkept one",
+                "run.sh",
+                "inner",
+                "ran",
+            ] {
+                assert!(beside.contains(part), "{profile:?} as {user:?}: {beside}");
+            }
+            for line in [
+                "cat dir/inner",
+                "cat ./keep/../dir/inner",
+                "cat $OUT/dir/inner",
+                "grep -rh inner dir",
+            ] {
+                assert_eq!(
+                    run(line, profile).await,
+                    "",
+                    "{line} {profile:?} as {user:?}"
+                );
+            }
+        }
+        // In this profile, what is private in the workspace cannot be kept apart.
+        let workspace = SandboxProfile::Workspace;
+        assert_eq!(run("cat $OUT/dir/inner", workspace).await, "");
+        let beside = run(
+            "cat $OUT/keep && touch new && echo x > dir/new && cat dir/new",
+            workspace,
+        );
+        assert!(beside.await.ends_with("x\n"), "as {user:?}");
+        // A directory that appears while a read runs is not readable if something in it would be
+        // private.
+        let late = "until test -e later/link; do sleep 0.01; done; cat later/link; cat keep";
+        let (output, ()) = tokio::join!(run(late, SandboxProfile::Read), async {
+            std::fs::create_dir(fixture.path("work/later")).unwrap();
+            std::fs::write(fixture.path("work/later/link"), "late secret").unwrap();
+        });
+        assert!(
+            !output.contains("late secret") && output.contains("kept two"),
+            "{output}"
+        );
     }
 }
 
@@ -199,11 +258,26 @@ async fn a_command_inherits_no_open_file() {
             let begin = "0\n1\n2\n3\n/bin/bash\n--noprofile\n--norc\n-c\n";
             assert!(output.out.starts_with(begin), "{output:?}");
             let variables = output.out.lines().filter(|line| line.contains('='));
-            let own = ["PWD=", "SHLVL=0", "_="];
+            let shell = ["PWD=", "SHLVL=0", "_="].map(str::to_owned);
+            // What keeps git from running a repository's programs.
+            let temporary = spawn_spec.sandbox.temporary.display();
+            let git = [
+                "GIT_CONFIG_COUNT=".to_owned(),
+                "GIT_CONFIG_KEY_".to_owned(),
+                "GIT_CONFIG_VALUE_".to_owned(),
+                "GIT_OPTIONAL_LOCKS=0".to_owned(),
+                "GIT_NO_LAZY_FETCH=1".to_owned(),
+                "GIT_ALLOW_PROTOCOL=".to_owned(),
+                format!("PATH={temporary}/.pvp-git-"),
+            ];
+            let own = match profile {
+                SandboxProfile::Read | SandboxProfile::ReadNet => [&shell[..], &git].concat(),
+                SandboxProfile::Workspace | SandboxProfile::None => shell.to_vec(),
+            };
             let added = variables.filter(|line| {
                 let given = |(name, value): &(String, String)| *line == format!("{name}={value}");
                 !spawn_spec.environment.iter().any(given)
-                    && !own.iter().any(|it| line.starts_with(it))
+                    && !own.iter().any(|it| line.starts_with(it.as_str()))
             });
             assert_eq!(added.collect::<Vec<_>>(), Vec::<&str>::new());
         }
@@ -296,7 +370,7 @@ async fn a_command_that_crashes_leaves_nothing_behind() {
     // A limit of one byte also keeps the kernel from starting a program that collects core dumps.
     let (_, output) = fixture
         .run_line(
-            "grep core /proc/self/limits | tr -s ' '",
+            "grep core /proc/$$/limits | tr -s ' '",
             SandboxProfile::Read,
         )
         .await;

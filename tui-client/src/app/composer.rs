@@ -208,6 +208,7 @@ impl App {
             cwd: None,
             executor: executor.map(|person| person.id.clone()),
             origin: None,
+            secrets: Vec::new(),
             assessment: None,
             extra: ExtraFields::new(),
         };

@@ -126,14 +126,20 @@ impl App {
         Ok(())
     }
 
-    /// Allows a command prefix; the text may end with a duration such as `for 30m`.
+    /// Allows a command prefix; the text may end with a place such as `in web` or `anywhere`, and a
+    /// duration such as `for 30m`.
     pub(super) fn send_allow_rule(&mut self, text: &str) -> Result<(), String> {
-        let (prefix, seconds) = parse_allow_rule(text)?;
+        let RequestedRule {
+            prefix,
+            directory,
+            seconds,
+        } = parse_allow_rule(text)?;
         let request = PendingRequest::WithNotice {
             success_notice: "allowed for this session",
         };
         let message = PolicyAllow {
             prefix,
+            directory,
             expires_at: self.now.plus_seconds(seconds),
             reason: None,
             extra: ExtraFields::new(),
@@ -146,14 +152,31 @@ impl App {
 /// Seconds that a prefix is allowed for if the text has no duration.
 const DEFAULT_ALLOW_SECONDS: u64 = 3600;
 
-/// Parses the words of a prefix and the number of seconds it is allowed for.
-fn parse_allow_rule(text: &str) -> Result<(Vec<String>, u64), String> {
+/// What a person has typed to allow commands.
+#[derive(Debug, PartialEq)]
+struct RequestedRule {
+    prefix: Vec<String>,
+    /// `None` for the agent's own directory, `*` for anywhere.
+    directory: Option<String>,
+    seconds: u64,
+}
+
+/// Parses the words of a prefix, the place and the number of seconds it is allowed for.
+fn parse_allow_rule(text: &str) -> Result<RequestedRule, String> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let mut seconds = DEFAULT_ALLOW_SECONDS;
     if let [.., "for", time] = words.as_slice() {
         seconds = parse_duration_seconds(time)
             .ok_or_else(|| format!("`{time}` is no time; write 30m, 2h or 1d"))?;
         words.truncate(words.len() - 2);
+    }
+    let mut directory = None;
+    if let [.., "in", place] = words.as_slice() {
+        directory = Some((*place).to_owned());
+        words.truncate(words.len() - 2);
+    } else if let [.., "anywhere"] = words.as_slice() {
+        directory = Some("*".to_owned());
+        words.pop();
     }
     if words.is_empty() {
         return Err("a rule needs the words that commands begin with".to_owned());
@@ -166,7 +189,11 @@ fn parse_allow_rule(text: &str) -> Result<(Vec<String>, u64), String> {
             "`{word}` would act in a shell; a prefix is plain words"
         ));
     }
-    Ok((words.into_iter().map(str::to_owned).collect(), seconds))
+    Ok(RequestedRule {
+        prefix: words.into_iter().map(str::to_owned).collect(),
+        directory,
+        seconds,
+    })
 }
 
 fn is_shell_metacharacter(c: char) -> bool {
@@ -193,17 +220,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allow_rule_is_words_and_an_optional_duration() {
-        let words =
-            |text| parse_allow_rule(text).map(|(words, seconds)| (words.join(" "), seconds));
+    fn an_allow_rule_is_words_an_optional_place_and_an_optional_duration() {
+        let words = |text| {
+            parse_allow_rule(text).map(|rule| (rule.prefix.join(" "), rule.directory, rule.seconds))
+        };
+        let expected = |prefix: &str, directory: Option<&str>, seconds| {
+            Ok((prefix.to_owned(), directory.map(str::to_owned), seconds))
+        };
         assert_eq!(
             words("npm run build"),
-            Ok(("npm run build".to_owned(), 3600))
+            expected("npm run build", None, 3600)
         );
-        assert_eq!(words(" make  for 30m "), Ok(("make".to_owned(), 1800)));
+        assert_eq!(words(" make  for 30m "), expected("make", None, 1800));
+        assert_eq!(words("make in web"), expected("make", Some("web"), 3600));
+        assert_eq!(
+            words("make anywhere for 2h"),
+            expected("make", Some("*"), 7200)
+        );
         for bad in [
             "",
             "for 1h",
+            "in web for 1h",
+            "anywhere",
             "make for ever",
             "make; rm",
             "make for 0m",

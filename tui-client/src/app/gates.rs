@@ -292,7 +292,9 @@ impl App {
                 "no prefix could allow a command like this one",
             );
         }
-        self.dialog = Some(Dialog::allow(&card.requested.prefix.join(" ")));
+        let requested = &card.requested;
+        let prefix = requested.prefix.join(" ");
+        self.dialog = Some(Dialog::allow(&prefix, requested.cwd.as_deref()));
     }
 
     /// Opens the list of everything that waits for the user's vote, to approve it together.

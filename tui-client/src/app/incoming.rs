@@ -1,7 +1,7 @@
 //! Handles what the server sends: messages, and the answers to requests.
 
-use pvp_client::ShellResult;
 use pvp_client::view::{CommandOrigin, View};
+use pvp_client::{RecordWarning, ShellResult};
 use pvp_protocol::api::Invitation;
 use pvp_protocol::payload::{PresenceStatus, PresenceUpdate};
 use pvp_protocol::{Envelope, ExtraFields, MessageId, RunMode, ServerMessage};
@@ -11,6 +11,7 @@ use super::{
     PendingRequestId, ShellRun, provisional_message_id,
 };
 use crate::config::NotifyWhen;
+use crate::text::one_line;
 
 /// The most own commands that we wait for at a time; beyond that the oldest is forgotten.
 const MAX_SHELL_RUNS: usize = 64;
@@ -70,6 +71,15 @@ impl App {
         self.announce_interactive_command(envelope);
         self.stream_scroll.skip_dropped_items(&self.view);
         self.after_view_update();
+    }
+
+    /// Shows what is odd about the session's log: for good if it was cut or rewritten.
+    pub(super) fn on_record_warning(&mut self, warning: RecordWarning) {
+        if warning.is_grave() {
+            self.record_warning = Some(warning);
+        } else {
+            self.show_notice(NoticeLevel::Error, one_line(&warning.to_string()));
+        }
     }
 
     /// Shows a notice when an interactive command starts that takes the user's keys.

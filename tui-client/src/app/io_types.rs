@@ -1,6 +1,7 @@
 //! The app's inputs, which the event loop provides, and its effects, which the loop performs.
 
 use crossterm::event::{KeyEvent, MouseEvent};
+use pvp_client::RecordWarning;
 use pvp_protocol::api::{Invitation, InviteRequest};
 use pvp_protocol::payload::OutputPage;
 use pvp_protocol::{ClientMessage, Envelope, MessageId};
@@ -21,6 +22,8 @@ pub(crate) enum AppInput {
     Connected {
         resumed: bool,
     },
+    /// Something is odd about the session's log.
+    RecordWarning(RecordWarning),
     Disconnected {
         reason: String,
     },
@@ -52,6 +55,7 @@ impl AppInput {
             | AppInput::Resize(_)
             | AppInput::Message(_)
             | AppInput::Connected { .. }
+            | AppInput::RecordWarning(_)
             | AppInput::Disconnected { .. }
             | AppInput::Closed { .. }
             | AppInput::RequestDone(..)

@@ -68,7 +68,7 @@ pub(crate) const SLASH_COMMANDS: &[SlashCommand] = &[
     ),
     slash_command(
         "allow",
-        "WORDS… [for 1h]",
+        "WORDS… [in DIR] [for 1h]",
         "let commands that begin so run without asking",
     ),
     slash_command("rules", "", "what is allowed so"),
@@ -226,6 +226,7 @@ impl App {
             changed_by: me.participant.clone(),
             reason: None,
             capabilities: None,
+            votes_void: None,
             extra: ExtraFields::new(),
         };
         self.send(

@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Rect, Size};
 
-use super::{gate, input_area};
+use super::{gate, header, input_area};
 use crate::app::{App, Focus, MainContent};
 
 /// With fewer rows than this, nothing has a frame.
@@ -36,9 +36,10 @@ pub(crate) fn has_frames(size: Size) -> bool {
 
 pub(crate) fn areas(app: &App) -> ScreenAreas {
     let Size { width, height } = app.size;
-    let header = if height >= MIN_ROWS_WITH_PEOPLE { 2 } else { 1 };
+    let header_rows = if height >= MIN_ROWS_WITH_PEOPLE { 2 } else { 1 };
+    let header_rows = header_rows + header::warning_rows(app);
     let hints = input_area::hint_rows(app).min(height / 4).max(1);
-    let available = height.saturating_sub(header + hints);
+    let available = height.saturating_sub(header_rows + hints);
     let bottom = input_area::preferred_rows(app)
         .min(available.saturating_sub(1))
         .min((height / 3).max(1));
@@ -62,7 +63,7 @@ pub(crate) fn areas(app: &App) -> ScreenAreas {
         area
     };
     ScreenAreas {
-        header: next_area(header),
+        header: next_area(header_rows),
         main: next_area(main),
         card: next_area(card),
         input: next_area(bottom),

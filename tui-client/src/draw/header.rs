@@ -8,12 +8,40 @@ use ratatui::text::{Line, Span};
 
 use super::draw_row;
 use crate::app::{App, ConnectionState};
-use crate::text::{clip, line_text, one_line, width};
+use crate::text::{clip, line_text, one_line, width, wrap};
 
 /// Columns that the session's name always has.
 const MIN_NAME_COLUMNS: usize = 6;
 
+/// Rows that a warning about the log may take.
+const MAX_WARNING_ROWS: u16 = 6;
+
+/// How many rows the warning about the log takes.
+pub(super) fn warning_rows(app: &App) -> u16 {
+    let rows = u16::try_from(warning_lines(app, app.size.width).len()).unwrap_or(u16::MAX);
+    rows.min(MAX_WARNING_ROWS).min(app.size.height / 3)
+}
+
+/// The warning that the log is not the one that was seen before.
+fn warning_lines(app: &App, columns: u16) -> Vec<Line<'static>> {
+    let Some(warning) = &app.record_warning else {
+        return Vec::new();
+    };
+    let text = Line::styled(one_line(&warning.to_string()), app.theme.error);
+    wrap(&text, usize::from(columns), 0)
+}
+
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    let rows = warning_rows(app).min(area.height);
+    let warning = warning_lines(app, area.width);
+    for (y, line) in (0..rows).zip(&warning) {
+        draw_row(line, area, y, buffer);
+    }
+    let area = Rect {
+        y: area.y + rows,
+        height: area.height - rows,
+        ..area
+    };
     draw_row(&status_line(app, usize::from(area.width)), area, 0, buffer);
     draw_row(
         &participants_line(app, usize::from(area.width)),

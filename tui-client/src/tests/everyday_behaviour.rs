@@ -196,7 +196,10 @@ fn revoke_takes_the_number_that_the_rules_page_shows() {
     allow(&mut harness, "make");
     submit(&mut harness, "/rules");
     let shown = harness.draw();
-    assert!(shown.contains("1    npm …   for another"), "{shown}");
+    assert!(
+        shown.contains("1    npm …   in the agent's directory for another"),
+        "{shown}"
+    );
     harness.press(&["q"]);
     submit(&mut harness, "/revoke 1");
     let revoked = harness.sent_messages().pop().unwrap();

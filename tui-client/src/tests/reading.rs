@@ -128,6 +128,7 @@ fn all_output_is_read_in_the_pager_by_reference() {
         lines: (0..500).map(line).collect(),
         total_lines: 1000,
         total_bytes: 0,
+        next: None,
         finished: true,
         cut: false,
     };

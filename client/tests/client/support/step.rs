@@ -116,6 +116,7 @@ impl StoryStep {
                 reference,
             } => Input::Submit {
                 by: participant_id(by),
+                ceiling: None,
                 submitted: SubmittedMessage {
                     reference: reference.as_deref().map(id),
                     ..SubmittedMessage::new(

@@ -121,6 +121,13 @@ pub struct LogAuditor {
     context: BTreeMap<String, Audience>,
 }
 
+/// A snapshot gives the same state as folding the log.
+pub fn invariant_snapshot(session: &Session) {
+    let snapshot = session.to_snapshot();
+    let loaded = Session::from_snapshot(session.id(), session.head(), &snapshot);
+    assert_eq!(loaded.as_ref(), Ok(session), "a snapshot keeps everything");
+}
+
 /// The stored bytes of an entry decode to the same entry and fold to the same state.
 pub fn invariant_stored_form(shadow: &mut Session, entry: &Entry) {
     let stored = Entry::decode(&entry.meta(), &entry.body()).unwrap();
@@ -254,6 +261,19 @@ impl LogAuditor {
                 if !participant.can_vote() {
                     self.remove_from_votes(&change.participant);
                 }
+                assert!(
+                    change.votes_void.is_none() || by.is_none(),
+                    "only the server voids"
+                );
+                if change.votes_void == Some(true) {
+                    for proposal in self.proposals.values_mut() {
+                        if let Some(vote) = &mut proposal.vote
+                            && vote.state == VoteState::Open
+                        {
+                            vote.approved.remove(&change.participant);
+                        }
+                    }
+                }
             }
             M::PresenceUpdate(presence) => {
                 let away = presence.status != PresenceStatus::Active;
@@ -289,13 +309,7 @@ impl LogAuditor {
                 self.record_proposal(id, &propose.agent, &propose.agent, action, assessment, kind);
             }
             M::ShellExec(exec) => {
-                let action = Action {
-                    cwd: exec.cwd.clone(),
-                    timeout_seconds: exec.timeout_seconds,
-                    ..Action::new(Command::LoginShell {
-                        line: exec.command.clone(),
-                    })
-                };
+                let action = Action::from_shell_exec(exec);
                 let executor = exec.executor.clone().unwrap();
                 let assessment = exec.assessment.clone().unwrap();
                 self.record_proposal(id, by.unwrap(), &executor, action, assessment, None);
@@ -563,7 +577,41 @@ impl LogAuditor {
                 )
             })
             .collect();
-        quorum_oracle::quorum_met(&vote.rule, &eligible, &electorate, &roles, &vote.approved)
+        let mut approved = vote.approved.clone();
+        if self.config.quorum_independent && quorum_oracle::counts_people(&vote.rule, &electorate) {
+            let counts = |id: &ParticipantId| eligible.contains(id) && vote.approved.contains(id);
+            let owner = self.owner_of(proposal);
+            approved.retain(|voter| {
+                let above = self.inviters(voter);
+                !above
+                    .iter()
+                    .any(|id| id != voter && (counts(id) || owner.as_ref() == Some(id)))
+            });
+        }
+        quorum_oracle::quorum_met(&vote.rule, &eligible, &electorate, &roles, &approved)
+    }
+
+    /// Whom a proposal speaks for.
+    fn owner_of(&self, proposal: &AuditedProposal) -> Option<ParticipantId> {
+        let announce = &self.participants[&proposal.proposer].announce;
+        match announce.kind {
+            ParticipantKind::Human => Some(proposal.proposer.clone()),
+            ParticipantKind::Agent => announce.invited_by.clone(),
+        }
+    }
+
+    /// Everyone who invited this participant during the session, or whoever did.
+    fn inviters(&self, who: &ParticipantId) -> BTreeSet<ParticipantId> {
+        let mut all = BTreeSet::new();
+        let mut next = Some(who.clone());
+        while let Some(id) = next {
+            let announce = self.participants.get(&id).map(|it| &it.announce);
+            let inviter = announce.filter(|it| it.invited_before_session.is_none());
+            next = inviter
+                .and_then(|it| it.invited_by.clone())
+                .filter(|id| all.insert(id.clone()));
+        }
+        all
     }
 
     /// A gate that is resolved as passed has passed, by a recount or by a deadline that may

@@ -42,3 +42,12 @@ pub fn quorum_met(
         QuorumRule::Majority => 2 * yes as usize > electorate.len(),
     }
 }
+
+/// Whether a rule asks for a number of people that is more than one.
+pub fn counts_people(rule: &QuorumRule, electorate: &BTreeSet<ParticipantId>) -> bool {
+    match rule {
+        QuorumRule::Any { count } | QuorumRule::Role { count, .. } => *count > 1,
+        QuorumRule::Majority => electorate.len() > 1,
+        QuorumRule::All | QuorumRule::Specific { .. } => false,
+    }
+}

@@ -207,6 +207,7 @@ impl SessionSimulation {
         }
         self.live_audit.invariant_nothing_half_done();
         assert_eq!(self.live_replayed, self.live, "replay equals live");
+        auditor::invariant_snapshot(&self.live);
     }
 
     /// Makes the oldest batch durable and then publishes it.

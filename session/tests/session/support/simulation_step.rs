@@ -106,6 +106,7 @@ impl SimulationStep {
                 reference,
             } => Input::Submit {
                 by: participant_id(by),
+                ceiling: None,
                 submitted: SubmittedMessage {
                     reference: reference.as_deref().map(message_id),
                     ..SubmittedMessage::new(message_id(name), client_message(kind, payload))

@@ -1,0 +1,4 @@
+//! Tests of the session task and the directory on a store in memory.
+
+mod faults;
+mod joining;
