@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use pvp_protocol::SessionId;
 use pvp_server::store::{
-    AppendCallback, AppendRequest, CheckpointTiming, LogHead, LogRecord, SessionIndex, Store,
+    AppendRequest, CheckpointTiming, LogHead, LogRecord, SessionIndex, SqliteStore, Store,
 };
 use serde_json::json;
 use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, env_number, target_result};
@@ -55,7 +55,7 @@ fn main() {
 /// `sessions` writers, each with `under_way` appends of `size` records that wait for the disk.
 async fn store_alone(name: &str, sessions: usize, size: usize, in_flight: usize, time: Duration) {
     let data = tempfile::tempdir().unwrap();
-    let store = Store::open(data.path()).unwrap();
+    let store = SqliteStore::open(data.path()).await.unwrap();
     let begun = Instant::now();
     let tasks: Vec<_> = (0..sessions)
         .map(|number| {
@@ -78,7 +78,7 @@ async fn store_alone(name: &str, sessions: usize, size: usize, in_flight: usize,
 }
 
 async fn append_until(
-    store: Store,
+    store: SqliteStore,
     session: SessionId,
     size: usize,
     in_flight: usize,
@@ -99,22 +99,22 @@ async fn append_until(
             records.push(record);
         }
         let (begun, report, permits) = (Instant::now(), report.clone(), permits.clone());
-        let done = AppendCallback::new(move |result| {
-            result.unwrap();
-            permits.add_permits(1);
-            // The receiver lives until the last report.
-            let _ = report.send(begun.elapsed());
-        });
-        let append = AppendRequest {
+        let written = store.append(Arc::new(AppendRequest {
             session: session.clone(),
             prev,
             records,
             at: pvp_clock::now(),
-            index: SessionIndex::default(),
+            index: Some(SessionIndex::default()),
+            index_changes: Vec::new(),
+            snapshot: None,
             checkpoint: CheckpointTiming::WhenDue,
-            on_done: done,
-        };
-        store.append(append).await;
+        }));
+        tokio::spawn(async move {
+            written.await.unwrap();
+            permits.add_permits(1);
+            // The receiver lives until the last report.
+            let _ = report.send(begun.elapsed());
+        });
     }
     drop(report);
     let mut latencies = Latencies::default();

@@ -1,8 +1,9 @@
-//! The memory of idle connections, and of one that does not read.
+//! The memory of idle connections, of one that does not read, and of busy sessions.
 //!
 //! Each connection takes a file descriptor here and in the server: `ulimit -n` limits their number.
 //!
 //! Settings: MEMORY_CONNECTIONS=10000 MEMORY_SESSION=100 MEMORY_BROADCAST_MIB=200
+//! MEMORY_BUSY_SESSIONS=50 MEMORY_BUSY_MESSAGES=8000 MEMORY_SOAK_SECONDS=60 (0 skips a part)
 
 #![allow(clippy::print_stdout, reason = "it prints its figures")]
 #![allow(
@@ -15,6 +16,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde_json::json;
 use support::{BenchClient, BenchRole, Latencies, MeasuredProcess, env_number, target_result};
 
@@ -26,10 +28,160 @@ const READERS: usize = 10;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
+    let sessions = env_number("MEMORY_BUSY_SESSIONS", 50);
+    if sessions > 0 {
+        busy_sessions(sessions, env_number("MEMORY_BUSY_MESSAGES", 8000)).await;
+    }
+    soak(env_number("MEMORY_SOAK_SECONDS", 60)).await;
     let connections = env_number("MEMORY_CONNECTIONS", 10_000).min(open_files() - 200);
-    idle_unjoined(connections).await;
-    idle_joined(connections, env_number("MEMORY_SESSION", 100)).await;
+    if connections > 0 {
+        idle_unjoined(connections).await;
+        idle_joined(connections, env_number("MEMORY_SESSION", 100)).await;
+    }
     let bytes = env_number("MEMORY_BROADCAST_MIB", 200) * 1024 * 1024;
+    if bytes > 0 {
+        stalled_reader(bytes).await;
+    }
+}
+
+/// Messages that a busy agent has in flight.
+const IN_FLIGHT: usize = 16;
+
+/// How long after the last person has left a session is out of memory, and its memory given back.
+const UNLOADED: Duration = Duration::from_secs(45);
+
+/// How long a session is quiet before its memory is measured: longer than it keeps anything only
+/// because it was used a moment ago.
+const QUIET: Duration = Duration::from_secs(12);
+
+/// An agent whose command writes output, and someone who watches.
+struct BusySession {
+    agent: BenchClient,
+    viewer: tokio::task::JoinHandle<()>,
+    sent: usize,
+}
+
+impl Drop for BusySession {
+    fn drop(&mut self) {
+        self.viewer.abort();
+    }
+}
+
+impl BusySession {
+    async fn start(server: &MeasuredProcess, number: usize) -> Self {
+        let (name, more) = (format!("busy{number}"), json!({ "history": 0 }));
+        let address = &server.address;
+        BenchClient::create(address, &name, 4).await;
+        let mut agent =
+            BenchClient::join(address, &name, "bot", BenchRole::Agent, more.clone()).await;
+        agent.start_read_run("run").await;
+        let mut viewer = BenchClient::join(address, &name, "ann", BenchRole::Observer, more).await;
+        let viewer = tokio::spawn(async move { while viewer.next().await.is_ok() {} });
+        Self {
+            agent,
+            viewer,
+            sent: 0,
+        }
+    }
+
+    /// Sends outputs, and waits until they have come back.
+    async fn send(&mut self, messages: usize, text: &str) {
+        for _ in 0..messages {
+            let output = self
+                .agent
+                .output("run", &format!("out-{}", self.sent), text);
+            self.agent.queue(&output);
+            self.sent += 1;
+        }
+        self.agent.flush().await.unwrap();
+        for _ in 0..messages {
+            self.agent.wait_for_start(br#"{"v":1,"id":"out-"#).await;
+        }
+    }
+}
+
+/// The memory of sessions that send at a steady rate, while they do and when they are quiet.
+async fn busy_sessions(sessions: usize, largest: usize) {
+    println!("memory of a busy session, over {sessions}   in use KiB   when quiet KiB");
+    let mut in_use_figures = Vec::new();
+    for messages in [largest / 16, largest / 4, largest] {
+        let data = tempfile::tempdir().unwrap();
+        let (server, _) = MeasuredProcess::server(data.path());
+        let mut busy = Vec::new();
+        // What the first session needs is the server's, such as the caches of the store.
+        let mut first = BusySession::start(&server, sessions).await;
+        first.send(IN_FLIGHT, "warm").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = server.memory_kib("VmRSS");
+        for number in 0..sessions {
+            busy.push(BusySession::start(&server, number).await);
+        }
+        let text = "x".repeat(200);
+        let rounds = busy.iter_mut().map(async |session| {
+            for _ in 0..messages / IN_FLIGHT {
+                session.send(IN_FLIGHT, &text).await;
+            }
+        });
+        join_all(rounds).await;
+        let each = |kib: u64| kib.saturating_sub(before) as f64 / sessions as f64;
+        let in_use = each(server.memory_kib("VmRSS"));
+        tokio::time::sleep(QUIET).await;
+        let quiet = each(server.memory_kib("VmRSS"));
+        println!(
+            "{messages:>6} messages each                {in_use:>10.0} {quiet:>16.0}   bar ≤ 512 KiB: {}",
+            target_result(in_use <= 512.0)
+        );
+        in_use_figures.push(in_use);
+        if messages == largest {
+            drop(busy);
+            tokio::time::sleep(UNLOADED).await;
+            println!(
+                "  after everyone left: {:.0} KiB more than before for each session",
+                each(server.memory_kib("VmRSS"))
+            );
+        }
+    }
+    println!(
+        "  16 times the messages took {:.1} times the memory",
+        in_use_figures[2] / in_use_figures[0]
+    );
+}
+
+/// Whether memory stays flat while ten sessions send 1,000 messages a second in all.
+async fn soak(seconds: usize) {
+    const SESSIONS: usize = 10;
+    const ROUND: Duration = Duration::from_millis(100);
+    if seconds == 0 {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let (server, _) = MeasuredProcess::server(data.path());
+    let mut busy = Vec::new();
+    for number in 0..SESSIONS {
+        busy.push(BusySession::start(&server, number).await);
+    }
+    let text = "x".repeat(200);
+    let rounds = seconds * 10;
+    let mut samples = Vec::new();
+    let mut ticks = tokio::time::interval(ROUND);
+    for round in 0..rounds {
+        ticks.tick().await;
+        join_all(busy.iter_mut().map(|session| session.send(10, &text))).await;
+        if round % (rounds / 10) == rounds / 10 - 1 {
+            samples.push(server.memory_kib("VmRSS") as f64 / 1024.0);
+        }
+    }
+    let growth = samples[9] / samples[4];
+    let samples: Vec<_> = samples.iter().map(|mib| format!("{mib:.1}")).collect();
+    println!(
+        "{seconds} s of steady load, MiB at each tenth: {}; the second half grew by {:.2}   bar ≤ 1.05: {}",
+        samples.join(" "),
+        growth,
+        target_result(growth <= 1.05)
+    );
+}
+
+async fn stalled_reader(bytes: usize) {
     let (_, without) = broadcast(bytes, false).await;
     let (growth, with) = broadcast(bytes, true).await;
     println!(

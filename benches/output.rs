@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pvp_agent::agent::{Agent, AgentInput, ProposalEvent};
+use pvp_agent::agent::{Agent, AgentInput};
 use pvp_agent::executor::ExecutorSettings;
+use pvp_agent::proposer::ProposalEvent;
 use pvp_client::{ApiClient, Link};
 use pvp_protocol::api::{CreateSessionRequest, Invitation, InviteRequest};
 use pvp_protocol::{ParticipantKind, Role, SessionId};

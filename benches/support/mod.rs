@@ -18,9 +18,14 @@ use tokio::net::TcpStream;
 /// Settings that remove the server's limits.
 const NO_LIMITS: &[(&str, &str)] = &[
     ("PVP_CONNECTIONS", "1000000"),
+    ("PVP_CONNECTIONS_PER_ADDRESS", "1000000"),
     ("PVP_CONNECTIONS_PER_TOKEN", "100000"),
+    ("PVP_REQUESTS_PER_TOKEN", "100000"),
     ("PVP_PARTICIPANTS", "100000"),
     ("PVP_SESSIONS", "1000000"),
+    ("PVP_SESSIONS_PER_HOUR", "1000000"),
+    ("PVP_SESSIONS_PER_TOKEN", "1000000"),
+    ("PVP_OPEN_SESSIONS_PER_TOKEN", "1000000"),
     ("PVP_MESSAGES_PER_SECOND", "1000000"),
     ("PVP_MESSAGE_BURST", "1000000"),
     ("PVP_JOIN_SECONDS", "300"),
@@ -198,6 +203,12 @@ impl BenchClient {
     }
 
     pub async fn join_session(&mut self, session: &str, name: &str, kind: BenchRole, more: Value) {
+        self.send_join(session, name, kind, more).await;
+        self.wait_for_type("session.welcome").await;
+    }
+
+    /// Asks to join, without waiting for the welcome.
+    pub async fn send_join(&mut self, session: &str, name: &str, kind: BenchRole, more: Value) {
         self.name = name.to_owned();
         self.session = session.to_owned();
         let mut payload = json!({
@@ -219,7 +230,6 @@ impl BenchClient {
             payload[key] = value.clone();
         }
         self.send("session.join", "join", &payload).await;
-        self.wait_for_type("session.welcome").await;
     }
 
     /// Creates a session for this many participants, in which nobody becomes away.
@@ -310,6 +320,23 @@ impl BenchClient {
             if text.contains(&wanted) {
                 return serde_json::from_str(text).unwrap();
             }
+        }
+    }
+
+    /// Waits until something has arrived, without reading it.
+    pub async fn readable(&self) {
+        self.stream.readable().await.unwrap();
+    }
+
+    /// Reads up to a message that starts like this.
+    pub async fn wait_for_start(&mut self, start: &[u8]) {
+        loop {
+            let message = self.next().await.unwrap();
+            if message.starts_with(start) {
+                return;
+            }
+            let text = String::from_utf8_lossy(message);
+            assert!(!text.contains(r#""type":"error""#), "refused: {text}");
         }
     }
 
