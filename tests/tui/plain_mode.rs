@@ -1,6 +1,6 @@
 //! Plain mode: lines in, lines out.
 
-use pvp_agent::agent::ProposalEvent;
+use pvp_agent::proposer::ProposalEvent;
 use serde_json::json;
 
 use crate::fixture::{TestScreen, TuiFixture};
@@ -127,4 +127,20 @@ async fn a_response_is_printed_as_one_line_once_it_is_complete() {
     agent.send_and_ack("response.end", end).await;
     let shown = plain.wait_for_text("half and half");
     assert_eq!(shown.matches("half").count(), 2, "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_are_piped_in_wait_until_the_session_is_joined() {
+    let (_server, mut agent, link) = raw_agent_session().await;
+    let cli = CliEnv::new();
+    let mut plain = cli.spawn(&["tui", &link, "--plain"]);
+    plain.write_line("say hello").await;
+    plain.write_line("people").await;
+    let prompt = agent.wait_for("prompt.submit").await;
+    assert_eq!(prompt["payload"]["content"], "hello");
+    assert_eq!(
+        prompt["payload"]["target_agent"],
+        agent.participant.as_str()
+    );
+    plain.wait_for_line("driver").await;
 }

@@ -49,7 +49,6 @@ pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
     let mut plain_client = PlainClient::new(App::new(config, size, now()), requests);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut stdin_open = true;
-    plain_client.print_line("joined; type `help` for the words, `quit` to leave")?;
     while !plain_client.finished {
         tokio::select! {
             // Events are printed before a command that was typed after them runs.
@@ -59,7 +58,8 @@ pub async fn run_plain(launch_options: LaunchOptions) -> anyhow::Result<()> {
                 None => return Ok(()),
             },
             Some(reply) = inbox.recv() => plain_client.handle_input(reply)?,
-            line = lines.next_line(), if stdin_open => {
+            // A command needs what the welcome tells: who is here, and which gates are open.
+            line = lines.next_line(), if stdin_open && plain_client.welcomed => {
                 match line.context("reading standard input")? {
                     Some(line) => plain_client.run_command(&line)?,
                     // Without more input we only print.
@@ -87,6 +87,8 @@ struct PlainClient {
     next_gate_number: usize,
     /// Output after the last line end, by command and stream.
     partial_lines: BTreeMap<(MessageId, OutputStream), String>,
+    /// Whether the server has told the state of the session.
+    welcomed: bool,
     /// Whether the user has quit or the connection has ended.
     finished: bool,
 }
@@ -101,6 +103,7 @@ impl PlainClient {
             printed_gates: BTreeMap::new(),
             next_gate_number: 1,
             partial_lines: BTreeMap::new(),
+            welcomed: false,
             finished: false,
         }
     }
@@ -131,6 +134,7 @@ impl PlainClient {
                     _ => None,
                 };
                 self.handle_input(AppInput::Message(envelope))?;
+                self.print_welcome()?;
                 ended.map_or(Ok(()), |proposal| self.print_result(&proposal))
             }
             ConnectionEvent::Message { envelope: None, .. } => Ok(()),
@@ -147,6 +151,10 @@ impl PlainClient {
                     Ok(())
                 }
             }
+            ConnectionEvent::RecordWarning(warning) => {
+                self.print_line(&one_line(&warning.to_string()))?;
+                self.handle_input(AppInput::RecordWarning(warning))
+            }
             ConnectionEvent::Disconnected { why } => {
                 self.print_line(&format!(
                     "connection lost, trying again: {}",
@@ -161,9 +169,21 @@ impl PlainClient {
                     EndReason::Refused(report) => {
                         self.print_line(&format!("over: {}", one_line(&report.message)))
                     }
+                    EndReason::RecordChanged(warning) => {
+                        self.print_line(&format!("over: {}", one_line(&warning.to_string())))
+                    }
                 }
             }
         }
+    }
+
+    /// Says once that the session was joined and that commands are read.
+    fn print_welcome(&mut self) -> anyhow::Result<()> {
+        if self.welcomed || self.app.view.me.is_none() {
+            return Ok(());
+        }
+        self.welcomed = true;
+        self.print_line("joined; type `help` for the words, `quit` to leave")
     }
 
     /// Updates the app, performs its effects, and prints what is new.
