@@ -8,6 +8,7 @@ use std::ops::Range;
 use pvp_protocol::{Category, Risk, SandboxProfile};
 
 use crate::environment::{is_harmless, variable_verdict};
+use crate::explain::ExpectedWord;
 use crate::line_breaks::{self, Interpretation};
 use crate::normalize;
 use crate::paths::{PathRoot, ResolvedPath, Workspace};
@@ -48,6 +49,8 @@ pub(crate) struct Assessor<'a> {
     pub(crate) notes: BTreeSet<String>,
     /// Ids of all rules that matched anything.
     pub(crate) matched_rules: BTreeSet<String>,
+    /// The commands that were found to only read, with the words that each would receive.
+    pub(crate) read_commands: Vec<Vec<ExpectedWord>>,
     /// How many commands have been assessed, to stop at a limit.
     commands_assessed: usize,
     /// How many bytes have been parsed, to stop at a limit.
@@ -67,6 +70,7 @@ impl<'a> Assessor<'a> {
             doubts: Vec::new(),
             notes: BTreeSet::new(),
             matched_rules: BTreeSet::new(),
+            read_commands: Vec::new(),
             commands_assessed: 0,
             bytes_parsed: 0,
             steps: 0,

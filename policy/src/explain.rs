@@ -4,6 +4,7 @@ use pvp_protocol::{Action, Assessment, Category, Command, Risk};
 
 use crate::load::{PolicyError, RuleSource};
 use crate::verdict::default_risk;
+use crate::word::ShellWord;
 use crate::{Policy, RuleOrigin, Workspace};
 
 /// The kind of a rule.
@@ -49,6 +50,29 @@ pub struct Explanation {
     /// How much work the assessment took, counted rather than timed.
     pub steps: u32,
     pub matched_rules: Vec<String>,
+    /// The commands that were found to only read, with the words that each is expected to receive.
+    pub read_commands: Vec<Vec<ExpectedWord>>,
+}
+
+/// A word that a command is expected to receive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedWord {
+    /// Exactly this text.
+    Exact(String),
+    /// Names of files that match this pattern, or the pattern itself if there are none.
+    Pattern(String),
+    /// Any number of words, of which nothing is known.
+    Unknown,
+}
+
+impl From<&ShellWord> for ExpectedWord {
+    fn from(word: &ShellWord) -> Self {
+        match word.as_literal() {
+            Some(text) => Self::Exact(text),
+            None if word.is_static() && !word.leading_tilde => Self::Pattern(word.text()),
+            None => Self::Unknown,
+        }
+    }
 }
 
 /// An example that fails, for `pvp policy test`.

@@ -31,7 +31,7 @@ use pvp_protocol::{
 };
 
 pub use environment::changes_meaning;
-pub use explain::{ExampleFailure, Explanation, RuleInfo, RuleKind};
+pub use explain::{ExampleFailure, ExpectedWord, Explanation, RuleInfo, RuleKind};
 pub use load::PolicyError;
 pub use named_files::{FilePresence, NamedFile, NamedFiles};
 pub use paths::Workspace;
@@ -145,6 +145,7 @@ impl Policy {
             assessment,
             steps: assessor.steps,
             matched_rules: assessor.matched_rules.into_iter().collect(),
+            read_commands: assessor.read_commands,
         }
     }
 

@@ -4,6 +4,7 @@ use pvp_protocol::{Category, Risk};
 
 use super::Assessor;
 use crate::environment::is_harmless;
+use crate::explain::ExpectedWord;
 use crate::paths::{PathAccess, PathRoot, ResolvedPath};
 use crate::read_rules::{ReadRule, ReadTargets};
 use crate::rule_file::OperandKind;
@@ -109,6 +110,8 @@ impl Assessor<'_> {
             self.check_not_whole_system(paths, &command.directories)?;
         }
         self.matched_rules.insert(read.id.clone());
+        let words = command.words.iter().map(ExpectedWord::from).collect();
+        self.read_commands.push(words);
         let mut verdict =
             CommandVerdict::new(Category::Read, Risk::Safe, &read.id, &read.data.reason);
         verdict.profile = read.profile();
